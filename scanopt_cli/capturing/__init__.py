@@ -1,0 +1,1 @@
+"""Keeping every graph with a Scan that a program compiles."""

@@ -1,0 +1,50 @@
+"""The one error class that users meet: a single clear line that says what, where and how to fix."""
+
+from __future__ import annotations
+
+
+class ScanoptError(Exception):
+    """Something scanopt was asked to do cannot be done.
+
+    ``str(error)`` is one line: ``where: what; hint``. The command line prints it on stderr and
+    exits with code 2; library users catch it.
+    """
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+        self.what = " ".join(what.split())
+        self.where = where
+        self.hint = " ".join(hint.split()) if hint else None
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        line = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{line}; {self.hint}" if self.hint else line
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.what, self.where, self.hint)
+
+
+def _rebuild(
+    cls: type[ScanoptError], what: str, where: str | None, hint: str | None
+) -> ScanoptError:
+    return cls(what, where=where, hint=hint)
+
+
+class LoadError(ScanoptError):
+    """A file does not hold a graph that can be read."""
+
+
+class UnsafeFileError(LoadError):
+    """A file refers to something that the safe loader does not build."""
+
+
+class PassError(ScanoptError):
+    """A pass or a pipeline text is wrong, or a pass broke its contract."""
+
+
+class GradientError(ScanoptError):
+    """A derivative that was asked for does not exist or would be wrong."""
+
+
+class VerificationError(ScanoptError):
+    """A graph could not be evaluated, so nothing was verified."""

@@ -1,0 +1,1 @@
+"""Derivatives of loops and the pedigree of the Scans they breed."""

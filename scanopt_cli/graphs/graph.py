@@ -1,0 +1,145 @@
+"""What scanopt works on: a FunctionGraph with the facts that its file carried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import AtomicVariable, Constant, Variable, clone_get_equiv
+from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
+from pytensor.graph.traversal import graph_inputs
+
+from scanopt_cli.errors import ScanoptError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """A graph with distinct inputs and outputs, and where it came from.
+
+    Attributes
+    ----------
+    fgraph
+        The graph itself. Its inputs are plain variables: shared variables were replaced by
+        inputs of the same type and name, and their contents are in ``values``.
+    source
+        What messages call this graph: the path it was read from, or ``<memory>``.
+    values
+        Contents of former shared variables, by input position (not by name: names repeat).
+    recorded
+        Argument tuples of recorded calls, each aligned with ``inputs``.
+    output_names
+        A name for each output where the file gave one (the keys of a dict of outputs).
+    notes
+        What a reader should know about how the graph was obtained, one sentence each.
+    versions
+        Versions of ``pytensor``, ``numpy`` and ``scanopt`` that wrote the file, where known.
+    """
+
+    fgraph: FunctionGraph
+    source: str = "<memory>"
+    values: Mapping[int, Any] = field(default_factory=dict)
+    recorded: tuple[tuple[Any, ...], ...] = ()
+    output_names: tuple[str | None, ...] = ()
+    notes: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> list[Variable]:
+        """The graph's inputs, in order."""
+        return self.fgraph.inputs
+
+    @property
+    def outputs(self) -> list[Variable]:
+        """The graph's outputs, in order."""
+        return self.fgraph.outputs
+
+    def copy(self) -> Graph:
+        """Return a graph over fresh variables and nodes; changing it leaves this one alone."""
+        return replace(self, fgraph=clone_fgraph(self.fgraph))
+
+
+type GraphLike = (
+    Graph | FunctionGraph | FrozenFunctionGraph | tuple[Sequence[Variable], Sequence[Variable]]
+)
+"""What every function of the library takes where it wants a graph."""
+
+
+def clone_fgraph(fgraph: FunctionGraph) -> FunctionGraph:
+    """Return a copy of ``fgraph`` that shares no node and no variable with it, names kept."""
+    return fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)[0]
+
+
+def as_graph(graph: GraphLike, *, source: str = "<memory>") -> Graph:
+    """Return ``graph`` as a `Graph` over its own copy of the nodes.
+
+    Raises
+    ------
+    ScanoptError
+        If ``graph`` is none of the accepted forms, or its outputs need inputs that it lacks.
+    """
+    if isinstance(graph, Graph):
+        return graph.copy()
+    if isinstance(graph, FrozenFunctionGraph):
+        return Graph(fgraph=graph.unfreeze(), source=source)
+    if isinstance(graph, FunctionGraph):
+        return from_io(graph.inputs, graph.outputs, source=source)
+    if isinstance(graph, tuple) and len(graph) == 2:
+        inputs, outputs = (_variables(part, source) for part in graph)
+        return from_io(inputs, outputs, source=source)
+    raise ScanoptError(
+        f"expected a graph, got {type(graph).__name__}",
+        where=source,
+        hint="pass a loaded graph, a FunctionGraph or an (inputs, outputs) pair",
+    )
+
+
+def from_io(
+    inputs: Sequence[Variable] | None, outputs: Sequence[Variable], *, source: str = "<memory>"
+) -> Graph:
+    """Build a `Graph` from variables; ``inputs=None`` takes every root the outputs need.
+
+    Shared variables become inputs behind the given ones, in the order they are first met, and
+    keep their contents in `Graph.values`. The caller's variables are not touched.
+    """
+    roots = [
+        variable
+        for variable in graph_inputs(outputs, blockers=inputs)
+        if not isinstance(variable, AtomicVariable) and variable.owner is None
+    ]
+    shared = [root for root in roots if isinstance(root, SharedVariable)]
+    if inputs is None:
+        inputs = [root for root in roots if not isinstance(root, SharedVariable)]
+    given = [variable for variable in inputs if not isinstance(variable, Constant)]
+    known = set(given)
+    missing = [root for root in roots if root not in known and root not in set(shared)]
+    if missing:
+        names = ", ".join(str(variable) for variable in missing[:3])
+        raise ScanoptError(
+            f"the outputs depend on {names}, which the inputs do not list",
+            where=source,
+            hint="list every input, or give the outputs alone",
+        )
+    every = given + [variable for variable in shared if variable not in known]
+    memo: dict[Any, Any] = {variable: variable.type(name=variable.name) for variable in every}
+    plain = [memo[variable] for variable in every]
+    clone_get_equiv(every, outputs, copy_orphans=False, memo=memo)
+    values = {
+        position: variable.get_value(borrow=False)
+        for position, variable in enumerate(every)
+        if isinstance(variable, SharedVariable)
+    }
+    fgraph = FunctionGraph(plain, [memo[output] for output in outputs], clone=False)
+    return Graph(fgraph=fgraph, source=source, values=values)
+
+
+def _variables(part: object, source: str) -> list[Variable]:
+    variables: list[Any] = list(part) if isinstance(part, list | tuple) else [part]
+    for variable in variables:
+        if not isinstance(variable, Variable):
+            raise ScanoptError(
+                f"expected a Variable in an (inputs, outputs) pair, got {type(variable).__name__}",
+                where=source,
+            )
+    return variables

@@ -1,0 +1,1 @@
+"""When two graphs are the same: canonical digests."""

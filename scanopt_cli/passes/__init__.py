@@ -1,0 +1,1 @@
+"""The clean-up passes, one a file, and the pipeline that runs them."""

@@ -1,0 +1,1 @@
+"""Renderers: one module a format, each from the same typed data."""

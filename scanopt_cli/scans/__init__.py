@@ -1,0 +1,1 @@
+"""What a Scan is made of: the one place that knows its positional bookkeeping."""

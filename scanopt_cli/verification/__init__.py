@@ -1,0 +1,1 @@
+"""Whether two graphs compute the same values."""
