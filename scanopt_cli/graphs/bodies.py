@@ -1,0 +1,81 @@
+"""Inner graphs: which Ops have one, and how a new one takes its place.
+
+A loop can hide in the body of another loop, in an OpFromGraph, or in the core Op of a Blockwise;
+a naive walker sees none of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import AbstractFunctionGraph, FrozenFunctionGraph, FunctionGraph
+from pytensor.graph.op import HasMultipleInnerGraph, Op
+from pytensor.scan.op import Scan
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import Elemwise
+
+from scanopt_cli.errors import PassError
+
+
+def core_op(op: Op) -> Op:
+    """Return the Op that a Blockwise or Elemwise applies to each entry; else ``op`` itself."""
+    if isinstance(op, Blockwise):
+        return op.core_op
+    return op
+
+
+def inner_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:
+    """Return every inner graph of ``op`` that can hold a loop, for reading."""
+    core = core_op(op)
+    if isinstance(core, HasMultipleInnerGraph) and not isinstance(op, Elemwise):
+        return tuple(core.inner_graphs.values())
+    return ()
+
+
+def body_of(op: Op) -> FrozenFunctionGraph | None:
+    """Return the body of a Scan or OpFromGraph, directly or in a Blockwise, for rewriting."""
+    core = core_op(op)
+    return core.fgraph if isinstance(core, Scan | OpFromGraph) else None
+
+
+def with_body(op: Op, body: FunctionGraph) -> Op:
+    """Return ``op`` with ``body`` in place of its own.
+
+    Raises
+    ------
+    PassError
+        If the types of the inputs or outputs of ``body`` are not those of the old body.
+    """
+    old = body_of(op)
+    assert old is not None
+    if [v.type for v in (*old.inputs, *old.outputs)] != [
+        v.type for v in (*body.inputs, *body.outputs)
+    ]:
+        raise PassError(f"a rewrite inside {op} changed the types of its body's inputs or outputs")
+    new_core: Op = core_op(op).clone_with_inner_graph(body)  # type: ignore[attr-defined]
+    if not isinstance(op, Blockwise):
+        return new_core
+    return Blockwise(
+        new_core,
+        signature=op.signature,
+        name=op.name,
+        gufunc_spec=op.gufunc_spec,
+        destroy_map=op.destroy_map,
+    )
+
+
+def walk(graph: AbstractFunctionGraph) -> Iterator[tuple[Apply, int]]:
+    """Yield every node of ``graph`` with its depth, those of an inner graph behind their holder."""
+    stack: list[tuple[Iterator[Apply], int]] = [(iter(graph.toposort()), 0)]
+    while stack:
+        nodes, depth = stack[-1]
+        node = next(nodes, None)
+        if node is None:
+            stack.pop()
+            continue
+        yield node, depth
+        stack.extend(
+            (iter(inner.toposort()), depth + 1) for inner in reversed(inner_graphs(node.op))
+        )

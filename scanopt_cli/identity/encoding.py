@@ -1,0 +1,190 @@
+"""Values as bytes: what an Op, a Type or a constant is, told the same way in every process.
+
+``hash`` of an Op differs from process to process and many Ops compare by object, so the digest
+reads what an Op is made of: its class and its ``__props__``, or its whole state where it declares
+none. What cannot be told this way (closures, classes of a local scope, open resources) is *opaque*:
+it is the same as itself and as nothing else, so that a false "same" is impossible.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.graph.op import Op
+from pytensor.graph.type import Type
+from pytensor.graph.utils import MetaObject, Scratchpad
+
+# State that says how an Op was called or compiled, not what it computes.
+_INCIDENTAL = frozenset(
+    {
+        "name",
+        "_op_type",
+        "tag",
+        "_fn",
+        "profile",
+        "prepare_node_called",
+        "_py_perform_fn",
+        "__doc__",
+    }
+)
+
+
+class Encoder:
+    """Feeds values to ``write`` as unambiguous bytes.
+
+    ``graph_digest`` tells an inner graph. ``opaque`` collects what could not be told by value, one
+    short text each.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[bytes], Any],
+        graph_digest: Callable[[AbstractFunctionGraph], bytes],
+        opaque: list[str],
+    ) -> None:
+        self._write = write
+        self._graph_digest = graph_digest
+        self._opaque = opaque
+
+    def encode(self, value: Any) -> None:
+        """Write one value, whatever it is."""
+        match value:
+            case None | bool() | int() | float() | complex():
+                # repr keeps the sign of zero and tells True from 1; the type name tells 1 from 1.0.
+                self._item(type(value).__name__, repr(value).encode())
+            case str():
+                self._item("str", value.encode("utf-8", "surrogatepass"))
+            case bytes():
+                self._item("bytes", value)
+            case Enum():
+                self._class("enum", type(value))
+                self.encode(value.name)
+            case tuple() | list():
+                self._class("sequence", type(value))
+                self._all(value, len(value))
+            case slice():
+                self._tag("slice")
+                self._all((value.start, value.stop, value.step), 3)
+            case frozenset() | set():
+                self._tag("set")
+                self._unordered(value)
+            case Mapping():
+                self._tag("mapping")
+                self._unordered(value.items())
+            case np.ndarray() | np.generic():
+                self._array(np.asarray(value))
+            case np.dtype():
+                self._item("dtype", value.str.encode())
+            case type():
+                self._class("class", value)
+            case FunctionType() | BuiltinFunctionType() | np.ufunc():
+                self._function(value)
+            case AbstractFunctionGraph():
+                self._item("graph", self._graph_digest(value))
+            case Constant():
+                self._tag("constant")
+                self.encode(value.type)
+                self.encode(value.data)
+            case np.random.Generator():
+                self._tag("generator")
+                self.encode(value.bit_generator.state)
+            case Variable():
+                self._as_opaque(value)
+            case Op() | Type() | MetaObject():
+                self._class("object", type(value))
+                self._state(value)
+            case _ if dataclasses.is_dataclass(value):
+                self._class("dataclass", type(value))
+                self._state(value)
+            case _:
+                self._as_opaque(value)
+
+    def _state(self, value: Any) -> None:
+        names = _state_names(value)
+        self._tag(f"state {len(names)}")
+        for name in names:
+            self.encode(name)
+            self.encode(getattr(value, name, None))
+
+    def _all(self, values: Any, count: int) -> None:
+        self._tag(f"items {count}")
+        for value in values:
+            self.encode(value)
+
+    def _unordered(self, values: Any) -> None:
+        """Write values in an order of their own bytes, not of insertion or hashing."""
+        encoded = []
+        for value in values:
+            parts: list[bytes] = []
+            Encoder(parts.append, self._graph_digest, self._opaque).encode(value)
+            encoded.append(b"".join(parts))
+        self._tag(f"items {len(encoded)}")
+        for part in sorted(encoded):
+            self._item("item", part)
+
+    def _array(self, array: np.ndarray) -> None:
+        if array.dtype.hasobject:
+            self._as_opaque(array)
+            return
+        self._item("array", f"{array.dtype.str}{array.shape}".encode())
+        self._item("data", np.ascontiguousarray(array).tobytes())
+
+    def _class(self, tag: str, cls: type) -> None:
+        if _resolves(cls):
+            self._item(tag, f"{cls.__module__}:{cls.__qualname__}".encode())
+        else:
+            self._as_opaque(cls)
+
+    def _function(self, function: Any) -> None:
+        if _resolves(function):
+            self._item("function", f"{function.__module__}:{_qualname(function)}".encode())
+        else:
+            self._as_opaque(function)
+
+    def _as_opaque(self, value: Any) -> None:
+        self._opaque.append(f"{type(value).__name__} {getattr(value, '__qualname__', '')}".strip())
+        self._item("opaque", str(id(value)).encode())
+
+    def _tag(self, tag: str) -> None:
+        self._item(tag, b"")
+
+    def _item(self, tag: str, content: bytes) -> None:
+        self._write(f"{tag}:{len(content)}:".encode())
+        self._write(content)
+
+
+def _state_names(value: Any) -> tuple[str, ...]:
+    """The attributes that say what ``value`` is: its props, its fields, or all its state."""
+    props = getattr(value, "__props__", None)
+    if isinstance(props, tuple):
+        return props
+    if dataclasses.is_dataclass(value):
+        return tuple(field.name for field in dataclasses.fields(value))
+    return tuple(sorted(_own_state(value)))
+
+
+def _own_state(value: Any) -> Iterator[str]:
+    for name, item in getattr(value, "__dict__", {}).items():
+        if name not in _INCIDENTAL and not isinstance(item, Scratchpad):
+            yield name
+
+
+def _qualname(function: Any) -> str:
+    return str(getattr(function, "__qualname__", function.__name__))
+
+
+def _resolves(item: Any) -> bool:
+    """Whether the importable name of a class or function leads back to it."""
+    module = sys.modules.get(getattr(item, "__module__", None) or "")
+    found: Any = module
+    for part in _qualname(item).split("."):
+        found = getattr(found, part, None)
+    return module is not None and module.__name__ != "__main__" and found is item

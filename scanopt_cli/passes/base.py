@@ -1,0 +1,150 @@
+"""What a pass is: its contract, its remarks, and the walk over Scans that passes share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+
+from scanopt_cli.identity.canonical import Digests
+from scanopt_cli.scans.buffers import trimmed
+from scanopt_cli.scans.view import ScanView, scan_op
+
+
+class RemarkKind(StrEnum):
+    """Whether a pass did something or left something alone."""
+
+    CHANGED = "changed"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What a pass did to a Scan, or looked at and left alone, and why.
+
+    ``scan`` is the Scan's name with the names of the loops and graphs around it, outermost first,
+    joined by ``/``.
+    """
+
+    pass_name: str
+    scan: str
+    kind: RemarkKind
+    message: str
+
+
+class Budget:
+    """How many rewrites may still be made; without a limit, any number."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.left = limit
+        self.spent = 0
+
+    def spend(self) -> bool:
+        """Take one rewrite from the budget; whether there was one left."""
+        if self.left is not None and self.spent >= self.left:
+            return False
+        self.spent += 1
+        return True
+
+
+@dataclass(slots=True)
+class Site:
+    """One graph that a pass works on: the outer graph, or a body.
+
+    ``path`` names the loops and graphs around it. Remarks go to ``remarks``.
+    """
+
+    fgraph: FunctionGraph
+    pass_name: str
+    budget: Budget
+    remarks: list[Remark]
+    path: tuple[str, ...] = ()
+    _digests: Digests | None = field(default=None, init=False)
+
+    def changed(self, view: ScanView, message: str) -> None:
+        """Say what was done to a Scan."""
+        self._remark(view, RemarkKind.CHANGED, message)
+
+    def kept(self, view: ScanView, message: str) -> None:
+        """Say what was left alone, and why."""
+        self._remark(view, RemarkKind.KEPT, message)
+
+    def clients(self, variable: Variable | None) -> list[tuple[Any, int]]:
+        """Return who reads ``variable``: pairs of a node and the position of its input."""
+        return [] if variable is None else list(self.fgraph.clients.get(variable, ()))
+
+    def digest(self, variable: Variable) -> bytes:
+        """Return what ``variable`` computes, as a digest that is equal only for equal values.
+
+        Good for variables upstream of the Scan at hand: a pass walks its graph in topological
+        order, so nothing upstream is changed after it was asked for.
+        """
+        if self._digests is None:
+            self._digests = Digests(self.fgraph.inputs, gradients=True)
+        return self._digests.of(variable)
+
+    def _remark(self, view: ScanView, kind: RemarkKind, message: str) -> None:
+        scan = "/".join((*self.path, view.name))
+        self.remarks.append(Remark(self.pass_name, scan, kind, message))
+
+
+@dataclass(frozen=True)
+class Pass(ABC):
+    """A rewrite of graphs. Subclasses are frozen dataclasses; their fields are the pass's options.
+
+    The pipeline runs a pass on every body before it runs it on the graph that holds the body, so a
+    pass sees one flat graph. A subclass's docstring is its manual: it lists the legal cases by
+    number, states the preconditions and ends with what is out of scope.
+    """
+
+    name: ClassVar[str]
+    trims: ClassVar[bool] = False
+    """Whether the pass leaves Scans whose buffers do not hold every step."""
+
+    @abstractmethod
+    def run(self, site: Site) -> bool:
+        """Rewrite ``site.fgraph`` in place; return whether anything changed."""
+
+    def options(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults."""
+        return {
+            option.name: getattr(self, option.name)
+            for option in fields(self)
+            if getattr(self, option.name) != option.default
+        }
+
+
+class ScanPass(Pass):
+    """A pass that looks at one Scan at a time, in topological order."""
+
+    takes_trimmed: ClassVar[bool] = True
+    """Whether the pass is valid on a Scan whose buffers do not hold every step."""
+
+    @abstractmethod
+    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+        """Return replacements for the outputs of a Scan and what reads them, ``None`` for none.
+
+        What ``rewrite`` returns is put in place of the keys at once; keys that are missing must
+        have no reader. A pass asks ``site.budget.spend()`` before it decides to change anything.
+        """
+
+    def run(self, site: Site) -> bool:
+        """Rewrite every Scan of ``site.fgraph`` once."""
+        changed = False
+        for node in site.fgraph.toposort():
+            if scan_op(node) is None or node not in site.fgraph.apply_nodes:
+                continue
+            view = ScanView.of(node)
+            if not self.takes_trimmed and (short := trimmed(view)):
+                names = ", ".join(slot.label for slot in short)
+                site.kept(view, f"the buffers of {names} are not shown to hold every step")
+                continue
+            replacements = self.rewrite(view, site)
+            if replacements:
+                site.fgraph.replace_all(list(replacements.items()), reason=self.name)
+                changed = True
+        return changed

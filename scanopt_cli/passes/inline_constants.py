@@ -1,0 +1,172 @@
+"""Put what never changes into the body of a loop, where it can be folded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph, Output
+from pytensor.graph.rewriting.basic import NodeProcessingGraphRewriter, in2out, node_rewriter
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.basic import alloc as alloc_tensor
+from pytensor.tensor.rewriting.basic import constant_folding
+from pytensor.tensor.subtensor import Subtensor, get_idx_list
+from pytensor.tensor.type import TensorType
+from pytensor.tensor.variable import TensorConstant
+
+from scanopt_cli.passes.base import ScanPass, Site
+from scanopt_cli.scans.naming import slot_name
+from scanopt_cli.scans.view import ScanView, Slot, SlotKind
+
+# A constant of more elements stays an input: a body with megabytes of literals helps nobody.
+_LARGEST = 4096
+
+
+@dataclass(frozen=True)
+class InlineConstants(ScanPass):
+    """Inline constant non-sequences and uniform sequences into the body, and fold there.
+
+    Legal cases:
+
+    1. A non-sequence that is a Constant goes into the body.
+    2. A sequence that is a Constant with equal rows, at least one, goes into the body as that row.
+    3. A sequence ``alloc(v, T, ...)`` whose rows are all ``v`` is one value: the row goes into the
+       body if ``v`` is a Constant scalar and the other lengths are known; else it becomes a
+       non-sequence ``alloc(v, ...)``. Slices, steps and reversals of such a sequence are as uniform
+       as it is, so they are looked through.
+
+    Where something went into the body, PyTensor's own constant folding runs there.
+
+    Preconditions: rows are equal bit by bit (a NaN equals itself, ``0.0`` and ``-0.0`` differ). The
+    constant has at most 4096 elements and the type that the body reads, or one that fits it.
+
+    Replacing a sequence drops the check that it is long enough: a uniform sequence shorter than the
+    step count was an error, and is none when its length no longer matters.
+
+    Out of scope: batched loops (``Blockwise{Scan}``), sequences with other invariant parts, and
+    moving computations out of the loop.
+    """
+
+    name: ClassVar[str] = "inline-constants"
+
+    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+        """Return all outputs, on a Scan whose constant inputs went into its body."""
+        found = {slot: value for slot in view.slots if (value := _invariant(view, slot, site))}
+        if not found or not site.budget.spend():
+            return None
+        inlined = {slot: value for slot, value in found.items() if isinstance(value, Constant)}
+        view.thaw({slot.inner_inputs[0]: value for slot, value in inlined.items()})
+        for slot, value in found.items():
+            told = f"{slot.kind} `{slot_name(slot, site.clients)}`"
+            if slot in inlined:
+                site.changed(view, f"inlined constant {told}")
+                continue
+            site.changed(view, f"turned uniform {told} into a non_seq")
+            slot.kind, slot.outer_input = SlotKind.NON_SEQ, value
+        view.slots = [slot for slot in view.slots if slot not in inlined]
+        if inlined:
+            _fold(view)
+        return view.rebuild()
+
+
+def _invariant(view: ScanView, slot: Slot, site: Site) -> Variable | None:
+    """What the body may read in place of ``slot``: a Constant, or a new outer variable."""
+    if slot.kind not in (SlotKind.SEQ, SlotKind.NON_SEQ):
+        return None
+    if view.batch_ndim:
+        if isinstance(slot.outer_input, Constant):
+            site.kept(view, f"{slot.kind} `{slot_name(slot, site.clients)}`: the loop is batched")
+        return None
+    inner_type = slot.inner_inputs[0].type
+    outer = slot.outer_input
+    value: Variable | None
+    if slot.kind is SlotKind.NON_SEQ:
+        value = outer if isinstance(outer, Constant) else None
+    else:
+        value = _uniform_row(outer, inner_type)
+    if value is None:
+        return None
+    reason = _misfit(value, inner_type, is_output=slot.inner_inputs[0] in view.inner_outputs())
+    if reason is not None:
+        site.kept(view, f"{slot.kind} `{slot_name(slot, site.clients)}`: {reason}")
+        return None
+    return value
+
+
+def _uniform_row(sequence: Variable, inner_type: TensorType) -> Any:
+    """The value that every row of ``sequence`` has, if it is shown to have one."""
+    sequence = _behind_slices(sequence)
+    if isinstance(sequence, TensorConstant):
+        rows = sequence.data
+        if not rows.shape[0] or any(row.tobytes() != rows[0].tobytes() for row in rows[1:]):
+            return None
+        return TensorConstant(inner_type.clone(shape=rows.shape[1:]), rows[0])
+    node = sequence.owner
+    if node is None or not isinstance(node.op, Alloc):
+        return None
+    value, _, *row_lengths = node.inputs
+    if value.type.ndim > len(row_lengths):
+        if not value.type.broadcastable[0]:
+            return None
+        value = value[0]
+    if value.type.ndim == 0 and isinstance(value, TensorConstant):
+        lengths = [length.data for length in row_lengths if isinstance(length, Constant)]
+        if len(lengths) == len(row_lengths) and np.prod(lengths, dtype=float) <= _LARGEST:
+            data = np.full([int(length) for length in lengths], value.data, value.data.dtype)
+            return TensorConstant(inner_type.clone(shape=data.shape), data)
+    return alloc_tensor(value, *row_lengths) if row_lengths else value
+
+
+def _behind_slices(sequence: Variable) -> Variable:
+    """Look through slices of the first axis alone, which keep every row as it is."""
+    while sequence.owner is not None and isinstance(sequence.owner.op, Subtensor):
+        indices = get_idx_list(sequence.owner.inputs, sequence.owner.op.idx_list)
+        if len(indices) != 1 or not isinstance(indices[0], slice):
+            break
+        sequence = sequence.owner.inputs[0]
+    return sequence
+
+
+def _misfit(value: Variable, inner_type: TensorType, *, is_output: bool) -> str | None:
+    """Why the body cannot read ``value`` in place of a variable of ``inner_type``, if so."""
+    if isinstance(value, Constant):
+        if getattr(value.data, "size", 1) > _LARGEST:
+            return f"the constant has more than {_LARGEST} elements"
+        if is_output and value.type != inner_type:
+            return "a step returns the constant as it is, and its type is narrower than the state's"
+    if not inner_type.is_super(value.type):
+        return f"its type {value.type} is not the {inner_type} that the body reads"
+    return None
+
+
+def _fold(view: ScanView) -> None:
+    """Fold constants in the thawed body, in place."""
+    inputs = [variable for slot in view.slots for variable in slot.inner_inputs]
+    body = FunctionGraph(inputs, view.inner_outputs(), clone=False)
+    _folding.rewrite(body)
+    view.set_inner_outputs(list(body.outputs))
+
+
+@node_rewriter(None)  # type: ignore[untyped-decorator]
+def _fold_small(fgraph: FunctionGraph, node: Apply) -> Any:
+    """PyTensor's constant folding where the result is small and is no output of the body.
+
+    A folded output would have a narrower type than the state that it updates.
+    """
+    for output in node.outputs:
+        shape = getattr(output.type, "shape", ())
+        if None in shape or np.prod(shape, dtype=float) > _LARGEST:
+            return False
+        if any(isinstance(reader.op, Output) for reader, _ in fgraph.clients[output]):
+            return False
+    return constant_folding.transform(fgraph, node)
+
+
+_folding = in2out(
+    _fold_small,
+    ignore_newtrees=True,
+    # An operation that fails (an index out of range, say) fails when the loop runs, if it runs.
+    failure_callback=NodeProcessingGraphRewriter.warn_ignore,
+)

@@ -1,0 +1,58 @@
+"""Feed a loop each value once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pytensor.graph.basic import Variable
+
+from scanopt_cli.passes.base import ScanPass, Site
+from scanopt_cli.scans.naming import slot_name
+from scanopt_cli.scans.view import ScanView, Slot, SlotKind
+
+
+@dataclass(frozen=True)
+class MergeDuplicates(ScanPass):
+    """Merge equal sequences, and equal non-sequences, of a Scan.
+
+    Legal cases:
+
+    1. Two sequences that compute the same value become one.
+    2. Two non-sequences that compute the same value become one.
+
+    Preconditions: "the same value" is equality of canonical digests, so names, the order of
+    construction and the order of the operands of ``+`` and ``*`` do not matter. Ops that cannot be
+    told by value (closures, user classes of a local scope) are the same as themselves only. What
+    the body sees must have the same type.
+
+    Out of scope: a sequence and a non-sequence are never merged; equal states, and equal outputs.
+    """
+
+    name: ClassVar[str] = "merge-duplicates"
+
+    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+        """Return all outputs, on a Scan in which the first of equal inputs serves for all."""
+        twins = _twins(view, site)
+        if not twins or not site.budget.spend():
+            return None
+        view.thaw(
+            {twin.inner_inputs[0]: first.inner_inputs[0] for twin, first in twins.items()},
+        )
+        view.slots = [slot for slot in view.slots if slot not in twins]
+        for twin, first in twins.items():
+            names = f"`{slot_name(twin, site.clients)}` into `{slot_name(first, site.clients)}`"
+            site.changed(view, f"merged {twin.kind} {names}")
+        return view.rebuild()
+
+
+def _twins(view: ScanView, site: Site) -> dict[Slot, Slot]:
+    """Map each input slot that repeats an earlier one to the first of its kind and value."""
+    first: dict[object, Slot] = {}
+    twins: dict[Slot, Slot] = {}
+    for slot in view.of_kind(SlotKind.SEQ, SlotKind.NON_SEQ):
+        (inner,) = slot.inner_inputs
+        key = (slot.kind, site.digest(slot.outer_input), slot.outer_input.type, inner.type)
+        if first.setdefault(key, slot) is not slot:
+            twins[slot] = first[key]
+    return twins

@@ -1,0 +1,104 @@
+"""`optimize`: a pipeline run on a copy of a graph, and the record of what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from scanopt_cli.graphs.graph import Graph, GraphLike, as_graph
+from scanopt_cli.graphs.statistics import Statistics, statistics
+from scanopt_cli.passes.base import Pass
+from scanopt_cli.passes.grammar import parse, print_pipeline
+from scanopt_cli.passes.pipeline import PassRun, run_pipeline
+from scanopt_cli.verification.result import Verification
+from scanopt_cli.verification.verifying import verify as verify_graphs
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The graph as it was right after a pass changed it."""
+
+    pass_name: str
+    graph: Graph
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeResult:
+    """What `optimize` did.
+
+    Attributes
+    ----------
+    graph
+        The optimised graph; the argument is as it was.
+    changed
+        Whether anything was rewritten.
+    before, after
+        What was in the graph before and after.
+    pipeline
+        The passes that ran, as `scanopt_cli.passes.grammar.parse` reads them.
+    passes
+        What each pass did, in order; a pass that stands twice has two entries.
+    verification
+        The comparison with the original, where it was asked for.
+    """
+
+    graph: Graph
+    changed: bool
+    before: Statistics
+    after: Statistics
+    pipeline: str
+    passes: tuple[PassRun, ...]
+    verification: Verification | None = None
+
+
+def optimize(
+    graph: GraphLike,
+    passes: str | Sequence[Pass] = "default",
+    *,
+    verify: bool = False,
+    limit: int | None = None,
+    watch: Callable[[Snapshot], None] | None = None,
+) -> OptimizeResult:
+    """Run ``passes`` on a copy of ``graph``.
+
+    Parameters
+    ----------
+    graph
+        A loaded graph, a FunctionGraph or an ``(inputs, outputs)`` pair. It is left as it was.
+    passes
+        A pipeline as text (``"remove-unused,save-mem{prealloc=true}"``), a preset, or passes.
+    verify
+        Whether to evaluate the result against the original on random inputs, in a child process.
+    limit
+        Stop after so many rewrites, to find the one that went wrong by bisection.
+    watch
+        Called with the graph after each pass that changed it.
+
+    Raises
+    ------
+    PassError
+        If the pipeline is malformed, or a pass broke its contract.
+    ScanoptError
+        If ``graph`` is no graph.
+    """
+    original = as_graph(graph)
+    sequence = parse(passes) if isinstance(passes, str) else tuple(passes)
+    work = original.copy()
+    before = statistics(work.fgraph)
+
+    def watched(item: Pass, _: object) -> None:
+        if watch is not None:
+            watch(Snapshot(item.name, work.copy()))
+
+    runs = run_pipeline(work.fgraph, sequence, limit=limit, watch=watched)
+    result = OptimizeResult(
+        graph=work,
+        changed=any(run.changed for run in runs),
+        before=before,
+        after=statistics(work.fgraph),
+        pipeline=print_pipeline(sequence),
+        passes=runs,
+    )
+    if not verify:
+        return result
+    return replace(result, verification=verify_graphs(original, work))

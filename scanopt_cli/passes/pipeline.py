@@ -1,0 +1,185 @@
+"""Running passes: over bodies first, to a fixpoint, with remarks, timings and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
+from pytensor.graph.op import Op
+
+from scanopt_cli.errors import PassError
+from scanopt_cli.graphs.bodies import body_of, core_op, inner_graphs, with_body
+from scanopt_cli.passes.base import Budget, Pass, Remark, Site
+from scanopt_cli.scans.view import scan_op
+
+# A pipeline runs until nothing changes. Each round removes something from the graph, so a few are
+# enough; more mean that two passes undo each other.
+_MAX_ROUNDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PassRun:
+    """What one pass of a pipeline did, over all rounds.
+
+    ``seconds`` is wall time; ``rewrites`` counts changed Scans, each distinct body counted once.
+    """
+
+    name: str
+    changed: bool
+    seconds: float
+    rewrites: int
+    remarks: tuple[Remark, ...]
+
+
+type Watcher = Callable[[Pass, FunctionGraph], None]
+"""Called after each pass that changed something, with the graph as it is then."""
+
+
+def run_pipeline(
+    fgraph: FunctionGraph,
+    passes: Sequence[Pass],
+    *,
+    limit: int | None = None,
+    watch: Watcher | None = None,
+) -> tuple[PassRun, ...]:
+    """Run ``passes`` on ``fgraph`` in place, in order, again and again until nothing changes.
+
+    ``limit`` stops after so many rewrites.
+
+    Raises
+    ------
+    PassError
+        If a pass that leaves trimmed loops stands before one that does not take them, if a pass
+        breaks the graph or its signature, or if the passes do not come to an end.
+    """
+    _check_order(passes)
+    budget = Budget(limit)
+    walkers = [_Walker(item, budget) for item in passes]
+    signature = _signature(fgraph)
+    seconds = [0.0] * len(passes)
+    for _ in range(_MAX_ROUNDS):
+        round_changed = False
+        for position, walker in enumerate(walkers):
+            begin = perf_counter()
+            changed = walker.run(fgraph)
+            seconds[position] += perf_counter() - begin
+            if changed:
+                _check(fgraph, signature, walker.item)
+                round_changed = True
+                if watch is not None:
+                    watch(walker.item, fgraph)
+        if not round_changed:
+            break
+    else:
+        names = ", ".join(item.name for item in passes)
+        raise PassError(f"the passes {names} still change the graph after {_MAX_ROUNDS} rounds")
+    return tuple(
+        PassRun(
+            name=walker.item.name,
+            changed=walker.rewrites > 0,
+            seconds=spent,
+            rewrites=walker.rewrites,
+            remarks=tuple(dict.fromkeys(walker.remarks)),
+        )
+        for walker, spent in zip(walkers, seconds, strict=True)
+    )
+
+
+class _Walker:
+    """One pass of a pipeline: walks into bodies bottom-up, each distinct body once."""
+
+    def __init__(self, item: Pass, budget: Budget) -> None:
+        self.item = item
+        self.remarks: list[Remark] = []
+        self.rewrites = 0
+        self._budget = budget
+        self._done: dict[FrozenFunctionGraph, FunctionGraph | None] = {}
+        self._holds_scan: dict[int, tuple[FrozenFunctionGraph, bool]] = {}
+
+    def run(self, fgraph: FunctionGraph, path: tuple[str, ...] = ()) -> bool:
+        """Rewrite the bodies in ``fgraph``, then ``fgraph`` itself."""
+        changed = self._run_bodies(fgraph, path)
+        before = self._budget.spent
+        site = Site(fgraph, self.item.name, self._budget, self.remarks, path)
+        changed = self.item.run(site) or changed
+        self.rewrites += self._budget.spent - before
+        return changed
+
+    def _run_bodies(self, fgraph: FunctionGraph, path: tuple[str, ...]) -> bool:
+        changed = False
+        for node in fgraph.toposort():
+            body = body_of(node.op)
+            if body is None or not self._has_scan(body):
+                continue
+            new_op = self._rewritten(node.op, body, (*path, _name(node.op)))
+            if new_op is not None:
+                new_node: Apply = new_op.make_node(*node.inputs)
+                pairs = list(zip(node.outputs, new_node.outputs, strict=True))
+                fgraph.replace_all(pairs, reason=f"{self.item.name} inside {_name(node.op)}")
+                changed = True
+        return changed
+
+    def _rewritten(self, op: Op, body: FrozenFunctionGraph, path: tuple[str, ...]) -> Op | None:
+        """``op`` with its body rewritten, or ``None`` if nothing changed there."""
+        if body not in self._done:
+            thawed = body.unfreeze()
+            self._done[body] = thawed if self.run(thawed, path) else None
+        rewritten = self._done[body]
+        return None if rewritten is None else with_body(op, rewritten)
+
+    def _has_scan(self, body: FrozenFunctionGraph) -> bool:
+        known = self._holds_scan.get(id(body))
+        if known is None:
+            found = any(
+                scan_op(node) is not None
+                or any(
+                    self._has_scan(inner)
+                    for inner in inner_graphs(node.op)
+                    if isinstance(inner, FrozenFunctionGraph)
+                )
+                for node in body.toposort()
+            )
+            known = (body, found)
+            self._holds_scan[id(body)] = known
+        return known[1]
+
+
+def _name(op: Op) -> str:
+    core = core_op(op)
+    return str(getattr(core, "name", None) or type(core).__name__)
+
+
+def _check_order(passes: Sequence[Pass]) -> None:
+    trimming: Pass | None = None
+    for item in passes:
+        if trimming is not None and not getattr(item, "takes_trimmed", True):
+            raise PassError(
+                f"{item.name} cannot run after {trimming.name}, which leaves trimmed loops",
+                where="--passes",
+                hint=f"move {trimming.name} to the end",
+            )
+        if item.trims:
+            trimming = item
+
+
+def _signature(fgraph: FunctionGraph) -> list[object]:
+    inputs = [(variable.type, variable.name) for variable in fgraph.inputs]
+    return [*inputs, *(_kind(variable.type) for variable in fgraph.outputs)]
+
+
+def _kind(output_type: object) -> object:
+    """An output's type without static lengths, which a rewrite may come to know."""
+    dtype, ndim = getattr(output_type, "dtype", None), getattr(output_type, "ndim", None)
+    return type(output_type), dtype, ndim
+
+
+def _check(fgraph: FunctionGraph, signature: list[object], item: Pass) -> None:
+    try:
+        fgraph.check_integrity()
+    except Exception as error:
+        raise PassError(f"the pass {item.name} broke the graph ({error})") from error
+    if _signature(fgraph) != signature:
+        raise PassError(f"the pass {item.name} changed the graph's inputs or the types of outputs")

@@ -1,0 +1,104 @@
+"""Drop what a loop computes or carries for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pytensor.graph.basic import Variable
+
+from scanopt_cli.passes.base import ScanPass, Site
+from scanopt_cli.scans.naming import slot_name
+from scanopt_cli.scans.view import ScanView, Slot, SlotKind
+
+
+@dataclass(frozen=True)
+class RemoveUnused(ScanPass):
+    """Drop unused outputs of a Scan, then the sequences and non-sequences that nobody reads.
+
+    Legal cases:
+
+    1. A nit_sot that nothing outside reads goes.
+    2. A state (mit_mot, mit_sot, sit_sot or untraced) goes when nothing outside reads it and no
+       slot that stays reads any of its taps.
+    3. States that only feed each other, or themselves, in circles go together.
+    4. A sequence or a non-sequence that no slot that stays reads goes.
+
+    Preconditions: the stop condition of a while loop always counts as read. In a batched loop
+    (``Blockwise{Scan}``) an input that alone carries a batch dimension stays, since the results
+    would lose that dimension.
+
+    Dropping a sequence drops the check that it is long enough: a sequence shorter than the step
+    count was an error, and is none when nobody reads it.
+
+    Out of scope: single taps of a state (a state goes as a whole or stays), and the unused inputs
+    and outputs of an OpFromGraph.
+    """
+
+    name: ClassVar[str] = "remove-unused"
+
+    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+        """Return the outputs that stay, on a Scan without the unused slots."""
+        live = _live_slots(view, site)
+        dead = [slot for slot in view.slots if slot not in live]
+        needed = _batch_carriers(view, dead)
+        dead = [slot for slot in dead if slot not in needed]
+        for slot in needed:
+            site.kept(view, f"unused {_told(slot, site)}: it alone carries a batch dimension")
+        if not dead or not site.budget.spend():
+            return None
+        gone = set(dead)
+        view.thaw()
+        view.slots = [slot for slot in view.slots if slot not in gone]
+        for slot in dead:
+            site.changed(view, f"removed unused {_told(slot, site)}")
+        return view.rebuild()
+
+
+def _told(slot: Slot, site: Site) -> str:
+    return f"{slot.kind} `{slot_name(slot, site.clients)}`"
+
+
+def _live_slots(view: ScanView, site: Site) -> set[Slot]:
+    """Mark slots from what is read outside, through the body, until nothing is added.
+
+    Each node of the body is visited once.
+    """
+    reads = {variable: slot for slot in view.slots for variable in slot.inner_inputs}
+    live = {slot for slot in view.outputs() if site.clients(slot.outer_output)}
+    waiting: list[Variable] = [output for slot in live for output in slot.inner_outputs]
+    if view.condition is not None:
+        waiting.append(view.condition)
+    seen: set[Variable] = set()
+    while waiting:
+        variable = waiting.pop()
+        if variable in seen:
+            continue
+        seen.add(variable)
+        if variable.owner is not None:
+            waiting.extend(variable.owner.inputs)
+        slot = reads.get(variable)
+        if slot is not None and slot not in live:
+            live.add(slot)
+            waiting.extend(slot.inner_outputs)
+    return live
+
+
+def _batch_carriers(view: ScanView, dead: Iterable[Slot]) -> list[Slot]:
+    """Of the dead slots of a batched loop, those that must stay to keep the batch shape."""
+    dead = list(dead)
+    staying = [view.n_steps] + [slot.outer_input for slot in view.slots if slot not in set(dead)]
+    carriers = []
+    for axis in range(view.batch_ndim):
+        if any(not variable.type.broadcastable[axis] for variable in staying):
+            continue
+        for slot in dead:
+            if not slot.outer_input.type.broadcastable[axis]:
+                carriers.append(slot)
+                staying.append(slot.outer_input)
+                break
+    # A state cannot stay without the slots that it reads: keep inputs only, or everything.
+    if any(slot.kind not in (SlotKind.SEQ, SlotKind.NON_SEQ) for slot in carriers):
+        return dead
+    return carriers

@@ -1,0 +1,42 @@
+"""The JSON of a command: the object that the library returns, under the same names."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from enum import Enum
+from os import PathLike, fspath
+from typing import Any
+
+SCHEMA_VERSION = 1
+
+
+def to_json(command: str, result: Any) -> str:
+    """Return ``result`` as one JSON object, with the schema version and the command in front.
+
+    Dataclasses become objects; a field that has ``as_json`` false in its metadata is left out.
+    """
+    envelope = {"schema": SCHEMA_VERSION, "command": command}
+    plain_result = plain(result)
+    body = plain_result if isinstance(plain_result, dict) else {"result": plain_result}
+    return json.dumps(envelope | body, indent=2, ensure_ascii=False, allow_nan=True)
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` as numbers, strings, lists and dicts; what is none of these by its text."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: plain(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.metadata.get("as_json", True)
+        }
+    if isinstance(value, Enum):
+        return value.value
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    return fspath(value) if isinstance(value, PathLike) else str(value)

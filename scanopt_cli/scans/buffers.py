@@ -1,0 +1,42 @@
+"""What a loop keeps: how many rows each buffer of a Scan has, and whether that is every step.
+
+After memory saving, a Scan's buffers no longer hold every step. PyTensor differentiates such a
+graph without complaint and gives a wrong number, so scanopt asks here before it does anything that
+reads a buffer as a whole history.
+"""
+
+from __future__ import annotations
+
+from scanopt_cli.scans.lengths import Lengths, Linear
+from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind
+
+
+def rows(view: ScanView, slot: Slot, lengths: Lengths) -> Linear:
+    """Return how many rows the buffer of ``slot`` has (a state's start included)."""
+    if slot.kind is SlotKind.NIT_SOT:
+        return lengths.value_of(slot.outer_input)
+    return lengths.length_of(slot.outer_input, view.batch_ndim)
+
+
+def is_whole(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
+    """Whether the buffer of ``slot`` is shown to hold its start and every step.
+
+    A start of unknown length counts as whole: shorter than the taps reach, the loop could not run.
+    A mit_mot and an untraced state are never trimmed; other slots have no buffer.
+    """
+    if slot.kind not in TRACED:
+        return True
+    steps = lengths.value_of(view.n_steps)
+    rest = rows(view, slot, lengths) - steps
+    if rest == Linear(slot.reach):
+        return True
+    unknown_start = rest.constant >= 0 and all(
+        count > 0 and atom.axis is not None for atom, count in rest.terms
+    )
+    return bool(rest.terms) and unknown_start and slot.reach > 0
+
+
+def trimmed(view: ScanView) -> list[Slot]:
+    """Return the slots whose buffers are not shown to hold every step."""
+    lengths = Lengths(view.n_steps)
+    return [slot for slot in view.slots if not is_whole(view, slot, lengths)]

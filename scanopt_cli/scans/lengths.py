@@ -1,0 +1,347 @@
+"""Lengths as linear forms: how many rows a buffer has, told in the step counts it was made from.
+
+PyTensor leaves the static length of loop buffers unknown, so scanopt computes with the expressions
+that made them. A `Linear` is ``constant + sum(coefficient * atom)``; an atom is a variable or one
+dimension of a variable, and what is not linear is an atom of its own. Two lengths are the same when
+their difference is the constant 0. All answers are one-sided: "not shown" never means "shown not".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.scalar import basic as ps
+from pytensor.tensor.basic import (
+    Alloc,
+    AllocEmpty,
+    MakeVector,
+    ScalarFromTensor,
+    TensorFromScalar,
+)
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
+from pytensor.tensor.type import TensorType
+
+from scanopt_cli.scans.view import ScanView, SlotKind, batch_ndim, scan_op
+
+# Lengths are shallow expressions. Past this depth a length is an atom, and one comparison opens at
+# most so many minima: no graph, however deep, makes us recurse or search without end.
+_DEPTH = 40
+_MINIMA = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A quantity that a length depends on: a scalar ``variable``, or one axis of a tensor."""
+
+    variable: Variable
+    axis: int | None = None
+
+    def __str__(self) -> str:
+        if self.axis is not None:
+            return f"{self.variable.name or '?'}.shape[{self.axis}]"
+        return _minimum_text(self.variable) or str(self.variable.name or "?")
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``constant + sum(coefficient * atom)`` over whole numbers."""
+
+    constant: int = 0
+    terms: frozenset[tuple[Atom, int]] = frozenset()
+
+    @classmethod
+    def of(cls, atom: Atom) -> Linear:
+        """Return the form that is one atom."""
+        return cls(0, frozenset({(atom, 1)}))
+
+    def __add__(self, other: Linear) -> Linear:
+        return self._combined(other, 1)
+
+    def __sub__(self, other: Linear) -> Linear:
+        return self._combined(other, -1)
+
+    @property
+    def atoms(self) -> frozenset[Atom]:
+        """The atoms that the form depends on."""
+        return frozenset(atom for atom, _ in self.terms)
+
+    def scaled(self, factor: int) -> Linear:
+        """Return the form times ``factor``."""
+        if factor == 0:
+            return Linear()
+        terms = frozenset((atom, count * factor) for atom, count in self.terms)
+        return Linear(self.constant * factor, terms)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no atom is left."""
+        return not self.terms
+
+    def _combined(self, other: Linear, sign: int) -> Linear:
+        counts = dict(self.terms)
+        for atom, count in other.terms:
+            counts[atom] = counts.get(atom, 0) + sign * count
+        terms = frozenset((atom, count) for atom, count in counts.items() if count)
+        return Linear(self.constant + sign * other.constant, terms)
+
+    def __str__(self) -> str:
+        parts = [
+            name if count == 1 else f"-{name}" if count == -1 else f"{count}*{name}"
+            for name, count in sorted((str(atom), count) for atom, count in self.terms)
+        ]
+        if self.constant or not parts:
+            parts.append(str(self.constant))
+        return "+".join(parts).replace("+-", "-")
+
+
+class Lengths:
+    """Reads lengths off a graph, each expression once.
+
+    The arrays of counts that a batched loop carries are read as the one number in each entry.
+    ``n_steps`` is the step count of the loop that is looked at: a loop with a negative step count
+    raises, so the scalars in it are taken as not negative. Nothing else is assumed of scalars.
+    """
+
+    def __init__(self, n_steps: Variable | None = None) -> None:
+        self._known: dict[tuple[Variable, int | None], Linear] = {}
+        self._counts: frozenset[Atom] = frozenset()
+        if n_steps is not None:
+            self._counts = self.value_of(n_steps).atoms
+            self._known.clear()
+
+    def value_of(self, variable: Variable, depth: int = _DEPTH) -> Linear:
+        """Return the whole number that a scalar ``variable`` holds, as a linear form."""
+        known = self._known.get((variable, None))
+        if known is None:
+            form = self._value(variable, depth) if depth > 0 else None
+            known = Linear.of(Atom(variable)) if form is None else form
+            self._known[variable, None] = known
+        return known
+
+    def length_of(self, variable: Variable, axis: int = 0, depth: int = _DEPTH) -> Linear:
+        """Return how long ``variable`` is along ``axis``, as a linear form."""
+        known = self._known.get((variable, axis))
+        if known is None:
+            form = self._length(variable, axis, depth) if depth > 0 else None
+            known = Linear.of(Atom(variable, axis)) if form is None else form
+            self._known[variable, axis] = known
+        return known
+
+    def at_most(self, left: Linear, right: Linear, minima: int = _MINIMA) -> bool:
+        """Whether ``left <= right`` can be shown."""
+        difference = right - left
+        if difference.constant >= 0 and all(
+            count > 0 and self._is_count(atom) for atom, count in difference.terms
+        ):
+            return True
+        if minima == 0:
+            return False
+        # min(x, y) <= right if either is; left <= min(x, y) if both are.
+        for parts in self._minima(left):
+            if any(self.at_most(part, right, minima - 1) for part in parts):
+                return True
+        return any(
+            all(self.at_most(left, part, minima - 1) for part in parts)
+            for parts in self._minima(right)
+        )
+
+    def _is_count(self, atom: Atom) -> bool:
+        return atom.axis is not None or atom in self._counts
+
+    def _minima(self, form: Linear) -> list[tuple[Linear, ...]]:
+        """For each ``min(x, y)`` in ``form``, the two forms that it may be."""
+        opened = []
+        for atom, count in form.terms:
+            node = atom.variable.owner
+            if atom.axis is None and count == 1 and node is not None and is_minimum(node):
+                rest = form - Linear.of(atom)
+                opened.append(tuple(rest + self.value_of(part) for part in node.inputs))
+        return opened
+
+    def _value(self, variable: Variable, depth: int) -> Linear | None:
+        if isinstance(variable, Constant):
+            return Linear(int(variable.data)) if _is_whole_number(variable) else None
+        node = variable.owner
+        if node is None:
+            return None
+        op = node.op
+        if isinstance(op, Shape_i):
+            return self.length_of(node.inputs[0], op.i, depth - 1)
+        if isinstance(op, ScalarFromTensor | TensorFromScalar):
+            return self.value_of(node.inputs[0], depth - 1)
+        if isinstance(op, Alloc) or (isinstance(op, DimShuffle) and _is_one_entry(node.inputs[0])):
+            return self.value_of(node.inputs[0], depth - 1)
+        if isinstance(op, Elemwise):
+            return self._elemwise_value(op.scalar_op, node, depth)
+        return self._indexed(node, depth) if isinstance(op, Subtensor) else None
+
+    def _elemwise_value(self, scalar_op: ps.ScalarOp, node: Apply, depth: int) -> Linear | None:
+        parts = [self.value_of(part, depth - 1) for part in node.inputs]
+        match scalar_op:
+            case ps.Add():
+                return sum(parts[1:], start=parts[0])
+            case ps.Sub():
+                return parts[0] - parts[1]
+            case ps.Neg():
+                return parts[0].scaled(-1)
+            case ps.Mul() if len(parts) == 2:
+                factor, other = sorted(parts, key=lambda part: not part.is_constant)
+                return other.scaled(factor.constant) if factor.is_constant else None
+            case ps.Cast() if _is_integer(node.inputs[0]) and _is_integer(node.outputs[0]):
+                # Narrowing could wrap; a length that did would not fit any array.
+                return parts[0]
+            case ps.ScalarMinimum() if len(parts) == 2:
+                left, right = parts
+                if self.at_most(left, right):
+                    return left
+                return right if self.at_most(right, left) else None
+        return None
+
+    def _indexed(self, node: Apply, depth: int) -> Linear | None:
+        """``x[..., i]`` with a constant ``i`` and nothing else taken from ``x``."""
+        *front, last = get_idx_list(node.inputs, node.op.idx_list)
+        complete = len(front) + 1 == node.inputs[0].type.ndim
+        if not isinstance(last, Constant) or not complete or any(i != slice(None) for i in front):
+            return None
+        return self._entry(node.inputs[0], int(last.data), depth - 1)
+
+    def _entry(self, vector: Variable, position: int, depth: int) -> Linear | None:
+        """The number at ``position`` of the last axis of ``vector``."""
+        node = vector.owner
+        if node is None or depth <= 0:
+            return None
+        match node.op:
+            case Shape():
+                tensor = node.inputs[0]
+                return self.length_of(tensor, position % tensor.type.ndim, depth - 1)
+            case MakeVector() if -len(node.inputs) <= position < len(node.inputs):
+                return self.value_of(node.inputs[position], depth - 1)
+            case Alloc():
+                value = node.inputs[0]
+                if value.type.ndim == 0:
+                    return self.value_of(value, depth - 1)
+                return self._entry(value, position, depth - 1)
+            case Subtensor() if vector.type.ndim == 1 and position >= 0:
+                (index,) = get_idx_list(node.inputs, node.op.idx_list)
+                start, stop, step = index.start, index.stop, index.step
+                if step is None and (start is None or isinstance(start, Constant)):
+                    begin = 0 if start is None else int(start.data)
+                    if begin >= 0 and (stop is None or isinstance(stop, Constant)):
+                        return self._entry(node.inputs[0], begin + position, depth - 1)
+        return None
+
+    def _length(self, variable: Variable, axis: int, depth: int) -> Linear | None:
+        static = variable.type.shape[axis] if isinstance(variable.type, TensorType) else None
+        if static is not None:
+            return Linear(int(static))
+        node = variable.owner
+        if node is None:
+            return None
+        match node.op:
+            case Alloc():
+                return self.value_of(node.inputs[1 + axis], depth - 1)
+            case AllocEmpty():
+                return self.value_of(node.inputs[axis], depth - 1)
+            case IncSubtensor() | SpecifyShape():
+                return self.length_of(node.inputs[0], axis, depth - 1)
+            case DimShuffle(new_order=order):
+                moved = order[axis]
+                return self.length_of(node.inputs[0], int(moved), depth - 1)
+            case Elemwise():
+                # Every input that is not broadcast along the axis has the length of the result.
+                spanning = (part for part in node.inputs if not part.type.broadcastable[axis])
+                part = next(spanning, None)
+                return None if part is None else self.length_of(part, axis, depth - 1)
+            case Subtensor():
+                return self._subtensor_length(node, axis, depth)
+            case Blockwise(core_op=core) if axis >= (batch := batch_ndim(node)):
+                if isinstance(core, AllocEmpty):
+                    return self.value_of(node.inputs[axis - batch], depth - 1)
+                if isinstance(core, IncSubtensor):
+                    return self.length_of(node.inputs[0], axis, depth - 1)
+        return self._scan_length(node, variable, axis, depth) if scan_op(node) else None
+
+    def _subtensor_length(self, node: Apply, axis: int, depth: int) -> Linear | None:
+        """``x[start:stop]``, ``x[::-1]`` and axes that an index leaves alone."""
+        indices = list(get_idx_list(node.inputs, node.op.idx_list))
+        kept = [place for place, index in enumerate(indices) if isinstance(index, slice)]
+        source = node.inputs[0]
+        if axis >= len(kept):
+            return self.length_of(source, axis - len(kept) + len(indices), depth - 1)
+        index = indices[kept[axis]]
+        length = self.length_of(source, kept[axis], depth - 1)
+        start, stop, step = (
+            None if part is None else self.value_of(part, depth - 1)
+            for part in (index.start, index.stop, index.step)
+        )
+        if step not in (None, Linear(1)):
+            is_reversal = start is None and stop is None and step == Linear(-1)
+            return length if is_reversal else None
+        begin = Linear() if start is None else self._clipped(length, start)
+        end = length if stop is None else self._clipped(length, stop)
+        if begin is None or end is None or not self.at_most(begin, end):
+            return None
+        return end - begin
+
+    def _clipped(self, length: Linear, bound: Linear) -> Linear | None:
+        """Where a slice bound falls in ``0..length``, if Python's clipping can be decided."""
+        if bound.is_constant and bound.constant < 0:
+            return length + bound if self.at_most(Linear(-bound.constant), length) else None
+        if not self.at_most(Linear(), bound):
+            return None
+        if self.at_most(bound, length):
+            return bound
+        return length if self.at_most(length, bound) else None
+
+    def _scan_length(self, node: Apply, variable: Variable, axis: int, depth: int) -> Linear | None:
+        """A loop's output is as long as the buffer it was given, unless the loop can stop early."""
+        view = ScanView.of(node)
+        slot = next(slot for slot in view.outputs() if slot.outer_output is variable)
+        if slot.kind is SlotKind.UNTRACED or axis < view.batch_ndim:
+            return None
+        if axis == view.batch_ndim and view.is_while and slot.kind is not SlotKind.MIT_MOT:
+            return None
+        if slot.kind is SlotKind.NIT_SOT:
+            at_rows = axis == view.batch_ndim
+            return self.value_of(slot.outer_input, depth - 1) if at_rows else None
+        return self.length_of(slot.outer_input, axis, depth - 1)
+
+
+def is_minimum(node: Apply) -> bool:
+    """Whether ``node`` is the elementwise minimum of two scalars."""
+    is_elemwise = isinstance(node.op, Elemwise) and len(node.inputs) == 2
+    return is_elemwise and isinstance(node.op.scalar_op, ps.ScalarMinimum)
+
+
+def _minimum_text(variable: Variable) -> str | None:
+    """``min(a,b,c)`` for a tree of minima; parts past the first few are told by dots."""
+    if variable.owner is None or not is_minimum(variable.owner):
+        return None
+    waiting: list[Variable] = [variable]
+    parts: list[str] = []
+    while waiting and len(parts) < _MINIMA:
+        part = waiting.pop()
+        if part.owner is not None and is_minimum(part.owner):
+            waiting.extend(reversed(part.owner.inputs))
+        else:
+            parts.append(str(Lengths().value_of(part)))
+    return f"min({','.join(parts)}{',...' if waiting else ''})"
+
+
+def _is_integer(variable: Variable) -> bool:
+    return str(getattr(variable.type, "dtype", "")).startswith(("int", "uint"))
+
+
+def _is_one_entry(variable: Variable) -> bool:
+    return all(getattr(variable.type, "broadcastable", ()))
+
+
+def _is_whole_number(constant: Constant) -> bool:
+    """Whether a constant is one integer (a boolean is none)."""
+    if type(constant.data) is int:
+        return True
+    return _is_integer(constant) and getattr(constant.data, "size", 1) == 1
