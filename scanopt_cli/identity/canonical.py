@@ -23,6 +23,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 
+from scanopt_cli.graphs.graph import GraphLike, as_graph
 from scanopt_cli.identity.encoding import Encoder
 
 _SIZE = 16
@@ -72,6 +73,14 @@ class Digests:
             self._graphs[id(graph)] = known
         return known[1]
 
+    def of_op(self, op: Op) -> bytes:
+        """Return the digest of an Op: what it computes from whatever inputs."""
+        known = self._ops.get(id(op))
+        if known is None:
+            known = (op, self._hash(b"op", *self._op_content(op)))
+            self._ops[id(op)] = known
+        return known[1]
+
     def _leaf(self, variable: Variable) -> bytes:
         known = self._variables.get(variable)
         if known is None:
@@ -88,18 +97,11 @@ class Digests:
             self._leaf(variable) if variable.owner is None else self._variables[variable]
             for variable in node.inputs
         ]
-        if _commutes(node.op):
+        if commutes(node.op):
             inputs[:2] = sorted(inputs[:2])
-        whole = self._hash(b"node", self._op(node.op), inputs)
+        whole = self._hash(b"node", self.of_op(node.op), inputs)
         for position, output in enumerate(node.outputs):
             self._variables[output] = self._hash(b"output", whole, position)
-
-    def _op(self, op: Op) -> bytes:
-        known = self._ops.get(id(op))
-        if known is None:
-            known = (op, self._hash(b"op", *self._op_content(op)))
-            self._ops[id(op)] = known
-        return known[1]
 
     def _op_content(self, op: Op) -> tuple[Any, ...]:
         if isinstance(op, Scan):
@@ -121,16 +123,24 @@ class Digests:
         return digest.digest()
 
 
-def digest(fgraph: AbstractFunctionGraph) -> str:
-    """Return the canonical digest of ``fgraph`` as a hex string.
+def digest(graph: GraphLike | AbstractFunctionGraph) -> str:
+    """Return the canonical digest of ``graph`` as a hex string of 32 characters.
 
     Equal for graphs that compute the same outputs from the same inputs by the same operations, in
-    every process and on every machine, whatever their variables are called.
+    every process and on every machine, whatever their variables are called. A graph with Ops that
+    cannot be told by value has another digest in every process.
+
+    Raises
+    ------
+    ScanoptError
+        If ``graph`` is no graph.
     """
+    fgraph = graph if isinstance(graph, AbstractFunctionGraph) else as_graph(graph).fgraph
     return Digests().of_graph(fgraph).hex()
 
 
-def _commutes(op: Op) -> bool:
+def commutes(op: Op) -> bool:
+    """Whether swapping the first two inputs of ``op`` cannot change a bit of its result."""
     return (
         isinstance(op, Elemwise)
         and not op.inplace_pattern

@@ -53,7 +53,11 @@ class InlineConstants(ScanPass):
 
     def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan whose constant inputs went into its body."""
-        found = {slot: value for slot in view.slots if (value := _invariant(view, slot, site))}
+        found = {
+            slot: value
+            for slot in view.slots
+            if (value := _invariant(view, slot, site)) is not None
+        }
         if not found or not site.budget.spend():
             return None
         inlined = {slot: value for slot, value in found.items() if isinstance(value, Constant)}

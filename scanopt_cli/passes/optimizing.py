@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from scanopt_cli.graphs.graph import Graph, GraphLike, as_graph
 from scanopt_cli.graphs.statistics import Statistics, statistics
@@ -42,7 +42,7 @@ class OptimizeResult:
         The comparison with the original, where it was asked for.
     """
 
-    graph: Graph
+    graph: Graph = field(metadata={"as_json": False})
     changed: bool
     before: Statistics
     after: Statistics

@@ -31,10 +31,9 @@ class SaveMem(ScanPass):
     3. Every reader of every output looks at the first ``k`` steps (``xs[2]``, ``xs[:5]``): the loop
        runs ``min(k, n)`` steps. A while loop may stop before.
 
-    Both hold for while loops too, since Scan keeps the last rows whenever the loop stops.
-
-    Preconditions: the buffer is shown to hold the start and every step. For case 3 there is no
-    mit_mot, and nobody reads an untraced state. Readers keep their indices and raise in the same
+    Preconditions: the buffer is shown to hold the start and every step. In a while loop a buffer
+    keeps one step at most: a longer one PyTensor cuts in the wrong place when the loop stops before
+    the buffer is full. For case 3 there is no mit_mot, and nobody reads an untraced state. Readers keep their indices and raise in the same
     cases as before: ``xs[-1]`` of no steps is still an error.
 
     With ``prealloc`` a state keeps at least one row more than its taps reach, which the C virtual
@@ -98,6 +97,9 @@ class SaveMem(ScanPass):
             keep = max(keep, 1)
         if lengths.at_most(lengths.value_of(view.n_steps), Linear(keep)):
             return None
+        if view.is_while and keep > 1:
+            site.kept(view, f"all steps of `{name}`: a while loop can keep one step, not {keep}")
+            return None
         if _scalar_steps(view) is None:
             site.kept(view, f"all steps of `{name}`: the step count differs within the batch")
             return None
@@ -137,7 +139,7 @@ def _shorten(
 ) -> None:
     """Give ``slot`` a buffer for its start and ``min(keep, n)`` steps."""
     if slot.kind is SlotKind.NIT_SOT:
-        slot.outer_input = steps or _capped(keep, slot.outer_input, lengths)
+        slot.outer_input = _capped(keep, slot.outer_input, lengths) if steps is None else steps
         return
     scalar = _scalar_steps(view)
     assert scalar is not None

@@ -205,7 +205,7 @@ class Lengths:
         """``x[..., i]`` with a constant ``i`` and nothing else taken from ``x``."""
         *front, last = get_idx_list(node.inputs, node.op.idx_list)
         complete = len(front) + 1 == node.inputs[0].type.ndim
-        if not isinstance(last, Constant) or not complete or any(i != slice(None) for i in front):
+        if not isinstance(last, Constant) or not complete or not all(map(is_full_slice, front)):
             return None
         return self._entry(node.inputs[0], int(last.data), depth - 1)
 
@@ -309,6 +309,11 @@ class Lengths:
             at_rows = axis == view.batch_ndim
             return self.value_of(slot.outer_input, depth - 1) if at_rows else None
         return self.length_of(slot.outer_input, axis, depth - 1)
+
+
+def is_full_slice(index: object) -> bool:
+    """Whether an index is ``:``. (Comparing slices would compare the variables in them.)"""
+    return isinstance(index, slice) and index.start is index.stop is index.step is None
 
 
 def is_minimum(node: Apply) -> bool:

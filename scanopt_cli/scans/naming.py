@@ -53,7 +53,8 @@ def _source_name(variable: Variable, slot: Slot) -> str | None:
         return None
     for _ in range(_LOOK):
         if variable.name:
-            return str(variable.name)
+            # ``scan`` calls the slice that it takes of a sequence ``x[0:]``.
+            return str(variable.name).removesuffix("[0:]")
         node = variable.owner
         if node is None:
             return None

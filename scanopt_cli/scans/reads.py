@@ -13,6 +13,7 @@ from typing import Any
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.subtensor import Subtensor, get_idx_list
 
+from scanopt_cli.scans.lengths import is_full_slice
 from scanopt_cli.scans.view import ScanView, Slot
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
@@ -73,7 +74,7 @@ def _row_index(node: Apply, axis: int) -> Any:
     if not isinstance(node.op, Subtensor):
         return None
     indices = get_idx_list(node.inputs, node.op.idx_list)
-    if len(indices) <= axis or any(index != slice(None) for index in indices[:axis]):
+    if len(indices) <= axis or not all(map(is_full_slice, indices[:axis])):
         return None
     return indices[axis]
 

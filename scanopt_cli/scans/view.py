@@ -117,8 +117,8 @@ class Slot:
 class ScanView:
     """A Scan node as slots.
 
-    Build one with `ScanView.of`, edit outer faces and call `rebuild`. The faces inside belong to the
-    Scan's frozen body; to edit them, or which slots there are, `thaw` the view first.
+    Build one with `ScanView.of`, edit outer faces and call `rebuild`. The faces inside belong to
+    the frozen body; to edit them, or which slots there are, `thaw` the view first.
     """
 
     node: Apply

@@ -1,0 +1,129 @@
+"""Every Scan of a graph as a table of its slots, nested ones behind the Scan they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import AbstractFunctionGraph, Output
+from pytensor.tensor.subtensor import Subtensor
+
+from scanopt_cli.graphs.bodies import core_op, inner_graphs
+from scanopt_cli.scans.buffers import is_whole, rows
+from scanopt_cli.scans.describing import describe, inner_names
+from scanopt_cli.scans.formulas import Formula
+from scanopt_cli.scans.lengths import Lengths
+from scanopt_cli.scans.naming import slot_names
+from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind, scan_op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotReport:
+    """One slot of a Scan, in words.
+
+    ``rows`` is the buffer's length (``None`` for slots without one) and ``whole`` whether it is
+    shown to hold every step. ``inside`` is what the body reads or computes.
+    """
+
+    kind: str
+    name: str
+    taps: tuple[int, ...]
+    out_taps: tuple[int, ...]
+    dtype: str
+    fed_by: str
+    inside: str
+    read_by: tuple[str, ...]
+    rows: str | None
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanReport:
+    """One Scan. ``path`` names the loops and graphs around it; ``batch_ndim`` its batch axes."""
+
+    name: str
+    path: tuple[str, ...]
+    steps: str
+    stops_when: str | None
+    batch_ndim: int
+    truncate_gradient: int
+    inner_nodes: int
+    slots: tuple[SlotReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Every Scan of a graph, outer ones before those in their bodies."""
+
+    scans: tuple[ScanReport, ...]
+
+
+def inspect_graph(fgraph: AbstractFunctionGraph) -> Inspection:
+    """Report every Scan in ``fgraph``; the same body in two places is reported twice."""
+    return Inspection(tuple(_scans(fgraph, ())))
+
+
+def _scans(fgraph: AbstractFunctionGraph, path: tuple[str, ...]) -> Iterator[ScanReport]:
+    for node in fgraph.toposort():
+        if scan_op(node) is not None:
+            yield _report(ScanView.of(node), fgraph, path)
+        core = core_op(node.op)
+        name = str(getattr(core, "name", None) or type(core).__name__)
+        for inner in inner_graphs(node.op):
+            yield from _scans(inner, (*path, name))
+
+
+def _report(view: ScanView, fgraph: AbstractFunctionGraph, path: tuple[str, ...]) -> ScanReport:
+    def clients(variable: Variable) -> list[tuple[Any, int]]:
+        return list(fgraph.clients.get(variable, ()))
+
+    names = slot_names(view, clients)
+    inside = inner_names(view, names)
+    lengths = Lengths(view.n_steps)
+    slots = []
+    for slot, name in zip(view.slots, names, strict=True):
+        has_buffer = slot.kind in TRACED or slot.kind is SlotKind.MIT_MOT
+        read_by = [] if slot.outer_output is None else clients(slot.outer_output)
+        slots.append(
+            SlotReport(
+                kind=slot.kind.value,
+                name=name,
+                taps=slot.taps,
+                out_taps=slot.out_taps,
+                dtype=str((slot.inner_outputs or slot.inner_inputs)[0].type),
+                fed_by="" if slot.kind is SlotKind.NIT_SOT else describe(slot.outer_input),
+                inside=_inside(slot, inside),
+                read_by=tuple(_reader(reader, position) for reader, position in read_by),
+                rows=str(Formula.of(rows(view, slot, lengths))) if has_buffer else None,
+                whole=is_whole(view, slot, lengths),
+            )
+        )
+    condition = view.condition
+    return ScanReport(
+        name=view.name,
+        path=path,
+        steps=str(lengths.value_of(view.n_steps)),
+        stops_when=None if condition is None else describe(condition, inside),
+        batch_ndim=view.batch_ndim,
+        truncate_gradient=int(view.op.truncate_gradient),
+        inner_nodes=len(view.op.fgraph.apply_nodes),
+        slots=tuple(slots),
+    )
+
+
+def _inside(slot: Slot, names: dict[Variable, str]) -> str:
+    """What a step computes for the slot, or what the body calls it if nothing is computed."""
+    computed = slot.inner_outputs or slot.inner_inputs
+    return ", ".join(describe(variable, names) for variable in computed)
+
+
+def _reader(node: Apply, position: int) -> str:
+    if isinstance(node.op, Output):
+        return f"output {node.op.idx}"
+    if scan_op(node) is not None:
+        return f"Scan {scan_op(node).name}"  # type: ignore[union-attr]
+    if position == 0 and isinstance(node.op, Subtensor):
+        return describe(node.outputs[0], {node.inputs[0]: ""}, depth=1)
+    return str(node.op).partition("{")[0]

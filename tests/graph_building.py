@@ -1,0 +1,66 @@
+"""Small graphs that many tests look at, and ways to look at them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.scan.basic import scan as pytensor_scan
+
+from evaluating import evaluate
+from scanopt_cli.graphs.graph import Graph, from_io
+from scanopt_cli.graphs.statistics import scan_views
+from scanopt_cli.passes.grammar import parse
+from scanopt_cli.passes.pipeline import run_pipeline
+from scanopt_cli.scans.view import ScanView
+
+
+def scan(step: Any, **arguments: Any) -> Any:
+    """`pytensor.scan` as it is called today."""
+    return pytensor_scan(step, return_updates=False, **arguments)
+
+
+def graph_of(*outputs: Variable) -> Graph:
+    """Make a graph of everything that ``outputs`` need."""
+    return from_io(None, list(outputs))
+
+
+def optimized(graph: Graph, pipeline: str) -> tuple[Graph, list[str]]:
+    """Run a pipeline on a copy; return it and its remarks as ``kind scan: message``."""
+    work = graph.copy()
+    runs = run_pipeline(work.fgraph, parse(pipeline))
+    return work, [
+        f"{remark.kind} {remark.scan}: {remark.message}" for run in runs for remark in run.remarks
+    ]
+
+
+def only_scan(fgraph: AbstractFunctionGraph) -> ScanView:
+    """View the one Scan of a graph."""
+    (view,) = scan_views(fgraph)
+    return view
+
+
+def labels(view: ScanView) -> list[str]:
+    """List the slots of a Scan as ``kind[position]``."""
+    return [slot.label for slot in view.slots]
+
+
+def power(steps: Any = 4, name: str = "square") -> tuple[Variable, Any]:
+    """Square a scalar again and again: the input and every step."""
+    x = pt.dscalar("x")
+    return x, scan(lambda y: y**2, outputs_info=[x], n_steps=steps, name=name)
+
+
+def arguments(graph: Graph, **values: Any) -> list[Any]:
+    """Return ``values`` by input name, in the graph's order, as the arrays that inputs hold."""
+    return [
+        variable.type.filter(values[str(variable.name)], allow_downcast=True)
+        for variable in graph.inputs
+    ]
+
+
+def outputs_of(graph: Graph, **values: Any) -> list[Any]:
+    """Evaluate a graph on ``values`` by input name; an error is an outcome like any other."""
+    return evaluate(graph.inputs, graph.outputs, arguments(graph, **values))

@@ -1,0 +1,181 @@
+"""From a plan to PyTensor variables, by `pytensor.scan` itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.scan.utils import until
+
+from loop_plans import (
+    BATCH,
+    WIDTH,
+    Alloc,
+    Constant,
+    Expression,
+    InnerLoop,
+    Input,
+    Loop,
+    Program,
+    Read,
+)
+
+OPERATORS: dict[str, Callable[..., Variable]] = {
+    "tanh": pt.tanh,
+    "half": lambda a: 0.5 * a,
+    "negate": lambda a: -a,
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "minimum": pt.minimum,
+    "maximum": pt.maximum,
+    "gate": lambda a, b: pt.tanh(a) * b,
+    "successor": lambda a: (a + 1) % 7,
+    "add_modulo": lambda a, b: (a + b) % 11,
+    "total": lambda a: a.sum(),
+    "spread": lambda a: pt.full((WIDTH,), a),
+    "as_real": lambda a: a.astype("float64"),
+    "is_positive": lambda a: (a > 0).astype("int64"),
+    "exceeds": lambda a, bound: a > bound,
+}
+
+READS: dict[str, Callable[..., Variable]] = {
+    "whole": lambda xs: xs,
+    "last": lambda xs: xs[-1],
+    "first": lambda xs: xs[0],
+    "last_two": lambda xs: xs[-2:],
+    "second_and_third": lambda xs: xs[1:3],
+    "backwards": lambda xs: xs[::-1],
+    "every_other": lambda xs: xs[::2],
+    "sum": lambda xs: xs.sum(axis=0),
+    "length": lambda xs: xs.shape[0],
+    "sum_of_lasts": lambda xs, ys: xs[-1].sum() + ys[-1].sum(),
+    "at_index": lambda xs, index: xs[index],
+}
+"""How results are read; each takes as many results as it has parameters (``index`` is an input)."""
+
+
+def build(program: Program) -> tuple[list[Variable], list[Variable]]:
+    """Return the inputs and outputs that ``program`` describes."""
+    inputs = {plan.name: _input(plan, program.static_shapes) for plan in program.inputs}
+    environment = inputs | {plan.name: _constant(plan, inputs) for plan in program.constants}
+    results = _loop(program.loop, environment, "loop")
+    if program.in_op_from_graph:
+        results = _in_op_from_graph(results, list(inputs.values()))
+    outputs = [_read(read, inputs | results) for read in program.reads]
+    if program.gradient_of is not None:
+        cost = _read(program.gradient_of, results).sum()
+        wrt = [inputs[name] for name in program.wrt]
+        outputs += pt.grad(cost, wrt, disconnected_inputs="ignore", return_disconnected="zero")
+    if not program.batched:
+        return list(inputs.values()), outputs
+    batches = {name: _batched(inputs[name]) for name in program.batched}
+    replacements = {inputs[name]: batch for name, batch in batches.items()}
+    outputs = list(vectorize_graph(outputs, replace=replacements))
+    return list((inputs | batches).values()), outputs
+
+
+def _input(plan: Input, static: bool) -> Variable:
+    core = plan.kind.shape if static else (None,) * plan.kind.ndim
+    leading = (None,) * (plan.ndim - plan.kind.ndim)
+    return pt.tensor(plan.name, dtype=plan.kind.dtype, shape=(*leading, *core))
+
+
+def _constant(plan: Constant | Alloc, inputs: Mapping[str, Variable]) -> Variable:
+    if isinstance(plan, Alloc):
+        rows = inputs[plan.rows] if isinstance(plan.rows, str) else plan.rows
+        source = inputs[plan.source]
+        return pt.alloc(source, rows, *source.shape)
+    shape = (plan.rows, *plan.kind.shape) if plan.rows else plan.kind.shape
+    values = np.full(shape, plan.value, dtype=plan.kind.dtype)
+    if plan.ramp:
+        values += np.arange(values.size, dtype=values.dtype).reshape(shape)
+    return pt.constant(values, name=plan.name)
+
+
+def _batched(variable: Variable) -> Variable:
+    return pt.tensor(variable.name, dtype=variable.dtype, shape=(BATCH, *variable.type.shape))
+
+
+def _evaluate(expression: Expression, environment: Mapping[str, Variable]) -> Variable:
+    if expression.operator == "read":
+        return environment[expression.operands[0]]
+    if expression.operator == "constant":
+        value = expression.operands[0]
+        return pt.constant(value, dtype="int64" if isinstance(value, int) else "float64")
+    operands = [
+        _evaluate(operand, environment) if isinstance(operand, Expression) else operand
+        for operand in expression.operands
+    ]
+    return OPERATORS[expression.operator](*operands)
+
+
+def _read(read: Read, environment: Mapping[str, Variable]) -> Variable:
+    return READS[read.style](*(environment[name] for name in read.results))
+
+
+def _inner_loop(plan: InnerLoop, environment: Mapping[str, Variable]) -> Variable:
+    return _read(plan.read, _loop(plan.loop, environment, plan.name))
+
+
+def _loop(plan: Loop, environment: Mapping[str, Variable], title: str) -> dict[str, Variable]:
+    """Return the results of the loop by name; ``environment`` holds what surrounds it."""
+    # Stand-ins: `scan` itself folds constant and equal non-sequences and unrolls a single step.
+    sources = [environment[item.source] for item in plan.non_sequences]
+    non_sequences = [
+        source.type(item.name) for source, item in zip(sources, plan.non_sequences, strict=True)
+    ]
+    originals = dict(zip(non_sequences, sources, strict=True))
+    steps = environment[plan.steps] if isinstance(plan.steps, str) else plan.steps
+    if plan.steps == 1:
+        steps = pt.lscalar("one")
+        originals[steps] = pt.constant(1, dtype="int64")
+
+    def step(*arguments: Variable) -> tuple[list[Variable], until] | list[Variable]:
+        inside = dict(zip(plan.step_names, arguments, strict=True))
+        for inner in plan.inner:
+            inside[inner.name] = _inner_loop(inner, inside)
+        updates = [_evaluate(state.update, inside) for state in plan.states]
+        updates += [_evaluate(item.value, inside) for item in plan.maps]
+        if plan.until is None:
+            return updates
+        return updates, until(_evaluate(plan.until, inside))
+
+    results = pytensor.scan(
+        step,
+        sequences=[
+            {
+                "input": environment[item.source][:: -1 if item.reversed else 1],
+                "taps": list(item.taps),
+            }
+            for item in plan.sequences
+        ],
+        outputs_info=[
+            *(
+                {"initial": environment[state.source], "taps": list(state.taps)}
+                for state in plan.states
+            ),
+            *(None for _ in plan.maps),
+        ],
+        non_sequences=non_sequences,
+        n_steps=steps,
+        go_backwards=plan.go_backwards,
+        name=title,
+        return_list=True,
+        return_updates=False,
+    )
+    if originals:
+        results = clone_replace(results, replace=originals)
+    return dict(zip(plan.results, results, strict=True))
+
+
+def _in_op_from_graph(
+    results: Mapping[str, Variable], inputs: Sequence[Variable]
+) -> dict[str, Variable]:
+    op = OpFromGraph(list(inputs), list(results.values()), name="loop_op")
+    outputs = op(*inputs, return_list=True)
+    return dict(zip(results, outputs, strict=True))

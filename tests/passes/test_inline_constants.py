@@ -1,0 +1,125 @@
+"""inline-constants: its legal cases by number, and a twin that must not fire for each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.basic import Constant
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+
+from graph_building import graph_of, labels, only_scan, optimized, outputs_of, scan
+from scanopt_cli.scans.view import SlotKind
+
+X = pt.dscalar("x")
+N = pt.lscalar("n")
+
+
+def _with(constant, step=lambda y, c: y * c):
+    """A loop with a constant non-sequence. (`scan` itself would not make one of a constant.)"""
+    c = constant.type("c")
+    ys = scan(step, outputs_info=[X], non_sequences=[c], n_steps=N)
+    return graph_of(clone_replace(ys, {c: constant}))
+
+
+def _over(sequence, n_steps=N, step=lambda a, y: y * a):
+    return scan(step, sequences=[sequence], outputs_info=[X], n_steps=n_steps)
+
+
+def test_case_1_constant_non_sequence() -> None:
+    after, remarks = optimized(_with(pt.constant(2.5)), "inline-constants")
+    view = only_scan(after.fgraph)
+    assert labels(view) == ["sit_sot[0]"]
+    constants = [v.data for v in ancestors(view.inner_outputs()) if isinstance(v, Constant)]
+    assert constants == [2.5]
+    assert remarks == ["changed scan_fn: inlined constant non_seq `non_seq[0]`"]
+
+
+def test_case_1_folds_in_the_body() -> None:
+    graph = _with(pt.constant(2.0), lambda y, c: y * (c + pt.exp(c)))
+    after, _ = optimized(graph, "inline-constants")
+    assert len(only_scan(after.fgraph).op.fgraph.apply_nodes) == 1
+
+
+def test_case_1_twin_variable_non_sequence() -> None:
+    ys = scan(lambda y, c: y * c, outputs_info=[X], non_sequences=[pt.dscalar("c")], n_steps=N)
+    assert optimized(graph_of(ys), "inline-constants")[1] == []
+
+
+def test_case_1_twin_large_constant() -> None:
+    table = pt.constant(np.zeros((100, 100)))
+    graph = _with(table, lambda y, c: y + c.sum())
+    after, remarks = optimized(graph, "inline-constants")
+    assert labels(only_scan(after.fgraph)) == ["sit_sot[0]", "non_seq[0]"]
+    assert "more than 4096 elements" in remarks[0]
+
+
+def test_case_1_twin_step_that_returns_the_constant() -> None:
+    """The state's type says nothing of the length; the constant's does."""
+    start, c = pt.dvectors("start", "c")
+    ys = scan(lambda y, c: c, outputs_info=[start], non_sequences=[c], n_steps=N)
+    graph = graph_of(clone_replace(ys, {c: pt.constant(np.ones(2))}))
+    after, remarks = optimized(graph, "inline-constants")
+    assert labels(only_scan(after.fgraph)) == ["sit_sot[0]", "non_seq[0]"]
+    assert "a step returns the constant as it is" in remarks[0]
+
+
+@pytest.mark.parametrize(
+    "sequence",
+    [
+        pt.constant(np.full(5, 3.0)),
+        pt.constant(np.full(5, np.nan)),
+        pt.constant(np.full(9, 3.0))[2:7],
+    ],
+)
+def test_case_2_uniform_constant_sequence(sequence) -> None:
+    graph = graph_of(_over(sequence, 5))
+    after, _ = optimized(graph, "inline-constants")
+    assert labels(only_scan(after.fgraph)) == ["sit_sot[0]"]
+    np.testing.assert_array_equal(outputs_of(after, x=2.0)[0], outputs_of(graph, x=2.0)[0])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [1.0, 1.0, 2.0],
+        [0.0, -0.0, 0.0],
+        [],
+    ],
+)
+def test_case_2_twin_rows_that_differ_or_are_missing(rows) -> None:
+    graph = graph_of(_over(pt.constant(np.array(rows))))
+    assert optimized(graph, "inline-constants")[1] == []
+
+
+def test_case_3_alloc_of_a_constant() -> None:
+    after, _ = optimized(graph_of(_over(pt.zeros((N,)))), "inline-constants")
+    assert labels(only_scan(after.fgraph)) == ["sit_sot[0]"]
+
+
+def test_case_3_alloc_of_a_variable_becomes_a_non_sequence() -> None:
+    v = pt.dscalar("v")
+    graph = graph_of(_over(pt.alloc(v, N)))
+    after, remarks = optimized(graph, "inline-constants")
+    view = only_scan(after.fgraph)
+    assert [slot.kind for slot in view.slots] == [SlotKind.SIT_SOT, SlotKind.NON_SEQ]
+    assert remarks == ["changed scan_fn: turned uniform seq `seq[0]` into a non_seq"]
+    assert outputs_of(after, n=3, v=2.0, x=1.0)[0].tolist() == [2.0, 4.0, 8.0]
+
+
+def test_case_3_twin_alloc_of_rows() -> None:
+    rows = pt.dvector("rows")
+    graph = graph_of(_over(pt.alloc(rows, 3)))
+    assert optimized(graph, "inline-constants")[1] == []
+
+
+def test_inside_a_loop() -> None:
+    def outer(y):
+        c = pt.dscalar("c")
+        zs = scan(lambda z, c: z * c, outputs_info=[y], non_sequences=[c], n_steps=2)
+        return clone_replace(zs[-1], {c: pt.constant(3.0, dtype="float64")})
+
+    graph = graph_of(scan(outer, outputs_info=[X], n_steps=N, name="outer"))
+    _, remarks = optimized(graph, "inline-constants")
+    assert remarks == ["changed outer/scan_fn: inlined constant non_seq `non_seq[0]`"]

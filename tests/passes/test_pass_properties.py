@@ -1,0 +1,55 @@
+"""What must hold for every pass on every graph: values, idempotence, integrity, signature."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, note
+
+from evaluating import assert_same_outcomes, evaluator
+from scanopt_cli.graphs.graph import from_io
+from scanopt_cli.identity.canonical import digest
+from scanopt_cli.passes.grammar import parse
+from scanopt_cli.passes.pipeline import run_pipeline
+from strategies import GeneratedScan, scan_graphs
+
+# What a pipeline may turn into a value: an error in something that nobody reads goes with it, and
+# so does the check that a sequence is long enough. Everything else raises as before.
+PIPELINES: dict[str, tuple[type[Exception], ...]] = {
+    "remove-unused": (Exception,),
+    "inline-constants": (ValueError,),
+    "merge-duplicates": (),
+    "save-mem": (),
+    "save-mem{prealloc=false}": (),
+    "default": (Exception,),
+}
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+@given(generated=scan_graphs())
+def test_pass_keeps_values_and_settles(generated: GeneratedScan, pipeline: str) -> None:
+    graph = from_io(generated.inputs, generated.outputs)
+    expected = evaluator(graph.inputs, graph.outputs)
+    work = graph.copy()
+    types = [variable.type for variable in work.inputs]
+
+    runs = run_pipeline(work.fgraph, parse(pipeline))
+
+    for run in runs:
+        for remark in run.remarks:
+            note(f"{remark.pass_name}: {remark.kind} {remark.scan}: {remark.message}")
+    work.fgraph.check_integrity()
+    assert [variable.type for variable in work.inputs] == types
+    actual = evaluator(work.inputs, work.outputs)
+    for arguments in generated.arguments:
+        outcomes = expected(arguments)
+        got = actual(arguments)
+        refined = [
+            new if isinstance(old, PIPELINES[pipeline]) and not isinstance(new, Exception) else old
+            for old, new in zip(outcomes, got, strict=True)
+        ]
+        assert_same_outcomes(refined, got)
+
+    before = digest(work.fgraph)
+    again = run_pipeline(work.fgraph, parse(pipeline))
+    assert not any(run.changed for run in again)
+    assert digest(work.fgraph) == before

@@ -1,0 +1,127 @@
+"""The Hypothesis strategy over Scan graphs, for all property tests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.vendor.pretty import RepresentationPrinter
+from pytensor.graph.basic import Variable
+
+from loop_arguments import arguments
+from loop_building import READS, build
+from loop_drawing import Draw, Surroundings, draw_loop, one_in
+from loop_plans import Kind, Loop, Program, Read, Role
+
+_FLOATS = (Kind.REAL, Kind.VECTOR)
+
+
+@dataclass(frozen=True, repr=False)
+class GeneratedScan:
+    """A graph with a Scan, values to run it on, and what it was made of.
+
+    ``arguments`` holds tuples aligned with ``inputs``; ``recipe`` is pseudo-code of the graph,
+    and what a failing property prints.
+    """
+
+    inputs: list[Variable]
+    outputs: list[Variable]
+    arguments: tuple[tuple[np.ndarray, ...], ...]
+    program: Program
+
+    @property
+    def recipe(self) -> str:
+        return str(self.program)
+
+    def __repr__(self) -> str:
+        return f"GeneratedScan of\n{self.recipe}"
+
+    def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:
+        """Make Hypothesis print the recipe and not every field."""
+        printer.text(repr(self))
+
+
+@st.composite
+def scan_graphs(
+    draw: Draw,
+    *,
+    while_loops: bool = True,
+    nesting: bool = True,
+    gradients: bool = True,
+    op_from_graphs: bool = True,
+    blockwise: bool = True,
+    max_outputs: int = 3,
+) -> GeneratedScan:
+    """Draw a graph around one `scan` call; each flag switches a feature off.
+
+    ``max_outputs`` bounds how often the loop's results are read; a drawn gradient adds at most
+    two outputs.
+    """
+    surroundings = Surroundings(draw)
+    loop = draw_loop(draw, surroundings, while_loops=while_loops, nesting=nesting)
+    reads = tuple(
+        _read(draw, loop.readable, surroundings) for _ in range(draw(st.integers(1, max_outputs)))
+    )
+    gradient_of, wrt = None, ()
+    if gradients and draw(st.sampled_from([False, True, True])):
+        gradient_of, wrt = _gradient(draw, surroundings, loop)
+    batched: tuple[str, ...] = ()
+    floats = _floats(surroundings)
+    if blockwise and floats and loop.until is None and one_in(draw, 3):
+        batched = _one_or_two(draw, floats)
+    program = Program(
+        inputs=tuple(surroundings.inputs.values()),
+        constants=tuple(surroundings.constants.values()),
+        loop=loop,
+        reads=reads,
+        static_shapes=draw(st.booleans()),
+        gradient_of=gradient_of,
+        wrt=wrt,
+        in_op_from_graph=op_from_graphs and one_in(draw, 5),
+        batched=batched,
+    )
+    inputs, outputs = build(program)
+    seed = draw(st.integers(0, 2**16))
+    return GeneratedScan(inputs, outputs, arguments(program, seed), program)
+
+
+def _read(draw: Draw, results: Mapping[str, Kind], surroundings: Surroundings) -> Read:
+    style = draw(st.sampled_from(tuple(READS)))
+    names = st.sampled_from(sorted(results))
+    if style == "sum_of_lasts":
+        return Read(style, (draw(names), draw(names)))
+    if style == "at_index":
+        return Read(style, (draw(names), surroundings.input(Role.INDEX, Kind.INTEGER)))
+    return Read(style, (draw(names),))
+
+
+def _gradient(
+    draw: Draw, surroundings: Surroundings, loop: Loop
+) -> tuple[Read | None, tuple[str, ...]]:
+    """Draw what is differentiated, and by which inputs; None if no result depends on any."""
+    candidates = {}
+    for name, kind in loop.readable.items():
+        behind = surroundings.inputs_behind(loop.sources_of([name]))
+        wrt = [source for source in _floats(surroundings) if source in behind]
+        if wrt and kind in _FLOATS:
+            candidates[name] = wrt
+    if not candidates:
+        return None, ()
+    result = draw(st.sampled_from(list(candidates)))
+    style = draw(st.sampled_from(["last", "sum", "whole", "first", "last_two", "backwards"]))
+    return Read(style, (result,)), _one_or_two(draw, candidates[result])
+
+
+def _floats(surroundings: Surroundings) -> list[str]:
+    return [
+        plan.name
+        for plan in surroundings.inputs.values()
+        if plan.kind in _FLOATS and plan.role in (Role.VALUE, Role.SEQUENCE)
+    ]
+
+
+def _one_or_two(draw: Draw, names: Collection[str]) -> tuple[str, ...]:
+    subsets = st.lists(st.sampled_from(tuple(names)), min_size=1, max_size=2, unique=True)
+    return tuple(draw(subsets))
