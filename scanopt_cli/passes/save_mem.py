@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytensor.tensor as pt
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import IncSubtensor
@@ -144,21 +144,36 @@ def _shorten(
     scalar = _scalar_steps(view)
     assert scalar is not None
     rows = _capped(keep, scalar, lengths) if steps is None else steps
-    slot.outer_input = _shorter_buffer(slot.outer_input, slot.reach, rows, view.batch_ndim)
+    slot.outer_input = _shorter_buffer(slot.outer_input, slot.reach, rows, view.batch_ndim, lengths)
 
 
-def _shorter_buffer(buffer: Any, reach: int, steps: Any, batch_ndim: int) -> Any:
+def _shorter_buffer(buffer: Any, reach: int, steps: Any, batch_ndim: int, lengths: Lengths) -> Any:
     """``buffer`` with ``steps`` rows behind its start: made shorter, or cut where it was not."""
     node = buffer.owner
     if node is not None and isinstance(node.op, IncSubtensor) and node.op.set_instead_of_inc:
         empty, start, *bounds = node.inputs
         is_start = node.op.idx_list == (slice(None, 0),) and len(bounds) == 1
         if is_start and empty.owner is not None and isinstance(empty.owner.op, AllocEmpty):
-            _, *row_lengths = empty.owner.inputs
-            rows: Any = pt.tensor_from_scalar(bounds[0]) + steps
-            shorter: Any = empty.owner.op(rows, *row_lengths)
+            known = lengths.value_of(bounds[0])
+            start_rows: Any = (
+                known.constant if known.is_constant else pt.tensor_from_scalar(bounds[0])
+            )
+            shorter = _shorter_alloc(empty.owner, pt.as_tensor(start_rows + steps))
             return node.op(shorter, start, *bounds)
     return buffer[(slice(None),) * batch_ndim + (slice(None, steps + reach),)]
+
+
+def _shorter_alloc(node: Apply, rows: Any) -> Variable:
+    """Apply an AllocEmpty with ``rows`` for its first length.
+
+    The type is known from the old one. Making the node anew would infer it again from everything
+    that the other lengths depend on, which costs a walk over the graph for each loop.
+    """
+    old = node.outputs[0].type
+    static_rows = int(rows.data) if isinstance(rows, Constant) else None
+    new_type = old.clone(shape=(static_rows, *old.shape[1:]))
+    made: Apply = Apply(node.op, [rows, *node.inputs[1:]], [new_type()])
+    return made.outputs[0]
 
 
 def _capped(most: int, steps: Variable, lengths: Lengths) -> Any:

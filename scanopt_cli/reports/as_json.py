@@ -17,10 +17,14 @@ def to_json(command: str, result: Any) -> str:
 
     Dataclasses become objects; a field that has ``as_json`` false in its metadata is left out.
     """
-    envelope = {"schema": SCHEMA_VERSION, "command": command}
     plain_result = plain(result)
     body = plain_result if isinstance(plain_result, dict) else {"result": plain_result}
-    return json.dumps(envelope | body, indent=2, ensure_ascii=False, allow_nan=True)
+    return json.dumps(envelope(command) | body, indent=2, ensure_ascii=False, allow_nan=True)
+
+
+def envelope(command: str) -> dict[str, Any]:
+    """Return what every JSON object of the command line starts with."""
+    return {"schema": SCHEMA_VERSION, "command": command}
 
 
 def plain(value: Any) -> Any:

@@ -1,0 +1,61 @@
+# Every target sets up what it needs in .venv; `make help` lists them.
+
+PYTHON ?=
+export PYTHON
+
+VENV := .venv/bin
+SCANOPT := $(VENV)/scanopt
+DEMO := build/demo
+PIP_INSTALL := $(VENV)/python -m pip install --quiet --disable-pip-version-check --editable
+PYTEST_ARGS ?= -n 2 --dist loadfile
+BENCH_ARGS ?= --benchmark-only
+
+.DEFAULT_GOAL := help
+.PHONY: help demo samples test lint bench clean FORCE
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+	@echo '  PYTHON=/path/to/python names the interpreter for a new .venv'
+
+demo: samples ## Run the main job on the sample graphs
+	@mkdir -p $(DEMO)
+	$(SCANOPT) inspect sample_graphs/nested.pkl
+	$(SCANOPT) optimize sample_graphs/unused.pkl --diff structural -o $(DEMO)/unused.pkl
+	$(SCANOPT) verify sample_graphs/unused.pkl $(DEMO)/unused.pkl
+	$(SCANOPT) diff sample_graphs/unused.pkl $(DEMO)/unused.pkl || test $$? -eq 1 # 1: they differ
+	$(SCANOPT) grad sample_graphs/seed.pkl --order 2
+
+samples: .venv/installed ## Build sample_graphs/*.pkl
+	$(VENV)/python sample_graphs/build.py
+
+test: .venv/installed-dev ## Run the tests
+	$(VENV)/python -m pytest $(PYTEST_ARGS)
+
+lint: .venv/installed-dev ## Check style and types
+	$(VENV)/python -m ruff check .
+	$(VENV)/python -m ruff format --check .
+	$(VENV)/python -m mypy
+
+bench: .venv/installed-dev ## Run the benchmarks
+	$(VENV)/python -m pytest -o addopts=--strict-markers $(BENCH_ARGS) tests/benchmarks
+
+clean: ## Remove everything that was built
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -f sample_graphs/*.pkl
+	find scanopt_cli tests sample_graphs -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/installed: pyproject.toml
+	@.ci/make-venv
+	@echo 'installing scanopt into .venv'
+	@$(PIP_INSTALL) .
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	@echo 'installing what the tests need into .venv'
+	@$(PIP_INSTALL) '.[dev]'
+	@touch $@
+
+# A .venv that is missing, too old or moved is made anew, whatever its stamps say.
+ifneq ($(shell .ci/make-venv --check && echo works),works)
+.venv/installed: FORCE
+endif

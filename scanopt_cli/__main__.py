@@ -1,0 +1,6 @@
+"""``python -m scanopt_cli`` is ``scanopt``."""
+
+from scanopt_cli.cli.app import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""The command line: commands are wired here, and every error ends here as one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from scanopt_cli import __version__
+from scanopt_cli.cli import audit as audit_command
+from scanopt_cli.cli import capture as capture_command
+from scanopt_cli.cli import diff as diff_command
+from scanopt_cli.cli import grad as grad_command
+from scanopt_cli.cli import inspect as inspect_command
+from scanopt_cli.cli import optimize as optimize_command
+from scanopt_cli.cli import passes as passes_command
+from scanopt_cli.cli import verify as verify_command
+from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.errors import ScanoptError
+
+app = typer.Typer(
+    name="scanopt",
+    help="Optimize, diff, differentiate and inspect the loops (Scans) of PyTensor graphs.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 clean, 1 a finding, 2 scanopt could not do its work.",
+)
+
+_COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
+    ("optimize", optimize_command.optimize),
+    ("diff", diff_command.diff),
+    ("grad", grad_command.grad),
+    ("inspect", inspect_command.inspect),
+    ("verify", verify_command.verify),
+    ("passes", passes_command.passes),
+    ("audit", audit_command.audit),
+)
+for _name, _command in _COMMANDS:
+    app.command(_name)(_command)
+app.command(
+    "capture",
+    # What follows `--` belongs to the captured program, its options too.
+    context_settings={"allow_interspersed_args": False},
+)(capture_command.capture)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"scanopt {__version__}\n")
+        raise typer.Exit
+
+
+# `run` reads --debug itself, wherever it stands; it is declared for the help.
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; works anywhere.")
+    ] = False,
+) -> None: ...
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; print an error as one line on stderr."""
+    arguments, debug = _take_debug(arguments)
+    try:
+        result = app(arguments, prog_name="scanopt", standalone_mode=False)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except SystemExit:
+        # Typer and Rich leave this way when the reader of a pipe has gone.
+        return ExitCode.FAILED
+    except Exception as error:
+        if debug:
+            raise
+        _print_error(error)
+        return ExitCode.FAILED
+    return int(result) if isinstance(result, int) else ExitCode.CLEAN
+
+
+def _take_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """Take ``--debug`` out of our own arguments; those behind ``--`` are somebody else's."""
+    own = list(arguments)
+    rest: list[str] = []
+    if "--" in own:
+        cut = own.index("--")
+        own, rest = own[:cut], own[cut:]
+    kept = [argument for argument in own if argument != "--debug"]
+    return kept + rest, len(kept) != len(own)
+
+
+def _print_error(error: Exception) -> None:
+    usage = getattr(error, "format_message", None)
+    if usage is not None:
+        text = f"{usage()}; see `{_command_path(error)} --help`"
+    elif isinstance(error, ScanoptError):
+        text = str(error)
+    else:
+        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        text = f"{told}; this is a bug in scanopt, run again with --debug for the traceback"
+    sys.stderr.write(f"scanopt: error: {' '.join(text.split())}\n")
+
+
+def _command_path(error: Exception) -> str:
+    context = getattr(error, "ctx", None)
+    return str(getattr(context, "command_path", "scanopt"))

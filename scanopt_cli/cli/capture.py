@@ -1,0 +1,26 @@
+"""``scanopt capture``: keep every graph with a Scan that a program compiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def capture(
+    program: Annotated[
+        list[str],
+        typer.Argument(metavar="-- PROGRAM [ARG...]", help="The program to run, as it is."),
+    ],
+    directory: Annotated[
+        Path, typer.Option("-o", "--output-dir", metavar="DIR", help="Where the graphs go.")
+    ] = Path("scanopt-capture"),
+) -> int:
+    """Run a program and keep every graph with a Scan that it compiles, unoptimised.
+
+    The values of each graph's first call are kept beside it. Exits with the program's exit code.
+    """
+    from scanopt_cli.capturing.running import run_captured
+
+    return run_captured(program, directory)

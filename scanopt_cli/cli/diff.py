@@ -1,0 +1,81 @@
+"""``scanopt diff``: what differs between two graphs, for people and for CI."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scanopt_cli.cli.console import out
+from scanopt_cli.cli.exits import ExitCode, finding
+from scanopt_cli.cli.loading import load_graph
+from scanopt_cli.cli.options import AllowPackages, DiffFormat, GraphFile, Trust
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scanopt_cli.diffing.budget import Budget, Violation
+    from scanopt_cli.diffing.result import GraphDiff
+
+
+def diff(
+    a: GraphFile,
+    b: GraphFile,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COUNTS",
+            help="Most that B may hold, such as 'scans=2,mit_mot=0,outer=30'; "
+            "without it, [tool.scanopt.budget] in pyproject.toml counts.",
+        ),
+    ] = None,
+    stat: Annotated[bool, typer.Option("--stat", help="Only counts, one line a category.")] = False,
+    output_format: Annotated[DiffFormat, typer.Option("--format", help="How to print it.")] = (
+        DiffFormat.RICH
+    ),
+    trust: Trust = False,
+    allow_package: AllowPackages = None,
+) -> ExitCode:
+    """Show what was added, removed and rewired from A to B, loop bodies included.
+
+    Exits with 0 if the graphs are the same, with 1 if they differ or B is over a budget.
+    """
+    from scanopt_cli.diffing.budget import budget_from_pyproject, check, parse_budget
+    from scanopt_cli.diffing.comparing import diff as diff_graphs
+
+    limits: Budget | None = (
+        budget_from_pyproject(Path.cwd()) if budget is None else parse_budget(budget)
+    )
+    before, after = (load_graph(path, trust=trust, allow_packages=allow_package) for path in (a, b))
+    found = diff_graphs(before, after)
+    violations = check(limits, after) if limits is not None else ()
+    _print(found, violations, b, output_format, stat=stat)
+    return finding(not found.same or bool(violations))
+
+
+def _print(
+    found: GraphDiff,
+    violations: Sequence[Violation],
+    file: Path,
+    output_format: DiffFormat,
+    *,
+    stat: bool,
+) -> None:
+    from scanopt_cli.reports import diff_github, diff_markdown, diff_rich
+    from scanopt_cli.reports.as_json import plain, to_json
+
+    match output_format:
+        case DiffFormat.RICH:
+            out().print(diff_rich.render(found, violations, stat=stat))
+        case DiffFormat.JSON:
+            out().out(to_json("diff", plain(found) | {"violations": plain(violations)}))
+        case DiffFormat.MARKDOWN:
+            out().out(diff_markdown.render(found, violations))
+        case DiffFormat.GITHUB:
+            out().out(diff_github.annotations(found, violations, file=str(file)))
+            summary = os.environ.get("GITHUB_STEP_SUMMARY")
+            if summary:
+                with Path(summary).open("a", encoding="utf-8") as step_summary:
+                    step_summary.write(diff_github.step_summary(found, violations))

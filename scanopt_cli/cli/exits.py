@@ -1,0 +1,23 @@
+"""Exit codes, in one place."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a command's exit code says."""
+
+    CLEAN = 0
+    """Done, and nothing was found."""
+    FINDING = 1
+    """Done, and something was found: graphs or values differ, a budget is broken, and so on."""
+    FAILED = 2
+    """scanopt could not do its work: a bad file, a bad option, a crash."""
+    INTERRUPTED = 130
+    """Stopped from the keyboard, as shells report it."""
+
+
+def finding(found: bool) -> ExitCode:
+    """Return the code of a command that did its work, by whether it found something."""
+    return ExitCode.FINDING if found else ExitCode.CLEAN

@@ -1,0 +1,186 @@
+"""``scanopt optimize``: run passes on graphs and show what they did."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scanopt_cli.cli.console import err, out
+from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.loading import load_graph
+from scanopt_cli.cli.options import (
+    AllowPackages,
+    Format,
+    GraphFiles,
+    OutputFormat,
+    Pipeline,
+    Trust,
+)
+from scanopt_cli.errors import ScanoptError
+
+if TYPE_CHECKING:
+    from scanopt_cli.graphs.graph import Graph
+    from scanopt_cli.passes.optimizing import OptimizeResult
+    from scanopt_cli.reports.changes_rich import Changes
+
+
+class DiffKind(StrEnum):
+    """How what a pass changed is shown."""
+
+    TREE = "tree"
+    STRUCTURAL = "structural"
+    NONE = "none"
+
+
+def optimize(
+    graphs: GraphFiles,
+    passes: Pipeline = "default",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output-file",
+            metavar="OUT",
+            help="Write the result; a directory if there are several graphs.",
+        ),
+    ] = None,
+    diff: Annotated[
+        DiffKind,
+        typer.Option(help="Show each pass's change: dprint trees, matched graphs, or nothing."),
+    ] = DiffKind.TREE,
+    print_changed: Annotated[
+        bool,
+        typer.Option("--print-changed", help="Show each pass's own diff on stderr as it has run."),
+    ] = False,
+    lines: Annotated[
+        int, typer.Option(min=0, help="Longest diff of a pass, in lines; 0 for no limit.")
+    ] = 60,
+    depth: Annotated[
+        int | None, typer.Option(min=1, help="How deep the trees are printed.")
+    ] = None,
+    time_passes: Annotated[
+        bool, typer.Option("--time-passes", help="Show the wall time of each pass.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="Stop after so many rewrites, for bisection.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 if anything could be cleaned up.")
+    ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Evaluate the result against the original before writing it."
+        ),
+    ] = False,
+    output_format: OutputFormat = Format.RICH,
+    trust: Trust = False,
+    allow_package: AllowPackages = None,
+) -> ExitCode:
+    """Run passes on graphs; show the counts before and after, the changes and the remarks."""
+    from rich.progress import track
+
+    from scanopt_cli.passes.grammar import parse
+    from scanopt_cli.passes.optimizing import optimize as optimize_graph
+    from scanopt_cli.reports.changes_rich import Changes
+    from scanopt_cli.reports.optimize_json import to_json
+
+    parse(passes)
+    targets = _targets(graphs, output)
+    codes: list[ExitCode] = []
+    results: list[tuple[str, OptimizeResult]] = []
+    wants_diff = output_format is Format.RICH and diff is not DiffKind.NONE
+    for path in track(graphs, "optimizing", console=err(), transient=True, disable=len(graphs) < 2):
+        try:
+            graph = load_graph(path, trust=trust, allow_packages=allow_package)
+            changes = Changes(
+                graph, structural=diff is DiffKind.STRUCTURAL, depth=depth, lines=lines
+            )
+            if print_changed:
+                changes.print_to = err()
+            result = optimize_graph(
+                graph,
+                passes,
+                verify=verify,
+                limit=limit,
+                watch=changes.add if wants_diff or print_changed else None,
+            )
+            results.append((str(path), result))
+            if output_format is not Format.JSON:
+                _show(result, graph, changes if wants_diff else None, output_format, time_passes)
+            codes.append(_finish(result, targets.get(path), check=check))
+        except ScanoptError as error:
+            if len(graphs) == 1:
+                raise
+            err().print(f"scanopt: error: {error}", soft_wrap=True)
+            codes.append(ExitCode.FAILED)
+    if output_format is Format.JSON:
+        out().out(to_json(results))
+    return max(codes)
+
+
+def _targets(graphs: list[Path], output: Path | None) -> dict[Path, Path]:
+    """Where the result of each graph is written."""
+    if output is None:
+        return {}
+    if len(graphs) == 1 and not output.is_dir():
+        return {graphs[0]: output}
+    if not output.is_dir():
+        raise ScanoptError(
+            "several graphs need a directory to write to",
+            where=f"-o {output}",
+            hint="create the directory first",
+        )
+    targets = {path: output / path.name for path in graphs}
+    if len(set(targets.values())) < len(targets):
+        raise ScanoptError("two of the graphs have the same file name", where=f"-o {output}")
+    return targets
+
+
+def _show(
+    result: OptimizeResult,
+    graph: Graph,
+    changes: Changes | None,
+    output_format: Format,
+    time_passes: bool,
+) -> None:
+    from scanopt_cli.reports import optimize_markdown, optimize_rich
+    from scanopt_cli.reports.verify_rich import render as render_verification
+
+    if output_format is Format.MARKDOWN:
+        out().out(optimize_markdown.render(graph.source, result))
+        return
+    out().print(optimize_rich.heading(graph.source, optimize_rich.verdict(result)))
+    out().print(optimize_rich.statistics_table(result.before, result.after))
+    for section in changes.sections if changes is not None else ():
+        out().print(section)
+    if result.verification is not None:
+        out().print("verification:", end=" ")
+        out().print(render_verification(result.verification))
+    err().print(optimize_rich.remarks(result.passes))
+    if time_passes:
+        err().print(optimize_rich.timings(result.passes))
+
+
+def _finish(result: OptimizeResult, target: Path | None, *, check: bool) -> ExitCode:
+    """Write the result unless its values differ, and say what was found."""
+    from scanopt_cli.graphs.saving import save
+    from scanopt_cli.verification.result import Verdict
+
+    verification = result.verification
+    if verification is not None and not verification.ok:
+        kept = f"; {target} is not written" if target is not None else ""
+        told = (
+            "differs from the original"
+            if verification.verdict is Verdict.DIFFERS
+            else "could not be verified"
+        )
+        err().print(f"scanopt: the result {told}{kept}", soft_wrap=True)
+        return ExitCode.FINDING if verification.verdict is Verdict.DIFFERS else ExitCode.FAILED
+    if target is not None:
+        save(result.graph, target)
+        err().print(f"scanopt: wrote {target}", soft_wrap=True)
+    return ExitCode.FINDING if check and result.changed else ExitCode.CLEAN

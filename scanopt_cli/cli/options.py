@@ -1,0 +1,80 @@
+"""Arguments and options that commands share, each declared once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """How a result is printed."""
+
+    RICH = "rich"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+class DiffFormat(StrEnum):
+    """How a difference is printed."""
+
+    RICH = "rich"
+    JSON = "json"
+    GITHUB = "github"
+    MARKDOWN = "markdown"
+
+
+def complete_pipeline(incomplete: str) -> list[str]:
+    """Complete the last name of a pipeline that is being typed."""
+    from scanopt_cli.passes.grammar import PRESETS
+    from scanopt_cli.passes.registry import registry
+
+    done, comma, last = incomplete.rpartition(",")
+    return [f"{done}{comma}{name}" for name in (*registry(), *PRESETS) if name.startswith(last)]
+
+
+def complete_pass(incomplete: str) -> list[str]:
+    """Complete the name of one pass."""
+    from scanopt_cli.passes.registry import registry
+
+    return [name for name in registry() if name.startswith(incomplete)]
+
+
+GraphFile = Annotated[
+    Path, typer.Argument(metavar="GRAPH", help="A pickled graph, plain or gzipped.")
+]
+GraphFiles = Annotated[
+    list[Path], typer.Argument(metavar="GRAPH...", help="Pickled graphs, plain or gzipped.")
+]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Load anything the file holds. It can run code: use it for your own files only.",
+    ),
+]
+AllowPackages = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-package",
+        metavar="NAME",
+        help="Also build Ops and Types that this installed package defines. Repeatable.",
+    ),
+]
+OutputFile = Annotated[
+    Path | None,
+    typer.Option("-o", "--output-file", metavar="FILE", help="Write the resulting graph here."),
+]
+Pipeline = Annotated[
+    str,
+    typer.Option(
+        "-p",
+        "--passes",
+        metavar="PIPELINE",
+        help="Passes to run, such as 'remove-unused,save-mem{prealloc=true}', or a preset.",
+        autocompletion=complete_pipeline,
+    ),
+]
+OutputFormat = Annotated[Format, typer.Option("--format", help="How to print the result.")]

@@ -1,0 +1,70 @@
+"""Each pass's change to a graph, gathered while a pipeline runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from scanopt_cli.diffing.comparing import diff
+from scanopt_cli.diffing.trees import DiffLine, LineKind, tree_diff
+from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.passes.optimizing import Snapshot
+from scanopt_cli.reports import diff_rich
+from scanopt_cli.reports.text import printable
+
+_STYLES = {
+    LineKind.ADDED: ("+", "green"),
+    LineKind.REMOVED: ("-", "red"),
+    LineKind.HUNK: ("", "cyan"),
+    LineKind.CONTEXT: (" ", ""),
+}
+
+
+class Changes:
+    """Collects one section for each change that a pass makes to a graph.
+
+    ``structural`` shows matched graphs in place of dprint trees, ``depth`` cuts the trees and
+    ``lines`` a section (0: not at all). With ``print_to`` each section is printed at once.
+    """
+
+    def __init__(
+        self, graph: Graph, *, structural: bool, depth: int | None = None, lines: int = 0
+    ) -> None:
+        self.sections: list[RenderableType] = []
+        self.print_to: Console | None = None
+        self._before = graph
+        self._structural = structural
+        self._depth = depth
+        self._lines = lines
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Take the graph as it is after a pass has changed it."""
+        section = Group(
+            Text.assemble("after ", (snapshot.pass_name, "bold")), self._body(snapshot.graph), ""
+        )
+        self._before = snapshot.graph
+        self.sections.append(section)
+        if self.print_to is not None:
+            self.print_to.print(section)
+
+    def _body(self, after: Graph) -> RenderableType:
+        if self._structural:
+            return diff_rich.render(diff(self._before, after))
+        return tree_text(tree_diff(self._before.fgraph, after.fgraph, self._depth), self._lines)
+
+
+def tree_text(lines: Sequence[DiffLine], most: int = 0) -> Text:
+    """Return a diff of dprint trees, cut after ``most`` lines (0: not at all)."""
+    shown = lines[:most] if most else lines
+    text = Text("\n", no_wrap=True, overflow="ellipsis").join(_line(line) for line in shown)
+    text.no_wrap, text.overflow = True, "ellipsis"
+    if len(shown) < len(lines):
+        text.append(f"\n… {len(lines) - len(shown)} more lines; --lines 0 shows them", "dim")
+    return text
+
+
+def _line(line: DiffLine) -> Text:
+    sign, style = _STYLES[line.kind]
+    return Text(f"{sign}{printable(line.text)}", style=style)

@@ -1,0 +1,18 @@
+"""Scans and their slots as Markdown."""
+
+from __future__ import annotations
+
+from scanopt_cli.reports.inspect_rich import COLUMNS, cells, heading
+from scanopt_cli.reports.text import markdown
+from scanopt_cli.scans.inspection import Inspection
+
+
+def render(inspection: Inspection) -> str:
+    """Return one table a Scan."""
+    lines: list[str] = []
+    for scan in inspection.scans:
+        lines += [f"**{markdown(heading(scan).plain)}**", "", f"| {' | '.join(COLUMNS)} |"]
+        lines.append("|---" * len(COLUMNS) + "|")
+        lines += [f"| {' | '.join(map(markdown, cells(slot)))} |" for slot in scan.slots]
+        lines.append("")
+    return "\n".join(lines) or "no Scan in this graph"

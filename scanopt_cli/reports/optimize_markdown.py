@@ -1,0 +1,27 @@
+"""What `optimize` did, as Markdown for a comment on a pull request."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from scanopt_cli.graphs.statistics import Statistics
+from scanopt_cli.passes.optimizing import OptimizeResult
+from scanopt_cli.reports.optimize_rich import LABELS, verdict
+from scanopt_cli.reports.text import markdown
+
+
+def render(source: str, result: OptimizeResult) -> str:
+    """Return a section for one file: the verdict, the table, the remarks."""
+    lines = [f"### {markdown(source)}", "", markdown(verdict(result)), ""]
+    lines += ["| | before | after |", "|---|---:|---:|"]
+    for field in fields(Statistics):
+        old, new = getattr(result.before, field.name), getattr(result.after, field.name)
+        if str(old) != "0" or str(new) != "0":
+            lines.append(f"| {LABELS[field.name]} | {markdown(str(old))} | {markdown(str(new))} |")
+    told = [
+        f"- **{remark.pass_name}** {remark.kind} {markdown(remark.scan)}: "
+        f"{markdown(remark.message)}"
+        for run in result.passes
+        for remark in run.remarks
+    ]
+    return "\n".join([*lines, "", *told, ""] if told else [*lines, ""])

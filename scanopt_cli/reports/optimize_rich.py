@@ -1,0 +1,100 @@
+"""What `optimize` did, for a person at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from scanopt_cli.graphs.statistics import COUNTS, Statistics
+from scanopt_cli.passes.base import Remark, RemarkKind
+from scanopt_cli.passes.optimizing import OptimizeResult
+from scanopt_cli.passes.pipeline import PassRun
+from scanopt_cli.reports.text import printable
+
+LABELS = {
+    "scans": "Scans",
+    "mit_mot": "mit_mot states",
+    "mit_sot": "mit_sot states",
+    "sit_sot": "sit_sot states",
+    "nit_sot": "nit_sot outputs",
+    "untraced": "untraced states",
+    "seqs": "sequences",
+    "non_seqs": "non-sequences",
+    "outer_nodes": "nodes outside",
+    "inner_nodes": "nodes inside",
+    "buffers": "loop-buffer elements",
+}
+"""What people read for each of the names in `Statistics`."""
+
+_SIGNS = {RemarkKind.CHANGED: ("~", "green"), RemarkKind.KEPT: ("=", "yellow")}
+
+
+def heading(source: str, text: str) -> Text:
+    """Return the line above what concerns one file."""
+    return Text.assemble((printable(source), "bold"), ": ", text)
+
+
+def verdict(result: OptimizeResult) -> str:
+    """Return in one line whether anything changed, and by which passes."""
+    if not result.changed:
+        return f"nothing to clean up ({result.pipeline})"
+    names = list(dict.fromkeys(run.name for run in result.passes if run.changed))
+    return f"changed by {', '.join(names)}"
+
+
+def statistics_table(before: Statistics, after: Statistics) -> Table:
+    """Return the counts before and after, with the change."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for title in ("before", "after", "change"):
+        table.add_column(title, justify="right", overflow="fold")
+    for name in COUNTS:
+        old, new = getattr(before, name), getattr(after, name)
+        if old or new:
+            table.add_row(LABELS[name], str(old), str(new), _change(new - old))
+    old_size, new_size = before.buffers, after.buffers
+    changed = Text("" if old_size == new_size else "shorter", style="green")
+    table.add_row(LABELS["buffers"], printable(old_size), printable(new_size), changed)
+    return table
+
+
+def remarks(runs: Iterable[PassRun]) -> RenderableType:
+    """Return what each pass did and left alone, and why."""
+    parts: list[RenderableType] = []
+    for run in runs:
+        if run.remarks:
+            parts.append(Text(run.name, style="bold"))
+            parts.extend(Padding(_remark(remark), (0, 0, 0, 2)) for remark in run.remarks)
+    return Group(*parts)
+
+
+def timings(runs: Sequence[PassRun]) -> Table:
+    """Return the wall time of each pass, in milliseconds, over all its rounds."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("pass")
+    table.add_column("ms", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("rewrites", justify="right")
+    total = sum(run.seconds for run in runs) or 1.0
+    for run in runs:
+        share = f"{100 * run.seconds / total:.0f} %"
+        table.add_row(run.name, f"{1000 * run.seconds:.1f}", share, str(run.rewrites))
+    return table
+
+
+def _change(change: int) -> Text:
+    if not change:
+        return Text("")
+    return Text(f"{change:+d}", style="green" if change < 0 else "red")
+
+
+def _remark(remark: Remark) -> Text:
+    sign, style = _SIGNS[remark.kind]
+    return Text.assemble(
+        (sign, style), " ", (printable(remark.scan), "cyan"), ": ", printable(remark.message)
+    )

@@ -1,0 +1,41 @@
+"""Passes and their manuals, for a person at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from scanopt_cli.passes.grammar import PRESETS
+from scanopt_cli.passes.manual import Manual
+
+
+def listing(manuals: Sequence[Manual]) -> RenderableType:
+    """Return the passes, one a line, and what the presets stand for."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("pass", no_wrap=True, style="bold")
+    table.add_column("what it does")
+    for manual in manuals:
+        table.add_row(usage(manual), manual.summary)
+    presets = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    presets.add_column("preset", no_wrap=True, style="bold")
+    presets.add_column("stands for")
+    for name, pipeline in PRESETS.items():
+        presets.add_row(name, pipeline.replace(",", ", ") or "nothing")
+    return Group(table, presets, Text("`scanopt passes NAME` prints a pass's manual."))
+
+
+def page(manual: Manual) -> RenderableType:
+    """Return the whole manual of one pass."""
+    parts: list[RenderableType] = [Text(usage(manual), style="bold"), Text("")]
+    parts.append(Text(manual.text.replace("``", "`")))
+    return Group(*parts)
+
+
+def usage(manual: Manual) -> str:
+    """Return the pass as one writes it in a pipeline, with its options' defaults."""
+    options = ",".join(f"{option.name}={option.default}" for option in manual.options)
+    return f"{manual.name}{{{options}}}" if options else manual.name

@@ -1,0 +1,52 @@
+"""Whether two graphs compute the same, for a person at a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from scanopt_cli.reports.text import printable
+from scanopt_cli.verification.result import Difference, Verdict, Verification
+
+_STYLES = {
+    Verdict.IDENTICAL: "green",
+    Verdict.AGREES: "green",
+    Verdict.DIFFERS: "red",
+    Verdict.COULD_NOT_RUN: "yellow",
+}
+# A wrong graph differs everywhere; the first few places say enough.
+_MOST = 10
+
+
+def render(verification: Verification) -> RenderableType:
+    """Return the verdict and the places that differ."""
+    parts: list[RenderableType] = [Text(summary(verification), style=_STYLES[verification.verdict])]
+    shown = verification.differences[:_MOST]
+    parts.extend(Padding(Text(printable(_place(item))), (0, 0, 0, 2)) for item in shown)
+    hidden = len(verification.differences) - len(shown)
+    if hidden:
+        parts.append(Text(f"  … and {hidden} more"))
+    return Group(*parts)
+
+
+def summary(verification: Verification) -> str:
+    """Return the verdict in one line."""
+    done, tried = verification.runs, verification.runs_tried
+    reason = f": {printable(verification.reason)}" if verification.reason else ""
+    match verification.verdict:
+        case Verdict.IDENTICAL:
+            return f"identical on {done} of {tried} runs{reason}"
+        case Verdict.AGREES:
+            return f"agrees on {done} of {tried} runs{reason}"
+        case Verdict.DIFFERS:
+            return f"differs: {len(verification.differences)} places in {tried} runs{reason}"
+    return f"could not run{reason}"
+
+
+def _place(item: Difference) -> str:
+    output = "the graph" if item.output is None else f"output {item.name or item.output}"
+    where = f" at {list(item.where)}" if item.where else ""
+    error = "" if item.abs_error is None else f", off by {item.abs_error:.3g}"
+    run = f"run {item.run} ({item.arguments})"
+    return f"{run}: {output}{where}: {item.kind}: {item.a} against {item.b}{error}"

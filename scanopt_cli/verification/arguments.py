@@ -1,0 +1,236 @@
+"""Drawing arguments: which runs are worth while, and values and shapes that a graph may accept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from pytensor.graph.type import Type
+from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.tensor.type import TensorType
+
+from scanopt_cli.verification.demands import Demands, Role
+from scanopt_cli.verification.dimensions import Label
+
+type Style = Literal["unit", "normal", "definite"]
+type Shapes = Literal["distinct", "equal", "longer", "shorter", "random"]
+
+_STYLES: tuple[Style, ...] = ("unit", "normal", "definite")
+_SHAPES: tuple[Shapes, ...] = ("distinct", "equal", "longer", "shorter", "random", "random")
+
+
+class UndrawableError(Exception):
+    """An input has a type that no values can be drawn for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What one run is to find out.
+
+    Attributes
+    ----------
+    steps
+        How many steps the loops run, where the arguments decide that; ``None`` for several.
+    contents
+        Whether former shared variables keep the contents that their file gives.
+    special
+        Whether some floats are NaN or infinite.
+    many
+        What "several" is, at least.
+    style
+        Where floats come from, if the graphs can be evaluated there: ``unit`` is the inside of
+        (0, 1), ``normal`` has both signs, ``definite`` makes square matrices positive definite.
+    """
+
+    steps: int | None = None
+    contents: bool = False
+    special: bool = False
+    many: int = 3
+    style: Style = "normal"
+
+
+# The order is that of worth: a few runs see the plain case and both ends of the step count.
+_CYCLE = (
+    Setting(contents=True),
+    Setting(steps=0, style="unit"),
+    Setting(steps=1),
+    Setting(special=True, contents=True),
+    Setting(steps=2, style="unit"),
+)
+
+
+def settings(runs: int, demands: Demands) -> Iterator[Setting]:
+    """Yield the settings of ``runs`` runs; later rounds use longer loops and larger arrays."""
+    for run in range(runs):
+        setting = replace(_CYCLE[run % len(_CYCLE)], many=3 + 3 * (run // len(_CYCLE)))
+        if run >= len(_CYCLE):
+            setting = replace(setting, contents=False)
+        yield setting if demands.counts_steps else replace(setting, steps=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One way to satisfy a setting: how lengths go together and where values come from."""
+
+    setting: Setting
+    shapes: Shapes
+    style: Style
+
+    def __str__(self) -> str:
+        steps = self.setting.steps
+        parts = ["random"]
+        if steps is not None:
+            parts.append(f"{steps} step{'' if steps == 1 else 's'}")
+        if self.setting.special:
+            parts.append("NaN and infinities among them")
+        return ", ".join(parts)
+
+
+def attempts(setting: Setting) -> Iterator[Attempt]:
+    """Yield ways to satisfy ``setting``, the likely ones first; their number is bounded."""
+    styles = (setting.style, *(style for style in _STYLES if style != setting.style))
+    settings = [setting] if setting.contents else [setting, replace(setting, contents=True)]
+    for candidate in settings:
+        for shapes in _SHAPES:
+            for style in styles:
+                yield Attempt(candidate, shapes, style)
+
+
+def draw(
+    attempt: Attempt,
+    demands: Demands,
+    types: Sequence[Type],
+    contents: Mapping[int, Any],
+    rng: np.random.Generator,
+) -> tuple[Any, ...]:
+    """Draw one argument for each input, aligned with ``types``.
+
+    Raises
+    ------
+    UndrawableError
+        If a type is neither an array, a scalar nor a random generator.
+    """
+    kept = contents if attempt.setting.contents else {}
+    lengths = _lengths(attempt, demands, kept, rng)
+    arguments = []
+    for position, wanted in enumerate(types):
+        if position in kept:
+            arguments.append(deepcopy(kept[position]))
+            continue
+        shape = tuple(lengths[label] for label in demands.labels[position])
+        role = demands.roles[position]
+        arguments.append(_value(wanted, shape, role, attempt, rng))
+    if attempt.setting.special:
+        return _with_specials(arguments, rng)
+    return tuple(arguments)
+
+
+def _lengths(
+    attempt: Attempt, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
+) -> dict[Label, int]:
+    """Choose a length for every label: kept contents first, then types, then the attempt."""
+    lengths: dict[Label, int] = {}
+    for position, content in kept.items():
+        lengths.update(zip(demands.labels[position], np.shape(content), strict=False))
+    labels = dict.fromkeys(label for axes in demands.labels for label in axes)
+    for place, label in enumerate(labels):
+        if label in lengths:
+            continue
+        if label in demands.static:
+            lengths[label] = demands.static[label]
+        else:
+            lengths[label] = _length(attempt, place, label in demands.stepped, rng)
+    return lengths
+
+
+def _length(attempt: Attempt, place: int, stepped: bool, rng: np.random.Generator) -> int:
+    steps, many = attempt.setting.steps, attempt.setting.many
+    match attempt.shapes:
+        case "distinct":
+            return steps if steps is not None and stepped else many + place % 5
+        case "equal":
+            return many if steps is None else steps
+        case "longer":
+            return steps + 1 if steps is not None and stepped else many + 1
+        case "shorter":
+            return many - 1 if steps is None else many
+        case "random":
+            return int(rng.integers(1, 7))
+
+
+def _count(attempt: Attempt, role: Role, rng: np.random.Generator) -> int:
+    """Return the value of an integer that counts steps or gives a size."""
+    if attempt.setting.steps is not None and (role is Role.STEPS or attempt.shapes == "equal"):
+        return attempt.setting.steps
+    return int(rng.integers(0, 7)) if attempt.shapes == "random" else attempt.setting.many
+
+
+def _value(
+    wanted: Type, shape: tuple[int, ...], role: Role, attempt: Attempt, rng: np.random.Generator
+) -> Any:
+    if isinstance(wanted, RandomGeneratorType):
+        return np.random.default_rng(int(rng.integers(2**32)))
+    if not isinstance(wanted, TensorType | ScalarType):
+        raise UndrawableError(f"no values can be drawn for an input of type {wanted}")
+    dtype = np.dtype(wanted.dtype)
+    values = _numbers(dtype, shape, role, attempt, rng)
+    return values if isinstance(wanted, TensorType) else dtype.type(values)
+
+
+def _numbers(
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    role: Role,
+    attempt: Attempt,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    if dtype.kind == "b":
+        return np.asarray(rng.integers(0, 2, shape), dtype)
+    if dtype.kind in "iu":
+        match role:
+            case Role.STEPS | Role.SIZE:
+                return np.full(shape, _count(attempt, role, rng), dtype)
+            case Role.INDEX:
+                return np.asarray(rng.integers(0, 2, shape), dtype)
+        return np.asarray(rng.integers(0 if dtype.kind == "u" else -3, 6, shape), dtype)
+    values = np.asarray(_floats(shape, attempt.style, rng))
+    if dtype.kind == "c":
+        values = values + 1j * _floats(shape, "normal", rng)
+    return np.asarray(values, dtype)
+
+
+def _floats(shape: tuple[int, ...], style: Style, rng: np.random.Generator) -> Any:
+    """Draw floats: inside (0, 1), of both signs, or with positive definite matrices."""
+    if style == "normal":
+        return rng.standard_normal(shape)
+    values = rng.uniform(0.05, 0.95, shape)
+    if style == "definite" and len(shape) >= 2 and shape[-1] == shape[-2]:
+        return values @ np.swapaxes(values, -1, -2) + np.eye(shape[-1])
+    return values
+
+
+def _with_specials(arguments: Sequence[Any], rng: np.random.Generator) -> tuple[Any, ...]:
+    """Put a NaN into one float argument and an infinity into some of the others.
+
+    A single float argument that is long enough gets both.
+    """
+    floats = [
+        position
+        for position, value in enumerate(arguments)
+        if isinstance(value, np.ndarray) and value.dtype.kind in "fc" and value.size
+    ]
+    changed = [value.copy() if place in floats else value for place, value in enumerate(arguments)]
+    if floats:
+        chosen = floats[int(rng.integers(len(floats)))]
+        for position in floats:
+            value = changed[position]
+            specials = [np.nan] if position == chosen else []
+            if rng.random() < 0.5 or len(floats) == 1:
+                specials.append(float(rng.choice([np.inf, -np.inf])))
+            places = rng.permutation(value.size)[: len(specials)]
+            value.flat[places] = specials[: len(places)]
+    return tuple(changed)

@@ -1,0 +1,220 @@
+"""The child process: it evaluates two graphs on the same arguments and writes down what it sees.
+
+Foreign graphs are evaluated here and nowhere else. A wrong index can end this process (Numba does
+not check bounds), so every step is announced before it is taken: the last line of the record tells
+the parent what the child died of. The record is JSON; the parent unpickles nothing from here.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import signal
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from pytensor.compile.executor import Function
+from pytensor.compile.io import In
+from pytensor.compile.maker import function
+from pytensor.compile.mode import Mode
+from pytensor.configdefaults import config
+from pytensor.graph.fg import FunctionGraph
+from pytensor.link.numba.linker import NumbaLinker
+from pytensor.link.vm import VMLinker
+from pytensor.scalar.basic import Composite
+from pytensor.tensor.elemwise import CAReduce
+
+from scanopt_cli.graphs.bodies import walk
+from scanopt_cli.verification.arguments import UndrawableError, attempts, draw, settings
+from scanopt_cli.verification.comparing import Comparison, compare
+from scanopt_cli.verification.demands import Demands, demands
+from scanopt_cli.verification.result import Difference, DifferenceKind
+from scanopt_cli.verification.spawning import RECORD, REQUEST, Request
+
+# What arguments of a wrong shape or size raise. When only the first graph raises one of these,
+# the arguments are at fault until no better ones can be found.
+_MISFIT = (ValueError, IndexError, TypeError)
+
+
+def main(directory: str) -> None:
+    """Do what the request in ``directory`` asks and leave the record there."""
+    with (Path(directory) / REQUEST).open("rb") as file:
+        sys.setrecursionlimit(1_000_000)  # what deep graphs need; Python frames use no C stack
+        request: Request = pickle.load(file)
+    _limit(request)
+    with (Path(directory) / RECORD).open("w") as file:
+        _Session(request, file).run()
+
+
+def _limit(request: Request) -> None:
+    """Bound memory and time, should the parent be gone; a platform may know neither bound."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, request.timeout + 5)
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (request.memory, request.memory))
+
+
+def _mode(name: str) -> Mode:
+    """Return a mode that rewrites no more than its linker needs to run at all."""
+    if name == "numba":
+        return Mode(NumbaLinker(), "minimum_compile")
+    if name == "cvm" and not config.cxx:
+        raise RuntimeError("mode cvm needs a C++ compiler, and PyTensor finds none; use mode vm")
+    is_c = name == "cvm"
+    return Mode(VMLinker(use_cloop=is_c, c_thunks=is_c), "minimum_compile")
+
+
+def _is_made_for_c(fgraph: FunctionGraph) -> bool:
+    """Whether rewrites for C left an Op that is wrong without it: a reduction by an expression."""
+    return any(
+        isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Composite)
+        for node, _ in walk(fgraph)
+    )
+
+
+def _compile(fgraph: FunctionGraph, mode: Mode) -> Function:
+    """Compile a graph that may work in place on its inputs: callers pass copies."""
+    inputs = [In(variable, mutable=True, borrow=True) for variable in fgraph.inputs]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled: Function = function(
+            inputs,  # type: ignore[arg-type]
+            fgraph.outputs,
+            mode=mode,
+            accept_inplace=True,
+            on_unused_input="ignore",
+        )
+    return compiled
+
+
+class _Session:
+    """One request, from compiling to the last run."""
+
+    def __init__(self, request: Request, record: TextIO) -> None:
+        self.request = request
+        self.record = record
+        self.rng = np.random.default_rng(request.seed)
+
+    def run(self) -> None:
+        request = self.request
+        graphs = [frozen.unfreeze() for frozen in request.graphs]
+        self.outputs = graphs[0].outputs
+        self.types = [variable.type for variable in graphs[0].inputs]
+        functions = []
+        for name, graph in zip("ab", graphs, strict=True):
+            self._write(doing=f"compiling graph {name}")
+            if request.mode != "cvm" and _is_made_for_c(graph):
+                self._write(fatal=f"graph {name} was compiled for C; use mode cvm")
+                return
+            try:
+                functions.append(_compile(graph, _mode(request.mode)))
+            except Exception as error:
+                self._write(fatal=f"graph {name} does not compile: {_text(error)}")
+                return
+        self.functions = functions
+        try:
+            self._runs(demands(graphs))
+            self._write(done=True)
+        except MemoryError as error:
+            self._write(fatal=f"out of memory: {_text(error)}")
+        except UndrawableError as error:
+            self._write(fatal=str(error))
+
+    def _runs(self, wanted: Demands) -> None:
+        recorded = self.request.recorded
+        for run, arguments in enumerate(recorded):
+            candidates = [(f"recorded call {run + 1}", arguments)]
+            self._one_run(run, candidates, known_good=True)
+        for run, setting in enumerate(settings(self.request.runs, wanted), len(recorded)):
+            drawn = (
+                (str(attempt), draw(attempt, wanted, self.types, self.request.contents, self.rng))
+                for attempt in attempts(setting)
+            )
+            self._one_run(run, drawn, specials=setting.special)
+
+    def _one_run(
+        self,
+        run: int,
+        candidates: Iterable[tuple[str, tuple[Any, ...]]],
+        *,
+        known_good: bool = False,
+        specials: bool = False,
+    ) -> None:
+        """Evaluate on candidates until both graphs give values, and write down how they compare.
+
+        ``known_good`` arguments are not to blame if a graph raises or gives no finite number;
+        with ``specials``, NaN and infinities are what the run is about.
+        """
+        comparison: Comparison | None = None
+        lone: Difference | None = None
+        reason = ""
+        for text, arguments in candidates:
+            a, b = (self._evaluate(place, run, arguments) for place in (0, 1))
+            if isinstance(a, Exception) and isinstance(b, Exception):
+                reason = f"graph a raises {_text(a)}, graph b raises {_text(b)}"
+            elif isinstance(a, Exception) or isinstance(b, Exception):
+                lone = _one_raises(a, b, run, text)
+                if known_good or not isinstance(a, _MISFIT):
+                    comparison = None
+                    break
+            else:
+                comparison = compare(
+                    a,
+                    b,
+                    self.outputs,
+                    self.request.names,
+                    run=run,
+                    arguments=text,
+                    specials=specials,
+                )
+                if comparison.settles or specials or known_good:
+                    break
+        if comparison is not None:
+            self._write(**asdict(comparison))
+        elif lone is not None:
+            self._write(**asdict(Comparison(False, True, False, (lone,))))
+        else:
+            self._write(unevaluated=reason)
+
+    def _evaluate(self, place: int, run: int, arguments: Sequence[Any]) -> list[Any] | Exception:
+        self._write(doing=f"evaluating graph {'ab'[place]} in run {run}")
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                values: list[Any] = self.functions[place](*deepcopy(list(arguments)))
+        except MemoryError:
+            raise
+        except Exception as error:
+            return error
+        return values
+
+    def _write(self, **entry: Any) -> None:
+        self.record.write(json.dumps(entry) + "\n")
+        self.record.flush()
+
+
+def _one_raises(a: Any, b: Any, run: int, arguments: str) -> Difference:
+    a_raises = isinstance(a, Exception)
+    return Difference(
+        kind=DifferenceKind.ONLY_A_RAISES if a_raises else DifferenceKind.ONLY_B_RAISES,
+        run=run,
+        arguments=arguments,
+        a=_text(a) if a_raises else "values",
+        b="values" if a_raises else _text(b),
+    )
+
+
+def _text(error: BaseException) -> str:
+    """Return an error's class and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

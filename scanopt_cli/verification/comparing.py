@@ -1,0 +1,160 @@
+"""Comparing what two graphs gave on the same arguments, and telling where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Variable
+
+from scanopt_cli.verification.result import Difference, DifferenceKind
+
+# Two ways to compute one number differ by rounding. What counts as rounding: this much of the
+# number itself, or some units in the last place of the largest number of the output (sums that
+# cancel), but of 1 at least, since arguments are of that size.
+_RELATIVE = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-9}
+_ULPS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How the outputs of one run compare.
+
+    Attributes
+    ----------
+    identical
+        Whether all outputs have the same bits (all NaNs count as one).
+    informative
+        Whether there was any finite number, or any state of a generator, to compare.
+    empty
+        Whether all outputs are arrays without elements.
+    differences
+        The outputs that are out of tolerance.
+    """
+
+    identical: bool
+    informative: bool
+    empty: bool
+    differences: tuple[Difference, ...]
+
+    @property
+    def settles(self) -> bool:
+        """Whether better arguments would not tell more."""
+        return self.informative or self.empty or bool(self.differences)
+
+
+def compare(
+    a: Sequence[Any],
+    b: Sequence[Any],
+    outputs: Sequence[Variable],
+    names: Sequence[str | None],
+    *,
+    run: int,
+    arguments: str,
+    specials: bool = False,
+) -> Comparison:
+    """Compare the values of all outputs of one run.
+
+    With ``specials`` the arguments hold infinities. Whether a sum of them comes out as NaN or as an
+    infinity depends on the order of evaluation, so the two agree then.
+    """
+    identical, informative, empty = True, False, True
+    differences = []
+    for position, (left, right) in enumerate(zip(a, b, strict=True)):
+        if isinstance(left, np.ndarray | np.generic):
+            left, right = np.asarray(left), np.asarray(right)
+            same = _same_bits(left, right)
+            informative |= bool(np.isfinite(left).any())
+            empty &= left.size == 0
+            facts = None if same else _array_difference(left, right, specials)
+        else:
+            same, facts = _compare_states(left, right, outputs[position])
+            informative, empty = True, False
+        identical &= same
+        if facts is not None:
+            differences.append(
+                Difference(
+                    run=run, arguments=arguments, output=position, name=names[position], **facts
+                )
+            )
+    return Comparison(identical, informative, empty, tuple(differences))
+
+
+def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if a.dtype.kind not in "fc":
+        return bool((a == b).all())
+    parts = (a.real, b.real), (a.imag, b.imag)
+    return all(
+        bool((((x == y) & (np.signbit(x) == np.signbit(y))) | (np.isnan(x) & np.isnan(y))).all())
+        for x, y in parts[: 1 + (a.dtype.kind == "c")]
+    )
+
+
+def _array_difference(a: np.ndarray, b: np.ndarray, specials: bool) -> dict[str, Any] | None:
+    """Return what is out of tolerance as fields of a `Difference`; ``None`` if nothing is."""
+    if a.dtype != b.dtype:
+        return {"kind": DifferenceKind.DTYPE, "a": str(a.dtype), "b": str(b.dtype)}
+    if a.shape != b.shape:
+        return {"kind": DifferenceKind.SHAPE, "a": str(a.shape), "b": str(b.shape)}
+    if a.dtype.kind == "b":
+        deviation, wrong = (a != b).astype(float), a != b
+    elif a.dtype.kind in "iu":
+        wrong = a != b
+        deviation = np.abs(a.astype(float) - b.astype(float))
+    else:
+        deviation, wrong = _deviation(a, b, specials)
+    if not wrong.any():
+        return None
+    # An infinite deviation (a NaN or infinity on one side only) counts as the largest.
+    where = np.unravel_index(np.argmax(np.where(wrong, deviation, -1)), a.shape)
+    finite = wrong & np.isfinite(deviation)
+    size = np.maximum(np.abs(a), np.abs(b))[finite].astype(float)
+    error = deviation[finite]
+    return {
+        "kind": DifferenceKind.VALUES,
+        "where": tuple(int(index) for index in where),
+        "a": repr(a[where].item()),
+        "b": repr(b[where].item()),
+        "elements": int(wrong.sum()),
+        "abs_error": float(error.max()) if error.size else None,
+        "rel_error": float((error / np.where(size == 0, 1, size)).max()) if error.size else None,
+    }
+
+
+def _deviation(a: np.ndarray, b: np.ndarray, specials: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``|a - b|``, infinite where only one side is NaN or infinite, and what is wrong."""
+    with np.errstate(all="ignore"):
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        if specials:
+            same |= (np.isnan(a) & np.isinf(b)) | (np.isinf(a) & np.isnan(b))
+        finite = np.isfinite(a) & np.isfinite(b)
+        deviation = np.where(finite, np.abs(a - b), np.where(same, 0.0, np.inf)).astype(float)
+        size = np.where(finite, np.maximum(np.abs(a), np.abs(b)), 0.0).astype(float)
+    real = a.real.dtype
+    scale = max(1.0, float(size.max(initial=0.0)))
+    allowed = _RELATIVE.get(real, 1e-9) * size + _ULPS * float(np.finfo(real).eps) * scale
+    return deviation, ~same & (deviation > allowed)
+
+
+def _compare_states(a: Any, b: Any, output: Variable) -> tuple[bool, dict[str, Any] | None]:
+    """Compare values that are not arrays: generators by their state, others by their type."""
+    if isinstance(a, np.random.Generator) and isinstance(b, np.random.Generator):
+        states = [_plain(rng.bit_generator.state) for rng in (a, b)]
+        same = states[0] == states[1]
+        texts = [str(state) for state in states]
+    else:
+        same = bool(output.type.values_eq(a, b))
+        texts = [repr(a), repr(b)]
+    if same:
+        return True, None
+    return False, {"kind": DifferenceKind.STATE, "a": texts[0][:200], "b": texts[1][:200]}
+
+
+def _plain(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {key: _plain(value) for key, value in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray) else state

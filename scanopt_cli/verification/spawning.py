@@ -1,0 +1,180 @@
+"""Running the child: what it is given, how it is watched, and what it says.
+
+A child of its own keeps a crash, an endless loop or a memory blow-up of a foreign graph away from
+the caller. It is started anew, not forked, without the caller's main module, and it takes modules
+from where the caller takes them and from nowhere else (not from the working directory).
+"""
+
+from __future__ import annotations
+
+import copyreg
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import cloudpickle
+from pytensor.graph.fg import FrozenFunctionGraph
+from pytensor.graph.op import Op
+
+from scanopt_cli.capturing.running import VARIABLE
+from scanopt_cli.errors import VerificationError
+from scanopt_cli.graphs.dropping import CACHES
+
+REQUEST = "request.pkl"
+RECORD = "record.jsonl"
+_STDERR = "stderr.txt"
+_BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from scanopt_cli.verification.child import main; main(sys.argv[2])"
+)
+_MEMORY = 8 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the child is asked.
+
+    Attributes
+    ----------
+    graphs
+        The two graphs; their inputs correspond by position.
+    names
+        A name for each output, or ``None``.
+    recorded
+        Argument tuples of recorded calls, aligned with the inputs.
+    contents
+        Contents of former shared variables, by input position.
+    runs, seed, mode
+        How many runs are drawn, from which seed, and the mode's name.
+    timeout, memory
+        Seconds and bytes of address space that the child may use.
+    """
+
+    graphs: tuple[FrozenFunctionGraph, FrozenFunctionGraph]
+    names: tuple[str | None, ...]
+    recorded: tuple[tuple[Any, ...], ...]
+    contents: Mapping[int, Any]
+    runs: int
+    seed: int
+    mode: str
+    timeout: float
+    memory: int = _MEMORY
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the child wrote before it ended: one entry a run, and why there are no more."""
+
+    entries: tuple[dict[str, Any], ...]
+    failure: str | None
+
+
+def run_child(request: Request) -> Record:
+    """Evaluate ``request`` in a child process; the child is gone when this returns."""
+    with TemporaryDirectory(prefix="scanopt-verify-") as name:
+        directory = Path(name)
+        _write_request(directory / REQUEST, request)
+        with (directory / _STDERR).open("wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), name],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                env=_environment(request.mode),
+                start_new_session=True,
+            )
+            failure = _wait(process, request.timeout)
+        return _read(directory, failure)
+
+
+def _write_request(path: Path, request: Request) -> None:
+    try:
+        with path.open("wb") as file:
+            _Pickler(file).dump(request)
+    except Exception as error:
+        raise VerificationError(
+            f"a graph cannot be sent to the process that evaluates it: {error}",
+            hint="an op of it holds something that cannot be pickled",
+        ) from error
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Takes ops from anywhere, the main module too, without what they can compute again."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, Op) and type(thing).__reduce_ex__ is object.__reduce_ex__:
+            state = thing.__getstate__()
+            if isinstance(state, dict):
+                kept = {name: value for name, value in state.items() if name not in CACHES}
+                return copyreg.__newobj__, (type(thing),), kept  # type: ignore[attr-defined]
+        return super().reducer_override(thing)
+
+
+def _environment(mode: str) -> dict[str, str]:
+    """The caller's environment, but no C compiler where it is not asked for, and no capture."""
+    environment = {key: value for key, value in os.environ.items() if key != VARIABLE}
+    flags = [environment.get("PYTENSOR_FLAGS", ""), "traceback__limit=0"]
+    flags += [] if mode == "cvm" else ["cxx="]
+    environment["PYTENSOR_FLAGS"] = ",".join(filter(None, flags))
+    return environment
+
+
+def _wait(process: subprocess.Popen[bytes], timeout: float) -> str | None:
+    """Wait for the child's end and say what was wrong with it; take its own children along."""
+    try:
+        code = process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {timeout:g} s"
+    finally:
+        if process.poll() is None:
+            _kill(process)
+        process.wait()
+    if code < 0:
+        return f"the process was ended by {_signal_name(-code)}"
+    return f"the process ended with exit code {code}" if code else None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if os.name == "posix":
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _read(directory: Path, failure: str | None) -> Record:
+    """Read the record; a last line that was cut short is left out."""
+    entries: list[dict[str, Any]] = []
+    doing, done, fatal = "starting", False, None
+    path = directory / RECORD
+    for line in path.read_text().splitlines() if path.exists() else []:
+        with suppress(json.JSONDecodeError):
+            entry = json.loads(line)
+            match entry:
+                case {"doing": what}:
+                    doing = what
+                case {"fatal": what}:
+                    fatal = what
+                case {"done": _}:
+                    done = True
+                case _:
+                    entries.append(entry)
+    if not done and fatal is None:
+        last_words = (directory / _STDERR).read_text(errors="replace").strip().splitlines()[-1:]
+        fatal = f"{failure or 'the process ended early'} while {doing}"
+        fatal += "".join(f" ({line[:200]})" for line in last_words)
+    return Record(tuple(entries), fatal)
