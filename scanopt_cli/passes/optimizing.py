@@ -101,4 +101,4 @@ def optimize(
     )
     if not verify:
         return result
-    return replace(result, verification=verify_graphs(original, work))
+    return replace(result, verification=verify_graphs(original, work, refines=True))

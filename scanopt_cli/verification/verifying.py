@@ -21,6 +21,7 @@ def verify(
     seed: int = 0,
     mode: Mode = "vm",
     timeout: float = 120.0,
+    refines: bool = False,
 ) -> Verification:
     """Evaluate two graphs on the same arguments and tell whether the values agree.
 
@@ -44,6 +45,9 @@ def verify(
         ``vm`` runs plain Python, ``cvm`` compiles C, ``numba`` compiles with Numba.
     timeout
         Seconds for everything together.
+    refines
+        Whether ``b`` may compute where ``a`` raises. A rewrite that drops what nobody reads drops
+        the errors in it; such a run is then not compared. By default it is a difference.
 
     Raises
     ------
@@ -67,15 +71,16 @@ def verify(
         mode=mode,
         timeout=timeout,
     )
-    return _verification(run_child(request), planned=len(pair.recorded) + runs)
+    return _verification(run_child(request), len(pair.recorded) + runs, refines=refines)
 
 
-def _verification(record: Record, planned: int) -> Verification:
+def _verification(record: Record, planned: int, *, refines: bool) -> Verification:
     """Sum up what the child saw."""
-    compared = [entry for entry in record.entries if "unevaluated" not in entry]
+    entries = [_without_lost_errors(entry) if refines else entry for entry in record.entries]
+    compared = [entry for entry in entries if "unevaluated" not in entry]
     differences = tuple(_difference(fields) for run in compared for fields in run["differences"])
     agreeing = [run for run in compared if not run["differences"]]
-    unevaluated = [run["unevaluated"] for run in record.entries if "unevaluated" in run]
+    unevaluated = [run["unevaluated"] for run in entries if "unevaluated" in run]
     reason = record.failure or next(iter(unevaluated), None)
     if differences:
         verdict = Verdict.DIFFERS
@@ -95,6 +100,14 @@ def _verification(record: Record, planned: int) -> Verification:
         differences=differences,
         reason=reason,
     )
+
+
+def _without_lost_errors(entry: dict[str, Any]) -> dict[str, Any]:
+    """A run as one that was not evaluated, if only the first graph raises in it."""
+    kinds = {fields["kind"] for fields in entry.get("differences", ())}
+    if kinds != {DifferenceKind.ONLY_A_RAISES.value}:
+        return entry
+    return {"unevaluated": f"the original raises {entry['differences'][0]['a']}"}
 
 
 def _difference(fields: dict[str, Any]) -> Difference:
