@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -12,24 +14,59 @@ from scanopt_cli.reports.text import printable
 from scanopt_cli.scans.describing import at_tap
 from scanopt_cli.scans.inspection import Inspection, ScanReport, SlotReport
 
-COLUMNS = ("kind", "name", "taps", "fed by", "inside", "read by", "rows")
+COLUMNS = ("kind", "name", "taps", "rows", "fed by", "inside", "read by")
+# Columns of a slot's first line where there is no room for a table.
+_SHORT = 4
 _INDENT = 4
+# Below this a table's cells are a few letters wide each.
+_TABLE_WIDTH = 110
 
 
 def render(inspection: Inspection) -> RenderableType:
-    """Return one table a Scan, those of nested Scans indented."""
+    """Return one block a Scan, those of nested Scans indented."""
     if not inspection.scans:
         return Text("no Scan in this graph")
     parts: list[RenderableType] = []
     for scan in inspection.scans:
-        block = Group(heading(scan), _table(scan))
+        block = Group(heading(scan), _Slots(scan), "")
         parts.append(Padding(block, (0, 0, 0, _INDENT * len(scan.path))))
     return Group(*parts)
 
 
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """The slots of a Scan: a table where there is room, else a few lines for each."""
+
+    scan: ScanReport
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width >= _TABLE_WIDTH:
+            yield self._table()
+        else:
+            yield from self._lines()
+
+    def _table(self) -> Table:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for column in COLUMNS:
+            table.add_column(column, overflow="fold", no_wrap=column in ("kind", "taps"))
+        for slot in self.scan.slots:
+            table.add_row(*(Text(printable(cell)) for cell in cells(slot)))
+        return table
+
+    def _lines(self) -> RenderResult:
+        for slot in self.scan.slots:
+            kind, name, taps, rows, *long = (printable(cell) for cell in cells(slot))
+            facts = ", ".join(filter(None, (taps, rows and f"{rows} rows")))
+            yield Text.assemble(f"  {kind:8} ", (name, "bold"), f"  {facts}" if facts else "")
+            for column, cell in zip(COLUMNS[_SHORT:], long, strict=True):
+                if cell:
+                    yield Padding(Text(f"{column:8} {cell}"), (0, 0, 0, 11))
+
+
 def heading(scan: ScanReport) -> Text:
     """Return a Scan's name, where it is, and its facts."""
-    facts = [f"{scan.steps} steps", f"{scan.inner_nodes} nodes inside"]
+    inside = "1 node" if scan.inner_nodes == 1 else f"{scan.inner_nodes} nodes"
+    facts = [f"{scan.steps} steps", f"{inside} inside"]
     if scan.stops_when is not None:
         facts.append(f"stops when {scan.stops_when}")
     if scan.batch_ndim:
@@ -42,15 +79,6 @@ def heading(scan: ScanReport) -> Text:
     return text.append(f": {printable(', '.join(facts))}")
 
 
-def _table(scan: ScanReport) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in COLUMNS:
-        table.add_column(column, overflow="fold", no_wrap=column == "kind")
-    for slot in scan.slots:
-        table.add_row(*(Text(printable(cell)) for cell in cells(slot)))
-    return table
-
-
 def cells(slot: SlotReport) -> tuple[str, ...]:
     """Return what stands in each of `COLUMNS` for one slot."""
     taps = " ".join(map(at_tap, slot.taps))
@@ -61,4 +89,4 @@ def cells(slot: SlotReport) -> tuple[str, ...]:
     rows = slot.rows or ""
     if not slot.whole:
         rows += " (trimmed)"
-    return slot.kind, slot.name, taps, slot.fed_by, slot.inside, readers, rows
+    return slot.kind, slot.name, taps, rows, slot.fed_by, slot.inside, readers

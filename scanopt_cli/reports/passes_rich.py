@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
+from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
@@ -30,9 +31,8 @@ def listing(manuals: Sequence[Manual]) -> RenderableType:
 
 def page(manual: Manual) -> RenderableType:
     """Return the whole manual of one pass."""
-    parts: list[RenderableType] = [Text(usage(manual), style="bold"), Text("")]
-    parts.append(Text(manual.text.replace("``", "`")))
-    return Group(*parts)
+    text = manual.text.replace("``", "`")
+    return Group(Text(usage(manual), style="bold"), "", Markdown(text))
 
 
 def usage(manual: Manual) -> str:

@@ -28,6 +28,8 @@ def describe(
     ``names`` tells variables that have no name of their own. What is deeper is told by dots.
     """
     text = _describe(variable, names or {}, depth)
+    if _is_infix(variable.owner) and text.startswith("("):
+        text = text[1:-1]
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
@@ -54,7 +56,7 @@ def _describe(variable: Variable, names: Mapping[Variable, str], depth: int) -> 
     if isinstance(variable, Constant):
         return _constant(variable)
     node = variable.owner
-    if node is not None and _is_count(variable) and not names:
+    if node is not None and _is_count(variable):
         return str(Lengths().value_of(variable))
     if variable.name:
         return str(variable.name)
@@ -88,9 +90,13 @@ def _operation(node: Apply, names: Mapping[Variable, str], depth: int) -> str:
     if isinstance(op, Dot):
         return f"({told[0]} @ {told[1]})"
     label = _label(node)
-    if label in _INFIX and len(told) > 1:
+    if _is_infix(node):
         return f"({f' {_INFIX[label]} '.join(told)})"
     return f"{label}({', '.join(told)})"
+
+
+def _is_infix(node: Apply | None) -> bool:
+    return node is not None and len(node.inputs) > 1 and _label(node) in _INFIX
 
 
 def _label(node: Apply) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from scanopt_cli.scans.buffers import is_whole, rows
 from scanopt_cli.scans.describing import describe, inner_names
 from scanopt_cli.scans.formulas import Formula
 from scanopt_cli.scans.lengths import Lengths
-from scanopt_cli.scans.naming import slot_names
+from scanopt_cli.scans.naming import Clients, slot_names
 from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind, scan_op
 
 
@@ -62,58 +62,76 @@ class Inspection:
 
 def inspect_graph(fgraph: AbstractFunctionGraph) -> Inspection:
     """Report every Scan in ``fgraph``; the same body in two places is reported twice."""
-    return Inspection(tuple(_scans(fgraph, ())))
+    return Inspection(tuple(_scans(fgraph, (), {})))
 
 
-def _scans(fgraph: AbstractFunctionGraph, path: tuple[str, ...]) -> Iterator[ScanReport]:
-    for node in fgraph.toposort():
-        if scan_op(node) is not None:
-            yield _report(ScanView.of(node), fgraph, path)
-        core = core_op(node.op)
-        name = str(getattr(core, "name", None) or type(core).__name__)
-        for inner in inner_graphs(node.op):
-            yield from _scans(inner, (*path, name))
+def _scans(
+    fgraph: AbstractFunctionGraph, path: tuple[str, ...], around: Mapping[Variable, str]
+) -> Iterator[ScanReport]:
+    """Reports of ``fgraph``, whose inputs the loop around it calls as ``around`` says."""
 
-
-def _report(view: ScanView, fgraph: AbstractFunctionGraph, path: tuple[str, ...]) -> ScanReport:
     def clients(variable: Variable) -> list[tuple[Any, int]]:
         return list(fgraph.clients.get(variable, ()))
 
-    names = slot_names(view, clients)
-    inside = inner_names(view, names)
+    for node in fgraph.toposort():
+        names: dict[Variable, str] = {}
+        if scan_op(node) is not None:
+            view = ScanView.of(node)
+            titles = slot_names(view, clients, around)
+            names = inner_names(view, titles)
+            yield _report(view, titles, path, _Faces(around, names, clients))
+        core = core_op(node.op)
+        name = str(getattr(core, "name", None) or type(core).__name__)
+        for inner in inner_graphs(node.op):
+            yield from _scans(inner, (*path, name), names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Faces:
+    """What the two sides of a Scan call their variables, and who reads the outer ones."""
+
+    outside: Mapping[Variable, str]
+    inside: Mapping[Variable, str]
+    clients: Clients
+
+
+def _report(view: ScanView, titles: list[str], path: tuple[str, ...], faces: _Faces) -> ScanReport:
     lengths = Lengths(view.n_steps)
-    slots = []
-    for slot, name in zip(view.slots, names, strict=True):
-        has_buffer = slot.kind in TRACED or slot.kind is SlotKind.MIT_MOT
-        read_by = [] if slot.outer_output is None else clients(slot.outer_output)
-        slots.append(
-            SlotReport(
-                kind=slot.kind.value,
-                name=name,
-                taps=slot.taps,
-                out_taps=slot.out_taps,
-                dtype=str((slot.inner_outputs or slot.inner_inputs)[0].type),
-                fed_by="" if slot.kind is SlotKind.NIT_SOT else describe(slot.outer_input),
-                inside=_inside(slot, inside),
-                read_by=tuple(_reader(reader, position) for reader, position in read_by),
-                rows=str(Formula.of(rows(view, slot, lengths))) if has_buffer else None,
-                whole=is_whole(view, slot, lengths),
-            )
-        )
     condition = view.condition
     return ScanReport(
         name=view.name,
         path=path,
         steps=str(lengths.value_of(view.n_steps)),
-        stops_when=None if condition is None else describe(condition, inside),
+        stops_when=None if condition is None else describe(condition, faces.inside),
         batch_ndim=view.batch_ndim,
         truncate_gradient=int(view.op.truncate_gradient),
         inner_nodes=len(view.op.fgraph.apply_nodes),
-        slots=tuple(slots),
+        slots=tuple(
+            _slot(view, slot, title, faces, lengths)
+            for slot, title in zip(view.slots, titles, strict=True)
+        ),
     )
 
 
-def _inside(slot: Slot, names: dict[Variable, str]) -> str:
+def _slot(view: ScanView, slot: Slot, title: str, faces: _Faces, lengths: Lengths) -> SlotReport:
+    has_buffer = slot.kind in TRACED or slot.kind is SlotKind.MIT_MOT
+    has_source = slot.kind is not SlotKind.NIT_SOT
+    read_by = () if slot.outer_output is None else faces.clients(slot.outer_output)
+    return SlotReport(
+        kind=slot.kind.value,
+        name=title,
+        taps=slot.taps,
+        out_taps=slot.out_taps,
+        dtype=str((slot.inner_outputs or slot.inner_inputs)[0].type),
+        fed_by=describe(slot.outer_input, faces.outside) if has_source else "",
+        inside=_inside(slot, faces.inside),
+        read_by=tuple(_reader(reader, position) for reader, position in read_by),
+        rows=str(Formula.of(rows(view, slot, lengths))) if has_buffer else None,
+        whole=is_whole(view, slot, lengths),
+    )
+
+
+def _inside(slot: Slot, names: Mapping[Variable, str]) -> str:
     """What a step computes for the slot, or what the body calls it if nothing is computed."""
     computed = slot.inner_outputs or slot.inner_inputs
     return ", ".join(describe(variable, names) for variable in computed)

@@ -9,6 +9,7 @@ their difference is the constant 0. All answers are one-sided: "not shown" never
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.scalar import basic as ps
@@ -41,9 +42,11 @@ class Atom:
     axis: int | None = None
 
     def __str__(self) -> str:
+        variable = self.variable
+        name = variable.name or (str(variable) if variable.owner is None else "?")
         if self.axis is not None:
-            return f"{self.variable.name or '?'}.shape[{self.axis}]"
-        return _minimum_text(self.variable) or str(self.variable.name or "?")
+            return f"{name}.shape[{self.axis}]"
+        return _minimum_text(variable) or name
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +167,8 @@ class Lengths:
 
     def _value(self, variable: Variable, depth: int) -> Linear | None:
         if isinstance(variable, Constant):
-            return Linear(int(variable.data)) if _is_whole_number(variable) else None
+            number = _whole_number(variable)
+            return None if number is None else Linear(number)
         node = variable.owner
         if node is None:
             return None
@@ -261,6 +265,8 @@ class Lengths:
             case Blockwise(core_op=core) if axis >= (batch := batch_ndim(node)):
                 if isinstance(core, AllocEmpty):
                     return self.value_of(node.inputs[axis - batch], depth - 1)
+                if isinstance(core, Alloc):
+                    return self.value_of(node.inputs[1 + axis - batch], depth - 1)
                 if isinstance(core, IncSubtensor):
                     return self.length_of(node.inputs[0], axis, depth - 1)
         return self._scan_length(node, variable, axis, depth) if scan_op(node) else None
@@ -308,7 +314,8 @@ class Lengths:
         if slot.kind is SlotKind.NIT_SOT:
             at_rows = axis == view.batch_ndim
             return self.value_of(slot.outer_input, depth - 1) if at_rows else None
-        return self.length_of(slot.outer_input, axis, depth - 1)
+        length = self.length_of(slot.outer_input, axis, depth - 1)
+        return _with_start(length, slot.reach) if axis == view.batch_ndim else length
 
 
 def is_full_slice(index: object) -> bool:
@@ -320,6 +327,20 @@ def is_minimum(node: Apply) -> bool:
     """Whether ``node`` is the elementwise minimum of two scalars."""
     is_elemwise = isinstance(node.op, Elemwise) and len(node.inputs) == 2
     return is_elemwise and isinstance(node.op.scalar_op, ps.ScalarMinimum)
+
+
+def _with_start(length: Linear, reach: int) -> Linear:
+    """``length`` of a buffer after the loop: its start ``x[:2]`` was as long as the taps reach."""
+    for atom, count in length.terms:
+        node = atom.variable.owner
+        if atom.axis is None or count != 1 or node is None or not isinstance(node.op, Subtensor):
+            continue
+        indices = get_idx_list(node.inputs, node.op.idx_list)
+        index = indices[atom.axis] if atom.axis < len(indices) else None
+        is_first = isinstance(index, slice) and index.start is index.step is None
+        if is_first and isinstance(index.stop, Constant) and int(index.stop.data) == reach:
+            return length - Linear.of(atom) + Linear(reach)
+    return length
 
 
 def _minimum_text(variable: Variable) -> str | None:
@@ -345,8 +366,9 @@ def _is_one_entry(variable: Variable) -> bool:
     return all(getattr(variable.type, "broadcastable", ()))
 
 
-def _is_whole_number(constant: Constant) -> bool:
-    """Whether a constant is one integer (a boolean is none)."""
-    if type(constant.data) is int:
-        return True
-    return _is_integer(constant) and getattr(constant.data, "size", 1) == 1
+def _whole_number(constant: Constant) -> int | None:
+    """The one integer that a constant holds (a boolean is none), in an array of any shape."""
+    data: Any = constant.data
+    if type(data) is int:
+        return data
+    return int(data.item()) if _is_integer(constant) and getattr(data, "size", 1) == 1 else None

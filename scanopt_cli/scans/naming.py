@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from pytensor.graph.basic import Variable
@@ -17,21 +19,29 @@ type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
 _LOOK = 4
 
 
-def slot_name(slot: Slot, clients: Clients) -> str:
+def slot_name(
+    slot: Slot, clients: Clients, around: Mapping[Variable, str] = MappingProxyType({})
+) -> str:
     """Return a name for ``slot``: its result's, else its source's, else ``kind[position]``.
 
-    ``clients`` tells who reads an outer variable.
+    ``clients`` tells who reads an outer variable, and ``around`` what the loop around this one
+    calls its variables.
     """
-    return _result_name(slot, clients) or _source_name(slot.outer_input, slot) or slot.label
+    return _result_name(slot, clients) or _source_name(slot, around) or slot.label
 
 
-def slot_names(view: ScanView, clients: Clients) -> list[str]:
-    """Return a name for each slot of ``view``; a name that repeats gets its label behind it."""
-    names = [slot_name(slot, clients) for slot in view.slots]
-    return [
-        f"{name} ({slot.label})" if names.count(name) > 1 and name != slot.label else name
-        for name, slot in zip(names, view.slots, strict=True)
-    ]
+def slot_names(
+    view: ScanView, clients: Clients, around: Mapping[Variable, str] = MappingProxyType({})
+) -> list[str]:
+    """Return a name for each slot of ``view``; names that repeat are numbered: ``h#1``, ``h#2``."""
+    names = [slot_name(slot, clients, around) for slot in view.slots]
+    repeated = {name for name, count in Counter(names).items() if count > 1}
+    seen: Counter[str] = Counter()
+    told = []
+    for name in names:
+        seen[name] += 1
+        told.append(f"{name}#{seen[name]}" if name in repeated else name)
+    return told
 
 
 def _result_name(slot: Slot, clients: Clients) -> str | None:
@@ -47,11 +57,14 @@ def _result_name(slot: Slot, clients: Clients) -> str | None:
     return None
 
 
-def _source_name(variable: Variable, slot: Slot) -> str | None:
+def _source_name(slot: Slot, around: Mapping[Variable, str]) -> str | None:
     """The name of what a slot is fed from, seen through slices and initial buffers."""
     if slot.kind is SlotKind.NIT_SOT:
         return None
+    variable = slot.outer_input
     for _ in range(_LOOK):
+        if variable in around:
+            return around[variable].partition("[")[0]
         if variable.name:
             # ``scan`` calls the slice that it takes of a sequence ``x[0:]``.
             return str(variable.name).removesuffix("[0:]")

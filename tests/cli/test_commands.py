@@ -1,0 +1,219 @@
+"""The other commands, each with its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import run, scanopt
+
+from scanopt_cli import __version__
+from scanopt_cli.graphs.loading import load
+
+
+def test_help_and_version() -> None:
+    assert scanopt("--version").out == f"scanopt {__version__}\n"
+    assert scanopt("-h").code == 0
+    for command in ("optimize", "diff", "grad", "inspect", "verify", "passes", "audit", "capture"):
+        done = scanopt(command, "--help")
+        assert done.code == 0
+        assert "Usage" in done.out
+
+
+@pytest.mark.parametrize("arguments", ["--help", "passes --help", "--version"])
+def test_help_does_not_import_pytensor(arguments: str) -> None:
+    code = (
+        "import sys; from scanopt_cli.cli.app import run;"
+        f"run({arguments.split()!r});"
+        "sys.exit('pytensor' in sys.modules or 'numpy' in sys.modules)"
+    )
+    import sys
+
+    assert run([sys.executable, "-c", code], None, {}).code == 0
+
+
+def test_diff_of_equal_and_of_different_graphs(files: Path) -> None:
+    same = scanopt("diff", files / "power.pkl", files / "power.pkl")
+    assert (same.code, len(same.out.splitlines())) == (0, 1)
+    other = scanopt("diff", files / "wasteful.pkl", files / "off.pkl")
+    assert other.code == 1
+    assert "[id" not in other.out
+    told = json.loads(
+        scanopt("diff", files / "wasteful.pkl", files / "off.pkl", "--format", "json").out
+    )
+    assert (told["command"], told["same"]) == ("diff", False)
+    assert told["changes"]
+    assert scanopt("diff", files / "power.pkl", files / "none.pkl").code == 2
+
+
+def test_diff_for_github(files: Path, tmp_path: Path) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    done = scanopt(
+        "diff",
+        files / "wasteful.pkl",
+        files / "off.pkl",
+        "--format",
+        "github",
+        GITHUB_STEP_SUMMARY=str(summary),
+    )
+    assert done.code == 1
+    assert done.out.startswith("::")
+    assert summary.read_text().startswith("before\n")
+    assert len(summary.read_text()) > len("before\n")
+
+
+def test_budget_names_the_scan(files: Path, tmp_path: Path) -> None:
+    graph = files / "grad.pkl"
+    within = scanopt("diff", graph, graph, "--budget", "scans=2,mit_mot=1")
+    assert within.code == 0
+    over = scanopt("diff", graph, graph, "--budget", "scans=2,mit_mot=0")
+    assert over.code == 1
+    assert "grad_of_square" in over.out
+    assert scanopt("diff", graph, graph, "--budget", "loops=1").code == 2
+    (tmp_path / "pyproject.toml").write_text("[tool.scanopt.budget]\nmit_mot = 0\n")
+    assert scanopt("diff", graph, graph, cwd=tmp_path).code == 1
+    (tmp_path / "pyproject.toml").write_text("[tool.scanopt.budget]\nmit_mot = 'none'\n")
+    assert scanopt("diff", graph, graph, cwd=tmp_path).code == 2
+
+
+def test_grad(files: Path, tmp_path: Path) -> None:
+    target = tmp_path / "hessian.pkl"
+    done = scanopt("grad", files / "power.pkl", "--order", "2", "-o", target)
+    assert done.code == 0
+    assert "grad_of_square" in done.out
+    (second,) = _evaluate(target, 1.5)
+    assert second == pytest.approx(16 * 15 * 1.5**14)
+    told = json.loads(scanopt("grad", files / "power.pkl", "--format", "json").out)
+    assert [order["statistics"]["scans"] for order in told["orders"]] == [1, 2]
+    shown = scanopt("grad", files / "power.pkl", "--show", "grad_of_square")
+    assert "Scan" in shown.out
+
+
+def _evaluate(path: Path, value: float) -> list[np.ndarray]:
+    from evaluating import evaluate
+
+    graph = load(path)
+    return evaluate(graph.inputs, graph.outputs, [np.asarray(value)])  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--wrt", "y"], "x"),
+        (["--output", "7"], "7"),
+        (["--order", "0"], "order"),
+        (["--show", "nobody"], "nobody"),
+    ],
+)
+def test_grad_mistakes(files: Path, arguments: list[str], told: str) -> None:
+    done = scanopt("grad", files / "power.pkl", *arguments)
+    assert (done.code, done.err.count("\n")) == (2, 1), done
+    assert told in done.err
+
+
+def test_grad_refuses_a_trimmed_loop(files: Path, tmp_path: Path) -> None:
+    trimmed = tmp_path / "trimmed.pkl"
+    assert scanopt("optimize", files / "power.pkl", "-o", trimmed).code == 0
+    done = scanopt("grad", trimmed)
+    assert done.code == 2
+    assert "square" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_inspect(files: Path, columns: str) -> None:
+    done = scanopt("inspect", files / "grad.pkl", COLUMNS=columns)
+    assert done.code == 0
+    assert "Scan grad_of_square: 4 steps" in done.out
+    assert "mit_mot" in done.out
+    assert max(map(len, done.out.splitlines())) <= int(columns)
+    told = json.loads(scanopt("inspect", files / "grad.pkl", "--format", "json").out)
+    assert [item["name"] for item in told["scans"]] == ["square", "grad_of_square"]
+    assert "| kind |" in scanopt("inspect", files / "grad.pkl", "--format", "markdown").out
+
+
+def test_verify(files: Path) -> None:
+    assert scanopt("verify", files / "power.pkl", files / "power.pkl").code == 0
+    differs = scanopt("verify", files / "wasteful.pkl", files / "off.pkl", "--runs", "2")
+    assert differs.code == 1
+    assert "off by 0.001" in differs.out
+    assert scanopt("verify", files / "power.pkl", files / "wasteful.pkl").code == 2
+    told = json.loads(
+        scanopt("verify", files / "power.pkl", files / "power.pkl", "--format", "json").out
+    )
+    assert told["verdict"] == "identical"
+
+
+def test_passes(files: Path) -> None:
+    listed = scanopt("passes").out
+    assert all(name in listed for name in ("remove-unused", "save-mem{prealloc=true}", "default"))
+    assert "Out of scope" in scanopt("passes", "save-mem").out
+    assert scanopt("passes", "nonsense").code == 2
+    told = json.loads(scanopt("passes", "--format", "json").out)
+    assert told["passes"][0]["name"] == "remove-unused"
+
+
+def test_audit(files: Path, tmp_path: Path) -> None:
+    assert scanopt("audit", files / "power.pkl").code == 0
+    hostile = tmp_path / "hostile.pkl"
+    hostile.write_bytes(b"cposix\nsystem\n(S'true'\ntR.")
+    done = scanopt("audit", hostile)
+    assert done.code == 1
+    assert "posix" in done.out
+    assert scanopt("audit", tmp_path / "missing.pkl").code == 2
+
+
+def test_capture(tmp_path: Path) -> None:
+    import sys
+
+    script = tmp_path / "model.py"
+    script.write_text(
+        "import sys, pytensor, pytensor.tensor as pt\n"
+        "from pytensor.scan.basic import scan\n"
+        "x = pt.dscalar('x')\n"
+        "ys = scan(lambda y: y * 2, outputs_info=[x], n_steps=3, return_updates=False)\n"
+        "print(pytensor.function([x], ys[-1])(1.5))\n"
+        "sys.exit(int(sys.argv[1]))\n"
+    )
+    folder = tmp_path / "kept"
+    done = scanopt("capture", "-o", folder, "--", sys.executable, script, "3")
+    assert (done.code, done.out) == (3, "12.0\n")
+    (graph,) = folder.glob("*.pkl")
+    assert load(graph).recorded == ((1.5,),)
+
+
+def test_traceback_only_with_debug(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.pkl"
+    plain = scanopt("inspect", missing)
+    assert (plain.code, plain.err.count("\n")) == (2, 1)
+    assert "Traceback" in scanopt("inspect", missing, "--debug").err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"hello",
+        b"\x7fELF\x02",
+        b"PK\x03\x04",
+        b"\x1f\x8b\x08\x00broken",
+        b"\x80\x05\x95\xff\xff\xff\xff\xff\xff\xff\x7f",
+        b"\x80\x04N.",
+        b"\x80\x04K\x07.",
+        b"cposix\nsystem\n(S'true'\ntR.",
+    ],
+)
+def test_bad_files_give_one_line(tmp_path: Path, content: bytes) -> None:
+    bad = tmp_path / "bad.pkl"
+    bad.write_bytes(content)
+    done = scanopt("inspect", bad)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
+    assert str(bad) in done.err
+
+
+def test_directory_is_no_graph(tmp_path: Path) -> None:
+    done = scanopt("inspect", tmp_path)
+    assert (done.code, done.err.count("\n")) == (2, 1)

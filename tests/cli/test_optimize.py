@@ -1,0 +1,138 @@
+"""``scanopt optimize``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import scanopt
+
+from scanopt_cli.graphs.loading import load
+from scanopt_cli.graphs.statistics import COUNTS, statistics
+
+
+def test_shows_counts_changes_and_remarks(files: Path) -> None:
+    done = scanopt("optimize", files / "wasteful.pkl")
+    assert done.code == 0
+    assert "changed by remove-unused, merge-duplicates, save-mem" in done.out
+    assert "loop-buffer elements" in done.out
+    assert "min(1,n)+1" in done.out
+    assert "after remove-unused" in done.out
+    assert "~ wasteful: removed unused nit_sot `nit_sot[0]`" in done.err
+    assert "[id" not in done.out
+
+
+def test_pipe_and_no_color_are_plain_text(files: Path) -> None:
+    for environment in ({}, {"NO_COLOR": "1"}, {"COLUMNS": "40"}):
+        done = scanopt("optimize", files / "wasteful.pkl", **environment)
+        assert "\x1b" not in done.out + done.err
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_fits_the_width(files: Path, columns: int) -> None:
+    done = scanopt("optimize", files / "wasteful.pkl", COLUMNS=str(columns))
+    assert max(map(len, done.out.splitlines())) <= columns
+
+
+def test_writes_what_it_shows(files: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.pkl"
+    done = scanopt("optimize", files / "wasteful.pkl", "-o", target, "--format", "json", "--verify")
+    assert done.code == 0
+    told = json.loads(done.out)
+    assert told["command"] == "optimize"
+    assert told["changed"] is True
+    assert told["verification"]["verdict"] in ("identical", "agrees")
+    counted = statistics(load(target).fgraph)
+    assert {name: told["after"][name] for name in COUNTS} == {
+        name: getattr(counted, name) for name in COUNTS
+    }
+    assert [run["name"] for run in told["passes"] if run["changed"]] == [
+        "remove-unused",
+        "merge-duplicates",
+        "save-mem",
+    ]
+    again = scanopt("optimize", target, "--check")
+    assert again.code == 0
+    assert "nothing to clean up" in again.out
+
+
+def test_check_finds_something_to_clean(files: Path) -> None:
+    assert scanopt("optimize", files / "wasteful.pkl", "--check", "--diff", "none").code == 1
+    assert scanopt("optimize", files / "clean.pkl", "--check").code == 0
+
+
+def test_passes_limit_and_times(files: Path) -> None:
+    done = scanopt(
+        "optimize", files / "wasteful.pkl", "-p", "remove-unused", "--limit", "0", "--time-passes"
+    )
+    assert done.code == 0
+    assert "nothing to clean up" in done.out
+    assert "rewrites" in done.err
+    assert scanopt("optimize", files / "wasteful.pkl", "-p", "none").out.count("nothing") == 1
+
+
+def test_diff_kinds(files: Path) -> None:
+    tree = scanopt("optimize", files / "wasteful.pkl", "--diff", "tree", "--lines", "5")
+    assert "--lines 0 shows them" in tree.out
+    structural = scanopt("optimize", files / "wasteful.pkl", "--diff", "structural")
+    assert "after merge-duplicates" in structural.out
+    nothing = scanopt("optimize", files / "wasteful.pkl", "--diff", "none")
+    assert "after merge-duplicates" not in nothing.out
+
+
+def test_print_changed_goes_to_stderr(files: Path) -> None:
+    done = scanopt("optimize", files / "wasteful.pkl", "--print-changed", "--diff", "none")
+    assert "after save-mem" in done.err
+    assert "after save-mem" not in done.out
+
+
+def test_markdown(files: Path) -> None:
+    done = scanopt("optimize", files / "wasteful.pkl", "--format", "markdown")
+    assert "| Scans | 1 | 1 |" in done.out
+
+
+def test_several_files(files: Path, tmp_path: Path) -> None:
+    done = scanopt(
+        "optimize", files / "wasteful.pkl", files / "clean.pkl", "-o", tmp_path, "--format", "json"
+    )
+    assert done.code == 0
+    assert [item["changed"] for item in json.loads(done.out)] == [True, False]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clean.pkl", "wasteful.pkl"]
+
+
+def test_one_bad_file_of_several_is_told_and_the_rest_done(files: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.pkl"
+    bad.write_bytes(b"not a pickle")
+    done = scanopt("optimize", bad, files / "wasteful.pkl", "--diff", "none")
+    assert done.code == 2
+    assert done.err.count("scanopt: error:") == 1
+    assert "changed by" in done.out
+
+
+def test_mistakes(files: Path, tmp_path: Path) -> None:
+    graph = files / "wasteful.pkl"
+    cases = [
+        (["-p", "remove-unusd"], "did you mean remove-unused?"),
+        (["-p", "save-mem{x=1}"], "has no option 'x'"),
+        (["-o", tmp_path / "no" / "such" / "dir.pkl"], "dir.pkl"),
+        (["--format", "yaml"], "yaml"),
+        (["--limit", "-1"], "limit"),
+        (["--nonsense"], "nonsense"),
+    ]
+    for arguments, told in cases:
+        done = scanopt("optimize", graph, *arguments)
+        assert (done.code, done.err.count("\n")) == (2, 1), done
+        assert done.err.startswith("scanopt: error:")
+        assert told in done.err
+    several = scanopt("optimize", graph, files / "clean.pkl", "-o", tmp_path / "one.pkl")
+    assert (several.code, "need a directory" in several.err) == (2, True)
+
+
+def test_input_file_stays_as_it_was(files: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.pkl"
+    shutil.copy(files / "wasteful.pkl", copy)
+    before = copy.read_bytes()
+    assert scanopt("optimize", copy).code == 0
+    assert copy.read_bytes() == before

@@ -1,0 +1,143 @@
+"""Canonical digests: what is the same, what is not, and in which process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from hypothesis import given
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.scan.utils import until
+
+from graph_building import graph_of, power, scan
+from scanopt_cli.graphs.graph import from_io
+from scanopt_cli.graphs.loading import load
+from scanopt_cli.graphs.saving import save
+from scanopt_cli.identity.canonical import Digests, digest
+from strategies import GeneratedScan, scan_graphs
+
+
+def _loop(
+    *,
+    steps: Any = 5,
+    taps: Any = (-2, -1),
+    factor: Any = 2.0,
+    name: str = "loop",
+    limit: Any = None,
+) -> str:
+    start = pt.dvector("start")
+
+    def step(a, b):
+        new = a * factor + b
+        return (new, until(new > limit)) if limit is not None else new
+
+    ys = scan(step, outputs_info=[{"initial": start, "taps": list(taps)}], n_steps=steps, name=name)
+    return digest(graph_of(ys[-1]))
+
+
+def test_names_do_not_count() -> None:
+    assert _loop(name="loop") == _loop(name="another")
+    (x, xs), (y, ys) = power(name="a"), power(name="b")
+    x.name, y.name = "x", "y"
+    assert digest(graph_of(xs)) == digest(graph_of(ys))
+
+
+def test_swapped_operands_and_repeated_nodes_do_not_count() -> None:
+    x, y = pt.dvectors("x", "y")
+    once = pt.exp(x + y)
+    assert digest(([x, y], [once * once])) == digest(([x, y], [pt.exp(y + x) * pt.exp(x + y)]))
+
+
+MUTATIONS: dict[str, Callable[[], str]] = {
+    "constant": lambda: _loop(factor=3.0),
+    "sign of zero": lambda: _loop(factor=0.0),
+    "negative zero": lambda: _loop(factor=-0.0),
+    "dtype of a constant": lambda: _loop(factor=np.float64(2.0)),
+    "step count": lambda: _loop(steps=6),
+    "symbolic step count": lambda: _loop(steps=pt.lscalar("n")),
+    "taps": lambda: _loop(taps=(-3, -1)),
+    "condition": lambda: _loop(limit=10.0),
+    "limit of the condition": lambda: _loop(limit=11.0),
+    "nothing": lambda: _loop(),
+}
+
+
+def test_every_mutation_changes_the_digest() -> None:
+    found = {name: make() for name, make in MUTATIONS.items()}
+    assert len(set(found.values())) == len(found)
+
+
+def test_order_of_three_operands_counts() -> None:
+    """Floating-point addition of three numbers rounds by their order."""
+    x, y, z = pt.dscalars("x", "y", "z")
+    assert digest(([x, y, z], [(x + y) + z])) != digest(([x, y, z], [(x + z) + y]))
+
+
+def test_inputs_count_by_position_and_type() -> None:
+    x, y, f = pt.dscalar("x"), pt.dscalar("y"), pt.fscalar("f")
+    assert digest(([x, y], [x - y])) == digest(([y, x], [y - x]))
+    assert digest(([x, y], [x - y])) != digest(([y, x], [x - y]))
+    assert digest(([x], [x + 1])) != digest(([f], [f + 1]))
+
+
+def test_overrides_of_gradients_count_only_if_asked_for() -> None:
+    x, y = pt.dscalar("x"), pt.dscalar("y")
+    plain = OpFromGraph([x], [x * 2])(y)
+    other = OpFromGraph([x], [x * 2], pullback=lambda inputs, outputs, grads: grads)(y)
+    assert Digests([y]).of(plain) == Digests([y]).of(other)
+    assert Digests([y], gradients=True).of(plain) != Digests([y], gradients=True).of(other)
+
+
+def test_ops_of_a_local_scope_are_never_taken_for_one_another() -> None:
+    def op(factor: float) -> Op:
+        class Times(Op):
+            def make_node(self, x):
+                return Apply(self, [x], [x.type()])
+
+            def perform(self, node, inputs, outputs):
+                outputs[0][0] = inputs[0] * factor
+
+        return Times()
+
+    x = pt.dscalar("x")
+    two, three = op(2.0), op(3.0)
+    digests = Digests([x])
+    assert digests.of(two(x)) != digests.of(three(x))
+    assert digests.of(two(x)) == digests.of(two(x))
+    assert digests.opaque
+
+
+@given(generated=scan_graphs())
+def test_copies_and_saved_graphs_are_the_same(generated: GeneratedScan, tmp_path_factory) -> None:
+    graph = from_io(generated.inputs, generated.outputs)
+    expected = digest(graph)
+    assert digest(graph.copy()) == expected
+    path = tmp_path_factory.getbasetemp() / "same.pkl"
+    save(graph, path)
+    assert digest(load(path)) == expected
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "4711"])
+def test_same_in_every_process(tmp_path: Path, seed: str) -> None:
+    path = tmp_path / "graph.pkl"
+    x, xs = power(pt.lscalar("n"))
+    graph = graph_of(xs[-1], pt.grad(xs[-1], x))
+    save(graph, path)
+    code = f"import scanopt_cli as so; print(so.digest(so.load({str(path)!r})))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == digest(graph)
