@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytensor.tensor as pt
-from graph_building import graph_of, scan
 
+from graph_building import graph_of, scan
 from scanopt_cli.graphs.graph import Graph
 
 SIZES = (100, 1_000, 10_000)

@@ -1,0 +1,78 @@
+"""How time grows with the graph: loading, each pass, the whole pipeline, on 100 to 10,000 nodes.
+
+Run with ``make bench``; a row that grows more than tenfold a step is not linear.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from sized_graphs import SIZES, sized_graph
+
+from scanopt_cli.diffing.comparing import diff
+from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.graphs.loading import load
+from scanopt_cli.graphs.saving import save
+from scanopt_cli.graphs.statistics import statistics
+from scanopt_cli.identity.canonical import digest
+from scanopt_cli.passes.grammar import parse
+from scanopt_cli.passes.optimizing import optimize
+from scanopt_cli.passes.pipeline import run_pipeline
+from scanopt_cli.passes.registry import BUILTIN
+
+_PIPELINES = [*(cls.name for cls in BUILTIN), "default"]
+graph_of_size = cache(sized_graph)
+
+
+@pytest.fixture(params=SIZES, ids=lambda nodes: f"{nodes}-nodes")
+def graph(request: pytest.FixtureRequest) -> Graph:
+    return graph_of_size(request.param)
+
+
+@pytest.mark.parametrize("pipeline", _PIPELINES)
+def test_pipeline(benchmark, graph: Graph, pipeline: str) -> None:
+    benchmark.group = pipeline
+    passes = parse(pipeline)
+
+    def copied() -> tuple[tuple[Graph], dict[str, object]]:
+        return (graph.copy(),), {}
+
+    runs = benchmark.pedantic(
+        lambda work: run_pipeline(work.fgraph, passes), setup=copied, rounds=3, warmup_rounds=1
+    )
+    assert any(run.changed for run in runs)
+
+
+def test_load(benchmark, graph: Graph, tmp_path: Path) -> None:
+    benchmark.group = "load"
+    path = tmp_path / "graph.pkl"
+    save(graph, path)
+    loaded = benchmark.pedantic(load, args=(path,), rounds=3, warmup_rounds=1)
+    assert len(loaded.fgraph.apply_nodes) == len(graph.fgraph.apply_nodes)
+
+
+def test_save(benchmark, graph: Graph, tmp_path: Path) -> None:
+    benchmark.group = "save"
+    path = tmp_path / "graph.pkl"
+    benchmark.pedantic(save, args=(graph, path), rounds=3, warmup_rounds=1)
+    assert path.exists()
+
+
+def test_digest(benchmark, graph: Graph) -> None:
+    benchmark.group = "digest"
+    assert benchmark.pedantic(digest, args=(graph.fgraph,), rounds=3, warmup_rounds=1)
+
+
+def test_statistics(benchmark, graph: Graph) -> None:
+    benchmark.group = "statistics"
+    counted = benchmark.pedantic(statistics, args=(graph.fgraph,), rounds=3, warmup_rounds=1)
+    assert counted.scans
+
+
+def test_diff(benchmark, graph: Graph) -> None:
+    benchmark.group = "diff"
+    after = optimize(graph).graph
+    found = benchmark.pedantic(diff, args=(graph, after), rounds=3, warmup_rounds=1)
+    assert found.changes

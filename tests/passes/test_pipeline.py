@@ -1,0 +1,179 @@
+"""The pipeline: bodies first, to a fixpoint, with a budget, checks and a watcher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from typing import ClassVar
+
+import pytensor.tensor as pt
+import pytest
+
+from graph_building import graph_of, power, scan
+from scanopt_cli.errors import PassError
+from scanopt_cli.graphs.statistics import statistics
+from scanopt_cli.identity.canonical import digest
+from scanopt_cli.passes import registry as registry_module
+from scanopt_cli.passes.base import Pass, ScanPass, Site
+from scanopt_cli.passes.optimizing import Snapshot, optimize
+from scanopt_cli.passes.pipeline import run_pipeline
+from scanopt_cli.passes.registry import registry
+from scanopt_cli.passes.remove_unused import RemoveUnused
+from scanopt_cli.passes.save_mem import SaveMem
+
+X = pt.dscalar("x")
+N = pt.lscalar("n")
+
+
+@dataclass(frozen=True)
+class _Flip(Pass):
+    """Swap the operands of a sum, for ever."""
+
+    name: ClassVar[str] = "flip"
+
+    def run(self, site: Site) -> bool:
+        (old,) = site.fgraph.outputs
+        left, right = old.owner.inputs
+        site.fgraph.replace(old, right + left)
+        return site.budget.spend()
+
+
+@dataclass(frozen=True)
+class _Widen(Pass):
+    """Break the signature."""
+
+    name: ClassVar[str] = "widen"
+
+    def run(self, site: Site) -> bool:
+        site.fgraph.add_output(site.fgraph.outputs[0])
+        return site.budget.spend()
+
+
+@dataclass(frozen=True)
+class _Whole(ScanPass):
+    """Want whole buffers."""
+
+    name: ClassVar[str] = "whole"
+    takes_trimmed: ClassVar[bool] = False
+
+    def rewrite(self, view, site):
+        raise AssertionError("reached a Scan")
+
+
+def _wasteful(name: str):
+    ys, _ = scan(lambda y: [y * 2, y + 1], outputs_info=[X, None], n_steps=N, name=name)
+    return ys[-1]
+
+
+def test_endless_passes_are_stopped() -> None:
+    graph = graph_of(X + N)
+    with pytest.raises(PassError, match="flip still change the graph after"):
+        run_pipeline(graph.fgraph, [_Flip()])
+
+
+def test_a_pass_that_changes_the_signature_is_told() -> None:
+    graph = graph_of(X + N)
+    with pytest.raises(PassError, match="widen changed the graph's inputs or the types"):
+        run_pipeline(graph.fgraph, [_Widen()])
+
+
+def test_what_wants_whole_buffers_cannot_follow_what_trims_them() -> None:
+    with pytest.raises(PassError, match="whole cannot run after save-mem"):
+        run_pipeline(graph_of(X).fgraph, [SaveMem(), _Whole()])
+
+
+def test_trimmed_loops_are_kept_from_what_wants_whole_buffers() -> None:
+    _, xs = power(N)
+    trimmed = optimize(graph_of(xs[-1]), "save-mem").graph
+    (run,) = run_pipeline(trimmed.fgraph, [_Whole()])
+    assert [remark.message for remark in run.remarks] == [
+        "the buffers of sit_sot[0] are not shown to hold every step"
+    ]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 9])
+def test_limit_counts_rewrites(limit: int) -> None:
+    graph = graph_of(_wasteful("a"), _wasteful("b"), _wasteful("c"))
+    result = optimize(graph, "remove-unused", limit=limit)
+    assert result.before.nit_sot - result.after.nit_sot == min(limit, 3)
+    assert sum(run.rewrites for run in result.passes) == min(limit, 3)
+
+
+def test_equal_bodies_share_one_rewrite() -> None:
+    def outer(y):
+        ys, _ = scan(lambda z: [z * 2, z + 1], outputs_info=[y, None], n_steps=3, name="inner")
+        return ys[-1]
+
+    loops = [scan(outer, outputs_info=[X * k], n_steps=N, name="outer")[-1] for k in range(4)]
+    result = optimize(graph_of(*loops), "remove-unused")
+    assert (result.before.nit_sot, result.after.nit_sot) == (4, 0)
+    assert sum(run.rewrites for run in result.passes) == 1
+
+
+def test_optimize_leaves_its_argument_as_it_was() -> None:
+    graph = graph_of(_wasteful("a"))
+    before = digest(graph)
+    names = [variable.name for variable in graph.inputs]
+    result = optimize(graph)
+    assert result.changed
+    assert digest(graph) == before
+    assert [variable.name for variable in result.graph.inputs] == names
+
+
+def test_optimize_takes_every_form_of_graph() -> None:
+    graph = graph_of(_wasteful("a"))
+    forms = [graph, graph.fgraph, graph.fgraph.freeze(), (graph.inputs, graph.outputs)]
+    digests = {digest(optimize(form).graph) for form in forms}
+    assert len(digests) == 1
+    assert optimize(graph, [RemoveUnused()]).pipeline == "remove-unused"
+
+
+def test_watcher_sees_each_change() -> None:
+    seen: list[Snapshot] = []
+    result = optimize(graph_of(_wasteful("a")), "remove-unused,save-mem", watch=seen.append)
+    assert [snapshot.pass_name for snapshot in seen] == ["remove-unused", "save-mem"]
+    assert statistics(seen[-1].graph.fgraph) == result.after
+
+
+def test_running_twice_changes_nothing() -> None:
+    first = optimize(graph_of(_wasteful("a")))
+    second = optimize(first.graph)
+    assert not second.changed
+    assert second.after == first.after
+
+
+def _entry_point(value: str) -> EntryPoint:
+    return EntryPoint(name="x", value=value, group=registry_module.ENTRY_POINT_GROUP)
+
+
+@pytest.fixture
+def entry_points(monkeypatch: pytest.MonkeyPatch):
+    """Install entry points for one test."""
+
+    def install(*values: str) -> None:
+        points = tuple(map(_entry_point, values))
+        monkeypatch.setattr(registry_module, "entry_points", lambda *, group: points)
+        registry.cache_clear()
+
+    yield install
+    monkeypatch.undo()
+    registry.cache_clear()
+
+
+def test_other_packages_add_passes(entry_points) -> None:
+    entry_points(f"{__name__}:_Whole")
+    assert registry()["whole"].__name__ == "_Whole"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("scanopt_cli.passes.save_mem:SaveMem", "pass name 'save-mem' is taken by"),
+        ("scanopt_cli.errors:ScanoptError", "is not a subclass of scanopt's Pass"),
+        ("no_such_module_here:Pass", "cannot be imported"),
+    ],
+)
+def test_bad_entry_points_are_told(entry_points, value: str, message: str) -> None:
+    entry_points(value)
+    with pytest.raises(PassError, match=message):
+        registry()
