@@ -18,7 +18,9 @@ class ScanoptError(Exception):
 
     def __str__(self) -> str:
         line = f"{self.where}: {self.what}" if self.where else self.what
-        return f"{line}; {self.hint}" if self.hint else line
+        line = f"{line}; {self.hint}" if self.hint else line
+        # texts from files may hold control characters, which a terminal would obey
+        return "".join(character if character.isprintable() else "?" for character in line)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.what, self.where, self.hint)

@@ -55,10 +55,15 @@ def with_body(op: Op, body: FunctionGraph) -> Op:
     ]:
         raise PassError(f"a rewrite inside {op} changed the types of its body's inputs or outputs")
     new_core: Op = core_op(op).clone_with_inner_graph(body)  # type: ignore[attr-defined]
+    return with_core(op, new_core)
+
+
+def with_core(op: Op, core: Op) -> Op:
+    """Return ``op`` with ``core`` in place of its `core_op`, which has the same signature."""
     if not isinstance(op, Blockwise):
-        return new_core
+        return core
     return Blockwise(
-        new_core,
+        core,
         signature=op.signature,
         name=op.name,
         gufunc_spec=op.gufunc_spec,

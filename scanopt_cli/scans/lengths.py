@@ -337,8 +337,9 @@ def _with_start(length: Linear, reach: int) -> Linear:
             continue
         indices = get_idx_list(node.inputs, node.op.idx_list)
         index = indices[atom.axis] if atom.axis < len(indices) else None
-        is_first = isinstance(index, slice) and index.start is index.step is None
-        if is_first and isinstance(index.stop, Constant) and int(index.stop.data) == reach:
+        if not isinstance(index, slice) or index.start is not None or index.step is not None:
+            continue
+        if isinstance(index.stop, Constant) and int(index.stop.data) == reach:
             return length - Linear.of(atom) + Linear(reach)
     return length
 

@@ -11,6 +11,7 @@ import cloudpickle
 import pytensor.tensor as pt
 import pytest
 from hostile import Calls, called, text, whole
+from pytensor.compile.builders import OpFromGraph
 from pytensor.tensor.elemwise import Elemwise
 from real_graphs import GRAPHS
 
@@ -60,6 +61,16 @@ def test_code_in_caches_is_listed_as_left_out(file: Path) -> None:
     left_out = {found.module for found in report.globals if found.left_out}
     assert "cloudpickle.cloudpickle" in left_out
     assert report.safe
+
+
+def test_global_in_a_cache_and_elsewhere_is_not_left_out(file: Path) -> None:
+    y = OpFromGraph([x := pt.vector("x")], [x + 1])(pt.vector("v"))
+    y.owner.op._lop_op_cache[True,] = os.getcwd
+    y.owner.op.kwargs = {"mode": os.getcwd}
+    file.write_bytes(cloudpickle.dumps([y]))
+    found = next(g for g in audit(file).globals if g.qualname == "getcwd")
+    assert not found.left_out
+    assert not found.allowed
 
 
 def test_hostile_state_is_found_though_all_globals_are_allowed(file: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import cloudpickle
+import hostile_state
 import numpy as np
 import pytensor.tensor as pt
 import pytest
@@ -20,6 +21,8 @@ from pytensor.compile.builders import OpFromGraph
 from scanopt_cli.errors import LoadError, UnsafeFileError
 from scanopt_cli.graphs.auditing import audit
 from scanopt_cli.graphs.loading import load
+
+assert hostile_state  # its import completes HOSTILE
 
 FIRES = (
     *("system_by_reduce", "system_by_inst", "system_by_obj", "memmap_by_newobj", "eval_call"),

@@ -8,7 +8,6 @@ import pickle
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +57,8 @@ def test_chain_of_50000_nodes(file: Path) -> None:
     y = x
     for _ in range(50_000):
         y = pt.sin(y)
-    started = time.perf_counter()
     save(FunctionGraph([x], [y], clone=False), file)
     graph = load(file)
-    assert time.perf_counter() - started < 60
     assert len(graph.fgraph.apply_nodes) == 50_000
     save(graph, file)
 

@@ -1,0 +1,44 @@
+"""Draw the README's picture: ``python sample_graphs/picture.py [file.svg]``.
+
+It shows ``scanopt optimize sample_graphs/unused.pkl`` as a terminal does, by the same renderers.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+
+from scanopt_cli.graphs.graph import as_graph
+from scanopt_cli.passes.optimizing import optimize
+from scanopt_cli.reports import optimize_rich
+from scanopt_cli.reports.changes_rich import Changes
+from unused import build
+
+_COMMAND = "scanopt optimize unused.pkl --diff structural"
+_FILE = Path(__file__).parent.parent / ".github" / "optimize.svg"
+_WIDTH = 90
+
+
+def main() -> None:
+    """Optimize the sample and write what is printed as an SVG."""
+    graph = as_graph(build()["unused"], source="unused.pkl")
+    changes = Changes(graph, structural=True)
+    result = optimize(graph, watch=changes.add)
+    console = Console(record=True, width=_WIDTH, file=io.StringIO(), force_terminal=True)
+    console.print(f"$ {_COMMAND}", style="dim", highlight=False)
+    console.print(optimize_rich.heading(graph.source, optimize_rich.verdict(result)))
+    console.print(optimize_rich.statistics_table(result.before, result.after))
+    for section in changes.sections:
+        console.print(section)
+    console.print(optimize_rich.remarks(result.passes))
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else _FILE
+    console.save_svg(str(target), title="scanopt", theme=MONOKAI, unique_id="scanopt")
+    print(target)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Whole files in, whole files out: bounded reading, atomic writing."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import stat
+import zlib
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+from scanopt_cli.errors import LoadError, ScanoptError
+
+MAX_BYTES = 4 << 30
+"""The largest graph file that is read, in bytes after decompression."""
+
+_CHUNK = 1 << 20
+_GZIP = b"\x1f\x8b"
+_OTHER_KINDS = (
+    (b"\x7fELF", "an ELF binary"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"\x93NUMPY", "a NumPy array file"),
+    (b"\xfd7zXZ", "an xz archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive"),
+    (b"%PDF", "a PDF document"),
+)
+
+
+def read_file(path: Path) -> bytes:
+    """Return the contents of ``path``, decompressed if they are gzipped, whatever its name.
+
+    Raises
+    ------
+    LoadError
+        If the file is missing, unreadable, not a regular file, empty, evidently not a pickle, a
+        damaged gzip file, or larger than `MAX_BYTES`.
+    """
+    where = str(path)
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            kind = "a directory" if path.is_dir() else "not a regular file"
+            raise LoadError(f"is {kind}", where=where, hint="give the path of a graph file")
+        with path.open("rb") as file:
+            zipped = file.read(len(_GZIP)) == _GZIP
+            file.seek(0)
+            if zipped:
+                with gzip.GzipFile(fileobj=file) as unzipped:
+                    data = _read_bounded(unzipped, where)
+            else:
+                data = _read_bounded(file, where)
+    except FileNotFoundError:
+        raise LoadError("no such file", where=where, hint="check the path") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise LoadError(
+            f"a damaged gzip file: {error}", where=where, hint="write it again"
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise LoadError(
+            f"cannot be read: {reason}", where=where, hint="check the path and its permissions"
+        ) from None
+    if not data:
+        raise LoadError("is empty", where=where, hint="write it again")
+    for magic, kind in _OTHER_KINDS:
+        if data.startswith(magic):
+            raise LoadError(f"is {kind}, not a pickle", where=where, hint="give a graph file")
+    return data
+
+
+def _read_bounded(file: BinaryIO | gzip.GzipFile, where: str) -> bytes:
+    chunks, left = [], MAX_BYTES
+    while chunk := file.read(_CHUNK):
+        left -= len(chunk)
+        if left < 0:
+            raise LoadError(
+                f"holds more than {MAX_BYTES:,} bytes",
+                where=where,
+                hint="a graph file is far smaller; shrink its constants",
+            )
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path``, whole or not at all; a file that was there keeps its mode.
+
+    Raises
+    ------
+    ScanoptError
+        If the file cannot be written. What was there before is untouched.
+    """
+    target = Path(os.path.realpath(path))
+    scratch = target.with_name(f".{target.name[:100]}.{uuid4().hex}")
+    try:
+        with scratch.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileNotFoundError):
+            scratch.chmod(stat.S_IMODE(target.stat().st_mode))
+        scratch.replace(target)
+    except BaseException as error:
+        scratch.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise ScanoptError(
+                f"cannot be written: {error.strerror or error}",
+                where=str(path),
+                hint="check the directory and its permissions",
+            ) from None
+        raise

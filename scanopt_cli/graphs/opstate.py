@@ -1,0 +1,114 @@
+"""Ops and types made anew from the state that a file gives them, and refused if it differs.
+
+Honest classes can carry hostile state: names that are imported and called while constants are
+folded, strings that are pasted into generated code, attributes that hide methods. So no state is
+ever set on an op. Each op is made by its own constructor from those of its properties that are
+plain values, and the op that comes out must have the state that the file gave, attribute by
+attribute. What a constructor would copy without looking, and what is executed later, is never
+handed to it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pytensor.graph.fg import FrozenFunctionGraph
+from pytensor.graph.op import Op
+from pytensor.graph.type import Type
+from pytensor.misc.frozendict import frozendict
+
+from scanopt_cli.graphs.constructors import StateError, make
+from scanopt_cli.graphs.records import brief
+
+_FREE_TEXT = frozenset({"name", "msg", "message", "why_null"})
+_FREE = re.compile(r"[^\\\x00-\x08\x0b-\x1f\x7f]*")
+_SIGNATURE = re.compile(r"[\w(),\[\] <>-]*")
+_WORD = re.compile(r"[\w .,:<>=+*/|-]*")
+_MAX_PARTS = 1_000_000
+_MAX_TEXT = 10_000
+
+
+def rebuild(cls: type[Any], state: Mapping[str, Any]) -> Any:
+    """Return a new instance of ``cls``, an Op or Type class, that has the given state.
+
+    ``state`` maps attribute names to values that were rebuilt themselves; caches are left out.
+
+    Raises
+    ------
+    StateError
+        If no constructor call gives an instance with that state.
+    """
+    _check_plain(state)
+    try:
+        made = make(cls, state)
+        actual = merged_state(made.__getstate__())
+        for name, value in state.items():
+            expected = actual[name] if name in actual else _class_attribute(cls, name)
+            if not _same(value, expected):
+                raise StateError(f"attribute {name!r} is not what its constructor makes of it")
+        hash(made)
+    except (StateError, RecursionError):
+        raise
+    except Exception as error:
+        raise StateError(f"its constructor fails: {brief(error)}") from None
+    return made
+
+
+def _class_attribute(cls: type[Any], name: str) -> Any:
+    """Return a plain attribute of ``cls``; never by getattr, for some properties compile."""
+    missing = object()
+    found = inspect.getattr_static(cls, name, missing)
+    if found is missing:
+        raise StateError(f"attribute {name!r} is not one that its constructor sets")
+    if callable(found) or hasattr(found, "__get__"):
+        raise StateError(f"attribute {name!r} hides a method")
+    return found
+
+
+def merged_state(state: Any) -> dict[str, Any]:
+    """Return the attributes in what ``__getstate__`` gives: of the instance and of its slots."""
+    parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
+    return {name: value for part in parts for name, value in (part or {}).items()}
+
+
+def _check_plain(state: Mapping[str, Any]) -> None:
+    """Refuse text that could end a string or a statement in generated C or Python code."""
+    left = _MAX_PARTS
+    for name, value in state.items():
+        pending = [value]
+        while pending:
+            part = pending.pop()
+            left -= 1
+            if left < 0:
+                raise StateError("it has too many parts")
+            if isinstance(part, str):
+                allowed = _FREE if name in _FREE_TEXT else _WORD
+                if name.endswith("signature"):
+                    allowed = _SIGNATURE
+                if len(part) > _MAX_TEXT or not allowed.fullmatch(part):
+                    raise StateError(f"attribute {name!r} holds text that no op needs")
+            elif isinstance(part, bytes):
+                raise StateError(f"attribute {name!r} holds bytes")
+            elif isinstance(part, Mapping):
+                pending += [*part.keys(), *part.values()]
+            elif isinstance(part, list | tuple | set | frozenset):
+                pending += part
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Whether two values are the same, types included; ops and types by their own equality."""
+    if isinstance(left, int | np.integer) and not isinstance(left, bool):
+        return isinstance(right, int | np.integer) and not isinstance(right, bool) and left == right
+    if isinstance(left, FrozenFunctionGraph | Op | Type) or type(left) is not type(right):
+        return bool(type(left) is type(right) and left == right)
+    if isinstance(left, dict | frozendict):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, np.ndarray):
+        return left.dtype == right.dtype and bool(np.array_equal(left, right))
+    return left is right or bool(left == right) or (left != left and right != right)

@@ -1,0 +1,357 @@
+"""What a pickle says, as inert records: nothing it names is imported, called or built.
+
+`read_records` runs the opcodes that `pickletools` reads, but where Python's unpickler would import
+a global it leaves a `Global`, and where it would call something it leaves a `Call`. The rest of
+the safe loader looks at these records and makes its own objects from the parts it understands.
+What it does not understand stays what it is here: a note about a call that nobody makes.
+"""
+
+from __future__ import annotations
+
+import pickletools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from scanopt_cli.errors import LoadError, UnsafeFileError
+
+KEY_PARTS = 4096
+"""How many values a dictionary key or set member may consist of, tuples counted in full."""
+
+
+@dataclass(slots=True, eq=False)
+class Global:
+    """A reference to ``module.name``."""
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"[:200]
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call that a pickle asks for, with all that it does to the result afterwards."""
+
+    function: Any
+    args: Any
+    kwargs: Any = None
+    state: Any = None
+    has_state: bool = False
+    items: list[Any] | None = None
+    pairs: list[tuple[Any, Any]] | None = None
+    setters: list[Call] | None = None
+    """Calls with this one as their first argument, made only for what they do to it."""
+    makes_instance: bool = False
+    """Whether ``function`` is a class that is asked for an instance without running its init."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A pickle's root object and every global that the pickle mentions, used or not."""
+
+    root: Any
+    globals: tuple[Global, ...]
+
+
+def read_records(data: bytes, where: str) -> Recording:
+    """Return what the pickle ``data`` says; ``where`` is the file that messages name.
+
+    Raises
+    ------
+    LoadError
+        If ``data`` is not a whole pickle.
+    UnsafeFileError
+        If it uses a feature that no graph needs: extension codes, persistent ids, state for
+        something that it did not make itself.
+    """
+    machine = _Machine(where)
+    try:
+        for opcode, argument, _ in pickletools.genops(data):
+            if opcode.name == "STOP":
+                return Recording(machine.finish(), tuple(machine.globals))
+            machine.run[opcode.name](argument)
+    except LoadError:
+        raise
+    except Exception as error:
+        raise LoadError(
+            f"not a readable pickle: {brief(error)}",
+            where=where,
+            hint="the file may be truncated or of another kind; write it again",
+        ) from None
+    raise LoadError("the pickle has no end", where=where, hint="write it again")
+
+
+class _Machine:
+    """The stack machine of a pickle; one method for each kind of opcode."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.stack: list[Any] = []
+        self.below: list[list[Any]] = []  # one list for each open mark
+        self.memo: dict[int, Any] = {}
+        self.globals: list[Global] = []
+        push = self.push
+        run: dict[str, Any] = {
+            "PROTO": self.nothing,
+            "FRAME": self.nothing,
+            "MARK": self.mark,
+            "POP": self.pop,
+            "POP_MARK": self.pop_mark,
+            "DUP": lambda _: self.stack.append(self.stack[-1]),
+            "NONE": lambda _: self.stack.append(None),
+            "NEWTRUE": lambda _: self.stack.append(True),
+            "NEWFALSE": lambda _: self.stack.append(False),
+            "EMPTY_LIST": lambda _: self.stack.append([]),
+            "EMPTY_TUPLE": lambda _: self.stack.append(()),
+            "EMPTY_DICT": lambda _: self.stack.append({}),
+            "EMPTY_SET": lambda _: self.stack.append(set()),
+            "LIST": lambda _: self.replace_mark(list),
+            "TUPLE": lambda _: self.replace_mark(tuple),
+            "TUPLE1": lambda _: self.tuple(1),
+            "TUPLE2": lambda _: self.tuple(2),
+            "TUPLE3": lambda _: self.tuple(3),
+            "DICT": self.dict,
+            "FROZENSET": lambda _: self.replace_mark(_frozenset),
+            "APPEND": lambda _: self.extend([self.stack.pop()]),
+            "APPENDS": lambda _: self.extend(self.pop_mark(None)),
+            "ADDITEMS": self.add_items,
+            "SETITEM": self.set_item,
+            "SETITEMS": lambda _: self.set_items(self.pop_mark(None)),
+            "MEMOIZE": lambda _: self.put(len(self.memo)),
+            "GLOBAL": self.global_,
+            "STACK_GLOBAL": self.stack_global,
+            "INST": self.inst,
+            "OBJ": self.obj,
+            "REDUCE": self.reduce,
+            "NEWOBJ": self.newobj,
+            "NEWOBJ_EX": self.newobj_ex,
+            "BUILD": self.build,
+        }
+        run |= dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), self.put)
+        run |= dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), self.get)
+        run |= dict.fromkeys(_LITERALS, push)
+        run |= {name: self.refuse(what) for name, what in _REFUSED.items()}
+        self.run = run
+
+    def finish(self) -> Any:
+        if len(self.stack) != 1 or self.below:
+            raise ValueError("it does not end with one object")
+        return self.stack[0]
+
+    def refuse(self, what: str) -> Any:
+        def raise_(_: object) -> None:
+            raise UnsafeFileError(
+                f"the pickle uses {what}, which no graph needs",
+                where=self.where,
+                hint="--trust loads it, for files of your own",
+            )
+
+        return raise_
+
+    # the stack and the memo
+
+    def nothing(self, _: object) -> None:
+        pass
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def mark(self, _: object) -> None:
+        self.below.append(self.stack)
+        self.stack = []
+
+    def pop(self, _: object) -> None:
+        if not self.stack:
+            self.pop_mark(None)
+            return
+        left = self.stack.pop()
+        if type(left) is Call and type(left.args) is tuple and left.args:
+            target = left.args[0]
+            if type(target) is Call:
+                target.setters = [*(target.setters or ()), left]
+
+    def pop_mark(self, _: object) -> list[Any]:
+        items, self.stack = self.stack, self.below.pop()
+        return items
+
+    def put(self, key: int) -> None:
+        self.memo[key] = self.stack[-1]
+
+    def get(self, key: int) -> None:
+        self.stack.append(self.memo[key])
+
+    # containers
+
+    def replace_mark(self, make: Any) -> None:
+        items = self.pop_mark(None)
+        self.stack.append(make(items))
+
+    def tuple(self, size: int) -> None:
+        items = tuple(self.stack[-size:])
+        if len(items) != size:
+            raise IndexError("the stack is too short")
+        self.stack[-size:] = [items]
+
+    def dict(self, _: object) -> None:
+        items = self.pop_mark(None)
+        self.stack.append({})
+        self.set_items(items)
+
+    def extend(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if type(target) is Call:
+            target.items = (target.items or []) + items
+        elif type(target) is list:
+            target.extend(items)
+        else:
+            self.refuse("items for something that is not a list")(None)
+
+    def add_items(self, _: object) -> None:
+        items = self.pop_mark(None)
+        target = self.stack[-1]
+        if type(target) is not set:
+            self.refuse("members for something that is not a set")(None)
+        target.update(map(_hashable, items))
+
+    def set_item(self, _: object) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self.set_items([key, value])
+
+    def set_items(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        pairs = zip(items[::2], items[1::2], strict=True)
+        if type(target) is Call:
+            target.pairs = (target.pairs or []) + list(pairs)
+        elif type(target) is dict:
+            for key, value in pairs:
+                target[_hashable(key)] = value
+        else:
+            self.refuse("entries for something that is not a dictionary")(None)
+
+    # globals and calls
+
+    def global_(self, argument: str) -> None:
+        module, _, name = argument.partition(" ")
+        self.stack.append(self.mention(module, name))
+
+    def stack_global(self, _: object) -> None:
+        name, module = self.stack.pop(), self.stack.pop()
+        self.stack.append(self.mention(module, name))
+
+    def mention(self, module: object, name: object) -> Global:
+        if type(module) is not str or type(name) is not str:
+            raise TypeError("a global's name is not a string")
+        mentioned = Global(_PYTHON_2.get(module, module), name)
+        self.globals.append(mentioned)
+        return mentioned
+
+    def inst(self, argument: str) -> None:
+        args = tuple(self.pop_mark(None))
+        module, _, name = argument.partition(" ")
+        self.stack.append(Call(self.mention(module, name), args))
+
+    def obj(self, _: object) -> None:
+        function, *args = self.pop_mark(None)
+        self.stack.append(Call(function, tuple(args)))
+
+    def reduce(self, _: object) -> None:
+        args, function = self.stack.pop(), self.stack.pop()
+        self.stack.append(Call(function, args))
+
+    def newobj(self, _: object) -> None:
+        args, cls = self.stack.pop(), self.stack.pop()
+        self.stack.append(Call(cls, args, makes_instance=True))
+
+    def newobj_ex(self, _: object) -> None:
+        kwargs, args, cls = self.stack.pop(), self.stack.pop(), self.stack.pop()
+        self.stack.append(Call(cls, args, kwargs, makes_instance=True))
+
+    def build(self, _: object) -> None:
+        state, target = self.stack.pop(), self.stack[-1]
+        if type(target) is not Call or target.has_state:
+            self.refuse("state for something that it did not just make")(None)
+        target.state, target.has_state = state, True
+
+
+_PYTHON_2 = {"__builtin__": "builtins", "copy_reg": "copyreg", "exceptions": "builtins"}
+"""What protocols 0 to 2 write for modules that Python 3 renamed."""
+
+_LITERALS = (
+    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+    *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
+    *("UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "BYTEARRAY8"),
+)
+_REFUSED = dict.fromkeys(("EXT1", "EXT2", "EXT4"), "an extension code")
+_REFUSED |= dict.fromkeys(("PERSID", "BINPERSID"), "a persistent id")
+_REFUSED |= dict.fromkeys(("NEXT_BUFFER", "READONLY_BUFFER"), "an out-of-band buffer")
+
+
+def _frozenset(items: list[Any]) -> frozenset[Any]:
+    return frozenset(map(_hashable, items))
+
+
+def _hashable(key: Any) -> Any:
+    """Return ``key`` if hashing it is cheap: a deep or wide nest of tuples crashes or hangs."""
+    if type(key) in (tuple, frozenset):
+        pending, left = [key], KEY_PARTS
+        while pending:
+            part = pending.pop()
+            left -= 1
+            if left < 0:
+                raise ValueError("a dictionary key is too large")
+            if type(part) in (tuple, frozenset):
+                if len(part) > left:
+                    raise ValueError("a dictionary key is too large")
+                pending.extend(part)
+    return key
+
+
+def made_class(record: Any) -> Global | None:
+    """Return the class of which ``record`` asks for an instance that gets its state afterwards."""
+    if type(record) is not Call:
+        return None
+    cls = record.function
+    if not record.makes_instance:
+        args = record.args
+        if not _is_copyreg(cls) or type(args) is not tuple or not args:
+            return None
+        if cls.name == "_reconstructor" and (len(args) != 3 or str(args[1]) != _PLAIN_OBJECT):
+            return None
+        cls = args[0]
+    return cls if type(cls) is Global else None
+
+
+def _is_copyreg(function: Any) -> bool:
+    return type(function) is Global and function.module == "copyreg"
+
+
+def brief(error: BaseException) -> str:
+    """Return an exception's kind and the beginning of its text, which a file may have shaped."""
+    return f"{type(error).__name__}: {str(error)[:200]}" if str(error) else type(error).__name__
+
+
+def branches(record: Any) -> Iterable[Any]:
+    """Return what a record or container is made of."""
+    if type(record) is Call:
+        parts = (record.function, record.args, record.kwargs, record.state)
+        return (*parts, record.items, record.pairs, record.setters)
+    if type(record) is dict:
+        return (*record.keys(), *record.values())
+    return () if type(record) is Global else record
+
+
+def walk(root: Any, into: Callable[[Any], Iterable[Any]] = branches) -> Iterator[Any]:
+    """Yield every record and container below ``root``, each once, without recursion."""
+    pending, seen = [root], set()
+    while pending:
+        value = pending.pop()
+        if type(value) in _BRANCHES and id(value) not in seen:
+            seen.add(id(value))
+            yield value
+            pending += into(value)
+
+
+_PLAIN_OBJECT = "builtins.object"
+_BRANCHES = (Call, Global, dict, list, tuple, set, frozenset)

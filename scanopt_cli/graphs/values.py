@@ -1,0 +1,97 @@
+"""Recorded values beside a captured graph: ``NAME.pkl`` and ``NAME.values.npz``."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scanopt_cli.errors import LoadError
+from scanopt_cli.graphs.files import MAX_BYTES, write_atomically
+from scanopt_cli.graphs.generators import generator_from_state, plain_state
+
+_KINDS = "biufc"
+
+
+def values_path(path: Path) -> Path:
+    """Return the name of the values beside a graph: ``a.values.npz`` for ``a.pkl.gz``."""
+    stem = path.name.removesuffix(".gz")
+    return path.with_name(f"{Path(stem).stem}.values.npz")
+
+
+def write_values(path: Path, calls: Sequence[Sequence[Any]]) -> Path | None:
+    """Write the arguments of ``calls`` beside the graph file ``path``.
+
+    Each call lists one value for each input of the graph: a number, an array of booleans or
+    numbers, or a `numpy.random.Generator`. Returns the file's path, or ``None``, and no file, if
+    there are no calls or a value is of another kind.
+
+    Raises
+    ------
+    ScanoptError
+        If the file cannot be written.
+    """
+    members: dict[str, Any] = {}
+    for number, call in enumerate(calls):
+        for position, value in enumerate(call):
+            if isinstance(value, np.random.Generator):
+                text = json.dumps(plain_state(value.bit_generator.state))
+                members[f"{number}.{position}.rng"] = np.array(text)
+                continue
+            array = np.asarray(value)
+            if array.dtype.kind not in _KINDS:
+                return None
+            members[f"{number}.{position}"] = array
+    if not members:
+        return None
+    stream = io.BytesIO()
+    np.savez(stream, allow_pickle=False, **members)
+    target = values_path(path)
+    write_atomically(target, stream.getvalue())
+    return target
+
+
+def read_values(path: Path, n_inputs: int) -> tuple[tuple[Any, ...], ...]:
+    """Return the calls that `write_values` wrote beside the graph file ``path``.
+
+    Each call is a tuple of ``n_inputs`` arrays and generators. No file means no calls.
+
+    Raises
+    ------
+    LoadError
+        If the file is damaged, too large, or does not fit a graph of ``n_inputs`` inputs.
+    """
+    source = values_path(path)
+    if not source.is_file():
+        return ()
+    try:
+        with zipfile.ZipFile(source) as archive:
+            if sum(member.file_size for member in archive.infolist()) > MAX_BYTES:
+                raise ValueError(f"it holds more than {MAX_BYTES:,} bytes")
+        with np.load(source, allow_pickle=False) as archive:
+            members = {name: archive[name] for name in archive.files}
+        if not members or len(members) % max(n_inputs, 1):
+            raise ValueError(f"it does not hold {n_inputs} values a call")
+        return tuple(
+            tuple(_value(members, f"{call}.{position}") for position in range(n_inputs))
+            for call in range(len(members) // n_inputs)
+        )
+    except Exception as error:
+        raise LoadError(
+            f"recorded values cannot be used: {error or type(error).__name__}",
+            where=str(source),
+            hint="capture the graph again, or delete the file",
+        ) from None
+
+
+def _value(members: dict[str, Any], key: str) -> Any:
+    if f"{key}.rng" in members:
+        return generator_from_state(json.loads(str(members[f"{key}.rng"])))
+    if key not in members:
+        raise ValueError(f"value {key} is missing")
+    return members[key]

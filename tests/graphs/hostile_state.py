@@ -1,0 +1,275 @@
+"""Pickles of honest classes with a hostile state, and of forged NumPy data; see `hostile`."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytensor.scalar as ps
+import pytensor.tensor as pt
+from hostile import (
+    Calls,
+    called,
+    dumps,
+    hostile,
+    instance,
+    named,
+    tampered,
+    text,
+    touch,
+    touching_code,
+    whole,
+    with_op,
+)
+from pytensor import scan
+from pytensor.compile.builders import OpFromGraph
+from pytensor.raise_op import Assert
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.optimize import minimize
+
+# honest classes with state of their own
+
+
+@hostile
+def elemwise_nfunc_spec(marker: Path) -> bytes:
+    op = Elemwise(ps.exp)
+    return tampered(op, nfunc_spec=("os.system", 1, 1))
+
+
+@hostile
+def scalar_nfunc_spec(marker: Path) -> bytes:
+    scalar = ps.basic.Exp(ps.upgrade_to_float, name="exp")
+    vars(scalar)["nfunc_spec"] = ("os.system", 1, 1)
+    return with_op(Elemwise(scalar), pt.vector("x"))
+
+
+@hostile
+def blockwise_gufunc_spec(marker: Path) -> bytes:
+    op = Blockwise(pt.linalg.cholesky(pt.matrix()).owner.op.core_op, signature="(m,m)->(m,m)")
+    return tampered(op, gufunc_spec=("os.system", 1, 1))
+
+
+@hostile
+def gufunc_spec_on_a_core_op(marker: Path) -> bytes:
+    x = pt.vector()
+    core = OpFromGraph([x], [x + 1])
+    vars(core)["gufunc_spec"] = ("os.system", 1, 1)
+    return with_op(Blockwise(core, signature="(m)->(m)"), pt.vector("x"))
+
+
+@hostile
+def random_variable_name(marker: Path) -> bytes:
+    op = pt.random.normal(0, 1).owner.op
+    return tampered(type(op)(dtype="float64"), name=f"normal(rng): {touching_code(marker)}\ndef f")
+
+
+@hostile
+def random_variable_other_name(marker: Path) -> bytes:
+    return tampered(type(pt.random.normal(0, 1).owner.op)(dtype="float64"), name="__class__")
+
+
+@hostile
+def random_variable_signature(marker: Path) -> bytes:
+    op = type(pt.random.normal(0, 1).owner.op)(dtype="float64")
+    return tampered(op, signature=f"(),()->(){touching_code(marker)}")
+
+
+@hostile
+def composite_c_code(marker: Path) -> bytes:
+    x = ps.float64("x")
+    op = ps.Composite([x], [x + 1])
+    state = {**op.__getstate__(), "_c_code": f'system("{touch(marker)}");'}
+    return instance("pytensor.scalar.basic", "Composite", state)
+
+
+@hostile
+def composite_that_hides_its_c_code(marker: Path) -> bytes:
+    x = ps.float64("x")
+    op = ps.Composite([x], [x + 1])
+    state = {**op.__getstate__(), "c_code": f'system("{touch(marker)}");'}
+    return instance("pytensor.scalar.basic", "Composite", state)
+
+
+@hostile
+def reshape_ndim(marker: Path) -> bytes:
+    op = pt.vector().reshape((2, 2)).owner.op
+    return tampered(type(op)(2), ndim=f'0; system("{touch(marker)}")')
+
+
+@hostile
+def reshape_ndim_as_innocent_text(marker: Path) -> bytes:
+    op = pt.vector().reshape((2, 2)).owner.op
+    return tampered(type(op)(2), ndim="2")
+
+
+@hostile
+def split_len_splits(marker: Path) -> bytes:
+    op = type(pt.split(pt.vector(), [1, 1])[0].owner.op)(2, 0)
+    return tampered(op, len_splits=f'2; system("{touch(marker)}")')
+
+
+@hostile
+def split_len_splits_as_innocent_text(marker: Path) -> bytes:
+    op = type(pt.split(pt.vector(), [1, 1])[0].owner.op)(2, 0)
+    return tampered(op, len_splits="2")
+
+
+@hostile
+def assertion_that_ends_its_string(marker: Path) -> bytes:
+    return with_op(Assert(f'\\"); system("{touch(marker)}"); //'), pt.vector("x"))
+
+
+@hostile
+def dimshuffle_order(marker: Path) -> bytes:
+    return tampered(DimShuffle(input_ndim=1, new_order=(0,)), new_order=("x); exit(",))
+
+
+@hostile
+def attribute_that_hides_perform(marker: Path) -> bytes:
+    return tampered(Elemwise(ps.exp), perform=os.system)
+
+
+@hostile
+def attribute_that_hides_make_thunk_with_data(marker: Path) -> bytes:
+    return tampered(Elemwise(ps.exp), make_thunk=0)
+
+
+@hostile
+def graph_op_attribute_that_hides_perform(marker: Path) -> bytes:
+    x = pt.vector()
+    return tampered(OpFromGraph([x], [x + 1]), perform="os.system")
+
+
+@hostile
+def graph_op_attribute_that_runs_a_property(marker: Path) -> bytes:
+    x = pt.vector()
+    op = OpFromGraph([x], [x + 1])
+    return instance("pytensor.compile.builders", "OpFromGraph", {**vars(op), "fn": 0})
+
+
+@hostile
+def terminal_escapes_in_a_name(marker: Path) -> bytes:
+    return whole(named("pytensor\x1b[2J\n", "x\r" * 1000))
+
+
+@hostile
+def graph_op_with_hostile_override(marker: Path) -> bytes:
+    x = pt.vector()
+    return tampered(OpFromGraph([x], [x + 1]), pullback_overrides=os.system)
+
+
+@hostile
+def graph_op_with_cloudpickled_override(marker: Path) -> bytes:
+    x, path = pt.vector(), str(marker)
+    op = OpFromGraph([x], [x + 1], pullback=lambda *_: open(path, "w").close())
+    return with_op(op, pt.vector("x"))
+
+
+@hostile
+def minimizer_with_a_callable_method(marker: Path) -> bytes:
+    x = pt.scalar("x")
+    op = minimize(x**2, x, method="BFGS")[0].owner.op
+    return tampered(op, method=os.system)
+
+
+def _scan_op() -> Any:
+    out = scan(lambda h: h * 2, outputs_info=[pt.ones(())], n_steps=3, return_updates=False)
+    return out.owner.inputs[0].owner.op
+
+
+@hostile
+def scan_with_hostile_mode(marker: Path) -> bytes:
+    return tampered(_scan_op(), mode=Calls(os.system, touch(marker)))
+
+
+@hostile
+def scan_with_hostile_profile(marker: Path) -> bytes:
+    return tampered(_scan_op(), profile=Calls(os.system, touch(marker)))
+
+
+@hostile
+def scan_with_wrong_buffers(marker: Path) -> bytes:
+    return tampered(_scan_op(), n_tap_outs=10**9)
+
+
+@hostile
+def hostile_op_inside_a_scan(marker: Path) -> bytes:
+    bad = Elemwise(ps.exp)
+    bad.nfunc_spec = ("os.system", 1, 1)
+    out = scan(lambda h: bad(h), outputs_info=[pt.ones(())], n_steps=3, return_updates=False)
+    return dumps([out])
+
+
+@hostile
+def hostile_key_of_an_assumption(marker: Path) -> bytes:
+    return whole(called("pytensor.assumptions.core", "AssumptionKey", text("new"), text("n")))
+
+
+@hostile
+def feature_that_is_used(marker: Path) -> bytes:
+    return pickle.dumps({"inputs": [], "outputs": [Calls(os.system, touch(marker))]})
+
+
+# NumPy
+
+
+def _array_state(shape: Any, dtype: Any, data: Any) -> bytes:
+    class Forged:
+        def __reduce__(self) -> Any:
+            make = np.zeros(1).__reduce__()[0]
+            return make, (np.ndarray, (0,), b"b"), (1, shape, dtype, False, data)
+
+    return pickle.dumps(Forged())
+
+
+@hostile
+def object_array(marker: Path) -> bytes:
+    return pickle.dumps(np.array([Calls(os.system, touch(marker))], dtype=object))
+
+
+@hostile
+def object_array_from_a_short_list(marker: Path) -> bytes:
+    return _array_state((10**6,), np.dtype(object), [1])
+
+
+@hostile
+def forged_dtype(marker: Path) -> bytes:
+    class Forged:
+        def __reduce__(self) -> Any:
+            return np.dtype, ("O8", False, True), (3, "|", None, None, None, -1, -1, 63)
+
+    return pickle.dumps([Forged()])
+
+
+@hostile
+def structured_dtype(marker: Path) -> bytes:
+    class Forged:
+        def __reduce__(self) -> Any:
+            fields = {"a": (np.dtype("f8"), 10**9)}
+            return np.dtype, ("V8", False, True), (3, "|", None, ("a",), fields, 8, 1, 0)
+
+    return pickle.dumps([Forged()])
+
+
+@hostile
+def fromfile(marker: Path) -> bytes:
+    return whole(called("numpy", "fromfile", text("/etc/hostname")))
+
+
+@hostile
+def load_with_pickles(marker: Path) -> bytes:
+    return whole(called("numpy", "load", text("x.npy")))
+
+
+@hostile
+def generator_with_a_foreign_bit_generator(marker: Path) -> bytes:
+    body = called(
+        "numpy.random._pickle",
+        "__generator_ctor",
+        called("numpy.random._pickle", "__bit_generator_ctor", named("os", "system")),
+    )
+    return whole(body)
