@@ -32,6 +32,7 @@ def main() -> None:
     console.print(f"$ {_COMMAND}", style="dim", highlight=False)
     console.print(optimize_rich.heading(graph.source, optimize_rich.verdict(result)))
     console.print(optimize_rich.statistics_table(result.before, result.after))
+    console.print(optimize_rich.buffers(result.before, result.after))
     for section in changes.sections:
         console.print(section)
     console.print(optimize_rich.remarks(result.passes))

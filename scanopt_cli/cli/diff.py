@@ -74,7 +74,7 @@ def _print(
         case DiffFormat.MARKDOWN:
             out().out(diff_markdown.render(found, violations))
         case DiffFormat.GITHUB:
-            out().out(diff_github.annotations(found, violations, file=str(file)))
+            out().out(diff_github.workflow_commands(found, violations, file=str(file)))
             summary = os.environ.get("GITHUB_STEP_SUMMARY")
             if summary:
                 with Path(summary).open("a", encoding="utf-8") as step_summary:

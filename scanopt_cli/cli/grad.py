@@ -54,7 +54,7 @@ def grad(
         case Format.JSON:
             out().out(to_json("grad", derivative))
         case Format.MARKDOWN:
-            out().out(grad_markdown.render(derivative))
+            out().out(grad_markdown.render(derivative, show=show))
         case Format.RICH:
             out().print(grad_rich.render(derivative, show=show))
     if output_file is not None:

@@ -155,6 +155,7 @@ def _show(
         return
     out().print(optimize_rich.heading(graph.source, optimize_rich.verdict(result)))
     out().print(optimize_rich.statistics_table(result.before, result.after))
+    out().print(optimize_rich.buffers(result.before, result.after))
     for section in changes.sections if changes is not None else ():
         out().print(section)
     if result.verification is not None:

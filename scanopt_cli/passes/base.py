@@ -12,7 +12,8 @@ from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.identity.canonical import Digests
 from scanopt_cli.scans.buffers import trimmed
-from scanopt_cli.scans.view import ScanView, scan_op
+from scanopt_cli.scans.naming import slot_names
+from scanopt_cli.scans.view import ScanView, Slot, scan_op
 
 
 class RemarkKind(StrEnum):
@@ -76,6 +77,10 @@ class Site:
     def clients(self, variable: Variable | None) -> list[tuple[Any, int]]:
         """Return who reads ``variable``: pairs of a node and the position of its input."""
         return [] if variable is None else list(self.fgraph.clients.get(variable, ()))
+
+    def names(self, view: ScanView) -> dict[Slot, str]:
+        """Return what to call each slot of a Scan in a remark; ask before changing the slots."""
+        return dict(zip(view.slots, slot_names(view, self.clients), strict=True))
 
     def digest(self, variable: Variable) -> bytes:
         """Return what ``variable`` computes, as a digest that is equal only for equal values.

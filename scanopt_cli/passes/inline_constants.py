@@ -17,7 +17,6 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
 
 from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.naming import slot_name
 from scanopt_cli.scans.view import ScanView, Slot, SlotKind
 
 # A constant of more elements stays an input: a body with megabytes of literals helps nobody.
@@ -53,17 +52,18 @@ class InlineConstants(ScanPass):
 
     def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan whose constant inputs went into its body."""
+        names = site.names(view)
         found = {
             slot: value
             for slot in view.slots
-            if (value := _invariant(view, slot, site)) is not None
+            if (value := _invariant(view, slot, names[slot], site)) is not None
         }
         if not found or not site.budget.spend():
             return None
         inlined = {slot: value for slot, value in found.items() if isinstance(value, Constant)}
         view.thaw({slot.inner_inputs[0]: value for slot, value in inlined.items()})
         for slot, value in found.items():
-            told = f"{slot.kind} `{slot_name(slot, site.clients)}`"
+            told = f"{slot.kind} `{names[slot]}`"
             if slot in inlined:
                 site.changed(view, f"inlined constant {told}")
                 continue
@@ -75,13 +75,13 @@ class InlineConstants(ScanPass):
         return view.rebuild()
 
 
-def _invariant(view: ScanView, slot: Slot, site: Site) -> Variable | None:
+def _invariant(view: ScanView, slot: Slot, name: str, site: Site) -> Variable | None:
     """What the body may read in place of ``slot``: a Constant, or a new outer variable."""
     if slot.kind not in (SlotKind.SEQ, SlotKind.NON_SEQ):
         return None
     if view.batch_ndim:
         if isinstance(slot.outer_input, Constant):
-            site.kept(view, f"{slot.kind} `{slot_name(slot, site.clients)}`: the loop is batched")
+            site.kept(view, f"{slot.kind} `{name}`: the loop is batched")
         return None
     inner_type = slot.inner_inputs[0].type
     outer = slot.outer_input
@@ -94,7 +94,7 @@ def _invariant(view: ScanView, slot: Slot, site: Site) -> Variable | None:
         return None
     reason = _misfit(value, inner_type, is_output=slot.inner_inputs[0] in view.inner_outputs())
     if reason is not None:
-        site.kept(view, f"{slot.kind} `{slot_name(slot, site.clients)}`: {reason}")
+        site.kept(view, f"{slot.kind} `{name}`: {reason}")
         return None
     return value
 

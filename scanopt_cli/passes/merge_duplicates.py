@@ -8,7 +8,6 @@ from typing import ClassVar
 from pytensor.graph.basic import Variable
 
 from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.naming import slot_name
 from scanopt_cli.scans.view import ScanView, Slot, SlotKind
 
 
@@ -36,13 +35,13 @@ class MergeDuplicates(ScanPass):
         twins = _twins(view, site)
         if not twins or not site.budget.spend():
             return None
+        names = site.names(view)
         view.thaw(
             {twin.inner_inputs[0]: first.inner_inputs[0] for twin, first in twins.items()},
         )
         view.slots = [slot for slot in view.slots if slot not in twins]
         for twin, first in twins.items():
-            names = f"`{slot_name(twin, site.clients)}` into `{slot_name(first, site.clients)}`"
-            site.changed(view, f"merged {twin.kind} {names}")
+            site.changed(view, f"merged {twin.kind} `{names[twin]}` into `{names[first]}`")
         return view.rebuild()
 
 

@@ -9,7 +9,6 @@ from typing import ClassVar
 from pytensor.graph.basic import Variable
 
 from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.naming import slot_name
 from scanopt_cli.scans.view import ScanView, Slot, SlotKind
 
 
@@ -44,20 +43,18 @@ class RemoveUnused(ScanPass):
         dead = [slot for slot in view.slots if slot not in live]
         needed = _batch_carriers(view, dead)
         dead = [slot for slot in dead if slot not in needed]
+        names = site.names(view)
         for slot in needed:
-            site.kept(view, f"unused {_told(slot, site)}: it alone carries a batch dimension")
+            told = f"unused {slot.kind} `{names[slot]}`"
+            site.kept(view, f"{told}: it alone carries a batch dimension")
         if not dead or not site.budget.spend():
             return None
         gone = set(dead)
         view.thaw()
         view.slots = [slot for slot in view.slots if slot not in gone]
         for slot in dead:
-            site.changed(view, f"removed unused {_told(slot, site)}")
+            site.changed(view, f"removed unused {slot.kind} `{names[slot]}`")
         return view.rebuild()
-
-
-def _told(slot: Slot, site: Site) -> str:
-    return f"{slot.kind} `{slot_name(slot, site.clients)}`"
 
 
 def _live_slots(view: ScanView, site: Site) -> set[Slot]:

@@ -7,14 +7,13 @@ from typing import Any, ClassVar
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.tensor.basic import AllocEmpty
+from pytensor.tensor.basic import Alloc, AllocEmpty
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.passes.base import ScanPass, Site
 from scanopt_cli.scans.buffers import is_whole
 from scanopt_cli.scans.lengths import Lengths, Linear
-from scanopt_cli.scans.naming import slot_name
 from scanopt_cli.scans.reads import Read, reads
 from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind
 
@@ -33,12 +32,14 @@ class SaveMem(ScanPass):
 
     Preconditions: the buffer is shown to hold the start and every step. In a while loop a buffer
     keeps one step at most: a longer one PyTensor cuts in the wrong place when the loop stops before
-    the buffer is full. For case 3 there is no mit_mot, and nobody reads an untraced state. Readers keep their indices and raise in the same
-    cases as before: ``xs[-1]`` of no steps is still an error.
+    the buffer is full. For case 3 there is no mit_mot, and nobody reads an untraced state. Readers
+    keep their indices and raise in the same cases as before: ``xs[-1]`` of no steps is still an
+    error.
 
-    With ``prealloc`` a state keeps at least one row more than its taps reach, which the C virtual
-    machine needs when it writes results in place; without it, backends that do not (Numba, JAX)
-    save that row too.
+    With ``prealloc``, the default, a state keeps at least one row more than its taps reach, which
+    PyTensor's virtual machines need: they write a step's result in place while other parts of the
+    step still read. Without it that row is saved too, and the graph is right only where nothing is
+    written in place: with Numba, JAX, or the flag ``scan__allow_output_prealloc=False``.
 
     Trimmed loops must not be differentiated: `scanopt grad` refuses them. Run this pass last.
 
@@ -54,8 +55,9 @@ class SaveMem(ScanPass):
     def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan with fewer steps or shorter buffers."""
         lengths = Lengths(view.n_steps)
+        names = site.names(view)
         looks = {
-            slot: reads(view, slot, slot_name(slot, site.clients), site.clients)
+            slot: reads(view, slot, names[slot], site.clients)
             for slot in view.outputs()
             if slot.kind is not SlotKind.UNTRACED
         }
@@ -66,29 +68,34 @@ class SaveMem(ScanPass):
         keeps = {
             slot: keep
             for slot, found in looks.items()
-            if (keep := self._keep(view, slot, found, lengths, site)) is not None
+            if (keep := self._keep(view, slot, names[slot], found, lengths, site)) is not None
         }
         if not keeps or not site.budget.spend():
             return None
         for slot, keep in keeps.items():
-            name = slot_name(slot, site.clients)
             why = (
                 ", ".join(dict.fromkeys(read.text for read in looks[slot])) or "its own taps alone"
             )
-            site.changed(view, f"`{name}` keeps {slot.reach + keep} rows: read as {why}")
+            site.changed(view, f"`{names[slot]}` keeps {slot.reach + keep} rows: read as {why}")
             _shorten(view, slot, keep, lengths)
         return view.rebuild()
 
     def _keep(
-        self, view: ScanView, slot: Slot, found: list[Read], lengths: Lengths, site: Site
+        self,
+        view: ScanView,
+        slot: Slot,
+        name: str,
+        found: list[Read],
+        lengths: Lengths,
+        site: Site,
     ) -> int | None:
         """How many steps the buffer of ``slot`` needs to keep, ``None`` to leave it alone."""
         if slot.kind not in TRACED or not is_whole(view, slot, lengths):
             return None
-        name = slot_name(slot, site.clients)
         wide = next((read for read in found if read.tail is None), None)
         if wide is not None:
-            site.kept(view, f"all {lengths.value_of(view.n_steps)} steps of `{name}`: {wide.text}")
+            steps = lengths.value_of(view.n_steps)
+            site.kept(view, f"all {steps} steps of `{name}`: read as {wide.text}")
             return None
         if slot.kind is SlotKind.NIT_SOT and not found:
             return None
@@ -158,22 +165,36 @@ def _shorter_buffer(buffer: Any, reach: int, steps: Any, batch_ndim: int, length
             start_rows: Any = (
                 known.constant if known.is_constant else pt.tensor_from_scalar(bounds[0])
             )
-            shorter = _shorter_alloc(empty.owner, pt.as_tensor(start_rows + steps))
+            shorter = _with_length(empty.owner, 0, _sum(start_rows, steps))
             return node.op(shorter, start, *bounds)
-    return buffer[(slice(None),) * batch_ndim + (slice(None, steps + reach),)]
+    if node is not None and isinstance(node.op, Alloc):
+        # Every row is the value, if the value does not reach up to the axis of the rows.
+        value = node.inputs[0]
+        if value.type.ndim < buffer.type.ndim - batch_ndim:
+            return _with_length(node, 1 + batch_ndim, _sum(reach, steps), axis=batch_ndim)
+    return buffer[(slice(None),) * batch_ndim + (slice(None, _sum(reach, steps)),)]
 
 
-def _shorter_alloc(node: Apply, rows: Any) -> Variable:
-    """Apply an AllocEmpty with ``rows`` for its first length.
+def _with_length(node: Apply, position: int, rows: Any, axis: int = 0) -> Variable:
+    """Apply an Alloc or AllocEmpty with ``rows`` for the length that is its input ``position``.
 
     The type is known from the old one. Making the node anew would infer it again from everything
     that the other lengths depend on, which costs a walk over the graph for each loop.
     """
+    inputs = list(node.inputs)
+    inputs[position] = rows
     old = node.outputs[0].type
-    static_rows = int(rows.data) if isinstance(rows, Constant) else None
-    new_type = old.clone(shape=(static_rows, *old.shape[1:]))
-    made: Apply = Apply(node.op, [rows, *node.inputs[1:]], [new_type()])
+    shape = list(old.shape)
+    shape[axis] = int(rows.data) if isinstance(rows, Constant) else None
+    made: Apply = Apply(node.op, inputs, [old.clone(shape=tuple(shape))()])
     return made.outputs[0]
+
+
+def _sum(rows: Any, steps: Any) -> Any:
+    """``rows + steps``, as a constant if both are known."""
+    if isinstance(rows, int) and isinstance(steps, Constant):
+        return pt.constant(rows + int(steps.data), dtype="int64")
+    return rows + steps
 
 
 def _capped(most: int, steps: Variable, lengths: Lengths) -> Any:

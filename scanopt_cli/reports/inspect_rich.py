@@ -29,7 +29,7 @@ def render(inspection: Inspection) -> RenderableType:
     parts: list[RenderableType] = []
     for scan in inspection.scans:
         block = Group(heading(scan), _Slots(scan), "")
-        parts.append(Padding(block, (0, 0, 0, _INDENT * len(scan.path))))
+        parts.append(Padding(block, (0, 0, 0, _INDENT * len(scan.path)), expand=False))
     return Group(*parts)
 
 
@@ -60,7 +60,7 @@ class _Slots:
             yield Text.assemble(f"  {kind:8} ", (name, "bold"), f"  {facts}" if facts else "")
             for column, cell in zip(COLUMNS[_SHORT:], long, strict=True):
                 if cell:
-                    yield Padding(Text(f"{column:8} {cell}"), (0, 0, 0, 11))
+                    yield Padding(Text(f"{column:8} {cell}"), (0, 0, 0, 11), expand=False)
 
 
 def heading(scan: ScanReport) -> Text:

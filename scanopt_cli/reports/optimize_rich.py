@@ -57,10 +57,13 @@ def statistics_table(before: Statistics, after: Statistics) -> Table:
         old, new = getattr(before, name), getattr(after, name)
         if old or new:
             table.add_row(LABELS[name], str(old), str(new), _change(new - old))
-    old_size, new_size = before.buffers, after.buffers
-    changed = Text("" if old_size == new_size else "shorter", style="green")
-    table.add_row(LABELS["buffers"], printable(old_size), printable(new_size), changed)
     return table
+
+
+def buffers(before: Statistics, after: Statistics) -> Text:
+    """Return the sizes of the loop buffers, which are formulas, on a line of their own."""
+    sizes = dict.fromkeys((printable(before.buffers), printable(after.buffers)))
+    return Text(f"{LABELS['buffers']}: {' → '.join(sizes)}\n")
 
 
 def remarks(runs: Iterable[PassRun]) -> RenderableType:
@@ -69,7 +72,9 @@ def remarks(runs: Iterable[PassRun]) -> RenderableType:
     for run in runs:
         if run.remarks:
             parts.append(Text(run.name, style="bold"))
-            parts.extend(Padding(_remark(remark), (0, 0, 0, 2)) for remark in run.remarks)
+            parts.extend(
+                Padding(_remark(remark), (0, 0, 0, 2), expand=False) for remark in run.remarks
+            )
     return Group(*parts)
 
 

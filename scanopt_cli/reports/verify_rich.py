@@ -23,7 +23,9 @@ def render(verification: Verification) -> RenderableType:
     """Return the verdict and the places that differ."""
     parts: list[RenderableType] = [Text(summary(verification), style=_STYLES[verification.verdict])]
     shown = verification.differences[:_MOST]
-    parts.extend(Padding(Text(printable(_place(item))), (0, 0, 0, 2)) for item in shown)
+    parts.extend(
+        Padding(Text(printable(_place(item))), (0, 0, 0, 2), expand=False) for item in shown
+    )
     hidden = len(verification.differences) - len(shown)
     if hidden:
         parts.append(Text(f"  … and {hidden} more"))

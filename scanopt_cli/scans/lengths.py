@@ -177,7 +177,7 @@ class Lengths:
             return self.length_of(node.inputs[0], op.i, depth - 1)
         if isinstance(op, ScalarFromTensor | TensorFromScalar):
             return self.value_of(node.inputs[0], depth - 1)
-        if isinstance(op, Alloc) or (isinstance(op, DimShuffle) and _is_one_entry(node.inputs[0])):
+        if isinstance(op, Alloc) or (isinstance(op, DimShuffle) and _keeps_entries(node)):
             return self.value_of(node.inputs[0], depth - 1)
         if isinstance(op, Elemwise):
             return self._elemwise_value(op.scalar_op, node, depth)
@@ -363,8 +363,9 @@ def _is_integer(variable: Variable) -> bool:
     return str(getattr(variable.type, "dtype", "")).startswith(("int", "uint"))
 
 
-def _is_one_entry(variable: Variable) -> bool:
-    return all(getattr(variable.type, "broadcastable", ()))
+def _keeps_entries(node: Apply) -> bool:
+    """Whether a DimShuffle only drops axes, or there is one entry to move."""
+    return node.op.is_squeeze or all(getattr(node.inputs[0].type, "broadcastable", ()))
 
 
 def _whole_number(constant: Constant) -> int | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import Output
 from pytensor.tensor.subtensor import Subtensor, get_idx_list
 
 from scanopt_cli.scans.lengths import is_full_slice
@@ -62,11 +63,17 @@ def _reads(
     for node, position in clients(variable):
         index = _row_index(node, view.batch_ndim) if position == 0 else None
         if index is None:
-            yield Read(f"{node.op} of `{name}`")
+            yield Read(_operation_text(node, name))
         elif not is_stripped and _is_strip(index, reach):
             yield from _reads(view, node.outputs[0], name, 0, clients, is_stripped=True)
         else:
             yield _read(index, f"`{name}[{_index_text(index)}]`", reach)
+
+
+def _operation_text(node: Apply, name: str) -> str:
+    if isinstance(node.op, Output):
+        return f"the output `{name}`"
+    return f"{str(node.op).partition('{')[0]} of `{name}`"
 
 
 def _row_index(node: Apply, axis: int) -> Any:

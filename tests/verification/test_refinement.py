@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytensor.tensor as pt
-from graph_building import graph_of, scan
 
+from graph_building import graph_of, scan
 from scanopt_cli.passes.optimizing import optimize
 from scanopt_cli.verification.result import DifferenceKind, Verdict
 from scanopt_cli.verification.verifying import verify
@@ -40,9 +40,7 @@ def test_new_error_is_a_difference_even_when_refining() -> None:
 
 def test_optimize_accepts_what_it_verifies() -> None:
     x, s, n = pt.dscalar("x"), pt.dvector("s"), pt.lscalar("n")
-    ys, _ = scan(
-        lambda a, y: [y * 2, a], sequences=[s], outputs_info=[x, None], n_steps=n
-    )
+    ys, _ = scan(lambda a, y: [y * 2, a], sequences=[s], outputs_info=[x, None], n_steps=n)
     result = optimize(graph_of(ys[-1]), verify=True)
     assert result.verification is not None
     assert result.verification.ok

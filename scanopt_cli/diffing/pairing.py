@@ -1,0 +1,46 @@
+"""Pairing the items of two short lists by the best evidence first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+
+type Evidence[T] = Callable[[T], Hashable | None]
+"""What tells an item; ``None`` if this evidence says nothing of it."""
+
+
+def pair_up[T](
+    before: Sequence[T],
+    after: Sequence[T],
+    *evidence: tuple[Evidence[T], Evidence[T]],
+    repeats: bool = False,
+) -> list[tuple[int, int]]:
+    """Return the places of items that belong together, sorted by the first.
+
+    Each kind of evidence (one function for either list) pairs the items that it tells uniquely
+    among those still left. With ``repeats``, the last kind also pairs items that it cannot tell
+    apart, in order.
+    """
+    left, right = dict(enumerate(before)), dict(enumerate(after))
+    pairs: list[tuple[int, int]] = []
+    for rank, (of_before, of_after) in enumerate(evidence):
+        groups = _grouped(left, of_before)
+        others = _grouped(right, of_after)
+        in_order = repeats and rank == len(evidence) - 1
+        for told, places in groups.items():
+            matching = others.get(told, [])
+            if in_order or len(places) == len(matching) == 1:
+                pairs.extend(zip(places, matching, strict=False))
+        for place, other in pairs:
+            left.pop(place, None)
+            right.pop(other, None)
+    return sorted(pairs)
+
+
+def _grouped[T](items: dict[int, T], evidence: Evidence[T]) -> dict[Hashable, list[int]]:
+    groups: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for place, item in items.items():
+        told = evidence(item)
+        if told is not None:
+            groups[told].append(place)
+    return groups

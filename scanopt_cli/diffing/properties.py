@@ -1,0 +1,34 @@
+"""What changed about an Op that is no loop: the properties that it declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytensor.graph.op import Op
+from pytensor.tensor.elemwise import Elemwise
+
+from scanopt_cli.diffing.wording import op_label, shortened
+
+type Told = tuple[str, str, str]
+"""A property, and what it was and is."""
+
+UNTOLD: Told = ("op", "as it was", "differs in a way that has no short text")
+
+
+def changed_properties(before: Op, after: Op) -> list[Told]:
+    """Return what is different about two Ops of different digests; at least one entry."""
+    label, relabel = op_label(before), op_label(after)
+    if type(before) is not type(after):
+        return [("op", label, relabel)]
+    told = list(_different(before, after))
+    if label != relabel and (len(told) != 1 or isinstance(before, Elemwise)):
+        return [("op", label, relabel)]
+    return told or [UNTOLD]
+
+
+def _different(before: Op, after: Op) -> Iterator[Told]:
+    for name in getattr(before, "__props__", None) or ():
+        text, retext = repr(getattr(before, name, None)), repr(getattr(after, name, None))
+        if text != retext:
+            text, retext = shortened(text), shortened(retext)
+            yield (name, text, retext) if text != retext else (name, text, "another")

@@ -1,0 +1,104 @@
+"""Which edges of a graph only carry the step counts and buffer lengths of loops.
+
+A changed length is told once, as a number. The nodes that compute it need no telling of their own,
+as long as nothing else reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.basic import Alloc, AllocEmpty, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
+
+from scanopt_cli.diffing.matching import Matching
+from scanopt_cli.diffing.regions import Edge
+from scanopt_cli.diffing.sides import Side
+
+type Sizes = Mapping[Edge, int]
+"""Edges into loops whose lengths are told, and along which axis."""
+
+_ROUNDS = 8
+
+
+def size_edges(matching: Matching, sizes: tuple[Sizes, Sizes]) -> tuple[set[Edge], set[Edge]]:
+    """Return the edges of both sides that carry nothing but lengths which are told.
+
+    Edges of matched nodes are returned in pairs: one that carries more on one side is left out.
+    """
+    left_out: tuple[set[Edge], set[Edge]] = (set(), set())
+    for _ in range(_ROUNDS):
+        found = _found(matching.first, sizes[0], left_out[0])
+        others = _found(matching.second, sizes[1], left_out[1])
+        uneven = [
+            (edge, counterpart)
+            for edge, counterpart in _paired(matching, found, others)
+            if (edge in found) != (counterpart in others)
+        ]
+        if not uneven:
+            return found, others
+        left_out[0].update(edge for edge, _ in uneven)
+        left_out[1].update(counterpart for _, counterpart in uneven)
+    return set(), set()
+
+
+def _paired(
+    matching: Matching, found: Collection[Edge], others: Collection[Edge]
+) -> set[tuple[Edge, Edge]]:
+    """The edges that were found on either side, each with its counterpart."""
+    nodes = {node for node, _ in found if node in matching.nodes}
+    nodes |= {matching.counterparts[node] for node, _ in others if node in matching.counterparts}
+    return {
+        ((node, place), (matching.nodes[node], other))
+        for node in nodes
+        for place, other in matching.alignments[node].inputs
+    }
+
+
+def _found(side: Side, sizes: Sizes, left_out: Collection[Edge]) -> set[Edge]:
+    found = {edge for edge in sizes if _is_whole_number(edge[0].inputs[edge[1]])} - set(left_out)
+    axes = dict(sizes)
+    for node in reversed(side.nodes):
+        edges = [edge for output in node.outputs for edge in side.readers.get(output, ())]
+        if not edges or any(side.ends.get(output) for output in node.outputs):
+            continue
+        carried: list[int] = []
+        if all(edge in found for edge in edges) and _is_arithmetic(node):
+            carried = list(range(len(node.inputs)))
+        elif len(along := {axes.get(edge) for edge in edges}) == 1 and None not in along:
+            axis = along.pop()
+            assert axis is not None
+            carried = _length_places(node, axis)
+            if isinstance(node.op, IncSubtensor):
+                axes[node, 0] = axis
+        found.update(
+            (node, place)
+            for place in carried
+            if _is_whole_number(node.inputs[place]) and (node, place) not in left_out
+        )
+    return found
+
+
+def _is_arithmetic(node: Apply) -> bool:
+    return isinstance(node.op, Elemwise | ScalarFromTensor | TensorFromScalar)
+
+
+def _length_places(node: Apply, axis: int) -> list[int]:
+    """The inputs of ``node`` that say how long its output is along ``axis``."""
+    op = node.op
+    if isinstance(op, AllocEmpty):
+        return [axis]
+    if isinstance(op, Alloc):
+        return [axis + 1]
+    if isinstance(op, Subtensor):
+        parts = [part for part in op.idx_list if isinstance(part, slice)]
+        if axis < len(parts) == len(op.idx_list) and parts[axis].stop is not None:
+            return [parts[axis].stop + 1]
+    return []
+
+
+def _is_whole_number(variable: Variable) -> bool:
+    dtype = str(getattr(variable.type, "dtype", ""))
+    return dtype.startswith(("int", "uint")) and getattr(variable.type, "ndim", None) == 0

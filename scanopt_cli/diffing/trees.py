@@ -1,0 +1,64 @@
+"""A diff of dprint trees: the text that PyTensor prints, without letters that renumber."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import unified_diff
+from enum import StrEnum
+from typing import Any
+
+from pytensor.graph.fg import FunctionGraph
+from pytensor.printing import debugprint
+
+# debugprint recurses a few frames a level; deeper than this it would run out of stack.
+_DEEPEST = 150
+_CONTEXT = 2
+
+
+class LineKind(StrEnum):
+    """What a line of a diff is."""
+
+    CONTEXT = "context"
+    ADDED = "added"
+    REMOVED = "removed"
+    HUNK = "hunk"
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """One line of a diff, without its sign."""
+
+    kind: LineKind
+    text: str
+
+
+def tree_diff(
+    before: FunctionGraph, after: FunctionGraph, depth: int | None = None
+) -> tuple[DiffLine, ...]:
+    """Return the unified diff of the dprint trees of two graphs, inner graphs included.
+
+    ``depth`` cuts the trees; very deep trees are cut in any case. Ids are left out, so
+    only what changed differs. Empty if the trees print alike.
+    """
+    old, new = tree(before, depth), tree(after, depth)
+    return tuple(_lines(unified_diff(old, new, n=_CONTEXT, lineterm="")))
+
+
+def tree(fgraph: FunctionGraph, depth: int | None = None) -> list[str]:
+    """Return the lines of a graph's dprint tree, without ids, ``depth`` levels deep at most."""
+    printed: Any = debugprint(
+        fgraph.outputs, id_type="", file="str", depth=min(depth or _DEEPEST, _DEEPEST)
+    )
+    return [str(line) for line in printed.splitlines()]
+
+
+def _lines(lines: Iterator[str]) -> Iterator[DiffLine]:
+    kinds = {"+": LineKind.ADDED, "-": LineKind.REMOVED, " ": LineKind.CONTEXT}
+    for line in lines:
+        if line.startswith(("--- ", "+++ ")):
+            continue
+        if line.startswith("@@"):
+            yield DiffLine(LineKind.HUNK, line)
+        else:
+            yield DiffLine(kinds[line[0]], line[1:])

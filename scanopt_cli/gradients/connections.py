@@ -1,0 +1,130 @@
+"""What lies between the inputs and the output of a derivative, bodies included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.type import TensorType
+
+from scanopt_cli.graphs.bodies import core_op
+from scanopt_cli.scans.view import ScanView, scan_op
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node on the way from an input to an output, and the loops and graphs that it is in.
+
+    ``path`` holds their names, outermost first.
+    """
+
+    node: Apply
+    path: tuple[str, ...]
+
+
+def is_float(variable: Variable) -> bool:
+    """Whether ``variable`` is a tensor of real floating-point numbers."""
+    kind = variable.type
+    return isinstance(kind, TensorType) and str(kind.dtype).startswith("float")
+
+
+def needed(outputs: Sequence[Variable], *, smooth: bool = True) -> set[Variable]:
+    """Return the variables that ``outputs`` depend on as PyTensor differentiates.
+
+    What an Op declares disconnected (indices, shapes, step counts) does not count. With ``smooth``
+    neither does what passes through anything but floats, as in a comparison: PyTensor follows
+    such a path, but its derivative is zero.
+    """
+    return _needed(list(toposort(outputs)), outputs, is_float if smooth else _is_any)
+
+
+def places_between(
+    inputs: Iterable[Variable], outputs: Sequence[Variable], path: tuple[str, ...] = ()
+) -> Iterator[Place]:
+    """Yield every node that PyTensor differentiates to get from ``outputs`` to ``inputs``.
+
+    The nodes of a body follow the node that holds it. The body of an OpFromGraph that brings its
+    own derivative is not looked into.
+    """
+    nodes = list(toposort(outputs))
+    backward = _needed(nodes, outputs, _is_any)
+    forward = set(inputs)
+    for node in nodes:
+        pattern = _pattern(node)
+        for position, output in enumerate(node.outputs):
+            if any(
+                row[position] and v in forward for v, row in zip(node.inputs, pattern, strict=True)
+            ):
+                forward.add(output)
+    for node in nodes:
+        if not any(output in forward and output in backward for output in node.outputs):
+            continue
+        yield Place(node, path)
+        body = _body_ends(node, forward, backward)
+        if body is not None:
+            yield from places_between(*body, (*path, holder_name(node)))
+
+
+def holder_name(node: Apply) -> str:
+    """Return what to call a node that has a body: its Op's own name, else its kind."""
+    core = core_op(node.op)
+    return str(getattr(core, "name", None) or type(core).__name__)
+
+
+def _is_any(_: Variable) -> bool:
+    return True
+
+
+def _needed(
+    nodes: Sequence[Apply], outputs: Sequence[Variable], carries: Callable[[Variable], bool]
+) -> set[Variable]:
+    found = {output for output in outputs if carries(output)}
+    for node in reversed(nodes):
+        if found.isdisjoint(node.outputs):
+            continue
+        for variable, row in zip(node.inputs, _pattern(node), strict=True):
+            if carries(variable) and any(
+                connected and output in found
+                for connected, output in zip(row, node.outputs, strict=True)
+            ):
+                found.add(variable)
+    return found
+
+
+def _pattern(node: Apply) -> list[list[bool]]:
+    """Which outputs (columns) each input (a row) is connected to, as `pytensor.grad` sees it."""
+    if hasattr(node.op, "connection_pattern"):
+        pattern: list[list[bool]] = node.op.connection_pattern(node)
+        return pattern
+    return [[True] * len(node.outputs)] * len(node.inputs)
+
+
+def _body_ends(
+    node: Apply, forward: set[Variable], backward: set[Variable]
+) -> tuple[list[Variable], list[Variable]] | None:
+    """The inputs and outputs between which the body of ``node`` is differentiated."""
+    core = core_op(node.op)
+    if scan_op(node) is not None:
+        view = ScanView.of(node)
+        starts = [
+            variable
+            for slot in view.slots
+            if slot.outer_input in forward or slot.outer_output in forward
+            for variable in slot.inner_inputs
+        ]
+        ends = [
+            variable
+            for slot in view.outputs()
+            if slot.outer_input in backward or slot.outer_output in backward
+            for variable in slot.inner_outputs
+        ]
+        return starts, ends
+    if isinstance(core, OpFromGraph) and core.pullback_overrides is None:
+        inner = core.fgraph
+        starts = [i for i, outer in zip(inner.inputs, node.inputs, strict=True) if outer in forward]
+        ends = [i for i, o in zip(inner.outputs, node.outputs, strict=True) if o in backward]
+        return starts, ends
+    return None

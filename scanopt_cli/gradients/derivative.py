@@ -1,0 +1,74 @@
+"""What `grad` returns: the graph of each order, counted, with its pedigree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scanopt_cli.gradients.pedigree import Pedigree
+from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.graphs.statistics import Statistics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderReport:
+    """The derivative of one order; order 0 is what is differentiated.
+
+    Attributes
+    ----------
+    order
+        Which derivative.
+    statistics
+        What is in its graph.
+    pedigree
+        Where the Scans of its graph come from.
+    graph
+        Its graph, with the inputs of the original; the outputs are those of the order, one for each
+        input that is differentiated by.
+    """
+
+    order: int
+    statistics: Statistics
+    pedigree: Pedigree
+    graph: Graph = field(repr=False, metadata={"as_json": False})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derivative:
+    """The derivatives of one output of a graph, from order 0 to the one that was asked for.
+
+    Attributes
+    ----------
+    output
+        The name of the output.
+    wrt
+        The names of the inputs that it is differentiated by (``#3`` for one without a name).
+    orders
+        One report an order, the graph itself first.
+    notes
+        What a reader should know about what was computed, one sentence each.
+    """
+
+    output: str
+    wrt: tuple[str, ...]
+    orders: tuple[OrderReport, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def graph(self) -> Graph:
+        """The derivative itself: the inputs of the original, one output for each of ``wrt``."""
+        return self.orders[-1].graph
+
+    @property
+    def pedigree(self) -> Pedigree:
+        """The pedigree of the derivative itself."""
+        return self.orders[-1].pedigree
+
+    def show(self, name: str) -> str:
+        """Return one Scan of the derivative as text, by its name in the pedigree.
+
+        Raises
+        ------
+        GradientError
+            If no Scan has that name.
+        """
+        return self.pedigree.show(name)

@@ -1,0 +1,113 @@
+"""Graphs whose derivative PyTensor would get wrong without a word: scanopt refuses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import AbstractFunctionGraph
+
+from scanopt_cli.errors import GradientError
+from scanopt_cli.gradients.connections import places_between
+from scanopt_cli.graphs.bodies import walk
+from scanopt_cli.scans.buffers import rows, trimmed
+from scanopt_cli.scans.lengths import Lengths, Linear
+from scanopt_cli.scans.naming import slot_name
+from scanopt_cli.scans.view import ScanView, Slot, SlotKind, scan_op
+
+
+def refuse_in_place(fgraph: AbstractFunctionGraph, source: str) -> None:
+    """Raise a `GradientError` if a node of ``fgraph`` overwrites an input.
+
+    A derivative reads the values of a graph again, when they may be gone.
+    """
+    for node, _ in walk(fgraph):
+        if getattr(node.op, "destroy_map", None):
+            raise GradientError(
+                f"{node.op} works in place, so the graph cannot be differentiated",
+                where=source,
+                hint="take the derivative of the graph as it is before it is compiled",
+            )
+
+
+def refuse_trimmed(inputs: Sequence[Variable], output: Variable, source: str) -> None:
+    """Raise a `GradientError` if a Scan between ``inputs`` and ``output`` lacks some steps.
+
+    The derivative of a loop reads every step of its buffers. PyTensor does not notice when memory
+    saving has made them shorter.
+    """
+    refuse_truncated(inputs, [output], source)
+    for view, name in _scans_between(inputs, [output]):
+        short = [slot for slot in trimmed(view) if not _is_padded(view, slot)]
+        if short:
+            buffers = ", ".join(map(_told, short))
+            raise GradientError(
+                f"{name} is not shown to keep every step of {buffers}, "
+                "and without them its derivative would be wrong",
+                where=source,
+                hint="differentiate before save-mem",
+            )
+
+
+def refuse_truncated(inputs: Sequence[Variable], outputs: Sequence[Variable], source: str) -> None:
+    """Raise a `GradientError` if a truncated gradient would be differentiated again.
+
+    A gradient that stops after k steps leaves the rest of its buffers zero, and PyTensor starts
+    the next derivative at that end.
+    """
+    for view, name in _scans_between(inputs, outputs):
+        if _is_misaligned(view):
+            raise GradientError(
+                f"{name} is a gradient truncated after {view.op.truncate_gradient} steps, "
+                "and PyTensor's derivative of that is wrong",
+                where=source,
+                hint="take the first derivative only, or build the loop without truncate_gradient",
+            )
+
+
+def truncations(inputs: Sequence[Variable], output: Variable) -> Iterator[str]:
+    """Yield a note for each Scan between ``inputs`` and ``output`` whose gradient is truncated."""
+    for view, name in _scans_between(inputs, [output]):
+        limit = view.op.truncate_gradient
+        lengths = Lengths(view.n_steps)
+        if limit != -1 and not lengths.at_most(lengths.value_of(view.n_steps), Linear(limit)):
+            yield f"the gradient of {name} is truncated after {limit} steps"
+
+
+def _scans_between(
+    inputs: Sequence[Variable], outputs: Sequence[Variable]
+) -> Iterator[tuple[ScanView, str]]:
+    """Each Scan that is differentiated, and what to call it."""
+    for place in places_between(inputs, outputs):
+        if scan_op(place.node) is not None:
+            view = ScanView.of(place.node)
+            yield view, f"Scan {'/'.join((*place.path, view.name))}"
+
+
+def _is_misaligned(view: ScanView) -> bool:
+    """Whether a gradient that stops early has buffers for more steps than it runs."""
+    if view.op.truncate_gradient == -1:
+        return False
+    lengths = Lengths(view.n_steps)
+    steps = lengths.value_of(view.n_steps)
+    for slot in view.of_kind(SlotKind.MIT_MOT):
+        taps = (*slot.taps, *slot.out_taps)
+        needed = steps + Linear(max(taps) - min(taps))
+        if not lengths.at_most(rows(view, slot, lengths), needed):
+            return True
+    return False
+
+
+def _is_padded(view: ScanView, slot: Slot) -> bool:
+    """Whether a truncated gradient fills up a buffer that has rows for all steps."""
+    if view.op.truncate_gradient == -1:
+        return False
+    lengths = Lengths(view.n_steps)
+    steps = lengths.value_of(view.n_steps) + Linear(slot.reach)
+    return lengths.at_most(steps, rows(view, slot, lengths))
+
+
+def _told(slot: Slot) -> str:
+    """A slot's name (without readers: the Scan may sit in a body), with its label behind it."""
+    name = slot_name(slot, lambda _: ())
+    return name if name == slot.label else f"{name} ({slot.label})"

@@ -1,0 +1,80 @@
+"""What differs between two graphs, for a person at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from scanopt_cli.diffing.budget import Violation
+from scanopt_cli.diffing.result import Change, ChangeKind, GraphDiff
+from scanopt_cli.reports.text import printable
+
+SIGNS = {
+    ChangeKind.ADDED: "+",
+    ChangeKind.REMOVED: "-",
+    ChangeKind.CHANGED: "~",
+    ChangeKind.REWIRED: "~",
+    ChangeKind.RENAMED: "~",
+}
+"""How each kind of change is marked, so that it reads without colour."""
+
+_STYLES = {"+": "green", "-": "red", "~": "yellow"}
+# Room for the sign, so that a wrapped line and the details stand under the text.
+_INDENT = 2
+
+
+def render(
+    diff: GraphDiff, violations: Sequence[Violation] = (), *, stat: bool = False
+) -> RenderableType:
+    """Return the changes by loop, or with ``stat`` one line a kind, and broken budgets."""
+    parts: list[RenderableType] = []
+    if diff.same and not diff.changes:
+        parts.append(Text("the graphs are the same", style="green"))
+    elif stat:
+        parts.append(_stat(diff))
+    else:
+        for where, changes in groupby(diff.changes, key=lambda change: change.where):
+            if where:
+                parts.append(Text(f"in {printable(' / '.join(where))}", style="bold"))
+            parts.extend(_line(change, len(where)) for change in changes)
+    parts.extend(Text(f"over budget: {printable(item.text)}", style="red") for item in violations)
+    return Group(*parts)
+
+
+def sentence(change: Change) -> str:
+    """Return a change as one line, without its sign and its details."""
+    told = f"{change.what}: {change.aspect}" if change.aspect else change.what
+    if change.before is not None and change.after is not None:
+        told += f": {change.before} → {change.after}"
+    elif change.before is not None or change.after is not None:
+        told += f": {change.before or change.after}"
+    times = f" ({change.count} times)" if change.count > 1 else ""
+    return f"{told}{times}"
+
+
+def _line(change: Change, depth: int) -> RenderableType:
+    sign = SIGNS[change.kind]
+    verb = f"{change.kind} " if sign == "~" else ""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_row(
+        Text(sign, _STYLES[sign]), Text(printable(verb + sentence(change)), _STYLES[sign])
+    )
+    for detail in change.details:
+        table.add_row("", Text(printable(detail), "dim"))
+    return Padding(table, (0, 0, 0, _INDENT * min(depth, 1)), expand=False)
+
+
+def _stat(diff: GraphDiff) -> Table:
+    """One line for each kind of change, the number of its changes and a bar."""
+    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
+    for kind in ChangeKind:
+        if count := diff.count(kind):
+            sign = SIGNS[kind]
+            table.add_row(kind.value, str(count), Text(sign * min(count, 60), _STYLES[sign]))
+    return table
