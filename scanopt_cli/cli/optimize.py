@@ -127,6 +127,10 @@ def _targets(graphs: list[Path], output: Path | None) -> dict[Path, Path]:
     if output is None:
         return {}
     if len(graphs) == 1 and not output.is_dir():
+        if not output.parent.is_dir():
+            raise ScanoptError(
+                "there is no such directory", where=f"-o {output}", hint="create it first"
+            )
         return {graphs[0]: output}
     if not output.is_dir():
         raise ScanoptError(
@@ -153,7 +157,8 @@ def _show(
     if output_format is Format.MARKDOWN:
         out().out(optimize_markdown.render(graph.source, result))
         return
-    out().print(optimize_rich.heading(graph.source, optimize_rich.verdict(result)))
+    heading = optimize_rich.heading(graph.source, optimize_rich.verdict(result))
+    out().print(heading, soft_wrap=True)
     out().print(optimize_rich.statistics_table(result.before, result.after))
     out().print(optimize_rich.buffers(result.before, result.after))
     for section in changes.sections if changes is not None else ():

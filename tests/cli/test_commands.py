@@ -140,7 +140,7 @@ def test_verify(files: Path) -> None:
     differs = scanopt("verify", files / "wasteful.pkl", files / "off.pkl", "--runs", "2")
     assert differs.code == 1
     assert "off by 0.001" in differs.out
-    assert scanopt("verify", files / "power.pkl", files / "wasteful.pkl").code == 2
+    assert scanopt("verify", files / "power.pkl", files / "missing.pkl").code == 2
     told = json.loads(
         scanopt("verify", files / "power.pkl", files / "power.pkl", "--format", "json").out
     )
