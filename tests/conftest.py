@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 
-import pytest
 from hypothesis import HealthCheck, settings
 
 _COMMON = {
@@ -18,24 +17,24 @@ settings.register_profile("dev", max_examples=50, **_COMMON)
 settings.register_profile("ci", max_examples=200, derandomize=True, print_blob=True, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
-_compiledir = pytest.StashKey[str]()
 
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Set PyTensor up before anything imports it; subprocesses and workers inherit the setting.
+def _set_up_pytensor() -> str:
+    """Choose how PyTensor runs, before anything imports it; return what is to be removed.
 
     Without a C compiler an evaluation costs milliseconds, and is the same on every machine. A
-    fresh directory for compiled code keeps one run's code from another.
+    fresh directory for compiled code keeps one run's code from another. Processes that a test
+    starts, and the workers of a parallel run, inherit the setting.
     """
-    if hasattr(config, "workerinput"):
-        return
-    config.stash[_compiledir] = directory = tempfile.mkdtemp(prefix="scanopt-tests-")
+    directory = tempfile.mkdtemp(prefix="scanopt-tests-")
     given = os.environ.get("PYTENSOR_FLAGS", "")
     os.environ["PYTENSOR_FLAGS"] = f'cxx=,base_compiledir="{directory}",{given}'
+    return directory
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
+_compiledir = None if "PYTEST_XDIST_WORKER" in os.environ else _set_up_pytensor()
+
+
+def pytest_unconfigure() -> None:
     """Remove the compiled code."""
-    directory = config.stash.get(_compiledir, None)
-    if directory is not None:
-        shutil.rmtree(directory, ignore_errors=True)
+    if _compiledir is not None:
+        shutil.rmtree(_compiledir, ignore_errors=True)

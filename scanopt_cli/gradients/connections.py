@@ -10,7 +10,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.graphs.bodies import core_op
+from scanopt_cli.graphs.bodies import core_op, op_name
 from scanopt_cli.scans.view import ScanView, scan_op
 
 
@@ -65,13 +65,7 @@ def places_between(
         yield Place(node, path)
         body = _body_ends(node, forward, backward)
         if body is not None:
-            yield from places_between(*body, (*path, holder_name(node)))
-
-
-def holder_name(node: Apply) -> str:
-    """Return what to call a node that has a body: its Op's own name, else its kind."""
-    core = core_op(node.op)
-    return str(getattr(core, "name", None) or type(core).__name__)
+            yield from places_between(*body, (*path, op_name(node.op)))
 
 
 def _is_any(_: Variable) -> bool:

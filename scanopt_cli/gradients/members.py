@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
-from scanopt_cli.gradients.connections import holder_name
 from scanopt_cli.gradients.inference import Direction, directions, infer
 from scanopt_cli.gradients.lineage import PULLBACK, Origin
 from scanopt_cli.gradients.reach import Reach
 from scanopt_cli.gradients.selecting import input_names
-from scanopt_cli.graphs.bodies import inner_graphs
+from scanopt_cli.graphs.bodies import inner_graphs, op_name
 from scanopt_cli.scans.naming import Clients, slot_names
 from scanopt_cli.scans.view import ScanView
 
@@ -83,7 +82,7 @@ def _collect(
             found.append(own)
         for body in inner_graphs(node.op):
             inner_names = _inner_names(node, body, own)
-            deeper = () if own is not None else (*via, holder_name(node))
+            deeper = () if own is not None else (*via, op_name(node.op))
             inside = _collect(body, inner_names, None, own or holder, deeper)
             if own is not None:
                 own.inside = [member for member in inside if member.holder is own]

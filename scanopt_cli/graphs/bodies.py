@@ -26,6 +26,12 @@ def core_op(op: Op) -> Op:
     return op
 
 
+def op_name(op: Op) -> str:
+    """Return what to call an Op that holds a body: its own name, else that of its class."""
+    core = core_op(op)
+    return str(getattr(core, "name", None) or type(core).__name__)
+
+
 def inner_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:
     """Return every inner graph of ``op`` that can hold a loop, for reading."""
     core = core_op(op)

@@ -11,7 +11,7 @@ from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.op import Op
 
 from scanopt_cli.errors import PassError
-from scanopt_cli.graphs.bodies import body_of, core_op, inner_graphs, with_body
+from scanopt_cli.graphs.bodies import body_of, inner_graphs, op_name, with_body
 from scanopt_cli.passes.base import Budget, Pass, Remark, Site
 from scanopt_cli.scans.view import scan_op
 
@@ -114,11 +114,11 @@ class _Walker:
             body = body_of(node.op)
             if body is None or not self._has_scan(body):
                 continue
-            new_op = self._rewritten(node.op, body, (*path, _name(node.op)))
+            new_op = self._rewritten(node.op, body, (*path, op_name(node.op)))
             if new_op is not None:
                 new_node: Apply = new_op.make_node(*node.inputs)
                 pairs = list(zip(node.outputs, new_node.outputs, strict=True))
-                fgraph.replace_all(pairs, reason=f"{self.item.name} inside {_name(node.op)}")
+                fgraph.replace_all(pairs, reason=f"{self.item.name} inside {op_name(node.op)}")
                 changed = True
         return changed
 
@@ -145,11 +145,6 @@ class _Walker:
             known = (body, found)
             self._holds_scan[id(body)] = known
         return known[1]
-
-
-def _name(op: Op) -> str:
-    core = core_op(op)
-    return str(getattr(core, "name", None) or type(core).__name__)
 
 
 def _check_order(passes: Sequence[Pass]) -> None:

@@ -10,7 +10,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph, Output
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.graphs.bodies import core_op, inner_graphs
+from scanopt_cli.graphs.bodies import inner_graphs, op_name
 from scanopt_cli.scans.buffers import is_whole, rows
 from scanopt_cli.scans.describing import describe, inner_names
 from scanopt_cli.scans.formulas import Formula
@@ -80,10 +80,8 @@ def _scans(
             titles = slot_names(view, clients, around)
             names = inner_names(view, titles)
             yield _report(view, titles, path, _Faces(around, names, clients))
-        core = core_op(node.op)
-        name = str(getattr(core, "name", None) or type(core).__name__)
         for inner in inner_graphs(node.op):
-            yield from _scans(inner, (*path, name), names)
+            yield from _scans(inner, (*path, op_name(node.op)), names)
 
 
 @dataclass(frozen=True, slots=True)
