@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from scanopt_cli.scans.inspection import ScanReport, inspect_graph
 _SHORT = {"outer": "outer_nodes", "inner": "inner_nodes"}
 _KINDS = {"seqs": "seq", "non_seqs": "non_seq"}
 _OPTION = "--budget"
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def parse_budget(text: str) -> Budget:
     pairs = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, limit = (piece.strip() for piece in part.partition("="))
-        if not equals or not limit.isdigit():
+        if not equals or not _WHOLE_NUMBER.fullmatch(limit):
             raise ScanoptError(
                 f"cannot read {part!r}", where=_OPTION, hint="write it as scans=2,mit_mot=0"
             )
@@ -71,6 +73,7 @@ def budget_from_pyproject(start: Path) -> Budget | None:
     ScanoptError
         If the file cannot be read, or the table holds what is no budget.
     """
+    start = start.resolve()
     for folder in (start, *start.parents):
         path = folder / "pyproject.toml"
         if path.is_file():

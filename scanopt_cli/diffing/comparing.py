@@ -55,7 +55,7 @@ def diff(a: GraphLike, b: GraphLike, *, names: bool = False) -> GraphDiff:
             else pair_inputs(before.inputs, after.inputs)
         )
         settings = Settings(names=names, swapped=digests[0] > digests[1])
-        changes = merged(_changes(before, after, inputs, settings))
+        changes = _by_loop(merged(_changes(before, after, inputs, settings)))
     return GraphDiff(
         same=same,
         changes=changes,
@@ -64,6 +64,19 @@ def diff(a: GraphLike, b: GraphLike, *, names: bool = False) -> GraphDiff:
         digest_before=digests[0],
         digest_after=digests[1],
     )
+
+
+def _by_loop(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """Return ``changes`` by loop, a loop behind what is around it, each loop in its own order."""
+    first: dict[tuple[str, ...], int] = {}
+    for change in changes:
+        for depth in range(len(change.where) + 1):
+            first.setdefault(change.where[:depth], len(first))
+
+    def place(change: Change) -> list[int]:
+        return [first[change.where[:depth]] for depth in range(len(change.where) + 1)]
+
+    return tuple(sorted(changes, key=place))
 
 
 def _changes(

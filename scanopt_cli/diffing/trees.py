@@ -8,8 +8,11 @@ from difflib import unified_diff
 from enum import StrEnum
 from typing import Any
 
-from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 from pytensor.printing import debugprint
+
+from scanopt_cli.graphs.bodies import inner_graphs
 
 # debugprint recurses a few frames a level; deeper than this it would run out of stack.
 _DEEPEST = 150
@@ -38,11 +41,15 @@ def tree_diff(
 ) -> tuple[DiffLine, ...]:
     """Return the unified diff of the dprint trees of two graphs, inner graphs included.
 
-    ``depth`` cuts the trees; very deep trees are cut in any case. Ids are left out, so
-    only what changed differs. Empty if the trees print alike.
+    ``depth`` cuts the trees; very deep trees are cut in any case, and a last line says so. Ids are
+    left out, so only what changed differs. Empty if the trees print alike, cut ones but for that
+    line.
     """
     old, new = tree(before, depth), tree(after, depth)
-    return tuple(_lines(unified_diff(old, new, n=_CONTEXT, lineterm="")))
+    lines = tuple(_lines(unified_diff(old, new, n=_CONTEXT, lineterm="")))
+    if (depth is None or depth > _DEEPEST) and any(map(_is_deep, (before, after))):
+        return (*lines, DiffLine(LineKind.HUNK, f"@@ trees are cut at {_DEEPEST} levels @@"))
+    return lines
 
 
 def tree(fgraph: FunctionGraph, depth: int | None = None) -> list[str]:
@@ -51,6 +58,21 @@ def tree(fgraph: FunctionGraph, depth: int | None = None) -> list[str]:
         fgraph.outputs, id_type="", file="str", depth=min(depth or _DEEPEST, _DEEPEST)
     )
     return [str(line) for line in printed.splitlines()]
+
+
+def _is_deep(fgraph: FunctionGraph) -> bool:
+    """Whether a tree of ``fgraph``, or of a graph inside, has more levels than are printed."""
+    graphs: list[AbstractFunctionGraph] = [fgraph]
+    while graphs:
+        graph = graphs.pop()
+        levels: dict[Variable, int] = {}
+        for node in graph.toposort():
+            level = 1 + max((levels.get(variable, 1) for variable in node.inputs), default=1)
+            levels.update(dict.fromkeys(node.outputs, level))
+            graphs.extend(inner_graphs(node.op))
+            if level > _DEEPEST:
+                return True
+    return False
 
 
 def _lines(lines: Iterator[str]) -> Iterator[DiffLine]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -56,7 +57,8 @@ class Budget:
 class Site:
     """One graph that a pass works on: the outer graph, or a body.
 
-    ``path`` names the loops and graphs around it. Remarks go to ``remarks``.
+    ``path`` names the loops and graphs around it, and ``around`` what the loop around it calls the
+    graph's inputs. Remarks go to ``remarks``.
     """
 
     fgraph: FunctionGraph
@@ -64,6 +66,7 @@ class Site:
     budget: Budget
     remarks: list[Remark]
     path: tuple[str, ...] = ()
+    around: Mapping[Variable, str] = field(default_factory=dict)
     _digests: Digests | None = field(default=None, init=False)
 
     def changed(self, view: ScanView, message: str) -> None:
@@ -80,7 +83,7 @@ class Site:
 
     def names(self, view: ScanView) -> dict[Slot, str]:
         """Return what to call each slot of a Scan in a remark; ask before changing the slots."""
-        return dict(zip(view.slots, slot_names(view, self.clients), strict=True))
+        return dict(zip(view.slots, slot_names(view, self.clients, self.around), strict=True))
 
     def digest(self, variable: Variable) -> bytes:
         """Return what ``variable`` computes, as a digest that is equal only for equal values.

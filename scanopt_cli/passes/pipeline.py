@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from types import MappingProxyType
 
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.op import Op
 
 from scanopt_cli.errors import PassError
 from scanopt_cli.graphs.bodies import body_of, inner_graphs, op_name, with_body
 from scanopt_cli.passes.base import Budget, Pass, Remark, Site
-from scanopt_cli.scans.view import scan_op
+from scanopt_cli.scans.describing import inner_names
+from scanopt_cli.scans.view import ScanView, scan_op
 
 # A pipeline runs until nothing changes. Each round removes something from the graph, so a few are
 # enough; more mean that two passes undo each other.
@@ -99,22 +101,29 @@ class _Walker:
         self._done: dict[FrozenFunctionGraph, FunctionGraph | None] = {}
         self._holds_scan: dict[int, tuple[FrozenFunctionGraph, bool]] = {}
 
-    def run(self, fgraph: FunctionGraph, path: tuple[str, ...] = ()) -> bool:
+    def run(
+        self,
+        fgraph: FunctionGraph,
+        path: tuple[str, ...] = (),
+        around: Mapping[Variable, str] = MappingProxyType({}),
+    ) -> bool:
         """Rewrite the bodies in ``fgraph``, then ``fgraph`` itself."""
-        changed = self._run_bodies(fgraph, path)
         before = self._budget.spent
-        site = Site(fgraph, self.item.name, self._budget, self.remarks, path)
+        site = Site(fgraph, self.item.name, self._budget, self.remarks, path, around)
+        changed = self._run_bodies(site)
+        inside = self._budget.spent - before
         changed = self.item.run(site) or changed
-        self.rewrites += self._budget.spent - before
+        self.rewrites += self._budget.spent - before - inside
         return changed
 
-    def _run_bodies(self, fgraph: FunctionGraph, path: tuple[str, ...]) -> bool:
+    def _run_bodies(self, site: Site) -> bool:
         changed = False
+        fgraph = site.fgraph
         for node in fgraph.toposort():
             body = body_of(node.op)
             if body is None or not self._has_scan(body):
                 continue
-            new_op = self._rewritten(node.op, body, (*path, op_name(node.op)))
+            new_op = self._rewritten(node, body, site)
             if new_op is not None:
                 new_node: Apply = new_op.make_node(*node.inputs)
                 pairs = list(zip(node.outputs, new_node.outputs, strict=True))
@@ -122,13 +131,20 @@ class _Walker:
                 changed = True
         return changed
 
-    def _rewritten(self, op: Op, body: FrozenFunctionGraph, path: tuple[str, ...]) -> Op | None:
-        """``op`` with its body rewritten, or ``None`` if nothing changed there."""
+    def _rewritten(self, node: Apply, body: FrozenFunctionGraph, site: Site) -> Op | None:
+        """The Op of ``node`` with its body rewritten, or ``None`` if nothing changed there."""
         if body not in self._done:
             thawed = body.unfreeze()
-            self._done[body] = thawed if self.run(thawed, path) else None
+            names: Mapping[Variable, str] = {}
+            if scan_op(node) is not None:
+                view = ScanView.of(node)
+                frozen = inner_names(view, list(site.names(view).values()))
+                thaw = dict(zip(body.inputs, thawed.inputs, strict=True))
+                names = {thaw[variable]: name for variable, name in frozen.items()}
+            path = (*site.path, op_name(node.op))
+            self._done[body] = thawed if self.run(thawed, path, names) else None
         rewritten = self._done[body]
-        return None if rewritten is None else with_body(op, rewritten)
+        return None if rewritten is None else with_body(node.op, rewritten)
 
     def _has_scan(self, body: FrozenFunctionGraph) -> bool:
         known = self._holds_scan.get(id(body))
