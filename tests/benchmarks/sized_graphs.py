@@ -18,17 +18,16 @@ def sized_graph(nodes: int) -> Graph:
     """Return a graph of about ``nodes`` nodes, chains of loops, with work for each pass.
 
     Every loop has an unused output and state, equal sequences, a uniform sequence and a trace of
-    which the last row is read.
+    which the last row is read. Each chain has inputs of its own: PyTensor keeps the readers of a
+    variable in a list and searches it, so one input of thousands of loops costs more than they do.
     """
-    x, s = pt.dscalar("x"), pt.dvector("s")
-    n = pt.lscalar("n")
 
     def step(a, b, c, y, z):
         return [pt.tanh(y * a + b) + c, z + 1, y * z]
 
     results = []
     for _ in range(max(nodes // (_NODES_A_LOOP * _CHAIN), 1)):
-        state = x
+        state, s, n = pt.dscalar("x"), pt.dvector("s"), pt.lscalar("n")
         for _ in range(min(_CHAIN, max(nodes // _NODES_A_LOOP, 1))):
             ys, _, _ = scan(
                 step,
