@@ -103,8 +103,12 @@ def _take_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def _print_error(error: Exception) -> None:
+    # Typer's usage errors (Click's, below older Typers) word themselves; the one that has printed
+    # the help instead has nothing more to say.
     usage = getattr(error, "format_message", None)
     if usage is not None:
+        if not usage():
+            return
         text = f"{usage()}; see `{_command_path(error)} --help`"
     elif isinstance(error, ScanoptError):
         text = str(error)
