@@ -131,6 +131,8 @@ class ScanPass(Pass):
 
     takes_trimmed: ClassVar[bool] = True
     """Whether the pass is valid on a Scan whose buffers do not hold every step."""
+    from_the_end: ClassVar[bool] = False
+    """Whether to go from the outputs to the inputs, since a change frees what feeds a Scan."""
 
     @abstractmethod
     def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
@@ -143,7 +145,8 @@ class ScanPass(Pass):
     def run(self, site: Site) -> bool:
         """Rewrite every Scan of ``site.fgraph`` once."""
         changed = False
-        for node in site.fgraph.toposort():
+        nodes = site.fgraph.toposort()
+        for node in reversed(nodes) if self.from_the_end else nodes:
             if scan_op(node) is None or node not in site.fgraph.apply_nodes:
                 continue
             view = ScanView.of(node)

@@ -13,13 +13,14 @@ from pytensor.graph.op import Op
 
 from scanopt_cli.errors import PassError
 from scanopt_cli.graphs.bodies import body_of, inner_graphs, op_name, with_body
+from scanopt_cli.graphs.statistics import statistics
 from scanopt_cli.passes.base import Budget, Pass, Remark, Site
 from scanopt_cli.scans.describing import inner_names
 from scanopt_cli.scans.view import ScanView, scan_op
 
-# A pipeline runs until nothing changes. Each round removes something from the graph, so a few are
-# enough; more mean that two passes undo each other.
-_MAX_ROUNDS = 20
+# A pipeline runs until nothing changes. A few rounds are enough for most graphs; what one loop
+# frees in another may take one for each loop. More mean that two passes undo each other.
+_ROUNDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ def run_pipeline(
     walkers = [_Walker(item, budget) for item in passes]
     signature = _signature(fgraph)
     seconds = [0.0] * len(passes)
-    for _ in range(_MAX_ROUNDS):
+    rounds = _ROUNDS + statistics(fgraph).scans
+    for _ in range(rounds):
         round_changed = False
         for position, walker in enumerate(walkers):
             begin = perf_counter()
@@ -77,7 +79,7 @@ def run_pipeline(
             break
     else:
         names = ", ".join(item.name for item in passes)
-        raise PassError(f"the passes {names} still change the graph after {_MAX_ROUNDS} rounds")
+        raise PassError(f"the passes {names} still change the graph after {rounds} rounds")
     return tuple(
         PassRun(
             name=walker.item.name,

@@ -36,6 +36,7 @@ class RemoveUnused(ScanPass):
     """
 
     name: ClassVar[str] = "remove-unused"
+    from_the_end: ClassVar[bool] = True
 
     def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
         """Return the outputs that stay, on a Scan without the unused slots."""

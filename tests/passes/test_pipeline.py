@@ -110,6 +110,29 @@ def test_equal_bodies_share_one_rewrite() -> None:
     assert sum(run.rewrites for run in result.passes) == 1
 
 
+def test_long_chains_of_loops_that_feed_only_dead_slots() -> None:
+    state = X
+    for _ in range(30):
+        # The next loop uses this one's result in a state that nobody reads.
+        ys, zs = scan(lambda y, z: [y * 2, z + 1], outputs_info=[X, state], n_steps=N)
+        state = zs[-1]
+    result = optimize(graph_of(ys[-1]), "remove-unused")
+    assert (result.before.scans, result.after.scans) == (30, 1)
+    assert result.after.sit_sot == 1
+
+
+def test_what_each_nesting_frees_in_the_next() -> None:
+    def nested(depth: int, y):
+        if depth == 0:
+            return y * 2, y + 1
+        ys, zs = scan(lambda z: list(nested(depth - 1, z)), outputs_info=[y, None], n_steps=2)
+        return ys[-1], zs[-1]
+
+    used, _ = nested(5, X)
+    result = optimize(graph_of(used), "remove-unused")
+    assert (result.before.nit_sot, result.after.nit_sot) == (5, 0)
+
+
 def test_optimize_leaves_its_argument_as_it_was() -> None:
     graph = graph_of(_wasteful("a"))
     before = digest(graph)
