@@ -304,4 +304,4 @@ def test_files_load_again_under_their_names(tmp_path: Path, capsys: pytest.Captu
 
 def test_every_script_is_listed() -> None:
     folder = Path(import_module("build").__file__).parent
-    assert {path.stem for path in folder.glob("*.py")} == {*SAMPLES, *EXTRAS, "build"}
+    assert {path.stem for path in folder.glob("*.py")} == {*SAMPLES, *EXTRAS, "build", "picture"}
