@@ -21,7 +21,14 @@ from scanopt_cli.diffing.result import Change, ChangeKind
 from scanopt_cli.diffing.sides import Pairs, Side, op_name, two_sides
 from scanopt_cli.diffing.sizes import size_edges
 from scanopt_cli.diffing.slots import inner_inputs, inner_outputs, output_places
-from scanopt_cli.diffing.wording import face_text, index_text, node_text, op_text, variable_text
+from scanopt_cli.diffing.wording import (
+    face_text,
+    index_text,
+    is_conversion,
+    node_text,
+    op_text,
+    variable_text,
+)
 from scanopt_cli.graphs.bodies import body_of
 from scanopt_cli.scans.view import scan_op
 
@@ -114,8 +121,8 @@ class _Comparison:
             known.update(dict.fromkeys(edges, _SIZES))
         indexed = [pair for pair in pairs if self._has_another_index(*pair)]
         for node, other in indexed:
-            told[0].update(dict.fromkeys(index_edges(node), node))
-            told[1].update(dict.fromkeys(index_edges(other), other))
+            told[0].update(dict.fromkeys(index_edges(matching.first, node), node))
+            told[1].update(dict.fromkeys(index_edges(matching.second, other), other))
         groups = self._regions()
         for node, other in indexed:
             self._tell_index(node, other, groups)
@@ -247,11 +254,14 @@ class _Comparison:
         text, retext = self._index_texts(node, other)
         if text == retext or not self._matching.same_op(node, other):
             return text != retext
-        return any(
-            not self._matching.correspond(node.inputs[place], other.inputs[place])
-            and (node, place) not in self._told[0]
-            for _, place in index_edges(node)
-        )
+        matching = self._matching
+        edges = {*index_edges(self._sides[0], node)} - self._told[0].keys()
+        later = {*index_edges(self._sides[1], other)} - self._told[1].keys()
+        pairs = {(n, matching.nodes[n], place) for n, place in edges if n in matching.nodes}
+        pairs |= {
+            (matching.counterparts[n], n, place) for n, place in later if n in matching.counterparts
+        }
+        return any(not matching.correspond(n.inputs[p], o.inputs[p]) for n, o, p in pairs)
 
     def _index_texts(self, node: Apply, other: Apply) -> tuple[str, str]:
         return index_text(self._sides[0], node), index_text(self._sides[1], other)
@@ -274,10 +284,18 @@ class _Comparison:
             self._add(node, change)
 
 
-def index_edges(node: Apply) -> list[Edge]:
-    """Return the edges of an indexing node that carry its index."""
+def index_edges(side: Side, node: Apply) -> list[Edge]:
+    """Return the edges that carry the index of a node, conversions of only this index included."""
     width = 2 if isinstance(node.op, IncSubtensor) else 1
-    return [(node, place) for place in range(width, len(node.inputs))]
+    edges: list[Edge] = []
+    waiting = [(node, place) for place in range(width, len(node.inputs))]
+    while waiting:
+        edges.append(waiting.pop())
+        reader, place = edges[-1]
+        maker = reader.inputs[place].owner
+        if maker is not None and is_conversion(maker) and len(side.readers[maker.outputs[0]]) == 1:
+            waiting.append((maker, 0))
+    return edges
 
 
 def _is_indexing(node: Apply) -> bool:

@@ -42,6 +42,8 @@ class _Matcher:
         self._first, self._second = matching.first, matching.second
         self._matched: deque[tuple[Apply, Apply]] = deque()
         self._places: deque[tuple[Apply, Apply]] = deque()
+        # At the same place and with the same Op, but nothing that they read is the same.
+        self._doubtful: list[tuple[Apply, Apply]] = []
         # Which of several equal nodes is which says nothing about what reads them.
         self._interchangeable: set[Apply] = set()
         self._shared = _digests(self._first) & _digests(self._second)
@@ -63,6 +65,8 @@ class _Matcher:
             self._match_changed()
             self._match_values()
             self._match_all(similar_pairs(self.matching, *self._left()))
+            self._match_all(self._doubtful)
+            self._doubtful.clear()
             if len(self.matching.nodes) in (count, len(self._first.nodes)):
                 break
         for node, partner in self.matching.nodes.items():
@@ -145,9 +149,13 @@ class _Matcher:
         """Match nodes at the same place whose Op is not the same any more."""
         while self._places:
             node, other = self._places.popleft()
-            if self.matching.is_free(node, other) and are_alike(self.matching, node, other):
+            if not self.matching.is_free(node, other):
+                continue
+            if are_alike(self.matching, node, other):
                 self._match(node, other)
                 self._settle()
+            elif self.matching.same_op(node, other):
+                self._doubtful.append((node, other))
 
     def _settle(self, *, up: bool = True) -> None:
         """Look around every matched pair for neighbours with an Op of the same digest.

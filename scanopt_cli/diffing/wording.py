@@ -49,7 +49,7 @@ def variable_text(side: Side, variable: Variable, depth: int = _DEPTH) -> str:
     node = variable.owner
     if node is None:
         return f"input {side.input_rank.get(variable, '?')}"
-    if _is_transparent(node):
+    if is_conversion(node):
         return variable_text(side, _source(node), depth)
     if scan_op(node) is not None:
         names = side.slot_names(node)
@@ -165,7 +165,7 @@ def through_conversions(side: Side, node: Apply, place: int) -> tuple[Apply, int
     """Return who reads an input in the end, where a conversion only hands it on to one reader."""
     for _ in range(_LOOK):
         readers = side.readers.get(node.outputs[0], [])
-        if not _is_transparent(node) or len(readers) != 1 or side.ends.get(node.outputs[0]):
+        if not is_conversion(node) or len(readers) != 1 or side.ends.get(node.outputs[0]):
             break
         node, place = readers[0]
     return node, place
@@ -201,7 +201,7 @@ def _index_part(side: Side, part: Any) -> str:
     return variable_text(side, part, _INDEX_DEPTH)
 
 
-def _is_transparent(node: Apply) -> bool:
+def is_conversion(node: Apply) -> bool:
     """Whether ``node`` only dresses its input up: in more dimensions, or as a scalar."""
     if isinstance(node.op, DimShuffle):
         return bool(node.op.is_expand_dims)
@@ -212,7 +212,7 @@ def _source(node: Apply) -> Variable:
     variable: Variable = node.inputs[0]
     for _ in range(_LOOK):
         inner = variable.owner
-        if inner is None or variable.name or not _is_transparent(inner):
+        if inner is None or variable.name or not is_conversion(inner):
             break
         variable = inner.inputs[0]
     return variable

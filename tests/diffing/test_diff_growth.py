@@ -1,0 +1,63 @@
+"""Deep and large graphs: no recursion, and no work that grows with the square of the size."""
+
+from __future__ import annotations
+
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.basic import Variable
+from recurrences import chain, tensor
+
+from scanopt_cli.diffing.comparing import diff
+from scanopt_cli.diffing.matcher import match
+from scanopt_cli.diffing.sides import Side, two_sides
+from scanopt_cli.diffing.trees import LineKind, tree_diff
+from scanopt_cli.graphs.graph import as_graph, from_io
+
+_DEEP = 50_000
+
+
+def test_one_node_in_a_chain_of_50_000() -> None:
+    x = tensor("x")
+    exp, tanh = (operator(x).owner.op.make_node for operator in (pt.exp, pt.tanh))
+    operators = [lambda variable: exp(variable).outputs[0]] * _DEEP
+    before = chain(operators)
+    operators[_DEEP // 2] = lambda variable: tanh(variable).outputs[0]
+    (change,) = diff(before, chain(operators)).changes
+    assert (change.before, change.after) == ("Exp", "Tanh")
+
+
+def test_the_tree_of_a_deep_chain_is_cut_and_says_so() -> None:
+    before, after = chain([pt.exp] * 5_000), chain([pt.exp] * 4_999 + [pt.tanh])
+    lines = tree_diff(as_graph(before).fgraph, as_graph(after).fgraph)
+    assert lines[-1].kind is LineKind.HUNK
+    assert "cut" in lines[-1].text
+    assert any(line.text == "Tanh" for line in lines if line.kind is LineKind.ADDED)
+
+
+def looked_up(monkeypatch: pytest.MonkeyPatch, count: int) -> int:
+    """Count digests looked up while two graphs with ``count`` changed readers are matched."""
+    x = tensor("x")
+    before, after = (
+        from_io([x], [sum((pt.exp(x * (shift + i)) for i in range(count)), start=x)]).fgraph
+        for shift in (0.25, 0.75)
+    )
+    sides = two_sides(before, after, [(0, 0)])
+    calls = 0
+    digest = Side.digest
+
+    def counted(self: Side, variable: Variable) -> bytes:
+        nonlocal calls
+        calls += 1
+        return digest(self, variable)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Side, "digest", counted)
+        matching = match(*sides, [(0, 0)], [(0, 0)])
+    assert len(matching.nodes) == len(before.apply_nodes)
+    return calls
+
+
+def test_matching_many_readers_of_one_variable_is_near_linear(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert looked_up(monkeypatch, 800) < 3 * looked_up(monkeypatch, 400)
