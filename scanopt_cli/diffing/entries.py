@@ -24,6 +24,7 @@ type Placed = tuple[float, Change]
 
 # How many readers of one thing are told one by one.
 _READERS = 2
+_SAME_TEXT = "another one, told by the same text"
 
 
 def entries(
@@ -44,6 +45,7 @@ def entries(
                 before=text,
                 after=retext,
                 details=(
+                    *((_SAME_TEXT,) if text == retext else ()),
                     *_more(readers),
                     *groups[0].text(node, "without"),
                     *groups[1].text(maker, "with"),
@@ -86,7 +88,7 @@ def entries(
                 what=rewiring.reader,
                 before=text,
                 after=retext,
-                details=() if text != retext else ("another one, told by the same text",),
+                details=() if text != retext else (_SAME_TEXT,),
             ),
         )
 

@@ -183,6 +183,9 @@ class _Comparison:
                 for told in changed_properties(node.op, other.op):
                     self._property(node, Property(what, *told))
             else:
+                if type(node.op) is not type(other.op):
+                    types = type(node.op).__name__, type(other.op).__name__
+                    self._property(node, Property(what, "applied by", *types))
                 self._tell_body(node, other, alignment.inputs, alignment.outputs)
         if len(self._changes) + len(self._lost) == count:
             self._property(node, Property(what, *UNTOLD))

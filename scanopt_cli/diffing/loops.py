@@ -26,12 +26,12 @@ type Told = dict[Edge, Hashable]
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One property of a loop or of one of its slots, on both sides."""
+    """One property of a node, a loop or a slot, on both sides."""
 
     what: str
     aspect: str
-    before: str
-    after: str
+    before: str | None
+    after: str | None
 
 
 @dataclass(slots=True)

@@ -9,10 +9,10 @@ from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.diffing.wording import op_label, shortened
 
-type Told = tuple[str, str, str]
-"""A property, and what it was and is."""
+type Told = tuple[str, str | None, str | None]
+"""A property, and what it was and is; ``None`` where only that it differs can be told."""
 
-UNTOLD: Told = ("op", "as it was", "differs in a way that has no short text")
+UNTOLD: Told = ("differs in a way that has no short text", None, None)
 
 
 def changed_properties(before: Op, after: Op) -> list[Told]:
@@ -31,4 +31,5 @@ def _different(before: Op, after: Op) -> Iterator[Told]:
         text, retext = repr(getattr(before, name, None)), repr(getattr(after, name, None))
         if text != retext:
             text, retext = shortened(text), shortened(retext)
-            yield (name, text, retext) if text != retext else (name, text, "another")
+            is_told = text != retext
+            yield (name, text, retext) if is_told else (f"{name} differs", None, None)

@@ -19,7 +19,6 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.graph.op import Op
-from pytensor.graph.traversal import toposort
 from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 
@@ -51,13 +50,19 @@ class Digests:
             self._variables[variable] = self._hash(b"input", position, variable.type)
 
     def of(self, variable: Variable) -> bytes:
-        """Return the digest of ``variable``."""
-        found = self._variables.get(variable)
-        if found is None:
-            for node in toposort([variable], blockers=self._variables):
+        """Return the digest of ``variable``; it costs what is not known yet of what it needs."""
+        waiting = [variable]
+        while waiting:
+            node = waiting[-1].owner
+            if waiting[-1] in self._variables:
+                waiting.pop()
+            elif node is None:
+                self._leaf(waiting.pop())
+            elif unknown := [part for part in node.inputs if part not in self._variables]:
+                waiting.extend(unknown)
+            else:
                 self._add(node)
-            found = self._leaf(variable) if variable.owner is None else self._variables[variable]
-        return found
+        return self._variables[variable]
 
     def of_graph(self, graph: AbstractFunctionGraph) -> bytes:
         """Return the digest of a whole graph; of an inner graph, independent of this one."""

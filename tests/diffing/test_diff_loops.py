@@ -177,6 +177,18 @@ def test_a_change_in_the_body_of_an_op_from_graph() -> None:
     assert (change.where, change.before, change.after) == (("wrapped",), "2.0", "3.0")
 
 
+def test_a_graph_that_is_applied_to_each_entry_of_a_batch() -> None:
+    x, batch = tensor("x"), tensor("x", 2)
+    u = tensor("u")
+    once = OpFromGraph([u], [pt.exp(u).sum()], name="wrapped")(x)
+    (each,) = vectorize_graph([once], replace={x: batch})
+    found = changes(([x], [once]), ([batch], [each]))
+    assert {(c.aspect, c.before, c.after) for c in found} == {
+        ("type", "float64[?]", "float64[?, ?]"),
+        ("applied by", "OpFromGraph", "Blockwise"),
+    }
+
+
 def test_a_change_in_a_batched_loop() -> None:
     batch = tensor("batch", 2)
 
