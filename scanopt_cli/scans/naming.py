@@ -64,10 +64,9 @@ def _source_name(slot: Slot, around: Mapping[Variable, str]) -> str | None:
     variable = slot.outer_input
     for _ in range(_LOOK):
         if variable in around:
-            return around[variable].partition("[")[0]
+            return _without_index(around[variable])
         if variable.name:
-            # ``scan`` calls the slice that it takes of a sequence ``x[0:]``.
-            return str(variable.name).removesuffix("[0:]")
+            return _without_index(str(variable.name))
         node = variable.owner
         if node is None:
             return None
@@ -78,3 +77,8 @@ def _source_name(slot: Slot, around: Mapping[Variable, str]) -> str | None:
         else:
             return None
     return None
+
+
+def _without_index(name: str) -> str:
+    """``x`` for ``x[t]``, and for ``x[0:]``, as ``scan`` calls its slice of a sequence."""
+    return name.partition("[")[0] or name
