@@ -22,7 +22,8 @@ from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.graph.utils import MetaObject, Scratchpad
 
-# State that says how an Op was called or compiled, not what it computes.
+# State of PyTensor's own Ops that says how they were called or compiled, not what they compute. An
+# Op of another package may compute by its name.
 _INCIDENTAL = frozenset(
     {
         "name",
@@ -172,8 +173,10 @@ def _state_names(value: Any) -> tuple[str, ...]:
 
 
 def _own_state(value: Any) -> Iterator[str]:
+    is_upstream = type(value).__module__.partition(".")[0] == "pytensor"
     for name, item in getattr(value, "__dict__", {}).items():
-        if name not in _INCIDENTAL and not isinstance(item, Scratchpad):
+        is_empty_tag = isinstance(item, Scratchpad) and not vars(item)
+        if not is_empty_tag and not (is_upstream and name in _INCIDENTAL):
             yield name
 
 
