@@ -10,7 +10,7 @@ from pytensor.graph.fg import AbstractFunctionGraph
 from scanopt_cli.errors import GradientError
 from scanopt_cli.gradients.connections import places_between
 from scanopt_cli.graphs.bodies import walk
-from scanopt_cli.scans.buffers import rows, trimmed
+from scanopt_cli.scans.buffers import is_trimmed, rows, trimmed
 from scanopt_cli.scans.lengths import Lengths, Linear
 from scanopt_cli.scans.naming import slot_name
 from scanopt_cli.scans.view import ScanView, Slot, SlotKind, scan_op
@@ -45,7 +45,7 @@ def refuse_trimmed(inputs: Sequence[Variable], output: Variable, source: str) ->
                 f"{name} is not shown to keep every step of {buffers}, "
                 "and without them its derivative would be wrong",
                 where=source,
-                hint="differentiate before save-mem",
+                hint=_before_trimming(view, short),
             )
 
 
@@ -105,6 +105,13 @@ def _is_padded(view: ScanView, slot: Slot) -> bool:
     lengths = Lengths(view.n_steps)
     steps = lengths.value_of(view.n_steps) + Linear(slot.reach)
     return lengths.at_most(steps, rows(view, slot, lengths))
+
+
+def _before_trimming(view: ScanView, slots: Sequence[Slot]) -> str:
+    lengths = Lengths(view.n_steps)
+    if any(is_trimmed(view, slot, lengths) for slot in slots):
+        return "differentiate before save-mem"
+    return "build the loop by pytensor.scan, whose buffers have lengths that can be read"
 
 
 def _told(slot: Slot) -> str:

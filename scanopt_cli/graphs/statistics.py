@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from pytensor.graph.fg import AbstractFunctionGraph
-from pytensor.tensor.type import TensorType
 
 from scanopt_cli.graphs.bodies import inner_graphs
 from scanopt_cli.scans.buffers import rows
@@ -105,7 +104,13 @@ class _Counter:
 def _elements(view: ScanView, slot: Slot, lengths: Lengths) -> Formula:
     """Elements in the buffer of ``slot``: its rows times the elements of a row."""
     assert slot.outer_output is not None
-    row_type = slot.inner_outputs[0].type
-    row = row_type.shape if isinstance(row_type, TensorType) else ()
-    batch = slot.outer_output.type.shape[: view.batch_ndim]
-    return Formula.of(rows(view, slot, lengths)).times([*row, *batch])
+    # The axis of the rows is told by `rows`; the others are those of the batch and of one row. A
+    # nit_sot has no buffer before the loop runs, so its row is told by what a step computes.
+    source = slot.outer_output if slot.kind is SlotKind.NIT_SOT else slot.outer_input
+    step = slot.inner_outputs[0]
+    row = [(step, axis) for axis in range(getattr(step.type, "ndim", 0))]
+    if slot.kind is not SlotKind.NIT_SOT:
+        row = [(source, view.batch_ndim + 1 + axis) for _, axis in row]
+    batch = [(source, axis) for axis in range(view.batch_ndim)]
+    factors = [lengths.length_of(variable, axis) for variable, axis in (*batch, *row)]
+    return Formula.of(rows(view, slot, lengths)).times(factors)

@@ -88,5 +88,5 @@ def cells(slot: SlotReport) -> tuple[str, ...]:
     readers = ", ".join(dict.fromkeys(slot.read_by)) or ("nobody" if has_result else "")
     rows = slot.rows or ""
     if not slot.whole:
-        rows += " (trimmed)"
+        rows += " (trimmed)" if slot.trimmed else " (length unknown)"
     return slot.kind, slot.name, taps, rows, slot.fed_by, slot.inside, readers

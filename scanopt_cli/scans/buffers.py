@@ -26,6 +26,11 @@ def is_whole(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
     """
     if slot.kind not in TRACED:
         return True
+    by_expression = Lengths(view.n_steps, static=False)
+    return any(_holds_all(view, slot, known) for known in (lengths, by_expression))
+
+
+def _holds_all(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
     steps = lengths.value_of(view.n_steps)
     rest = rows(view, slot, lengths) - steps
     if rest == Linear(slot.reach):
@@ -34,6 +39,18 @@ def is_whole(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
         count > 0 and atom.axis is not None for atom, count in rest.terms
     )
     return bool(rest.terms) and unknown_start and slot.reach > 0
+
+
+def is_trimmed(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
+    """Whether the buffer of ``slot`` is shown to be shorter than its start and every step.
+
+    A buffer may be neither whole nor trimmed, if its length cannot be read off the graph.
+    """
+    if is_whole(view, slot, lengths):
+        return False
+    kept, steps = rows(view, slot, lengths), lengths.value_of(view.n_steps)
+    is_fixed = kept.is_constant and not steps.is_constant
+    return is_fixed or lengths.at_most(kept, steps + Linear(slot.reach))
 
 
 def trimmed(view: ScanView) -> list[Slot]:

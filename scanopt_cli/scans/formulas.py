@@ -1,31 +1,31 @@
-"""Sizes as people write them: ``2*n+1``, ``64*(n+1)``, ``(n+1)*?``."""
+"""Sizes as people write them: ``2*n+1``, ``64*n+64``, ``?1*n+?1``."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 
-from scanopt_cli.scans.lengths import Linear
+from scanopt_cli.scans.lengths import Atom, Linear
 
-# A product of atoms: the names of its factors, sorted. The empty one is the plain number.
-type _Monomial = tuple[str, ...]
+# A product of atoms, in an order of their own; the empty one is the plain number.
+type _Monomial = tuple[Atom, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A polynomial in the names of step counts and dimensions; ``?`` is a length nobody knows."""
+    """A polynomial in step counts and dimensions.
+
+    Quantities are told apart by what they are, not by what they are called: two that have no name
+    are printed as ``?1`` and ``?2``.
+    """
 
     terms: Mapping[_Monomial, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, form: Linear) -> Formula:
-        """Return ``form`` with its atoms told by name; equal names add up."""
-        terms: Counter[_Monomial] = Counter({(): form.constant})
-        for atom, count in form.terms:
-            terms[(str(atom),)] += count
-        return cls(terms)
+        """Return ``form`` as a polynomial of degree 1."""
+        return cls({(): form.constant} | {(atom,): count for atom, count in form.terms})
 
     def __add__(self, other: Formula) -> Formula:
         terms = Counter(self.terms)
@@ -33,30 +33,54 @@ class Formula:
             terms[monomial] += count
         return Formula(terms)
 
-    def times(self, lengths: Iterable[int | None]) -> Formula:
-        """Return the formula times each length, ``None`` being an unknown one."""
-        known = list(lengths)
-        factor = prod(length for length in known if length is not None)
-        unknown = ("?",) * known.count(None)
-        return Formula(
-            {
-                tuple(sorted((*monomial, *unknown))): count * factor
-                for monomial, count in self.terms.items()
-            }
-        )
+    def times(self, factors: Sequence[Linear]) -> Formula:
+        """Return the formula times each of ``factors``."""
+        product = self
+        for factor in factors:
+            terms: Counter[_Monomial] = Counter()
+            for monomial, count in product.terms.items():
+                for added, times in Formula.of(factor).terms.items():
+                    terms[tuple(sorted((*monomial, *added), key=_place))] += count * times
+            product = Formula(terms)
+        return product
 
     def __str__(self) -> str:
+        names = self._names()
+        told = {
+            tuple(sorted(names[atom] for atom in monomial)): count
+            for monomial, count in self.terms.items()
+            if count
+        }
         parts = [
             _term(monomial, count)
-            for monomial, count in sorted(
-                self.terms.items(), key=lambda item: (-len(item[0]), item)
-            )
-            if count
+            for monomial, count in sorted(told.items(), key=lambda item: (-len(item[0]), item))
         ]
         return "+".join(parts).replace("+-", "-") or "0"
 
+    def _names(self) -> dict[Atom, str]:
+        """What each atom is called; those of one name are numbered."""
+        atoms = dict.fromkeys(
+            atom for monomial, count in self.terms.items() if count for atom in monomial
+        )
+        texts = Counter(map(str, atoms))
+        seen: Counter[str] = Counter()
+        names = {}
+        for atom in atoms:
+            text = str(atom)
+            seen[text] += 1
+            names[atom] = text if texts[text] == 1 else _numbered(text, seen[text])
+        return names
 
-def _term(monomial: _Monomial, count: int) -> str:
+
+def _place(atom: Atom) -> tuple[str, int, int]:
+    return str(atom), id(atom.variable), -1 if atom.axis is None else atom.axis
+
+
+def _numbered(text: str, number: int) -> str:
+    return text.replace("?", f"?{number}", 1) if "?" in text else f"{text}#{number}"
+
+
+def _term(monomial: tuple[str, ...], count: int) -> str:
     if not monomial:
         return str(count)
     product = "*".join(monomial)

@@ -11,7 +11,7 @@ from pytensor.graph.fg import AbstractFunctionGraph, Output
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.graphs.bodies import inner_graphs, op_name
-from scanopt_cli.scans.buffers import is_whole, rows
+from scanopt_cli.scans.buffers import is_trimmed, is_whole, rows
 from scanopt_cli.scans.describing import describe, inner_names
 from scanopt_cli.scans.formulas import Formula
 from scanopt_cli.scans.lengths import Lengths
@@ -23,8 +23,9 @@ from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind, scan_op
 class SlotReport:
     """One slot of a Scan, in words.
 
-    ``rows`` is the buffer's length (``None`` for slots without one) and ``whole`` whether it is
-    shown to hold every step. ``inside`` is what the body reads or computes.
+    ``rows`` is the buffer's length (``None`` for slots without one). ``whole`` says whether it is
+    shown to hold every step, ``trimmed`` whether it is shown not to; it may be neither. ``inside``
+    is what the body reads or computes.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class SlotReport:
     read_by: tuple[str, ...]
     rows: str | None
     whole: bool
+    trimmed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +128,7 @@ def _slot(view: ScanView, slot: Slot, title: str, faces: _Faces, lengths: Length
         read_by=tuple(_reader(reader, position) for reader, position in read_by),
         rows=str(Formula.of(rows(view, slot, lengths))) if has_buffer else None,
         whole=is_whole(view, slot, lengths),
+        trimmed=is_trimmed(view, slot, lengths),
     )
 
 

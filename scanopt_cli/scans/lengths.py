@@ -26,6 +26,7 @@ from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 from pytensor.tensor.type import TensorType
 
+from scanopt_cli.scans.minima import minimum_parts
 from scanopt_cli.scans.view import ScanView, SlotKind, batch_ndim, scan_op
 
 # Lengths are shallow expressions. Past this depth a length is an atom, and one comparison opens at
@@ -107,9 +108,13 @@ class Lengths:
     The arrays of counts that a batched loop carries are read as the one number in each entry.
     ``n_steps`` is the step count of the loop that is looked at: a loop with a negative step count
     raises, so the scalars in it are taken as not negative. Nothing else is assumed of scalars.
+
+    A length may be known as a number, by the type, and as an expression, by what made it. The
+    number comes first; without ``static`` the expression does, which may be what equals the steps.
     """
 
-    def __init__(self, n_steps: Variable | None = None) -> None:
+    def __init__(self, n_steps: Variable | None = None, *, static: bool = True) -> None:
+        self._static = static
         self._known: dict[tuple[Variable, int | None], Linear] = {}
         self._counts: frozenset[Atom] = frozenset()
         if n_steps is not None:
@@ -156,13 +161,13 @@ class Lengths:
         return atom.axis is not None or atom in self._counts
 
     def _minima(self, form: Linear) -> list[tuple[Linear, ...]]:
-        """For each ``min(x, y)`` in ``form``, the two forms that it may be."""
+        """For each ``min(x, y, ...)`` in ``form``, the forms that it may be."""
         opened = []
         for atom, count in form.terms:
-            node = atom.variable.owner
-            if atom.axis is None and count == 1 and node is not None and is_minimum(node):
+            parts = minimum_parts(atom.variable) if atom.axis is None and count == 1 else None
+            if parts is not None:
                 rest = form - Linear.of(atom)
-                opened.append(tuple(rest + self.value_of(part) for part in node.inputs))
+                opened.append(tuple(rest + self.value_of(part) for part in parts))
         return opened
 
     def _value(self, variable: Variable, depth: int) -> Linear | None:
@@ -173,10 +178,17 @@ class Lengths:
         if node is None:
             return None
         op = node.op
+        if (parts := minimum_parts(variable)) is not None:
+            forms = [self.value_of(part, depth - 1) for part in parts]
+            return next((f for f in forms if all(self.at_most(f, o) for o in forms)), None)
         if isinstance(op, Shape_i):
             return self.length_of(node.inputs[0], op.i, depth - 1)
         if isinstance(op, ScalarFromTensor | TensorFromScalar):
             return self.value_of(node.inputs[0], depth - 1)
+        if isinstance(op, DimShuffle) and op.is_squeeze and node.inputs[0].type.ndim == 1:
+            entry = self._entry(node.inputs[0], 0, depth - 1)
+            if entry is not None:
+                return entry
         if isinstance(op, Alloc) or (isinstance(op, DimShuffle) and _keeps_entries(node)):
             return self.value_of(node.inputs[0], depth - 1)
         if isinstance(op, Elemwise):
@@ -198,11 +210,6 @@ class Lengths:
             case ps.Cast() if _is_integer(node.inputs[0]) and _is_integer(node.outputs[0]):
                 # Narrowing could wrap; a length that did would not fit any array.
                 return parts[0]
-            case ps.ScalarMinimum() if len(parts) == 2:
-                left, right = parts
-                if self.at_most(left, right):
-                    return left
-                return right if self.at_most(right, left) else None
         return None
 
     def _indexed(self, node: Apply, depth: int) -> Linear | None:
@@ -240,9 +247,9 @@ class Lengths:
 
     def _length(self, variable: Variable, axis: int, depth: int) -> Linear | None:
         static = variable.type.shape[axis] if isinstance(variable.type, TensorType) else None
-        if static is not None:
-            return Linear(int(static))
         node = variable.owner
+        if static is not None and (self._static or node is None or static == 1):
+            return Linear(int(static))
         if node is None:
             return None
         match node.op:
@@ -323,12 +330,6 @@ def is_full_slice(index: object) -> bool:
     return isinstance(index, slice) and index.start is index.stop is index.step is None
 
 
-def is_minimum(node: Apply) -> bool:
-    """Whether ``node`` is the elementwise minimum of two scalars."""
-    is_elemwise = isinstance(node.op, Elemwise) and len(node.inputs) == 2
-    return is_elemwise and isinstance(node.op.scalar_op, ps.ScalarMinimum)
-
-
 def _with_start(length: Linear, reach: int) -> Linear:
     """``length`` of a buffer after the loop: its start ``x[:2]`` was as long as the taps reach."""
     for atom, count in length.terms:
@@ -346,14 +347,15 @@ def _with_start(length: Linear, reach: int) -> Linear:
 
 def _minimum_text(variable: Variable) -> str | None:
     """``min(a,b,c)`` for a tree of minima; parts past the first few are told by dots."""
-    if variable.owner is None or not is_minimum(variable.owner):
+    if minimum_parts(variable) is None:
         return None
     waiting: list[Variable] = [variable]
     parts: list[str] = []
     while waiting and len(parts) < _MINIMA:
         part = waiting.pop()
-        if part.owner is not None and is_minimum(part.owner):
-            waiting.extend(reversed(part.owner.inputs))
+        smaller = minimum_parts(part)
+        if smaller is not None:
+            waiting.extend(reversed(smaller))
         else:
             parts.append(str(Lengths().value_of(part)))
     return f"min({','.join(parts)}{',...' if waiting else ''})"
