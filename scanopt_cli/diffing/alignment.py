@@ -85,7 +85,7 @@ def _uneven(
 
 def is_swappable(node: Apply) -> bool:
     """Whether the first two inputs of ``node`` may change places."""
-    return len(node.inputs) > 1 and commutes(node.op)
+    return len(node.inputs) > 1 and commutes(node)
 
 
 def _of_slots(view: ScanView, other: ScanView, slots: Pairs) -> Alignment:

@@ -17,6 +17,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.errors import PassError
+from scanopt_cli.graphs.constants import check_constants
 
 
 def core_op(op: Op) -> Op:
@@ -61,6 +62,9 @@ def with_body(op: Op, body: FunctionGraph) -> Op:
     ]:
         raise PassError(f"a rewrite inside {op} changed the types of its body's inputs or outputs")
     new_core: Op = core_op(op).clone_with_inner_graph(body)  # type: ignore[attr-defined]
+    frozen = body_of(new_core)
+    assert frozen is not None
+    check_constants(body.outputs, frozen, op_name(op))
     return with_core(op, new_core)
 
 

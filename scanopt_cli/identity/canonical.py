@@ -5,8 +5,8 @@ and of the output's position; graph inputs are told by position and type. Names,
 the order in which nodes were made do not enter, so alpha-equivalent graphs have equal digests and
 equal subgraphs of one graph too. One pass, linear in the number of nodes.
 
-Swapped operands are the same where swapping cannot change a bit: the first two inputs of a
-commutative elementwise Op. (``(a + b) + c`` may round otherwise than ``(a + c) + b``.)
+Swapped operands are the same where swapping cannot change a bit: the first two inputs of sums,
+products and comparisons for equality. (``(a + b) + c`` may round otherwise than ``(a + c) + b``.)
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.graph.op import Op
+from pytensor.scalar import basic as ps
+from pytensor.scalar.loop import ScalarLoop
 from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 
@@ -26,6 +28,7 @@ from scanopt_cli.graphs.graph import GraphLike, as_graph
 from scanopt_cli.identity.encoding import Encoder
 
 _SIZE = 16
+_COMMUTATIVE = (ps.Add, ps.Mul, ps.AND, ps.OR, ps.XOR, ps.EQ, ps.NEQ)
 # Part of every digest: a change of the canonical form must not look like a change of the graph.
 _VERSION = b"scanopt-digest-1"
 
@@ -102,7 +105,7 @@ class Digests:
             self._leaf(variable) if variable.owner is None else self._variables[variable]
             for variable in node.inputs
         ]
-        if commutes(node.op):
+        if commutes(node):
             inputs[:2] = sorted(inputs[:2])
         whole = self._hash(b"node", self.of_op(node.op), inputs)
         for position, output in enumerate(node.outputs):
@@ -118,6 +121,9 @@ class Digests:
                 overrides = (op.pullback_overrides, op.pushforward_overrides)
                 content += (type(op), op.is_inline, overrides, op._connection_pattern)
             return content
+        if isinstance(op, ScalarLoop):
+            # Its properties leave out whether the last output is a condition.
+            return (op, op.is_while)
         return (op,)
 
     def _hash(self, tag: bytes, *content: Any) -> bytes:
@@ -144,10 +150,13 @@ def digest(graph: GraphLike | AbstractFunctionGraph) -> str:
     return Digests().of_graph(fgraph).hex()
 
 
-def commutes(op: Op) -> bool:
-    """Whether swapping the first two inputs of ``op`` cannot change a bit of its result."""
-    return (
-        isinstance(op, Elemwise)
-        and not op.inplace_pattern
-        and bool(getattr(op.scalar_op, "commutative", False))
-    )
+def commutes(node: Any) -> bool:
+    """Whether the first two inputs of ``node`` may be swapped without changing a bit.
+
+    Not so for the maximum of 0.0 and -0.0, and for products of complex numbers.
+    """
+    op = node.op
+    if not isinstance(op, Elemwise) or op.inplace_pattern:
+        return False
+    is_complex = str(node.outputs[0].type.dtype).startswith("complex")
+    return isinstance(op.scalar_op, _COMMUTATIVE) and not is_complex

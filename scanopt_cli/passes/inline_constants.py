@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph, Output
+from pytensor.graph.op import HasMultipleInnerGraph
 from pytensor.graph.rewriting.basic import NodeProcessingGraphRewriter, in2out, node_rewriter
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.basic import alloc as alloc_tensor
@@ -16,6 +17,8 @@ from pytensor.tensor.subtensor import Subtensor, get_idx_list
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
 
+from scanopt_cli.graphs.bodies import inner_graphs
+from scanopt_cli.graphs.constants import has_negative_zero
 from scanopt_cli.passes.base import ScanPass, Site
 from scanopt_cli.scans.view import ScanView, Slot, SlotKind
 
@@ -39,7 +42,8 @@ class InlineConstants(ScanPass):
     Where something went into the body, PyTensor's own constant folding runs there.
 
     Preconditions: rows are equal bit by bit (a NaN equals itself, ``0.0`` and ``-0.0`` differ). The
-    constant has at most 4096 elements and the type that the body reads, or one that fits it.
+    constant has at most 4096 elements, no ``-0.0`` (PyTensor takes it for ``0.0`` in a body) and
+    the type that the body reads, or one that fits it.
 
     Replacing a sequence drops the check that it is long enough: a uniform sequence shorter than the
     step count was an error, and is none when its length no longer matters.
@@ -136,6 +140,8 @@ def _behind_slices(sequence: Variable) -> Variable:
 def _misfit(value: Variable, inner_type: TensorType, *, is_output: bool) -> str | None:
     """Why the body cannot read ``value`` in place of a variable of ``inner_type``, if so."""
     if isinstance(value, Constant):
+        if has_negative_zero(value):
+            return "it holds -0.0, which PyTensor takes for 0.0 in the body of a loop"
         if getattr(value.data, "size", 1) > _LARGEST:
             return f"the constant has more than {_LARGEST} elements"
         if is_output and value.type != inner_type:
@@ -159,13 +165,18 @@ def _fold_small(fgraph: FunctionGraph, node: Apply) -> Any:
 
     A folded output would have a narrower type than the state that it updates.
     """
+    # A body in the node may be of any cost; its evaluation belongs where the graph runs.
+    scalar_op = getattr(node.op, "scalar_op", None)
+    if inner_graphs(node.op) or isinstance(scalar_op, HasMultipleInnerGraph):
+        return False
     for output in node.outputs:
         shape = getattr(output.type, "shape", ())
         if None in shape or np.prod(shape, dtype=float) > _LARGEST:
             return False
         if any(isinstance(reader.op, Output) for reader, _ in fgraph.clients[output]):
             return False
-    return constant_folding.transform(fgraph, node)
+    folded = constant_folding.transform(fgraph, node)
+    return False if folded and any(map(has_negative_zero, folded)) else folded
 
 
 _folding = in2out(

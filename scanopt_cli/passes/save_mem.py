@@ -12,8 +12,8 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.buffers import is_whole
-from scanopt_cli.scans.lengths import Lengths, Linear
+from scanopt_cli.scans.buffers import is_whole, rows
+from scanopt_cli.scans.lengths import Lengths, Linear, with_start
 from scanopt_cli.scans.reads import Read, reads
 from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind
 
@@ -34,7 +34,8 @@ class SaveMem(ScanPass):
     keeps one step at most: a longer one PyTensor cuts in the wrong place when the loop stops before
     the buffer is full. For case 3 there is no mit_mot, and nobody reads an untraced state. Readers
     keep their indices and raise in the same cases as before: ``xs[-1]`` of no steps is still an
-    error.
+    error. So is a sequence that is too short: case 3 wants every sequence shown to be long enough.
+    What is lost is an error that a step raises which is no longer run.
 
     With ``prealloc``, the default, a state keeps at least one row more than its taps reach, which
     PyTensor's virtual machines need: they write a step's result in place while other parts of the
@@ -126,8 +127,13 @@ def _steps_read(
         return None
     if not all(is_whole(view, slot, lengths) for slot in looks):
         return None
-    head = max(read.head for read in every if read.head is not None)
+    # No steps at all would be another case: an error for a negative step count, other shapes.
+    head = max(1, *(read.head for read in every if read.head is not None))
     steps = lengths.value_of(view.n_steps)
+    for slot in view.of_kind(SlotKind.SEQ):
+        if not lengths.at_most(steps, rows(view, slot, lengths)):
+            site.kept(view, f"all {steps} steps: one of its sequences may be too short for them")
+            return None
     return None if lengths.at_most(steps, Linear(head)) else head
 
 
@@ -162,11 +168,10 @@ def _shorter_buffer(buffer: Any, reach: int, steps: Any, batch_ndim: int, length
         is_start = node.op.idx_list == (slice(None, 0),) and len(bounds) == 1
         if is_start and empty.owner is not None and isinstance(empty.owner.op, AllocEmpty):
             known = lengths.value_of(bounds[0])
-            start_rows: Any = (
-                known.constant if known.is_constant else pt.tensor_from_scalar(bounds[0])
-            )
-            shorter = _with_length(empty.owner, 0, _sum(start_rows, steps))
-            return node.op(shorter, start, *bounds)
+            if with_start(known, reach) == Linear(reach):
+                start_rows: Any = reach if known.is_constant else pt.tensor_from_scalar(bounds[0])
+                shorter = _with_length(empty.owner, 0, _sum(start_rows, steps))
+                return node.op(shorter, start, *bounds)
     if node is not None and isinstance(node.op, Alloc):
         # Every row is the value, if the value does not reach up to the axis of the rows.
         value = node.inputs[0]

@@ -7,7 +7,7 @@ reads a buffer as a whole history.
 
 from __future__ import annotations
 
-from scanopt_cli.scans.lengths import Lengths, Linear
+from scanopt_cli.scans.lengths import Lengths, Linear, with_start
 from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind
 
 
@@ -21,7 +21,7 @@ def rows(view: ScanView, slot: Slot, lengths: Lengths) -> Linear:
 def is_whole(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
     """Whether the buffer of ``slot`` is shown to hold its start and every step.
 
-    A start of unknown length counts as whole: shorter than the taps reach, the loop could not run.
+    A start ``x[:2]`` counts as long as the taps reach: were it shorter, the loop could not run.
     A mit_mot and an untraced state are never trimmed; other slots have no buffer.
     """
     if slot.kind not in TRACED:
@@ -31,14 +31,8 @@ def is_whole(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
 
 
 def _holds_all(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
-    steps = lengths.value_of(view.n_steps)
-    rest = rows(view, slot, lengths) - steps
-    if rest == Linear(slot.reach):
-        return True
-    unknown_start = rest.constant >= 0 and all(
-        count > 0 and atom.axis is not None for atom, count in rest.terms
-    )
-    return bool(rest.terms) and unknown_start and slot.reach > 0
+    kept = with_start(rows(view, slot, lengths), slot.reach)
+    return kept - lengths.value_of(view.n_steps) == Linear(slot.reach)
 
 
 def is_trimmed(view: ScanView, slot: Slot, lengths: Lengths) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import (
@@ -29,10 +30,14 @@ from pytensor.tensor.type import TensorType
 from scanopt_cli.scans.minima import minimum_parts
 from scanopt_cli.scans.view import ScanView, SlotKind, batch_ndim, scan_op
 
+# How often the step count is taken off a difference to show that it is not negative.
+_STEPS = 3
 # Lengths are shallow expressions. Past this depth a length is an atom, and one comparison opens at
 # most so many minima: no graph, however deep, makes us recurse or search without end.
 _DEPTH = 40
-_MINIMA = 6
+_MINIMA = 32
+# How many parts of a minimum are told.
+_PARTS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,7 @@ class Lengths:
 
     The arrays of counts that a batched loop carries are read as the one number in each entry.
     ``n_steps`` is the step count of the loop that is looked at: a loop with a negative step count
-    raises, so the scalars in it are taken as not negative. Nothing else is assumed of scalars.
+    raises, so as a whole it is taken as not negative. Nothing is assumed of the scalars in it.
 
     A length may be known as a number, by the type, and as an expression, by what made it. The
     number comes first; without ``static`` the expression does, which may be what equals the steps.
@@ -116,9 +121,11 @@ class Lengths:
     def __init__(self, n_steps: Variable | None = None, *, static: bool = True) -> None:
         self._static = static
         self._known: dict[tuple[Variable, int | None], Linear] = {}
-        self._counts: frozenset[Atom] = frozenset()
+        self._opened = 0
+        self._steps = Linear()
         if n_steps is not None:
-            self._counts = self.value_of(n_steps).atoms
+            self._steps = self.value_of(n_steps)
+            # What was read on the way did not know yet that the steps are not negative.
             self._known.clear()
 
     def value_of(self, variable: Variable, depth: int = _DEPTH) -> Linear:
@@ -139,26 +146,26 @@ class Lengths:
             self._known[variable, axis] = known
         return known
 
-    def at_most(self, left: Linear, right: Linear, minima: int = _MINIMA) -> bool:
+    def at_most(self, left: Linear, right: Linear) -> bool:
         """Whether ``left <= right`` can be shown."""
-        difference = right - left
-        if difference.constant >= 0 and all(
-            count > 0 and self._is_count(atom) for atom, count in difference.terms
-        ):
-            return True
-        if minima == 0:
-            return False
-        # min(x, y) <= right if either is; left <= min(x, y) if both are.
-        for parts in self._minima(left):
-            if any(self.at_most(part, right, minima - 1) for part in parts):
-                return True
-        return any(
-            all(self.at_most(left, part, minima - 1) for part in parts)
-            for parts in self._minima(right)
-        )
+        self._opened = 0
+        return self._at_most(left, right)
 
-    def _is_count(self, atom: Atom) -> bool:
-        return atom.axis is not None or atom in self._counts
+    def _at_most(self, left: Linear, right: Linear) -> bool:
+        difference = right - left
+        # Dimensions are not negative, and neither is the step count, as a whole.
+        if any(_is_sum_of_dimensions(difference - self._steps.scaled(k)) for k in range(_STEPS)):
+            return True
+        # min(x, y) <= right if either is; left <= min(x, y) if both are.
+        for sides, enough in ((self._minima(left), any), (self._minima(right), all)):
+            for parts in sides:
+                self._opened += 1
+                if self._opened > _MINIMA:
+                    return False
+                pairs = [(part, right) if enough is any else (left, part) for part in parts]
+                if enough(self._at_most(*pair) for pair in pairs):
+                    return True
+        return False
 
     def _minima(self, form: Linear) -> list[tuple[Linear, ...]]:
         """For each ``min(x, y, ...)`` in ``form``, the forms that it may be."""
@@ -196,6 +203,9 @@ class Lengths:
         return self._indexed(node, depth) if isinstance(op, Subtensor) else None
 
     def _elemwise_value(self, scalar_op: ps.ScalarOp, node: Apply, depth: int) -> Linear | None:
+        # Narrow integers wrap, and to small values too; 64 bits do not, at lengths that fit memory.
+        if node.outputs[0].type.dtype not in ("int32", "int64"):
+            return None
         parts = [self.value_of(part, depth - 1) for part in node.inputs]
         match scalar_op:
             case ps.Add():
@@ -207,8 +217,7 @@ class Lengths:
             case ps.Mul() if len(parts) == 2:
                 factor, other = sorted(parts, key=lambda part: not part.is_constant)
                 return other.scaled(factor.constant) if factor.is_constant else None
-            case ps.Cast() if _is_integer(node.inputs[0]) and _is_integer(node.outputs[0]):
-                # Narrowing could wrap; a length that did would not fit any array.
+            case ps.Cast() if np.can_cast(node.inputs[0].type.dtype, node.outputs[0].type.dtype):
                 return parts[0]
         return None
 
@@ -322,7 +331,7 @@ class Lengths:
             at_rows = axis == view.batch_ndim
             return self.value_of(slot.outer_input, depth - 1) if at_rows else None
         length = self.length_of(slot.outer_input, axis, depth - 1)
-        return _with_start(length, slot.reach) if axis == view.batch_ndim else length
+        return with_start(length, slot.reach) if axis == view.batch_ndim else length
 
 
 def is_full_slice(index: object) -> bool:
@@ -330,8 +339,15 @@ def is_full_slice(index: object) -> bool:
     return isinstance(index, slice) and index.start is index.stop is index.step is None
 
 
-def _with_start(length: Linear, reach: int) -> Linear:
-    """``length`` of a buffer after the loop: its start ``x[:2]`` was as long as the taps reach."""
+def _is_sum_of_dimensions(form: Linear) -> bool:
+    """Whether a form is shown not to be negative: a constant and dimensions, none taken off."""
+    return form.constant >= 0 and all(
+        count > 0 and atom.axis is not None for atom, count in form.terms
+    )
+
+
+def with_start(length: Linear, reach: int) -> Linear:
+    """Return a buffer's ``length`` with a start ``x[:reach]`` taken as long as the taps reach."""
     for atom, count in length.terms:
         node = atom.variable.owner
         if atom.axis is None or count != 1 or node is None or not isinstance(node.op, Subtensor):
@@ -351,13 +367,15 @@ def _minimum_text(variable: Variable) -> str | None:
         return None
     waiting: list[Variable] = [variable]
     parts: list[str] = []
-    while waiting and len(parts) < _MINIMA:
+    while waiting and len(parts) < _PARTS:
         part = waiting.pop()
         smaller = minimum_parts(part)
         if smaller is not None:
             waiting.extend(reversed(smaller))
         else:
-            parts.append(str(Lengths().value_of(part)))
+            form = Lengths().value_of(part)
+            is_nested = any(minimum_parts(atom.variable) for atom in form.atoms)
+            parts.append("…" if is_nested else str(form))
     return f"min({','.join(parts)}{',...' if waiting else ''})"
 
 

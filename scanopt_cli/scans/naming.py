@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from scanopt_cli.scans.view import ScanView, Slot, SlotKind
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
 
+_INDEX = re.compile(r"\[(t([+-]\d+)?|\d+:)\]$")
 # How many wrappers (slices, expanded dimensions) are looked through for a name.
 _LOOK = 4
 
@@ -80,5 +82,5 @@ def _source_name(slot: Slot, around: Mapping[Variable, str]) -> str | None:
 
 
 def _without_index(name: str) -> str:
-    """``x`` for ``x[t]``, and for ``x[0:]``, as ``scan`` calls its slice of a sequence."""
-    return name.partition("[")[0] or name
+    """``x`` for ``x[t-1]``, and for ``x[0:]``, as ``scan`` calls its slice of a sequence."""
+    return _INDEX.sub("", name) or name

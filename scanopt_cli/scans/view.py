@@ -22,6 +22,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.utils import safe_signature
 
 from scanopt_cli.errors import PassError
+from scanopt_cli.graphs.constants import check_constants
 
 
 class SlotKind(StrEnum):
@@ -230,7 +231,7 @@ class ScanView:
 
     def _new_op(self, by_kind: Mapping[SlotKind, list[Slot]]) -> Scan:
         inner_inputs = [v for s in _in_order(by_kind, _INNER_INPUTS) for v in s.inner_inputs]
-        return Scan(
+        op = Scan(
             inner_inputs,
             self.inner_outputs(),
             _info(by_kind, as_while=self.is_while),
@@ -241,6 +242,8 @@ class ScanView:
             allow_gc=self.op.allow_gc,
             strict=self.op.strict,
         )
+        check_constants(self.inner_outputs(), op.fgraph, self.name)
+        return op
 
 
 def scan_op(node: Apply) -> Scan | None:

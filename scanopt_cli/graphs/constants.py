@@ -1,0 +1,54 @@
+"""Constants in the bodies of Ops, which PyTensor shares more freely than their values allow.
+
+A frozen graph keeps one node for equal constants, and takes 0.0 and -0.0 for equal; which of the
+two a body gets depends on what the process made before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.graph.traversal import toposort
+
+from scanopt_cli.errors import PassError
+
+
+def has_negative_zero(variable: Variable) -> bool:
+    """Whether a constant holds -0.0, as a real or imaginary part."""
+    return isinstance(variable, Constant) and bool(_negative_zeros(variable))
+
+
+def check_constants(outputs: Iterable[Variable], frozen: AbstractFunctionGraph, name: str) -> None:
+    """See that a body was frozen with the constants that it was made of.
+
+    Raises
+    ------
+    PassError
+        If freezing has turned a 0.0 into a -0.0, or the other way round.
+    """
+    outputs = list(outputs)
+    meant = _zeros(toposort(outputs), outputs)
+    if meant != _zeros(frozen.toposort(), frozen.outputs):
+        raise PassError(
+            f"PyTensor has mixed up 0.0 and -0.0 in the body of {name}, which it keeps as one",
+            hint="run scanopt on this graph alone, in a process of its own",
+        )
+
+
+def _zeros(nodes: Iterable[Apply], outputs: Iterable[Variable]) -> Counter[int]:
+    """How often constants with so many negative zeros are read."""
+    read = [variable for node in nodes for variable in node.inputs]
+    counts = (_negative_zeros(v) for v in (*read, *outputs) if isinstance(v, Constant))
+    return Counter(count for count in counts if count)
+
+
+def _negative_zeros(constant: Constant) -> int:
+    data = np.asarray(constant.data) if isinstance(constant.data, float | np.ndarray) else None
+    if data is None or data.dtype.kind not in "fc":
+        return 0
+    parts = (data.real, data.imag) if data.dtype.kind == "c" else (data,)
+    return sum(int(np.count_nonzero((part == 0) & np.signbit(part))) for part in parts)
