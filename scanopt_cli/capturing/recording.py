@@ -109,8 +109,7 @@ def _write_first_call(path: Path, values: Sequence[Any]) -> None:
 
 
 def _notes(name: str | None, fgraph: FunctionGraph) -> tuple[str, ...]:
-    function = f"function {name}" if name else "an unnamed function"
-    notes = [f"Captured from {function}, as the program built it."]
+    notes = [f"Captured from function {name}, as the program built it."] if name else []
     updates: dict[int, int] = fgraph.update_mapping or {}  # type: ignore[assignment]
     notes += [
         f"Output {output} is the new value of {fgraph.inputs[updated].name or 'a shared variable'}."

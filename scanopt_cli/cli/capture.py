@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from scanopt_cli.cli.console import err
+
 
 def capture(
     program: Annotated[
@@ -23,4 +25,10 @@ def capture(
     """
     from scanopt_cli.capturing.running import run_captured
 
-    return run_captured(program, directory)
+    before = set(directory.glob("*.pkl"))
+    code = run_captured(program, directory)
+    kept = len(set(directory.glob("*.pkl")) - before)
+    graphs = "1 graph" if kept == 1 else f"{kept} graphs"
+    told = f"kept {graphs} in {directory}" if kept else "the program compiled no graph with a Scan"
+    err().print(f"scanopt: {told}", soft_wrap=True)
+    return code

@@ -19,6 +19,8 @@ def load_graph(path: Path, *, trust: bool, allow_packages: Sequence[str] | None)
     from scanopt_cli.reports.text import printable
 
     with warnings.catch_warnings(record=True) as caught:
+        # What PyTensor thinks of its own calls does not concern the file.
+        warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         graph = load(path, trust=trust, allow_packages=allow_packages or ())
     for note in [*(str(warning.message) for warning in caught), *graph.notes]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scanopt_cli.scans.lengths import Atom, Linear
+from scanopt_cli.scans.minima import minimum_parts
 
 # A product of atoms, in an order of their own; the empty one is the plain number.
 type _Monomial = tuple[Atom, ...]
@@ -46,14 +47,13 @@ class Formula:
 
     def __str__(self) -> str:
         names = self._names()
-        told = {
-            tuple(sorted(names[atom] for atom in monomial)): count
-            for monomial, count in self.terms.items()
-            if count
-        }
+        told: Counter[tuple[str, ...]] = Counter()
+        for monomial, count in self.terms.items():
+            told[tuple(sorted(names[atom] for atom in monomial))] += count
         parts = [
             _term(monomial, count)
             for monomial, count in sorted(told.items(), key=lambda item: (-len(item[0]), item))
+            if count
         ]
         return "+".join(parts).replace("+-", "-") or "0"
 
@@ -68,7 +68,10 @@ class Formula:
         for atom in atoms:
             text = str(atom)
             seen[text] += 1
-            names[atom] = text if texts[text] == 1 else _numbered(text, seen[text])
+            # Minima of quantities that have names are what they are called; each loop has its own.
+            is_clear = "?" not in text and minimum_parts(atom.variable) is not None
+            alone = texts[text] == 1 or is_clear
+            names[atom] = text if alone else _numbered(text, seen[text])
         return names
 
 

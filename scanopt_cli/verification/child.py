@@ -161,7 +161,7 @@ class _Session:
         for text, arguments in candidates:
             a, b = (self._evaluate(place, run, arguments) for place in (0, 1))
             if isinstance(a, Exception) and isinstance(b, Exception):
-                reason = f"graph a raises {_text(a)}, graph b raises {_text(b)}"
+                reason = _both_raise(_text(a), _text(b))
             elif isinstance(a, Exception) or isinstance(b, Exception):
                 lone = _one_raises(a, b, run, text)
                 if known_good or not isinstance(a, _MISFIT):
@@ -201,6 +201,10 @@ class _Session:
     def _write(self, **entry: Any) -> None:
         self.record.write(json.dumps(entry) + "\n")
         self.record.flush()
+
+
+def _both_raise(a: str, b: str) -> str:
+    return f"in the rest both raise {a}" if a == b else f"graph a raises {a}, graph b raises {b}"
 
 
 def _one_raises(a: Any, b: Any, run: int, arguments: str) -> Difference:

@@ -123,3 +123,11 @@ def test_inside_a_loop() -> None:
     graph = graph_of(scan(outer, outputs_info=[X], n_steps=N, name="outer"))
     _, remarks = optimized(graph, "inline-constants")
     assert remarks == ["changed outer/scan_fn: inlined constant non_seq `non_seq[0]`"]
+
+
+def test_case_1_twin_negative_zero() -> None:
+    """PyTensor keeps 0.0 and -0.0 as one constant in bodies."""
+    graph = _with(pt.constant(np.float64(-0.0)), lambda y, c: y / c)
+    after, remarks = optimized(graph, "inline-constants")
+    assert labels(only_scan(after.fgraph)) == ["sit_sot[0]", "non_seq[0]"]
+    assert "it holds -0.0" in remarks[0]

@@ -74,3 +74,9 @@ def test_many_equal_sequences_at_once() -> None:
     ys = scan(lambda *parts: sum(parts), sequences=sequences, outputs_info=[None], n_steps=N)
     after, _ = optimized(graph_of(ys), "merge-duplicates")
     assert len(only_scan(after.fgraph).slots) == 2
+
+
+def test_twin_maxima_of_zeros_of_both_signs() -> None:
+    x, y = pt.dvectors("x", "y")
+    graph = graph_of(_over(pt.maximum(x, y), pt.maximum(y, x)))
+    assert optimized(graph, "merge-duplicates")[1] == []

@@ -231,3 +231,58 @@ def test_trimmed_scan_is_known_as_trimmed() -> None:
     _, xs = power(N)
     after, _ = optimized(graph_of(xs[-1]), "save-mem")
     assert [slot.label for slot in trimmed(only_scan(after.fgraph))] == ["sit_sot[0]"]
+
+
+@pytest.mark.parametrize(
+    ("read", "a"),
+    [
+        (lambda xs: xs[-1], -5),
+        (lambda xs: xs[-1:], -5),
+        (lambda xs: xs[:3], -3),
+        (lambda xs: xs[-3:], -3),
+        (lambda xs: xs[2], -3),
+    ],
+)
+def test_scalars_in_the_step_count_may_be_negative(read, a: int) -> None:
+    """A loop of ``a + 5`` steps runs for a negative ``a`` too."""
+    x, count = pt.dscalar("x"), pt.lscalar("a")
+    xs = scan(lambda y: y * 2 + 1, outputs_info=[x], n_steps=count + 5)
+    graph = graph_of(read(xs))
+    after, _ = optimized(graph, "save-mem")
+    values = {"a": a, "x": 1.0}
+    assert_same_outcomes(outputs_of(graph, **values), outputs_of(after, **values))
+
+
+def test_case_3_twin_sequence_that_may_be_too_short() -> None:
+    s, x = pt.dvector("s"), pt.dscalar("x")
+    xs = scan(lambda a, y: y + a, sequences=[s], outputs_info=[x], n_steps=N)
+    graph = graph_of(xs[2])
+    after, remarks = optimized(graph, "save-mem")
+    assert "one of its sequences may be too short" in remarks[0]
+    values = {"s": [1.0, 2.0, 3.0], "x": 0.0, "n": 5}
+    assert_same_outcomes(outputs_of(graph, **values), outputs_of(after, **values))
+
+
+def test_case_3_runs_one_step_where_none_is_read() -> None:
+    rows = pt.dmatrix("rows")
+    graph = graph_of(scan(lambda row: row * 2, sequences=[rows])[:0])
+    after, _ = optimized(graph, "save-mem")
+    assert outputs_of(after, rows=[[1.0, 2.0]])[0].shape == (0, 2)
+
+
+def test_step_counts_of_narrow_integers_wrap() -> None:
+    u, x = pt.scalar("u", dtype="uint8"), pt.dscalar("x")
+    three = pt.constant(3, dtype="uint8")
+    graph = graph_of(scan(lambda y: y * 2, outputs_info=[x], n_steps=u + three)[:3])
+    after, _ = optimized(graph, "save-mem")
+    assert_same_outcomes(outputs_of(graph, u=254, x=1.0), outputs_of(after, u=254, x=1.0))
+
+
+def test_many_minima_are_compared_in_bounded_time() -> None:
+    parts = [
+        pt.minimum(pt.dvector(f"v{k}").shape[0], pt.dvector(f"w{k}").shape[0]) for k in range(12)
+    ]
+    x = pt.dscalar("x")
+    xs = scan(lambda y: y * 2, outputs_info=[x], n_steps=sum(parts))
+    after, _ = optimized(graph_of(xs[-1]), "save-mem")
+    assert _rows(after)[0].startswith("min(1,")

@@ -124,3 +124,10 @@ def test_length_of_a_while_loop_is_unknown() -> None:
     raw = xs.owner.inputs[0]
     form = Lengths(N).length_of(raw)
     assert [atom.variable for atom in form.atoms] == [raw]
+
+
+def test_least_of_a_list() -> None:
+    """``pt.min`` of a list is written as a maximum of negated numbers."""
+    x, y = pt.dvector("x"), pt.dvector("y")
+    assert str(Lengths().value_of(pt.min([x.shape[0], y.shape[0]]))) == "min(x.shape[0],y.shape[0])"
+    assert str(Lengths().value_of(pt.min([x.shape[0], x.shape[0] + 2]))) == "x.shape[0]"
