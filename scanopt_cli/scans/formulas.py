@@ -49,7 +49,8 @@ class Formula:
         names = self._names()
         told: Counter[tuple[str, ...]] = Counter()
         for monomial, count in self.terms.items():
-            told[tuple(sorted(names[atom] for atom in monomial))] += count
+            if count:
+                told[tuple(sorted(names[atom] for atom in monomial))] += count
         parts = [
             _term(monomial, count)
             for monomial, count in sorted(told.items(), key=lambda item: (-len(item[0]), item))
