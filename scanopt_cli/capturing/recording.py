@@ -54,7 +54,7 @@ class Capture:
     def _keep(
         self, fgraph: FunctionGraph, outputs: Sequence[SymbolicOutput], name: str | None
     ) -> FirstCall | None:
-        if not any(isinstance(core_op(node.op), Scan) for node, _ in walk(fgraph)):
+        if not any(isinstance(core_op(node.op), Scan) for node in walk(fgraph)):
             return None
         identity = digest(fgraph)
         if identity in self._digests:

@@ -15,6 +15,7 @@ from scanopt_cli.cli.options import (
     AllowPackages,
     Format,
     GraphFiles,
+    OutputFile,
     OutputFormat,
     Pipeline,
     Trust,
@@ -38,15 +39,7 @@ class DiffKind(StrEnum):
 def optimize(
     graphs: GraphFiles,
     passes: Pipeline = "default",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output-file",
-            metavar="OUT",
-            help="Write the result; a directory if there are several graphs.",
-        ),
-    ] = None,
+    output: OutputFile = None,
     diff: Annotated[
         DiffKind,
         typer.Option(help="Show each pass's change: dprint trees, matched graphs, or nothing."),

@@ -65,7 +65,12 @@ AllowPackages = Annotated[
 ]
 OutputFile = Annotated[
     Path | None,
-    typer.Option("-o", "--output-file", metavar="FILE", help="Write the resulting graph here."),
+    typer.Option(
+        "-o",
+        "--output-file",
+        metavar="OUT",
+        help="Write the resulting graph here; a directory if there are several.",
+    ),
 ]
 Pipeline = Annotated[
     str,

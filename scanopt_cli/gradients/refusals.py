@@ -21,7 +21,7 @@ def refuse_in_place(fgraph: AbstractFunctionGraph, source: str) -> None:
 
     A derivative reads the values of a graph again, when they may be gone.
     """
-    for node, _ in walk(fgraph):
+    for node in walk(fgraph):
         if getattr(node.op, "destroy_map", None):
             raise GradientError(
                 f"{node.op} works in place, so the graph cannot be differentiated",

@@ -81,16 +81,14 @@ def with_core(op: Op, core: Op) -> Op:
     )
 
 
-def walk(graph: AbstractFunctionGraph) -> Iterator[tuple[Apply, int]]:
-    """Yield every node of ``graph`` with its depth, those of an inner graph behind their holder."""
-    stack: list[tuple[Iterator[Apply], int]] = [(iter(graph.toposort()), 0)]
-    while stack:
-        nodes, depth = stack[-1]
-        node = next(nodes, None)
-        if node is None:
-            stack.pop()
-            continue
-        yield node, depth
-        stack.extend(
-            (iter(inner.toposort()), depth + 1) for inner in reversed(inner_graphs(node.op))
-        )
+def walk(graph: AbstractFunctionGraph) -> Iterator[Apply]:
+    """Yield every node of ``graph`` and of its inner graphs, each distinct inner graph once."""
+    waiting = [graph]
+    seen: set[int] = set()
+    while waiting:
+        inner = waiting.pop()
+        if id(inner) not in seen:
+            seen.add(id(inner))
+            for node in inner.toposort():
+                yield node
+                waiting.extend(inner_graphs(node.op))

@@ -55,12 +55,6 @@ def statistics(fgraph: AbstractFunctionGraph) -> Statistics:
     return Statistics(**counts, buffers=str(buffers))
 
 
-def difference(before: Statistics, after: Statistics) -> dict[str, int]:
-    """Return ``after - before`` for every count that changed."""
-    changes = {name: getattr(after, name) - getattr(before, name) for name in COUNTS}
-    return {name: change for name, change in changes.items() if change}
-
-
 def scan_views(fgraph: AbstractFunctionGraph) -> Iterator[ScanView]:
     """Yield a view of each Scan of ``fgraph`` itself, in topological order."""
     for node in fgraph.toposort():

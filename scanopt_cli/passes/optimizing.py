@@ -81,9 +81,8 @@ def optimize(
     ScanoptError
         If ``graph`` is no graph.
     """
-    original = as_graph(graph)
     sequence = parse(passes) if isinstance(passes, str) else tuple(passes)
-    work = original.copy()
+    work = as_graph(graph)
     before = statistics(work.fgraph)
 
     def watched(item: Pass, _: object) -> None:
@@ -101,4 +100,4 @@ def optimize(
     )
     if not verify:
         return result
-    return replace(result, verification=verify_graphs(original, work, refines=True))
+    return replace(result, verification=verify_graphs(graph, work, refines=True))

@@ -58,9 +58,7 @@ class SaveMem(ScanPass):
         lengths = Lengths(view.n_steps)
         names = site.names(view)
         looks = {
-            slot: reads(view, slot, names[slot], site.clients)
-            for slot in view.outputs()
-            if slot.kind is not SlotKind.UNTRACED
+            slot: reads(view, slot, names[slot], site.clients) for slot in view.of_kind(*TRACED)
         }
         head = _steps_read(view, looks, lengths, site)
         if head is not None and site.budget.spend():
@@ -91,7 +89,7 @@ class SaveMem(ScanPass):
         site: Site,
     ) -> int | None:
         """How many steps the buffer of ``slot`` needs to keep, ``None`` to leave it alone."""
-        if slot.kind not in TRACED or not is_whole(view, slot, lengths):
+        if not is_whole(view, slot, lengths):
             return None
         wide = next((read for read in found if read.tail is None), None)
         if wide is not None:
@@ -156,8 +154,8 @@ def _shorten(
         return
     scalar = _scalar_steps(view)
     assert scalar is not None
-    rows = _capped(keep, scalar, lengths) if steps is None else steps
-    slot.outer_input = _shorter_buffer(slot.outer_input, slot.reach, rows, view.batch_ndim, lengths)
+    kept = _capped(keep, scalar, lengths) if steps is None else steps
+    slot.outer_input = _shorter_buffer(slot.outer_input, slot.reach, kept, view.batch_ndim, lengths)
 
 
 def _shorter_buffer(buffer: Any, reach: int, steps: Any, batch_ndim: int, lengths: Lengths) -> Any:

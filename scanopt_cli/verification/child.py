@@ -78,7 +78,7 @@ def _is_made_for_c(fgraph: FunctionGraph) -> bool:
     """Whether rewrites for C left an Op that is wrong without it: a reduction by an expression."""
     return any(
         isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Composite)
-        for node, _ in walk(fgraph)
+        for node in walk(fgraph)
     )
 
 

@@ -1,0 +1,34 @@
+"""``optimize --verify`` writes nothing that was not shown to keep its values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graph_building import graph_of, power
+from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.optimize import _finish
+from scanopt_cli.passes.optimizing import optimize
+from scanopt_cli.verification.result import Verdict, Verification
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code", "is_written"),
+    [
+        (Verdict.IDENTICAL, ExitCode.CLEAN, True),
+        (Verdict.AGREES, ExitCode.CLEAN, True),
+        (Verdict.DIFFERS, ExitCode.FINDING, False),
+        (Verdict.COULD_NOT_RUN, ExitCode.FAILED, False),
+    ],
+)
+def test_what_is_not_verified_is_not_written(
+    tmp_path: Path, verdict: Verdict, code: ExitCode, is_written: bool
+) -> None:
+    _, xs = power()
+    verification = Verification(verdict=verdict, runs=1, runs_tried=1)
+    result = replace(optimize(graph_of(xs[-1])), verification=verification)
+    target = tmp_path / "out.pkl"
+    assert _finish(result, target, check=False) is code
+    assert target.exists() is is_written
