@@ -68,7 +68,19 @@ _OUTPUTS = (
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class InnerSlot:
+    """What a slot is inside of the loop; see `Slot`."""
+
+    kind: SlotKind
+    position: int
+    taps: tuple[int, ...] = ()
+    out_taps: tuple[int, ...] = ()
+    inner_inputs: list[Variable] = field(default_factory=list)
+    inner_outputs: list[Variable] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Slot(InnerSlot):
     """One sequence, state, traced output or non-sequence of a Scan, with all its faces.
 
     Attributes
@@ -81,24 +93,18 @@ class Slot:
         Steps back (negative) at which a state is read; empty for all other kinds.
     out_taps
         Where a step writes, ``(0,)`` but for a mit_mot.
-    outer_input
-        The sequence, the initial buffer of a state, the buffer length of a nit_sot, the value of a
-        non-sequence.
     inner_inputs
         What the body reads, one variable a tap.
     inner_outputs
         What a step computes, one variable an out-tap.
+    outer_input
+        The sequence, the initial buffer of a state, the buffer length of a nit_sot, the value of a
+        non-sequence.
     outer_output
         The node's output, ``None`` for sequences and non-sequences.
     """
 
-    kind: SlotKind
-    position: int
-    outer_input: Variable
-    taps: tuple[int, ...] = ()
-    out_taps: tuple[int, ...] = ()
-    inner_inputs: list[Variable] = field(default_factory=list)
-    inner_outputs: list[Variable] = field(default_factory=list)
+    outer_input: Variable = field(kw_only=True)
     outer_output: Variable | None = None
 
     @property
@@ -136,28 +142,28 @@ class ScanView:
         op = scan_op(node)
         if op is None:
             raise PassError(f"{node.op} is not a Scan")
-        info = op.info
-        taps = _taps(info)
-        counts = {kind: len(taps[kind]) for kind in SlotKind}
-        outer_inputs = iter(node.inputs[1:])
-        slots = {
-            kind: [
-                Slot(kind, position, next(outer_inputs), *taps[kind][position])
-                for position in range(counts[kind])
-            ]
-            for kind in _OUTER_INPUTS
-        }
-        _deal_inner_inputs(slots, iter(op.fgraph.inputs))
-        inner_outputs, outer_outputs = iter(op.fgraph.outputs), iter(node.outputs)
-        for slot in _in_order(slots, _OUTPUTS):
-            slot.inner_outputs = [next(inner_outputs) for _ in slot.out_taps]
+        inner = inner_slots(op)
+        outer_inputs, outer_outputs = iter(node.inputs[1:]), iter(node.outputs)
+        slots = [
+            Slot(
+                slot.kind,
+                slot.position,
+                slot.taps,
+                slot.out_taps,
+                slot.inner_inputs,
+                slot.inner_outputs,
+                outer_input=next(outer_inputs),
+            )
+            for slot in inner
+        ]
+        for slot in _in_order(_by_kind(slots), _OUTPUTS):
             slot.outer_output = next(outer_outputs)
         return cls(
             node=node,
             op=op,
             n_steps=node.inputs[0],
-            slots=list(_in_order(slots, _OUTER_INPUTS)),
-            condition=next(inner_outputs) if info.as_while else None,
+            slots=slots,
+            condition=inner_condition(op),
             batch_ndim=batch_ndim(node),
         )
 
@@ -246,6 +252,29 @@ class ScanView:
         return op
 
 
+def inner_slots(op: Scan) -> list[InnerSlot]:
+    """Return the slots of a Scan that need not be applied to anything, in the view's order."""
+    taps = _taps(op.info)
+    slots = [
+        InnerSlot(kind, position, *both)
+        for kind in _OUTER_INPUTS
+        for position, both in enumerate(taps[kind])
+    ]
+    by_kind = _by_kind(slots)
+    inner_inputs, inner_outputs = iter(op.fgraph.inputs), iter(op.fgraph.outputs)
+    for slot in _in_order(by_kind, _INNER_INPUTS):
+        width = len(slot.taps) if slot.kind in STATES else 1
+        slot.inner_inputs = [next(inner_inputs) for _ in range(width)]
+    for slot in _in_order(by_kind, _OUTPUTS):
+        slot.inner_outputs = [next(inner_outputs) for _ in slot.out_taps]
+    return slots
+
+
+def inner_condition(op: Scan) -> Variable | None:
+    """Return what a step computes to stop a while-loop, ``None`` for other loops."""
+    return op.fgraph.outputs[-1] if op.info.as_while else None
+
+
 def scan_op(node: Apply) -> Scan | None:
     """Return the Scan that ``node`` applies, directly or through Blockwise; ``None`` if none."""
     op = node.op
@@ -300,18 +329,12 @@ def _info(by_kind: Mapping[SlotKind, list[Slot]], *, as_while: bool) -> ScanInfo
     )
 
 
-def _deal_inner_inputs(slots: Mapping[SlotKind, list[Slot]], variables: Iterator[Any]) -> None:
-    for slot in _in_order(slots, _INNER_INPUTS):
-        width = len(slot.taps) if slot.kind in STATES else 1
-        slot.inner_inputs = [next(variables) for _ in range(width)]
-
-
-def _by_kind(slots: list[Slot]) -> dict[SlotKind, list[Slot]]:
+def _by_kind[S: InnerSlot](slots: list[S]) -> dict[SlotKind, list[S]]:
     return {kind: [slot for slot in slots if slot.kind is kind] for kind in SlotKind}
 
 
-def _in_order(
-    by_kind: Mapping[SlotKind, list[Slot]], order: tuple[SlotKind, ...]
-) -> Iterator[Slot]:
+def _in_order[S: InnerSlot](
+    by_kind: Mapping[SlotKind, list[S]], order: tuple[SlotKind, ...]
+) -> Iterator[S]:
     for kind in order:
         yield from by_kind[kind]
