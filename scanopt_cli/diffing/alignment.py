@@ -10,7 +10,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from scanopt_cli.diffing.pairing import pair_up
 from scanopt_cli.diffing.sides import Pairs, Side
 from scanopt_cli.diffing.slots import Token, pair_slots
-from scanopt_cli.identity.canonical import commutes
+from scanopt_cli.identity.operands import commutes
 from scanopt_cli.scans.view import ScanView, scan_op
 
 

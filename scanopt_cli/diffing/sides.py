@@ -51,7 +51,7 @@ class Side:
 
     def op_digest(self, op: Op) -> bytes:
         """Return the digest of what ``op`` computes, its body included."""
-        return self._digests.of_op(op)
+        return self._digests.sameness.of_op(op)
 
     def view(self, node: Apply) -> ScanView:
         """Return the slots of a Scan node."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from pytensor.graph.basic import Constant, Variable
@@ -21,6 +21,8 @@ from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.graph.utils import MetaObject, Scratchpad
+
+from scanopt_cli.identity.opaque import token
 
 # State of PyTensor's own Ops that says how they were called or compiled, not what they compute. An
 # Op of another package may compute by its name.
@@ -38,26 +40,34 @@ _INCIDENTAL = frozenset(
 )
 
 
+class Teller(Protocol):
+    """Tells what an `Encoder` does not look into itself."""
+
+    opaque: list[str]
+    """What could not be told by value, one short text each."""
+
+    def of_op(self, op: Op) -> bytes:
+        """Return the key of an Op."""
+
+    def of_graph(self, graph: AbstractFunctionGraph) -> bytes:
+        """Return the key of an inner graph."""
+
+    def data(self, array: np.ndarray) -> bytes:
+        """Return what stands for the bytes of a contiguous array."""
+
+
 class Encoder:
-    """Feeds values to ``write`` as unambiguous bytes.
+    """Turns values into unambiguous bytes, which pile up in ``parts``."""
 
-    ``graph_digest`` tells an inner graph. ``opaque`` collects what could not be told by value, one
-    short text each.
-    """
-
-    def __init__(
-        self,
-        write: Callable[[bytes], Any],
-        graph_digest: Callable[[AbstractFunctionGraph], bytes],
-        opaque: list[str],
-    ) -> None:
-        self._write = write
-        self._graph_digest = graph_digest
-        self._opaque = opaque
+    def __init__(self, teller: Teller) -> None:
+        self.parts: list[bytes] = []
+        self._teller = teller
 
     def encode(self, value: Any) -> None:
         """Write one value, whatever it is."""
         match value:
+            case np.ndarray() | np.generic():
+                self._array(np.asarray(value))
             case None | bool() | int() | float() | complex():
                 # repr keeps the sign of zero and tells True from 1; the type name tells 1 from 1.0.
                 self._item(type(value).__name__, repr(value).encode())
@@ -80,8 +90,6 @@ class Encoder:
             case Mapping():
                 self._tag("mapping")
                 self._unordered(value.items())
-            case np.ndarray() | np.generic():
-                self._array(np.asarray(value))
             case np.dtype():
                 self._item("dtype", value.str.encode())
             case type():
@@ -89,7 +97,9 @@ class Encoder:
             case FunctionType() | BuiltinFunctionType() | np.ufunc():
                 self._function(value)
             case AbstractFunctionGraph():
-                self._item("graph", self._graph_digest(value))
+                self._item("graph", self._teller.of_graph(value))
+            case Op():
+                self._item("op", self._teller.of_op(value))
             case Constant():
                 self._tag("constant")
                 self.encode(value.type)
@@ -99,7 +109,7 @@ class Encoder:
                 self.encode(value.bit_generator.state)
             case Variable():
                 self._as_opaque(value)
-            case Op() | Type() | MetaObject():
+            case Type() | MetaObject():
                 self._class("object", type(value))
                 self._state(value)
             case _ if dataclasses.is_dataclass(value):
@@ -109,11 +119,11 @@ class Encoder:
                 self._as_opaque(value)
 
     def _state(self, value: Any) -> None:
-        names = _state_names(value)
-        self._tag(f"state {len(names)}")
-        for name in names:
+        items = state(value)
+        self._tag(f"state {len(items)}")
+        for name, item in items:
             self.encode(name)
-            self.encode(getattr(value, name, None))
+            self.encode(item)
 
     def _all(self, values: Any, count: int) -> None:
         self._tag(f"items {count}")
@@ -124,9 +134,9 @@ class Encoder:
         """Write values in an order of their own bytes, not of insertion or hashing."""
         encoded = []
         for value in values:
-            parts: list[bytes] = []
-            Encoder(parts.append, self._graph_digest, self._opaque).encode(value)
-            encoded.append(b"".join(parts))
+            inner = Encoder(self._teller)
+            inner.encode(value)
+            encoded.append(b"".join(inner.parts))
         self._tag(f"items {len(encoded)}")
         for part in sorted(encoded):
             self._item("item", part)
@@ -135,8 +145,10 @@ class Encoder:
         if array.dtype.hasobject:
             self._as_opaque(array)
             return
+        # Every machine writes the same bytes.
+        array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
         self._item("array", f"{array.dtype.str}{array.shape}".encode())
-        self._item("data", np.ascontiguousarray(array).tobytes())
+        self._item("data", self._teller.data(array))
 
     def _class(self, tag: str, cls: type) -> None:
         if _resolves(cls):
@@ -151,19 +163,24 @@ class Encoder:
             self._as_opaque(function)
 
     def _as_opaque(self, value: Any) -> None:
-        self._opaque.append(f"{type(value).__name__} {getattr(value, '__qualname__', '')}".strip())
-        self._item("opaque", str(id(value)).encode())
+        name = getattr(value, "__qualname__", "")
+        self._teller.opaque.append(f"{type(value).__name__} {name}".strip())
+        self._item("opaque", token(value).encode())
 
     def _tag(self, tag: str) -> None:
         self._item(tag, b"")
 
     def _item(self, tag: str, content: bytes) -> None:
-        self._write(f"{tag}:{len(content)}:".encode())
-        self._write(content)
+        self.parts.append(f"{tag}:{len(content)}:".encode())
+        self.parts.append(content)
+
+
+def state(value: Any) -> list[tuple[str, Any]]:
+    """Return what ``value`` is made of, by name: its properties, its fields, or all its state."""
+    return [(name, getattr(value, name, None)) for name in _state_names(value)]
 
 
 def _state_names(value: Any) -> tuple[str, ...]:
-    """The attributes that say what ``value`` is: its props, its fields, or all its state."""
     props = getattr(value, "__props__", None)
     if isinstance(props, tuple):
         return props

@@ -12,6 +12,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.identity.canonical import Digests
+from scanopt_cli.identity.sameness import Sameness
 from scanopt_cli.scans.buffers import trimmed
 from scanopt_cli.scans.naming import slot_names
 from scanopt_cli.scans.view import ScanView, Slot, scan_op
@@ -85,15 +86,26 @@ class Site:
         """Return what to call each slot of a Scan in a remark; ask before changing the slots."""
         return dict(zip(view.slots, slot_names(view, self.clients, self.around), strict=True))
 
-    def digest(self, variable: Variable) -> bytes:
-        """Return what ``variable`` computes, as a digest that is equal only for equal values.
+    @property
+    def digests(self) -> Digests:
+        """What each variable computes, told exactly: equal only for equal values.
 
         Good for variables upstream of the Scan at hand: a pass walks its graph in topological
         order, so nothing upstream is changed after it was asked for.
         """
         if self._digests is None:
-            self._digests = Digests(self.fgraph.inputs, gradients=True)
-        return self._digests.of(variable)
+            self._digests = Digests(
+                self.fgraph.inputs, sameness=Sameness(gradients=True, exact=True)
+            )
+        return self._digests
+
+    def same(self, variable: Variable) -> bytes:
+        """Return what ``variable`` computes: equal only for variables of equal values."""
+        return self.digests.of(variable)
+
+    def condition(self, view: ScanView) -> bytes | None:
+        """Return when a loop stops: equal only for loops that always stop after equal steps."""
+        return None if view.condition is None else self.digests.of_condition(view)
 
     def _remark(self, view: ScanView, kind: RemarkKind, message: str) -> None:
         scan = "/".join((*self.path, view.name))

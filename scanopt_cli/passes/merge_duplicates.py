@@ -20,7 +20,7 @@ class MergeDuplicates(ScanPass):
     1. Two sequences that compute the same value become one.
     2. Two non-sequences that compute the same value become one.
 
-    Preconditions: "the same value" is equality of canonical digests, so names, the order of
+    Preconditions: "the same value" is equality of canonical forms, so names, the order of
     construction and the order of the operands of ``+`` and ``*`` do not matter. Ops that cannot be
     told by value (closures, user classes of a local scope) are the same as themselves only. What
     the body sees must have the same type.
@@ -51,7 +51,7 @@ def _twins(view: ScanView, site: Site) -> dict[Slot, Slot]:
     twins: dict[Slot, Slot] = {}
     for slot in view.of_kind(SlotKind.SEQ, SlotKind.NON_SEQ):
         (inner,) = slot.inner_inputs
-        key = (slot.kind, site.digest(slot.outer_input), slot.outer_input.type, inner.type)
+        key = (slot.kind, site.same(slot.outer_input), slot.outer_input.type, inner.type)
         if first.setdefault(key, slot) is not slot:
             twins[slot] = first[key]
     return twins

@@ -1,0 +1,21 @@
+"""Which operands may be swapped."""
+
+from __future__ import annotations
+
+from pytensor.graph.basic import Apply
+from pytensor.scalar import basic as ps
+from pytensor.tensor.elemwise import Elemwise
+
+_COMMUTATIVE = (ps.Add, ps.Mul, ps.AND, ps.OR, ps.XOR, ps.EQ, ps.NEQ)
+
+
+def commutes(node: Apply) -> bool:
+    """Whether the first two inputs of ``node`` may be swapped without changing a bit.
+
+    Not so for the maximum of 0.0 and -0.0, and for products of complex numbers.
+    """
+    op = node.op
+    if not isinstance(op, Elemwise) or op.inplace_pattern:
+        return False
+    is_complex = str(node.outputs[0].type.dtype).startswith("complex")
+    return isinstance(op.scalar_op, _COMMUTATIVE) and not is_complex

@@ -1,0 +1,119 @@
+"""What counts when two things are compared, and the keys of Ops and graphs by that notion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.graph.op import Op
+from pytensor.scalar.loop import ScalarLoop
+from pytensor.scan.op import Scan
+from pytensor.tensor.blockwise import Blockwise
+
+from scanopt_cli.identity.encoding import Encoder, state
+from scanopt_cli.identity.keys import Hashed, Interned, Keys
+from scanopt_cli.identity.loops import LoopForm, loop_form
+from scanopt_cli.identity.opaque import token
+
+# Loops with slots that only their feeds tell apart are looked into wherever they are applied; that
+# many nodes are, then such slots are told apart by their places. Loops nested deeply in one
+# another, each applied twice, would else take time that doubles with every level.
+_LOOKED_INTO = 2_000_000
+
+
+class Sameness:
+    """One notion of when two things compute the same.
+
+    Parameters
+    ----------
+    gradients
+        Whether overrides of gradients and ``inline`` of an OpFromGraph count: *is the same op*
+        rather than *computes the same*.
+    names
+        Whether names count.
+    exact
+        Whether keys are exact, and good for this object only, rather than hashes.
+    """
+
+    def __init__(
+        self, *, gradients: bool = False, names: bool = False, exact: bool = False
+    ) -> None:
+        self.gradients = gradients
+        self.names = names
+        self.opaque: list[str] = []
+        self._looked_into = 0
+        self._keys: Keys = Interned() if exact else Hashed()
+        # Keyed by identity: equality of Ops is what is told here. The Op is kept alive with it.
+        self._ops: dict[int, tuple[Op, bytes]] = {}
+        self._graphs: dict[int, tuple[AbstractFunctionGraph, bytes]] = {}
+        self._forms: dict[int, tuple[Scan, LoopForm]] = {}
+
+    def key(self, tag: str, *content: Any) -> bytes:
+        """Return the key of ``content``, whatever it is; keys within it tell other things."""
+        encoder = Encoder(self)
+        encoder.encode(tag)
+        for item in content:
+            encoder.encode(item)
+        return self._keys.key(b"".join(encoder.parts))
+
+    def data(self, array: np.ndarray) -> bytes:
+        """Return what stands for the bytes of a contiguous ``array``."""
+        return self._keys.data(array)
+
+    def of_op(self, op: Op) -> bytes:
+        """Return the key of an Op: what it computes from whatever inputs."""
+        known = self._ops.get(id(op))
+        if known is None:
+            # An Op that holds itself is the same as itself only.
+            self._ops[id(op)] = (op, token(op).encode())
+            known = (op, self.key("op", *self._op_content(op)))
+            self._ops[id(op)] = known
+        return known[1]
+
+    def of_graph(self, graph: AbstractFunctionGraph) -> bytes:
+        """Return the key of a whole graph, which is independent of any graph around it."""
+        from scanopt_cli.identity.canonical import Digests
+
+        known = self._graphs.get(id(graph))
+        if known is None:
+            digests = Digests(graph.inputs, sameness=self)
+            for node in graph.toposort():
+                digests.add(node)
+            types = [variable.type for variable in graph.inputs]
+            outputs = [digests.of(output) for output in graph.outputs]
+            known = (graph, self.key("graph", types, outputs))
+            self._graphs[id(graph)] = known
+        return known[1]
+
+    def form(self, op: Scan) -> LoopForm:
+        """Return the canonical form of a loop, independent of what it is applied to."""
+        known = self._forms.get(id(op))
+        if known is None:
+            known = (op, loop_form(self, op))
+            self._forms[id(op)] = known
+        return known[1]
+
+    def may_look_into(self, nodes: int) -> bool:
+        """Whether so many nodes of a body may be looked at again, where it is applied."""
+        self._looked_into += nodes
+        return self._looked_into <= _LOOKED_INTO
+
+    def _op_content(self, op: Op) -> tuple[Any, ...]:
+        if isinstance(op, Scan):
+            return ("scan", self.form(op).key, op.name if self.names else None)
+        if isinstance(op, Blockwise) and isinstance(op.core_op, Scan):
+            # Its signature follows from the loop, and lists the slots in their order.
+            return ("blockwise", op.core_op, op.destroy_map)
+        if isinstance(op, OpFromGraph):
+            content: tuple[Any, ...] = ("inner graph", op.destroy_map, op.fgraph)
+            if self.gradients:
+                overrides = (op.pullback_overrides, op.pushforward_overrides)
+                content += (type(op), op.is_inline, overrides, op._connection_pattern)
+            return (*content, op.name if self.names else None)
+        content = ("op", type(op), state(op))
+        if isinstance(op, ScalarLoop):
+            # Its properties leave out whether the last output is a condition.
+            content += (op.is_while,)
+        return content
