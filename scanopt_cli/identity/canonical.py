@@ -78,14 +78,10 @@ class Digests:
         else:
             if commutes(node):
                 inputs[:2] = sorted(inputs[:2])
-            key = self.sameness.key
-            whole = key("node", self.sameness.of_op(node.op), inputs)
-            keys = {
-                output: key("output", whole, position)
-                for position, output in enumerate(node.outputs)
-            }
+            op, told = self.sameness.of_op(node.op), self.sameness.of_output
+            keys = {v: told(op, inputs, position) for position, v in enumerate(node.outputs)}
         if self.sameness.names:
-            keys = {v: self.sameness.key("named", told, v.name) for v, told in keys.items()}
+            keys = {v: self.sameness.key("named", key, v.name) for v, key in keys.items()}
         self._known.update(keys)
 
     def _leaf(self, variable: Variable) -> bytes:

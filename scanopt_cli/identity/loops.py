@@ -61,6 +61,18 @@ class LoopForm:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """What a slot of an applied loop is, step by step.
+
+    Slots with equal ``values`` are of one kind, are fed equally and have equal values at every
+    step; those with equal ``updates`` compute the same in every step, whatever they start with.
+    """
+
+    values: bytes
+    updates: tuple[bytes, ...]
+
+
 class Step:
     """What a step of a loop computes from inputs of given colours."""
 
@@ -134,8 +146,8 @@ def output_keys(digests: Digests, view: ScanView) -> dict[Variable, bytes]:
     told: Sequence[object] = form.ranks
     feeds: object = [digests.of(view.slots[place].outer_input) for place in _places(form.ranks)]
     if form.has_ties and sameness.may_look_into(form.size):
-        told, condition = _trajectories(digests, view)
-        feeds = (condition, sorted(told))
+        step, colours, told = _refined(digests, view)
+        feeds = (step.condition(colours), sorted(told))
     whole = key(
         "applied loop",
         form.key if told is form.ranks else _frame(view.op),
@@ -151,12 +163,14 @@ def output_keys(digests: Digests, view: ScanView) -> dict[Variable, bytes]:
     }
 
 
-def trajectories(digests: Digests, view: ScanView) -> dict[Slot, bytes]:
-    """Tell every slot of an applied loop by the values that it has, step by step.
-
-    Slots of one kind with equal keys are fed equally and have equal values at every step.
-    """
-    return dict(zip(view.slots, _trajectories(digests, view)[0], strict=True))
+def trajectories(digests: Digests, view: ScanView) -> dict[Slot, Trajectory]:
+    """Tell every slot of an applied loop by the values that it has, step by step."""
+    step, colours, told = _refined(digests, view)
+    inside = step.digests(colours)
+    return {
+        slot: Trajectory(values, tuple(inside.of(variable) for variable in slot.inner_outputs))
+        for slot, values in zip(view.slots, told, strict=True)
+    }
 
 
 def condition_key(digests: Digests, view: ScanView) -> bytes:
@@ -168,10 +182,9 @@ def condition_key(digests: Digests, view: ScanView) -> bytes:
     return digests.sameness.key("stop", view.batch_ndim, step.condition(colours), sorted(told))
 
 
-def _trajectories(digests: Digests, view: ScanView) -> tuple[list[bytes], bytes | None]:
+def _refined(digests: Digests, view: ScanView) -> tuple[Step, list[bytes], list[bytes]]:
     step = Step(digests.sameness, view.slots, view.op.fgraph.toposort(), view.condition)
-    colours, told = _refine(step, step.updates, _starts(digests, view.slots))
-    return told, step.condition(colours)
+    return step, *_refine(step, step.updates, _starts(digests, view.slots))
 
 
 def _refine(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,13 @@ class Sameness:
         for item in content:
             encoder.encode(item)
         return self._keys.key(b"".join(encoder.parts))
+
+    def of_output(self, op: bytes, inputs: Sequence[bytes], position: int) -> bytes:
+        """Return the key of what a node computes, by the keys of its Op and of its inputs.
+
+        Keys have one length, so these bytes are unambiguous; what `key` encodes starts otherwise.
+        """
+        return self._keys.key(b"\0%d:%b%b" % (position, op, b"".join(inputs)))
 
     def data(self, array: np.ndarray) -> bytes:
         """Return what stands for the bytes of a contiguous ``array``."""

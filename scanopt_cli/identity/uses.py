@@ -30,7 +30,8 @@ class Uses:
         self._once = digests.of
         distinct: dict[tuple[bytes, ...], Apply] = {}
         for node in step.nodes:
-            distinct.setdefault(tuple(self._once(output) for output in node.outputs), node)
+            # Sorted: a loop that is there twice may list its outputs in another order.
+            distinct.setdefault(tuple(sorted(map(self._once, node.outputs))), node)
         self._nodes = list(distinct.values())
 
     def of_slots(self, colours: Sequence[bytes]) -> list[bytes]:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 
+from scanopt_cli.graphs.bodies import op_name
 from scanopt_cli.identity.canonical import Digests
 from scanopt_cli.identity.sameness import Sameness
 from scanopt_cli.scans.buffers import trimmed
-from scanopt_cli.scans.naming import slot_names
+from scanopt_cli.scans.naming import slot_names, titles
 from scanopt_cli.scans.view import ScanView, Slot, scan_op
 
 
@@ -29,8 +30,8 @@ class RemarkKind(StrEnum):
 class Remark:
     """What a pass did to a Scan, or looked at and left alone, and why.
 
-    ``scan`` is the Scan's name with the names of the loops and graphs around it, outermost first,
-    joined by ``/``.
+    ``scan`` is what the Scan is called with the names of the loops and graphs around it, outermost
+    first, joined by ``/``; for a remark on a whole graph, only what is around it, or ``graph``.
     """
 
     pass_name: str
@@ -69,18 +70,29 @@ class Site:
     path: tuple[str, ...] = ()
     around: Mapping[Variable, str] = field(default_factory=dict)
     _digests: Digests | None = field(default=None, init=False)
+    _titles: dict[Apply, str] = field(default_factory=dict, init=False)
 
-    def changed(self, view: ScanView, message: str) -> None:
-        """Say what was done to a Scan."""
+    def changed(self, view: ScanView | None, message: str) -> None:
+        """Say what was done to a Scan, or to the graph."""
         self._remark(view, RemarkKind.CHANGED, message)
 
-    def kept(self, view: ScanView, message: str) -> None:
-        """Say what was left alone, and why."""
+    def kept(self, view: ScanView | None, message: str) -> None:
+        """Say what was left alone, in a Scan or in the graph, and why."""
         self._remark(view, RemarkKind.KEPT, message)
 
     def clients(self, variable: Variable | None) -> list[tuple[Any, int]]:
         """Return who reads ``variable``: pairs of a node and the position of its input."""
         return [] if variable is None else list(self.fgraph.clients.get(variable, ()))
+
+    def title(self, node: Apply) -> str:
+        """Return what to call a node that holds a graph, whatever the pass has changed since."""
+        if node not in self._titles:
+            self._titles = {**titles(self.fgraph.outputs), **self._titles}
+        return self._titles.setdefault(node, op_name(node.op))
+
+    def keep_title(self, node: Apply, new_node: Apply) -> None:
+        """Call a node that takes the place of another as that was called."""
+        self._titles[new_node] = self.title(node)
 
     def names(self, view: ScanView) -> dict[Slot, str]:
         """Return what to call each slot of a Scan in a remark; ask before changing the slots."""
@@ -107,9 +119,14 @@ class Site:
         """Return when a loop stops: equal only for loops that always stop after equal steps."""
         return None if view.condition is None else self.digests.of_condition(view)
 
-    def _remark(self, view: ScanView, kind: RemarkKind, message: str) -> None:
-        scan = "/".join((*self.path, view.name))
-        self.remarks.append(Remark(self.pass_name, scan, kind, message))
+    def tell_opaque(self) -> None:
+        """Say what could only be compared by identity, if anything was."""
+        if opaque := sorted(set(self.digests.sameness.opaque)):
+            self.kept(None, f"what is the same as itself only: {', '.join(opaque)}")
+
+    def _remark(self, view: ScanView | None, kind: RemarkKind, message: str) -> None:
+        names = self.path if view is None else (*self.path, self.title(view.node))
+        self.remarks.append(Remark(self.pass_name, "/".join(names) or "graph", kind, message))
 
 
 @dataclass(frozen=True)
@@ -124,6 +141,8 @@ class Pass(ABC):
     name: ClassVar[str]
     trims: ClassVar[bool] = False
     """Whether the pass leaves Scans whose buffers do not hold every step."""
+    everywhere: ClassVar[bool] = False
+    """Whether the pass has work in graphs without a loop."""
 
     @abstractmethod
     def run(self, site: Site) -> bool:

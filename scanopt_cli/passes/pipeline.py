@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -12,8 +13,8 @@ from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.op import Op
 
 from scanopt_cli.errors import PassError
-from scanopt_cli.graphs.bodies import body_of, inner_graphs, op_name, with_body
-from scanopt_cli.graphs.statistics import statistics
+from scanopt_cli.graphs.bodies import body_of, inner_graphs, op_name, walk, with_body
+from scanopt_cli.graphs.integrity import check_integrity
 from scanopt_cli.passes.base import Budget, Pass, Remark, Site
 from scanopt_cli.scans.describing import inner_names
 from scanopt_cli.scans.view import ScanView, scan_op
@@ -63,7 +64,7 @@ def run_pipeline(
     walkers = [_Walker(item, budget) for item in passes]
     signature = _signature(fgraph)
     seconds = [0.0] * len(passes)
-    rounds = _ROUNDS + statistics(fgraph).scans
+    rounds = _ROUNDS + sum(scan_op(node) is not None for node in walk(fgraph))
     for _ in range(rounds):
         round_changed = False
         for position, walker in enumerate(walkers):
@@ -121,19 +122,26 @@ class _Walker:
     def _run_bodies(self, site: Site) -> bool:
         changed = False
         fgraph = site.fgraph
-        for node in fgraph.toposort():
+        nodes = fgraph.toposort()
+        shared = Counter(id(body_of(node.op)) for node in nodes)
+        for node in nodes:
             body = body_of(node.op)
-            if body is None or not self._has_scan(body):
+            if body is None or not (self.item.everywhere or self._has_scan(body)):
                 continue
-            new_op = self._rewritten(node, body, site)
+            # A body is rewritten once: where it occurs again, its name stands for all of them.
+            title = site.title(node) if shared[id(body)] == 1 else op_name(node.op)
+            new_op = self._rewritten(node, body, site, title)
             if new_op is not None:
                 new_node: Apply = new_op.make_node(*node.inputs)
+                site.keep_title(node, new_node)
                 pairs = list(zip(node.outputs, new_node.outputs, strict=True))
                 fgraph.replace_all(pairs, reason=f"{self.item.name} inside {op_name(node.op)}")
                 changed = True
         return changed
 
-    def _rewritten(self, node: Apply, body: FrozenFunctionGraph, site: Site) -> Op | None:
+    def _rewritten(
+        self, node: Apply, body: FrozenFunctionGraph, site: Site, title: str
+    ) -> Op | None:
         """The Op of ``node`` with its body rewritten, or ``None`` if nothing changed there."""
         if body not in self._done:
             thawed = body.unfreeze()
@@ -143,7 +151,7 @@ class _Walker:
                 frozen = inner_names(view, list(site.names(view).values()))
                 thaw = dict(zip(body.inputs, thawed.inputs, strict=True))
                 names = {thaw[variable]: name for variable, name in frozen.items()}
-            path = (*site.path, op_name(node.op))
+            path = (*site.path, title)
             self._done[body] = thawed if self.run(thawed, path, names) else None
         rewritten = self._done[body]
         return None if rewritten is None else with_body(node.op, rewritten)
@@ -191,7 +199,7 @@ def _kind(output_type: object) -> object:
 
 def _check(fgraph: FunctionGraph, signature: list[object], item: Pass) -> None:
     try:
-        fgraph.check_integrity()
+        check_integrity(fgraph)
     except Exception as error:
         raise PassError(f"the pass {item.name} broke the graph ({error})") from error
     if _signature(fgraph) != signature:

@@ -11,10 +11,19 @@ from scanopt_cli.errors import PassError
 from scanopt_cli.passes.base import Pass
 from scanopt_cli.passes.inline_constants import InlineConstants
 from scanopt_cli.passes.merge_duplicates import MergeDuplicates
+from scanopt_cli.passes.merge_equal import MergeEqual
+from scanopt_cli.passes.merge_states import MergeStates
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.save_mem import SaveMem
 
-BUILTIN: tuple[type[Pass], ...] = (RemoveUnused, InlineConstants, MergeDuplicates, SaveMem)
+BUILTIN: tuple[type[Pass], ...] = (
+    RemoveUnused,
+    InlineConstants,
+    MergeEqual,
+    MergeDuplicates,
+    MergeStates,
+    SaveMem,
+)
 
 ENTRY_POINT_GROUP = "scanopt.passes"
 

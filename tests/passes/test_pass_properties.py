@@ -18,7 +18,9 @@ from strategies import GeneratedScan, scan_graphs
 PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "remove-unused": (Exception,),
     "inline-constants": (ValueError,),
+    "merge-equal": (),
     "merge-duplicates": (),
+    "merge-states": (),
     "save-mem": (),
     "default": (Exception,),
 }

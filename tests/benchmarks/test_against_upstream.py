@@ -1,0 +1,72 @@
+"""What PyTensor does too, side by side: the same graph, cleaned by its rewriter and by ours.
+
+Run with ``make bench``; the ratio of the two rows of a group is the figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import dfs_rewriter
+from pytensor.scan.rewriting.io import scan_merge_duplicate_inputs
+
+from graph_building import graph_of, only_scan, scan
+from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.passes.grammar import parse
+from scanopt_cli.passes.pipeline import run_pipeline
+
+_DEPTH = 50
+
+
+@cache
+def _repeated_sequences(count: int, *, swapped: bool = False) -> Graph:
+    """Return a loop with ``count`` deep sequences of which each is there twice.
+
+    They differ at the root only, so that telling two apart takes a walk down all of both.
+    """
+    x, y = pt.dvectors("x", "y")
+    sequences = []
+    for number in range(count):
+        entry = x * (number // 2 + 2.0)
+        for _ in range(_DEPTH):
+            entry = pt.tanh(entry)
+        sequences.append(entry + y if not swapped or number % 2 else y + entry)
+    return graph_of(scan(lambda *entries: sum(entries), sequences=sequences))
+
+
+def _by_pytensor(fgraph: FunctionGraph) -> None:
+    dfs_rewriter(scan_merge_duplicate_inputs).rewrite(fgraph)
+
+
+def _by_scanopt(fgraph: FunctionGraph) -> None:
+    run_pipeline(fgraph, parse("merge-duplicates"))
+
+
+@pytest.mark.parametrize("count", [20, 100, 400])
+@pytest.mark.parametrize("merge", [_by_pytensor, _by_scanopt], ids=["pytensor", "scanopt"])
+def test_merging_repeated_sequences(benchmark, merge: Callable, count: int) -> None:
+    benchmark.group = f"merge {count} sequences, each there twice"
+
+    def copied() -> tuple[tuple[FunctionGraph], dict[str, object]]:
+        return (_repeated_sequences(count).copy().fgraph,), {}
+
+    cleaned: list[FunctionGraph] = []
+
+    def run(fgraph: FunctionGraph) -> None:
+        merge(fgraph)
+        cleaned[:] = [fgraph]
+
+    benchmark.pedantic(run, setup=copied, rounds=1)
+    assert len(only_scan(cleaned[0]).slots) == count // 2 + 1
+
+
+@pytest.mark.parametrize(("merge", "left"), [(_by_pytensor, 10), (_by_scanopt, 5)])
+def test_merging_swapped_operands(merge: Callable, left: int) -> None:
+    """Only ours finds that ``x + y`` is ``y + x``."""
+    fgraph = _repeated_sequences(10, swapped=True).copy().fgraph
+    merge(fgraph)
+    assert len(only_scan(fgraph).slots) == left + 1
