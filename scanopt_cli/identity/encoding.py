@@ -49,6 +49,9 @@ class Teller(Protocol):
     def of_op(self, op: Op) -> bytes:
         """Return the key of an Op."""
 
+    def of_type(self, told: Type) -> bytes:
+        """Return the key of a Type."""
+
     def of_graph(self, graph: AbstractFunctionGraph) -> bytes:
         """Return the key of an inner graph."""
 
@@ -109,7 +112,9 @@ class Encoder:
                 self.encode(value.bit_generator.state)
             case Variable():
                 self._as_opaque(value)
-            case Type() | MetaObject():
+            case Type():
+                self._item("type", self._teller.of_type(value))
+            case MetaObject():
                 self._class("object", type(value))
                 self._state(value)
             case _ if dataclasses.is_dataclass(value):

@@ -9,9 +9,13 @@ import numpy as np
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.graph.op import Op
+from pytensor.graph.type import Type
+from pytensor.scalar.basic import ScalarType
 from pytensor.scalar.loop import ScalarLoop
 from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.type import TensorType
 
 from scanopt_cli.identity.encoding import Encoder, state
 from scanopt_cli.identity.keys import Hashed, Interned, Keys
@@ -22,6 +26,8 @@ from scanopt_cli.identity.opaque import token
 # many nodes are, then such slots are told apart by their places. Loops nested deeply in one
 # another, each applied twice, would else take time that doubles with every level.
 _LOOKED_INTO = 2_000_000
+# Made in great numbers, and of whole numbers and names alone: what Python takes for equal is equal.
+_BY_VALUE = frozenset({TensorType, ScalarType, DimShuffle})
 
 
 class Sameness:
@@ -48,6 +54,7 @@ class Sameness:
         self._keys: Keys = Interned() if exact else Hashed()
         # Keyed by identity: equality of Ops is what is told here. The Op is kept alive with it.
         self._ops: dict[int, tuple[Op, bytes]] = {}
+        self._values: dict[Type | Op, bytes] = {}
         self._graphs: dict[int, tuple[AbstractFunctionGraph, bytes]] = {}
         self._forms: dict[int, tuple[Scan, LoopForm]] = {}
 
@@ -70,9 +77,23 @@ class Sameness:
         """Return what stands for the bytes of a contiguous ``array``."""
         return self._keys.data(array)
 
+    def of_type(self, told: Type) -> bytes:
+        """Return the key of a Type."""
+        if type(told) not in _BY_VALUE:
+            return self.key("type", type(told), state(told))
+        known = self._values.get(told)
+        if known is None:
+            known = self._values[told] = self.key("type", type(told), state(told))
+        return known
+
     def of_op(self, op: Op) -> bytes:
         """Return the key of an Op: what it computes from whatever inputs."""
         known = self._ops.get(id(op))
+        if known is None and type(op) in _BY_VALUE:
+            told = self._values.get(op)
+            if told is None:
+                told = self._values[op] = self.key("op", *self._op_content(op))
+            known = self._ops[id(op)] = (op, told)
         if known is None:
             # An Op that holds itself is the same as itself only.
             self._ops[id(op)] = (op, token(op).encode())
