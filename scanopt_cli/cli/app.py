@@ -13,6 +13,7 @@ from scanopt_cli.cli import audit as audit_command
 from scanopt_cli.cli import capture as capture_command
 from scanopt_cli.cli import diff as diff_command
 from scanopt_cli.cli import grad as grad_command
+from scanopt_cli.cli import hash as hash_command
 from scanopt_cli.cli import inspect as inspect_command
 from scanopt_cli.cli import optimize as optimize_command
 from scanopt_cli.cli import passes as passes_command
@@ -33,6 +34,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("optimize", optimize_command.optimize),
     ("diff", diff_command.diff),
     ("grad", grad_command.grad),
+    ("hash", hash_command.hash_graphs),
     ("inspect", inspect_command.inspect),
     ("verify", verify_command.verify),
     ("passes", passes_command.passes),

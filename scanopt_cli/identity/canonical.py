@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
-from scanopt_cli.graphs.graph import GraphLike, as_graph
+from scanopt_cli.graphs.graph import Graph, GraphLike, as_graph
 from scanopt_cli.identity.loops import condition_key, output_keys
 from scanopt_cli.identity.operands import commutes
 from scanopt_cli.identity.sameness import Sameness
@@ -108,7 +108,7 @@ def digest(
     Parameters
     ----------
     graph
-        A `Graph`, a ``FunctionGraph``, a pair of inputs and outputs, or outputs.
+        A `Graph`, a ``FunctionGraph``, or a pair of inputs and outputs.
     names
         Whether names of variables, loops and OpFromGraphs count.
     gradients
@@ -120,5 +120,7 @@ def digest(
     ScanoptError
         If ``graph`` is no graph.
     """
+    if isinstance(graph, Graph):
+        graph = graph.fgraph
     fgraph = graph if isinstance(graph, AbstractFunctionGraph) else as_graph(graph).fgraph
     return Sameness(names=names, gradients=gradients).of_graph(fgraph).hex()

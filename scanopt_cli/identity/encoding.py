@@ -74,16 +74,13 @@ class Encoder:
             write(self, value)
             return
         match value:
-            case np.ndarray() | np.generic():
+            case Enum():
+                self._class("enum", type(value))
+                self.encode(value.name)
+            case np.generic():
                 self._array(np.asarray(value))
-            case int() | float() | complex() | Enum():
-                self._class(type(value).__name__, type(value))
-                self._item("value", repr(value).encode())
-            case str():
-                self._text(value)
-            case tuple() | list():
-                self._class("sequence", type(value))
-                self._all(value)
+            case int() | float() | complex() | str() | bytes() | tuple() | list():
+                self._subclass(value)
             case slice():
                 self._tag("slice")
                 self._all((value.start, value.stop, value.step))
@@ -94,7 +91,7 @@ class Encoder:
                 self._tag("mapping")
                 self._unordered(value.items())
             case np.dtype():
-                self._item("dtype", value.str.encode())
+                self._item("dtype", _dtype_text(value).encode())
             case type():
                 self._class("class", value)
             case FunctionType() | BuiltinFunctionType() | np.ufunc():
@@ -117,6 +114,8 @@ class Encoder:
             case MetaObject():
                 self._class("object", type(value))
                 self._state(value)
+            case _ if type(value).__module__.startswith("scipy.sparse"):
+                self._sparse(value)
             case _ if dataclasses.is_dataclass(value):
                 self._class("dataclass", type(value))
                 self._state(value)
@@ -137,8 +136,24 @@ class Encoder:
         self._tag(type(value).__name__)
         self._all(value)
 
+    def _subclass(self, value: Any) -> None:
+        """Write a value of a class that is made of a built-in one, and what it has besides."""
+        base = next(cls for cls in type(value).__mro__ if cls in _COMMON)
+        self._class("subclass", type(value))
+        self.encode(base.__repr__(value) if base in _NUMBERS else base(value))
+        self._items(list(getattr(value, "__dict__", {}).items()))
+
+    def _sparse(self, value: Any) -> None:
+        if getattr(value, "format", None) not in ("csr", "csc"):
+            self._as_opaque(value)
+            return
+        self._class("sparse", type(value))
+        self._all((value.format, value.shape, value.indptr, value.indices, value.data))
+
     def _state(self, value: Any) -> None:
-        items = state(value)
+        self._items(state(value))
+
+    def _items(self, items: list[tuple[str, Any]]) -> None:
         self._tag(f"state {len(items)}")
         for name, item in items:
             self.encode(name)
@@ -166,7 +181,7 @@ class Encoder:
             return
         # Every machine writes the same bytes.
         array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
-        self._item("array", f"{array.dtype.str}{array.shape}".encode())
+        self._item("array", f"{_dtype_text(array.dtype)}{array.shape}".encode())
         self._item("data", self._teller.data(array))
 
     def _class(self, tag: str, cls: type) -> None:
@@ -194,8 +209,9 @@ class Encoder:
         self.parts.append(content)
 
 
+_NUMBERS = (bool, int, float, complex)
 _COMMON: dict[type, Callable[[Encoder, Any], None]] = {
-    **dict.fromkeys((type(None), bool, int, float, complex), Encoder._number),
+    **dict.fromkeys((type(None), *_NUMBERS), Encoder._number),
     **dict.fromkeys((tuple, list), Encoder._sequence),
     str: Encoder._text,
     bytes: Encoder._bytes,
@@ -215,6 +231,11 @@ def _state_names(value: Any) -> tuple[str, ...]:
     if dataclasses.is_dataclass(value):
         return tuple(field.name for field in dataclasses.fields(value))
     return tuple(sorted(_own_state(value)))
+
+
+def _dtype_text(dtype: np.dtype) -> str:
+    """A dtype with the names of its fields; in bytes of this machine's order it is one anywhere."""
+    return str(dtype.newbyteorder("<").descr if dtype.isnative else ("swapped", dtype.descr))
 
 
 def _own_state(value: Any) -> Iterator[str]:

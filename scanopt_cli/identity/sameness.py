@@ -55,6 +55,7 @@ class Sameness:
         # Keyed by identity: equality of Ops is what is told here. The Op is kept alive with it.
         self._ops: dict[int, tuple[Op, bytes]] = {}
         self._values: dict[Type | Op, bytes] = {}
+        self._within: list[int] = []
         self._graphs: dict[int, tuple[AbstractFunctionGraph, bytes]] = {}
         self._forms: dict[int, tuple[Scan, LoopForm]] = {}
 
@@ -89,15 +90,18 @@ class Sameness:
     def of_op(self, op: Op) -> bytes:
         """Return the key of an Op: what it computes from whatever inputs."""
         known = self._ops.get(id(op))
+        if id(op) in self._within:
+            self.opaque.append(f"{type(op).__name__}, which holds itself")
+            return self.key("opaque", token(op))
         if known is None and type(op) in _BY_VALUE:
             told = self._values.get(op)
             if told is None:
                 told = self._values[op] = self.key("op", *self._op_content(op))
             known = self._ops[id(op)] = (op, told)
         if known is None:
-            # An Op that holds itself is the same as itself only.
-            self._ops[id(op)] = (op, token(op).encode())
+            self._within.append(id(op))
             known = (op, self.key("op", *self._op_content(op)))
+            self._within.pop()
             self._ops[id(op)] = known
         return known[1]
 
@@ -141,6 +145,9 @@ class Sameness:
                 overrides = (op.pullback_overrides, op.pushforward_overrides)
                 content += (type(op), op.is_inline, overrides, op._connection_pattern)
             return (*content, op.name if self.names else None)
+        if type(op) is DimShuffle:
+            order = [axis if axis == "x" else int(axis) for axis in op.new_order]
+            return ("op", DimShuffle, int(op.input_ndim), order)
         content = ("op", type(op), state(op))
         if isinstance(op, ScalarLoop):
             # Its properties leave out whether the last output is a condition.

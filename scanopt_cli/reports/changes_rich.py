@@ -10,6 +10,8 @@ from rich.text import Text
 from scanopt_cli.diffing.comparing import diff
 from scanopt_cli.diffing.trees import DiffLine, LineKind, tree_diff
 from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.graphs.statistics import statistics
+from scanopt_cli.identity.canonical import digest
 from scanopt_cli.passes.optimizing import Snapshot
 from scanopt_cli.reports import diff_rich
 from scanopt_cli.reports.text import printable
@@ -50,6 +52,14 @@ class Changes:
             self.print_to.print(section)
 
     def _body(self, after: Graph) -> RenderableType:
+        if digest(self._before) == digest(after):
+            # A tree of shared nodes prints otherwise, and says nothing that counts.
+            before, now = statistics(self._before.fgraph), statistics(after.fgraph)
+            return Text(
+                "the same computation, of fewer nodes: "
+                f"{before.outer_nodes} → {now.outer_nodes} outside, "
+                f"{before.inner_nodes} → {now.inner_nodes} inside"
+            )
         if self._structural:
             return diff_rich.render(diff(self._before, after))
         return tree_text(tree_diff(self._before.fgraph, after.fgraph, self._depth), self._lines)

@@ -153,7 +153,7 @@ def test_passes(files: Path) -> None:
     assert "Out of scope" in scanopt("passes", "save-mem").out
     assert scanopt("passes", "nonsense").code == 2
     told = json.loads(scanopt("passes", "--format", "json").out)
-    assert told["passes"][0]["name"] == "remove-unused"
+    assert told["passes"][0]["name"] == "merge-equal"
 
 
 def test_audit(files: Path, tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from scanopt_cli.graphs.statistics import COUNTS, statistics
 def test_shows_counts_changes_and_remarks(files: Path) -> None:
     done = scanopt("optimize", files / "wasteful.pkl")
     assert done.code == 0
-    assert "changed by remove-unused, merge-duplicates, save-mem" in done.out
+    assert "changed by merge-equal, remove-unused, merge-duplicates, save-mem" in done.out
     assert "loop-buffer elements" in done.out
     assert "min(1,n)+1" in done.out
+    assert "after merge-equal\nthe same computation, of fewer nodes: " in done.out
     assert "after remove-unused" in done.out
     assert "~ wasteful: removed unused nit_sot `nit_sot[0]`" in done.err
     assert "[id" not in done.out
@@ -50,6 +51,7 @@ def test_writes_what_it_shows(files: Path, tmp_path: Path) -> None:
         name: getattr(counted, name) for name in COUNTS
     }
     assert [run["name"] for run in told["passes"] if run["changed"]] == [
+        "merge-equal",
         "remove-unused",
         "merge-duplicates",
         "save-mem",

@@ -1,0 +1,80 @@
+"""``scanopt hash``: the canonical digests of graphs and of the loop bodies in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scanopt_cli.cli.console import err, out
+from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.loading import load_graph
+from scanopt_cli.cli.options import AllowPackages, Format, GraphFiles, OutputFormat, Trust
+from scanopt_cli.errors import ScanoptError
+
+if TYPE_CHECKING:
+    from scanopt_cli.identity.hashing import GraphDigest
+
+
+def hash_graphs(
+    graphs: GraphFiles,
+    inner: Annotated[
+        bool,
+        typer.Option(
+            "--inner", help="Also each distinct body inside, with how often it is applied."
+        ),
+    ] = False,
+    names: Annotated[
+        bool, typer.Option("--names", help="Names of variables, loops and OpFromGraphs count.")
+    ] = False,
+    gradients: Annotated[
+        bool,
+        typer.Option(
+            "--gradients",
+            help="How an OpFromGraph is differentiated, and whether it is inlined, counts.",
+        ),
+    ] = False,
+    output_format: OutputFormat = Format.RICH,
+    trust: Trust = False,
+    allow_package: AllowPackages = None,
+) -> ExitCode:
+    """Print the digest of each graph: equal for graphs that compute the same by the same Ops.
+
+    The same in every process; renaming and reordering do not change it.
+    """
+    from scanopt_cli.identity.hashing import hash_graph
+    from scanopt_cli.reports import hash_markdown, hash_rich
+    from scanopt_cli.reports.as_json import to_json
+
+    code = ExitCode.CLEAN
+    told: list[GraphDigest] = []
+    for path in graphs:
+        try:
+            graph = load_graph(path, trust=trust, allow_packages=allow_package)
+        except ScanoptError as error:
+            if len(graphs) == 1:
+                raise
+            err().print(f"scanopt: error: {error}", soft_wrap=True)
+            code = ExitCode.FAILED
+            continue
+        told.append(hash_graph(graph, inner=inner, names=names, gradients=gradients))
+        if output_format is Format.RICH:
+            out().print(hash_rich.render(told[-1]), soft_wrap=True)
+        _warn_if_opaque(told[-1])
+    if output_format is Format.JSON:
+        out().out(to_json("hash", {"names": names, "gradients": gradients, "graphs": told}))
+    elif output_format is Format.MARKDOWN:
+        out().out(hash_markdown.render(told))
+    return code
+
+
+def _warn_if_opaque(graph: GraphDigest) -> None:
+    from scanopt_cli.reports.text import printable
+
+    if graph.opaque:
+        first = graph.opaque[0] if len(graph.opaque) == 1 else f"{graph.opaque[0]} and others"
+        err().print(
+            f"scanopt: note: {printable(graph.source)}: holds what cannot be told by value "
+            f"({printable(first)}); its digest is good for this process only",
+            soft_wrap=True,
+        )
