@@ -17,7 +17,8 @@ from scanopt_cli.passes.base import Pass
 from scanopt_cli.passes.registry import registry
 
 PRESETS: dict[str, str] = {
-    "default": "remove-unused,inline-constants,merge-duplicates,remove-unused,save-mem",
+    "default": "merge-equal,remove-unused,inline-constants,merge-scans,merge-duplicates,"
+    "merge-states,remove-unused,save-mem",
     "none": "",
 }
 """Pipelines with a name of their own."""

@@ -12,14 +12,16 @@ from scanopt_cli.passes.base import Pass
 from scanopt_cli.passes.inline_constants import InlineConstants
 from scanopt_cli.passes.merge_duplicates import MergeDuplicates
 from scanopt_cli.passes.merge_equal import MergeEqual
+from scanopt_cli.passes.merge_scans import MergeScans
 from scanopt_cli.passes.merge_states import MergeStates
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.save_mem import SaveMem
 
 BUILTIN: tuple[type[Pass], ...] = (
+    MergeEqual,
     RemoveUnused,
     InlineConstants,
-    MergeEqual,
+    MergeScans,
     MergeDuplicates,
     MergeStates,
     SaveMem,

@@ -11,10 +11,9 @@ faces then carry ``batch_ndim`` leading batch dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.scan.op import Scan, ScanInfo
@@ -135,6 +134,7 @@ class ScanView:
     condition: Variable | None
     batch_ndim: int = 0
     is_thawed: bool = False
+    new_name: str | None = None
 
     @classmethod
     def of(cls, node: Apply) -> ScanView:
@@ -166,6 +166,17 @@ class ScanView:
             condition=inner_condition(op),
             batch_ndim=batch_ndim(node),
         )
+
+    @classmethod
+    def joined(cls, views: Sequence[ScanView], name: str) -> ScanView:
+        """Return one view with the slots of all ``views``, thawed; ``name`` is the new Scan's.
+
+        All else is taken from the first: the step count, the stop condition and the settings.
+        """
+        for view in views:
+            view.thaw()
+        slots = [slot for view in views for slot in view.slots]
+        return replace(views[0], slots=slots, new_name=name)
 
     @property
     def name(self) -> str:
@@ -243,7 +254,7 @@ class ScanView:
             _info(by_kind, as_while=self.is_while),
             mode=self.op.mode,
             truncate_gradient=self.op.truncate_gradient,
-            name=self.op.name,
+            name=self.op.name if self.new_name is None else self.new_name,
             profile=self.op.profile,
             allow_gc=self.op.allow_gc,
             strict=self.op.strict,

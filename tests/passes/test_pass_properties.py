@@ -19,6 +19,7 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "remove-unused": (Exception,),
     "inline-constants": (ValueError,),
     "merge-equal": (),
+    "merge-scans": (),
     "merge-duplicates": (),
     "merge-states": (),
     "save-mem": (),
