@@ -16,6 +16,7 @@ from scanopt_cli.passes.merge_scans import MergeScans
 from scanopt_cli.passes.merge_states import MergeStates
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.save_mem import SaveMem
+from scanopt_cli.passes.simplify import Simplify
 
 BUILTIN: tuple[type[Pass], ...] = (
     MergeEqual,
@@ -24,6 +25,7 @@ BUILTIN: tuple[type[Pass], ...] = (
     MergeScans,
     MergeDuplicates,
     MergeStates,
+    Simplify,
     SaveMem,
 )
 

@@ -22,6 +22,7 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "merge-scans": (),
     "merge-duplicates": (),
     "merge-states": (),
+    "simplify{outer=true}": (Exception,),
     "save-mem": (),
     "default": (Exception,),
 }
