@@ -47,9 +47,14 @@ class Budget:
         self.left = limit
         self.spent = 0
 
+    @property
+    def is_left(self) -> bool:
+        """Whether there is a rewrite left to make."""
+        return self.left is None or self.spent < self.left
+
     def spend(self) -> bool:
         """Take one rewrite from the budget; whether there was one left."""
-        if self.left is not None and self.spent >= self.left:
+        if not self.is_left:
             return False
         self.spent += 1
         return True

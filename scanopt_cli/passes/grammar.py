@@ -19,6 +19,8 @@ from scanopt_cli.passes.registry import registry
 PRESETS: dict[str, str] = {
     "default": "merge-equal,remove-unused,inline-constants,merge-scans,merge-duplicates,"
     "merge-states,remove-unused,save-mem",
+    "grad": "merge-equal,remove-unused,mit-mot-to-sit-sot,simplify{outer=true},inline-constants,"
+    "merge-scans,merge-duplicates,merge-states,remove-unused,save-mem",
     "none": "",
 }
 """Pipelines with a name of their own."""

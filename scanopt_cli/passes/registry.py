@@ -14,6 +14,7 @@ from scanopt_cli.passes.merge_duplicates import MergeDuplicates
 from scanopt_cli.passes.merge_equal import MergeEqual
 from scanopt_cli.passes.merge_scans import MergeScans
 from scanopt_cli.passes.merge_states import MergeStates
+from scanopt_cli.passes.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.save_mem import SaveMem
 from scanopt_cli.passes.simplify import Simplify
@@ -26,6 +27,7 @@ BUILTIN: tuple[type[Pass], ...] = (
     MergeDuplicates,
     MergeStates,
     Simplify,
+    MitMotToSitSot,
     SaveMem,
 )
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.basic import Alloc, AllocEmpty
-from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.passes.base import ScanPass, Site
 from scanopt_cli.scans.buffers import is_whole, rows
+from scanopt_cli.scans.counts import scalar_steps
 from scanopt_cli.scans.lengths import Lengths, Linear, with_start
 from scanopt_cli.scans.reads import Read, reads
 from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind
@@ -106,7 +106,7 @@ class SaveMem(ScanPass):
         if view.is_while and keep > 1:
             site.kept(view, f"all steps of `{name}`: a while loop can keep one step, not {keep}")
             return None
-        if _scalar_steps(view) is None:
+        if scalar_steps(view) is None:
             site.kept(view, f"all steps of `{name}`: the step count differs within the batch")
             return None
         return keep
@@ -152,7 +152,7 @@ def _shorten(
     if slot.kind is SlotKind.NIT_SOT:
         slot.outer_input = _capped(keep, slot.outer_input, lengths) if steps is None else steps
         return
-    scalar = _scalar_steps(view)
+    scalar = scalar_steps(view)
     assert scalar is not None
     kept = _capped(keep, scalar, lengths) if steps is None else steps
     slot.outer_input = _shorter_buffer(slot.outer_input, slot.reach, kept, view.batch_ndim, lengths)
@@ -205,14 +205,3 @@ def _capped(most: int, steps: Variable, lengths: Lengths) -> Any:
     if lengths.at_most(Linear(most), lengths.value_of(steps)):
         return pt.constant(most, dtype="int64")
     return pt.minimum(pt.constant(most, dtype="int64"), steps)
-
-
-def _scalar_steps(view: ScanView) -> Any:
-    """The step count as one scalar, ``None`` if it can differ between entries of a batch."""
-    steps = view.n_steps
-    if not view.batch_ndim:
-        return steps
-    node = steps.owner
-    if node is not None and isinstance(node.op, DimShuffle) and node.inputs[0].type.ndim == 0:
-        return node.inputs[0]
-    return None

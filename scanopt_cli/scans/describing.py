@@ -11,6 +11,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
+from scanopt_cli.graphs.bodies import op_name
 from scanopt_cli.scans.lengths import Lengths, is_full_slice
 from scanopt_cli.scans.view import ScanView, SlotKind, scan_op
 
@@ -45,6 +46,17 @@ def inner_names(view: ScanView, slot_names: list[str]) -> dict[Variable, str]:
     return names
 
 
+def scan_results(titles: Mapping[Apply, str]) -> dict[Variable, str]:
+    """Return what to call those results of the Scans among ``titles`` that have no name."""
+    return {
+        output: _result(output, title)
+        for node, title in titles.items()
+        if scan_op(node) is not None
+        for output in node.outputs
+        if not output.name
+    }
+
+
 def at_tap(tap: int) -> str:
     """Return a tap as a place in time: ``t``, ``t-1``."""
     return f"t{tap:+d}" if tap else "t"
@@ -65,11 +77,15 @@ def _describe(variable: Variable, names: Mapping[Variable, str], depth: int) -> 
     if isinstance(node.op, _SEE_THROUGH):
         return _describe(node.inputs[0], names, depth)
     if scan_op(node) is not None:
-        outputs = f".{variable.index}" if len(node.outputs) > 1 else ""
-        return f"Scan {scan_op(node).name}{outputs}"  # type: ignore[union-attr]
+        return _result(variable, op_name(node.op))
     if depth == 0:
         return "…"
     return _operation(node, names, depth - 1)
+
+
+def _result(variable: Variable, title: str) -> str:
+    position = f".{variable.index}" if len(variable.owner.outputs) > 1 else ""
+    return f"Scan {title}{position}"
 
 
 def _operation(node: Apply, names: Mapping[Variable, str], depth: int) -> str:

@@ -10,12 +10,12 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph, Output
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.graphs.bodies import inner_graphs, op_name
+from scanopt_cli.graphs.bodies import inner_graphs
 from scanopt_cli.scans.buffers import is_trimmed, is_whole, rows
-from scanopt_cli.scans.describing import describe, inner_names
+from scanopt_cli.scans.describing import describe, inner_names, scan_results
 from scanopt_cli.scans.formulas import Formula
 from scanopt_cli.scans.lengths import Lengths
-from scanopt_cli.scans.naming import Clients, slot_names
+from scanopt_cli.scans.naming import Clients, slot_names, titles
 from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind, scan_op
 
 
@@ -43,7 +43,11 @@ class SlotReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanReport:
-    """One Scan. ``path`` names the loops and graphs around it; ``batch_ndim`` its batch axes."""
+    """One Scan.
+
+    ``name`` is its name, numbered where its graph has more Scans of that name, ``path`` the names of
+    the loops and graphs around it, ``batch_ndim`` the number of its batch axes.
+    """
 
     name: str
     path: tuple[str, ...]
@@ -75,57 +79,61 @@ def _scans(
     def clients(variable: Variable) -> list[tuple[Any, int]]:
         return list(fgraph.clients.get(variable, ()))
 
-    for node in fgraph.toposort():
+    called = titles(fgraph.outputs)
+    outside = {**around, **scan_results(called)}
+    for node, name in called.items():
         names: dict[Variable, str] = {}
         if scan_op(node) is not None:
             view = ScanView.of(node)
-            titles = slot_names(view, clients, around)
-            names = inner_names(view, titles)
-            yield _report(view, titles, path, _Faces(around, names, clients))
+            slots = slot_names(view, clients, around)
+            names = inner_names(view, slots)
+            inside = {**names, **scan_results(titles(view.op.fgraph.outputs))}
+            yield _report(view, slots, (*path, name), _Faces(called, outside, inside, clients))
         for inner in inner_graphs(node.op):
-            yield from _scans(inner, (*path, op_name(node.op)), names)
+            yield from _scans(inner, (*path, name), names)
 
 
 @dataclass(frozen=True, slots=True)
 class _Faces:
     """What the two sides of a Scan call their variables, and who reads the outer ones."""
 
+    titles: Mapping[Apply, str]
     outside: Mapping[Variable, str]
     inside: Mapping[Variable, str]
     clients: Clients
 
 
-def _report(view: ScanView, titles: list[str], path: tuple[str, ...], faces: _Faces) -> ScanReport:
+def _report(view: ScanView, names: list[str], path: tuple[str, ...], faces: _Faces) -> ScanReport:
     lengths = Lengths(view.n_steps)
     condition = view.condition
     return ScanReport(
-        name=view.name,
-        path=path,
+        name=path[-1],
+        path=path[:-1],
         steps=str(lengths.value_of(view.n_steps)),
         stops_when=None if condition is None else describe(condition, faces.inside),
         batch_ndim=view.batch_ndim,
         truncate_gradient=int(view.op.truncate_gradient),
         inner_nodes=len(view.op.fgraph.apply_nodes),
         slots=tuple(
-            _slot(view, slot, title, faces, lengths)
-            for slot, title in zip(view.slots, titles, strict=True)
+            _slot(view, slot, name, faces, lengths)
+            for slot, name in zip(view.slots, names, strict=True)
         ),
     )
 
 
-def _slot(view: ScanView, slot: Slot, title: str, faces: _Faces, lengths: Lengths) -> SlotReport:
+def _slot(view: ScanView, slot: Slot, name: str, faces: _Faces, lengths: Lengths) -> SlotReport:
     has_buffer = slot.kind in TRACED or slot.kind is SlotKind.MIT_MOT
     has_source = slot.kind is not SlotKind.NIT_SOT
     read_by = () if slot.outer_output is None else faces.clients(slot.outer_output)
     return SlotReport(
         kind=slot.kind.value,
-        name=title,
+        name=name,
         taps=slot.taps,
         out_taps=slot.out_taps,
         dtype=str((slot.inner_outputs or slot.inner_inputs)[0].type),
         fed_by=describe(slot.outer_input, faces.outside) if has_source else "",
         inside=_inside(slot, faces.inside),
-        read_by=tuple(_reader(reader, position) for reader, position in read_by),
+        read_by=tuple(_reader(*reader, faces.titles) for reader in read_by),
         rows=str(Formula.of(rows(view, slot, lengths))) if has_buffer else None,
         whole=is_whole(view, slot, lengths),
         trimmed=is_trimmed(view, slot, lengths),
@@ -138,11 +146,11 @@ def _inside(slot: Slot, names: Mapping[Variable, str]) -> str:
     return ", ".join(describe(variable, names) for variable in computed)
 
 
-def _reader(node: Apply, position: int) -> str:
+def _reader(node: Apply, position: int, titles: Mapping[Apply, str]) -> str:
     if isinstance(node.op, Output):
         return f"output {node.op.idx}"
     if scan_op(node) is not None:
-        return f"Scan {scan_op(node).name}"  # type: ignore[union-attr]
+        return f"Scan {titles[node]}"
     if position == 0 and isinstance(node.op, Subtensor):
         return describe(node.outputs[0], {node.inputs[0]: ""}, depth=1)
     return str(node.op).partition("{")[0]

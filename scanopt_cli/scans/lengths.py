@@ -17,6 +17,7 @@ from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import (
     Alloc,
     AllocEmpty,
+    Join,
     MakeVector,
     ScalarFromTensor,
     TensorFromScalar,
@@ -27,8 +28,8 @@ from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.scans.minima import minimum_parts
-from scanopt_cli.scans.view import ScanView, SlotKind, batch_ndim, scan_op
+from scanopt_cli.scans.minima import minimum_parts, minimum_text
+from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind, batch_ndim, scan_op
 
 # How often the step count is taken off a difference to show that it is not negative.
 _STEPS = 3
@@ -36,8 +37,6 @@ _STEPS = 3
 # most so many minima: no graph, however deep, makes us recurse or search without end.
 _DEPTH = 40
 _MINIMA = 32
-# How many parts of a minimum are told.
-_PARTS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Atom:
         name = variable.name or (str(variable) if variable.owner is None else "?")
         if self.axis is not None:
             return f"{name}.shape[{self.axis}]"
-        return _minimum_text(variable) or name
+        return minimum_text(variable, _part_text) or name
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +260,7 @@ class Lengths:
             return Linear(int(static))
         if node is None:
             return None
+        batch = batch_ndim(node)
         match node.op:
             case Alloc():
                 return self.value_of(node.inputs[1 + axis], depth - 1)
@@ -269,16 +269,18 @@ class Lengths:
             case IncSubtensor() | SpecifyShape():
                 return self.length_of(node.inputs[0], axis, depth - 1)
             case DimShuffle(new_order=order):
-                moved = order[axis]
-                return self.length_of(node.inputs[0], int(moved), depth - 1)
-            case Elemwise():
+                return self.length_of(node.inputs[0], int(order[axis]), depth - 1)
+            case Elemwise() | Blockwise() if isinstance(node.op, Elemwise) or axis < batch:
                 # Every input that is not broadcast along the axis has the length of the result.
                 spanning = (part for part in node.inputs if not part.type.broadcastable[axis])
                 part = next(spanning, None)
                 return None if part is None else self.length_of(part, axis, depth - 1)
             case Subtensor():
                 return self._subtensor_length(node, axis, depth)
-            case Blockwise(core_op=core) if axis >= (batch := batch_ndim(node)):
+            case Join(axis=along) if along == axis:
+                parts = (self.length_of(part, axis, depth - 1) for part in node.inputs)
+                return sum(parts, Linear())
+            case Blockwise(core_op=core):
                 if isinstance(core, AllocEmpty):
                     return self.value_of(node.inputs[axis - batch], depth - 1)
                 if isinstance(core, Alloc):
@@ -303,14 +305,14 @@ class Lengths:
         if step not in (None, Linear(1)):
             is_reversal = start is None and stop is None and step == Linear(-1)
             return length if is_reversal else None
-        begin = Linear() if start is None else self._clipped(length, start)
-        end = length if stop is None else self._clipped(length, stop)
+        begin = Linear() if start is None else self.clipped(length, start)
+        end = length if stop is None else self.clipped(length, stop)
         if begin is None or end is None or not self.at_most(begin, end):
             return None
         return end - begin
 
-    def _clipped(self, length: Linear, bound: Linear) -> Linear | None:
-        """Where a slice bound falls in ``0..length``, if Python's clipping can be decided."""
+    def clipped(self, length: Linear, bound: Linear) -> Linear | None:
+        """Return where a slice bound falls in ``0..length``, if Python's clipping is decided."""
         if bound.is_constant and bound.constant < 0:
             return length + bound if self.at_most(Linear(-bound.constant), length) else None
         if not self.at_most(Linear(), bound):
@@ -326,12 +328,25 @@ class Lengths:
         if slot.kind is SlotKind.UNTRACED or axis < view.batch_ndim:
             return None
         if axis == view.batch_ndim and view.is_while and slot.kind is not SlotKind.MIT_MOT:
-            return None
+            return self._stopped_length(view, slot)
         if slot.kind is SlotKind.NIT_SOT:
             at_rows = axis == view.batch_ndim
             return self.value_of(slot.outer_input, depth - 1) if at_rows else None
         length = self.length_of(slot.outer_input, axis, depth - 1)
         return with_start(length, slot.reach) if axis == view.batch_ndim else length
+
+    def _stopped_length(self, view: ScanView, slot: Slot) -> Linear | None:
+        """Where a while loop keeps every step, its outputs have as many steps as the first one."""
+        first = next(other for other in view.outputs() if other.kind in TRACED)
+        for kept in (first, slot):
+            rows = kept.outer_input
+            is_traced = kept.kind is SlotKind.NIT_SOT
+            length = self.value_of(rows) if is_traced else self.length_of(rows, view.batch_ndim)
+            if with_start(length, kept.reach) - self.value_of(view.n_steps) != Linear(kept.reach):
+                return None
+        assert first.outer_output is not None
+        stopped = Linear.of(Atom(first.outer_output, view.batch_ndim))
+        return stopped + Linear(slot.reach - first.reach)
 
 
 def is_full_slice(index: object) -> bool:
@@ -361,22 +376,9 @@ def with_start(length: Linear, reach: int) -> Linear:
     return length
 
 
-def _minimum_text(variable: Variable) -> str | None:
-    """``min(a,b,c)`` for a tree of minima; parts past the first few are told by dots."""
-    if minimum_parts(variable) is None:
-        return None
-    waiting: list[Variable] = [variable]
-    parts: list[str] = []
-    while waiting and len(parts) < _PARTS:
-        part = waiting.pop()
-        smaller = minimum_parts(part)
-        if smaller is not None:
-            waiting.extend(reversed(smaller))
-        else:
-            form = Lengths().value_of(part)
-            is_nested = any(minimum_parts(atom.variable) for atom in form.atoms)
-            parts.append("…" if is_nested else str(form))
-    return f"min({','.join(parts)}{',...' if waiting else ''})"
+def _part_text(part: Variable) -> str:
+    form = Lengths().value_of(part)
+    return "…" if any(minimum_parts(atom.variable) for atom in form.atoms) else str(form)
 
 
 def _is_integer(variable: Variable) -> bool:

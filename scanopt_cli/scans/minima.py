@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from pytensor.graph.basic import Constant, Variable
 from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Max
+
+# How many parts of a minimum are told.
+_PARTS = 6
 
 
 def minimum_parts(variable: Variable) -> tuple[Variable, ...] | None:
@@ -30,6 +35,25 @@ def minimum_parts(variable: Variable) -> tuple[Variable, ...] | None:
     if made is None or not isinstance(made.op, MakeVector) or not made.inputs:
         return None
     return tuple(made.inputs)
+
+
+def minimum_text(variable: Variable, told: Callable[[Variable], str]) -> str | None:
+    """``min(a,b,c)`` for a tree of minima, ``None`` for what is none.
+
+    ``told`` tells a part; parts past the first few are told by dots.
+    """
+    if minimum_parts(variable) is None:
+        return None
+    waiting: list[Variable] = [variable]
+    parts: list[str] = []
+    while waiting and len(parts) < _PARTS:
+        part = waiting.pop()
+        smaller = minimum_parts(part)
+        if smaller is not None:
+            waiting.extend(reversed(smaller))
+        else:
+            parts.append(told(part))
+    return f"min({','.join(parts)}{',...' if waiting else ''})"
 
 
 def _negated(variable: Variable) -> Variable | None:

@@ -1,17 +1,24 @@
-"""What to call the slots of a Scan: PyTensor drops the names inside, so they come from outside."""
+"""What to call Scans and their slots.
+
+A Scan has the name that its Op was given, with a number where its graph has more of that name. Its
+slots are named from outside: PyTensor drops the names inside.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from types import MappingProxyType
 from typing import Any
 
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import toposort
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
+from scanopt_cli.graphs.bodies import inner_graphs, op_name
 from scanopt_cli.scans.view import ScanView, Slot, SlotKind
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
@@ -19,6 +26,16 @@ type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
 _INDEX = re.compile(r"\[(t([+-]\d+)?|\d+:)\]$")
 # How many wrappers (slices, expanded dimensions) are looked through for a name.
 _LOOK = 4
+
+
+def titles(outputs: Sequence[Variable]) -> dict[Apply, str]:
+    """Return what to call each node that holds a graph: its Op's name, numbered if it repeats.
+
+    ``outputs`` are those of one graph: a body is titled apart from what is around it. Every copy of
+    a graph has the same titles.
+    """
+    names = {node: op_name(node.op) for node in toposort(outputs) if inner_graphs(node.op)}
+    return dict(zip(names, _numbered(list(names.values())), strict=True))
 
 
 def slot_name(
@@ -36,14 +53,21 @@ def slot_names(
     view: ScanView, clients: Clients, around: Mapping[Variable, str] = MappingProxyType({})
 ) -> list[str]:
     """Return a name for each slot of ``view``; names that repeat are numbered: ``h#1``, ``h#2``."""
-    names = [slot_name(slot, clients, around) for slot in view.slots]
-    repeated = {name for name, count in Counter(names).items() if count > 1}
-    seen: Counter[str] = Counter()
-    told = []
-    for name in names:
-        seen[name] += 1
-        told.append(f"{name}#{seen[name]}" if name in repeated else name)
-    return told
+    return _numbered([slot_name(slot, clients, around) for slot in view.slots])
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Return ``names`` with ``#1``, ``#2`` and so on behind those that repeat."""
+    repeats = Counter(names)
+    numbers = {name: count(1) for name in repeats}
+
+    def told(name: str) -> str:
+        if repeats[name] == 1:
+            return name
+        candidates = (f"{name}#{number}" for number in numbers[name])
+        return next(candidate for candidate in candidates if candidate not in repeats)
+
+    return [told(name) for name in names]
 
 
 def _result_name(slot: Slot, clients: Clients) -> str | None:

@@ -328,19 +328,20 @@ def test_every_generated_graph_has_the_derivative_that_pytensor_gives(
     example: GeneratedScan,
 ) -> None:
     given = (example.inputs, example.outputs)
-    refusals = []
     for position, output in enumerate(example.outputs):
+        plain = as_graph(given)
+        cost = plain.outputs[position].sum() if output.type.ndim else plain.outputs[position]
         try:
             derivative = grad(given, output=position)
         except GradientError as error:
-            refusals.append(error.what)
+            if "floating-point" not in error.what:
+                # An integer state in an OpFromGraph is one that PyTensor has no derivative for.
+                floats = [v for v in plain.inputs if v.type.dtype.startswith("float")]
+                with pytest.raises(Exception, match=r"."):
+                    pytensor.grad(cost, floats, disconnected_inputs="ignore")
             continue
-        plain = as_graph(given)
         inputs = [plain.inputs[list(map(str, example.inputs)).index(w)] for w in derivative.wrt]
-        cost = plain.outputs[position].sum() if output.type.ndim else plain.outputs[position]
         wanted = pytensor.grad(cost, inputs)
         assert digest(derivative.graph) == digest((plain.inputs, wanted))
         # What is recorded while differentiating is what names and structure tell afterwards.
         assert derivative.pedigree.scans == pedigree(derivative.graph).scans
-    for refusal in refusals:
-        assert "only floating-point" in refusal or "no floating-point" in refusal

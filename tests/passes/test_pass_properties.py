@@ -23,6 +23,7 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "merge-duplicates": (),
     "merge-states": (),
     "simplify{outer=true}": (Exception,),
+    "mit-mot-to-sit-sot": (),
     "save-mem": (),
     "default": (Exception,),
 }

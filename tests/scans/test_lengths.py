@@ -35,6 +35,7 @@ X = pt.dvector("x")
         (pt.zeros((pt.minimum(N, N + 1),)), "n"),
         (pt.zeros((pt.minimum(N, K),)), "min(n,k)"),
         (pt.zeros((5,))[1:4], "3"),
+        (pt.join(0, pt.zeros((N,)), X, pt.zeros((2,))), "n+x.shape[0]+2"),
     ],
 )
 def test_length_of(length, text: str) -> None:
@@ -131,3 +132,25 @@ def test_least_of_a_list() -> None:
     x, y = pt.dvector("x"), pt.dvector("y")
     assert str(Lengths().value_of(pt.min([x.shape[0], y.shape[0]]))) == "min(x.shape[0],y.shape[0])"
     assert str(Lengths().value_of(pt.min([x.shape[0], x.shape[0] + 2]))) == "x.shape[0]"
+
+
+def test_outputs_of_a_while_loop_stop_together() -> None:
+    x = pt.dscalar("x")
+    ys, zs, _ = scan(
+        lambda y, z: ([y * 2, z + y, y - z], until(y > 5)), outputs_info=[x, x, None], n_steps=N
+    )
+    ys, zs = ys.owner.inputs[0], zs.owner.inputs[0]
+    lengths = Lengths()
+    assert lengths.length_of(zs) == lengths.length_of(ys)
+    trace = ys.owner.outputs[2]
+    assert lengths.length_of(ys) - lengths.length_of(trace) == Linear(1)
+
+
+def test_outputs_of_a_while_loop_that_keeps_less() -> None:
+    """A buffer that was cut says nothing of the steps that ran."""
+    x = pt.dscalar("x")
+    ys, _ = scan(lambda y, z: ([y * 2, z + y], until(y > 5)), outputs_info=[x, x], n_steps=N)
+    node = ys.owner.inputs[0].owner
+    short = node.op(node.inputs[0], node.inputs[1], node.inputs[2][:2])
+    lengths = Lengths()
+    assert lengths.length_of(short[0]) != lengths.length_of(short[1])

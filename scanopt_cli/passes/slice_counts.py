@@ -1,0 +1,35 @@
+"""Lengths that are computed from a loop's output, told by the loop's step count."""
+
+from __future__ import annotations
+
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.shape import Shape_i
+from pytensor.tensor.subtensor import Subtensor
+
+from scanopt_cli.passes.slice_facts import Facts
+from scanopt_cli.scans.counts import as_count
+
+
+def counted(node: Apply, facts: Facts) -> Variable | None:
+    """Return a length as a number, or as one scalar and a number."""
+    out = node.outputs[0]
+    if not isinstance(node.op, Subtensor | Shape_i | Elemwise):
+        return None
+    if getattr(out.type, "dtype", None) != "int64" or out.type.ndim:
+        return None
+    form = facts.lengths.value_of(out)
+    if len(form.terms) > 1:
+        return None
+    for atom, count in form.terms:
+        is_scalar = atom.axis is None and getattr(atom.variable.type, "ndim", 1) == 0
+        if not is_scalar or count != 1 or atom.variable is out or _is_plain(node, atom.variable):
+            return None
+    found: Variable | None = as_count(form)
+    return found
+
+
+def _is_plain(node: Apply, variable: Variable) -> bool:
+    """Whether a node is the sum of a variable and a number, or reads its type of numbers."""
+    others = [part for part in node.inputs if part is not variable]
+    return variable in node.inputs and all(isinstance(part, Constant) for part in others)
