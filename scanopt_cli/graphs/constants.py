@@ -47,8 +47,11 @@ def _zeros(nodes: Iterable[Apply], outputs: Iterable[Variable]) -> Counter[int]:
 
 
 def _negative_zeros(constant: Constant) -> int:
-    data = np.asarray(constant.data) if isinstance(constant.data, float | np.ndarray) else None
-    if data is None or data.dtype.kind not in "fc":
+    # Scalars of other widths than a Python float are no floats.
+    if not isinstance(constant.data, float | complex | np.ndarray | np.generic):
+        return 0
+    data = np.asarray(constant.data)
+    if data.dtype.kind not in "fc":
         return 0
     parts = (data.real, data.imag) if data.dtype.kind == "c" else (data,)
     return sum(int(np.count_nonzero((part == 0) & np.signbit(part))) for part in parts)

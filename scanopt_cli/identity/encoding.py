@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Protocol
@@ -75,8 +75,10 @@ class Encoder:
             return
         match value:
             case Enum():
+                # A sum of flags may have no name.
                 self._class("enum", type(value))
                 self.encode(value.name)
+                self.encode(value.value)
             case np.generic():
                 self._array(np.asarray(value))
             case int() | float() | complex() | str() | bytes() | tuple() | list():
@@ -85,11 +87,12 @@ class Encoder:
                 self._tag("slice")
                 self._all((value.start, value.stop, value.step))
             case frozenset() | set():
-                self._tag("set")
+                self._class("set", type(value))
                 self._unordered(value)
             case Mapping():
-                self._tag("mapping")
-                self._unordered(value.items())
+                # Who goes through it does so in its order.
+                self._class("mapping", type(value))
+                self._all([part for item in value.items() for part in item])
             case np.dtype():
                 self._item("dtype", _dtype_text(value).encode())
             case type():
@@ -141,7 +144,7 @@ class Encoder:
         base = next(cls for cls in type(value).__mro__ if cls in _COMMON)
         self._class("subclass", type(value))
         self.encode(base.__repr__(value) if base in _NUMBERS else base(value))
-        self._items(list(getattr(value, "__dict__", {}).items()))
+        self._items([(name, getattr(value, name)) for name in sorted(_attributes(value))])
 
     def _sparse(self, value: Any) -> None:
         if getattr(value, "format", None) not in ("csr", "csc"):
@@ -228,9 +231,9 @@ def _state_names(value: Any) -> tuple[str, ...]:
     props = getattr(value, "__props__", None)
     if isinstance(props, tuple):
         return props
-    if dataclasses.is_dataclass(value):
-        return tuple(field.name for field in dataclasses.fields(value))
-    return tuple(sorted(_own_state(value)))
+    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    own = [field.name for field in fields]
+    return (*own, *sorted(_own_state(value) - set(own)))
 
 
 def _dtype_text(dtype: np.dtype) -> str:
@@ -238,12 +241,29 @@ def _dtype_text(dtype: np.dtype) -> str:
     return str(dtype.newbyteorder("<").descr if dtype.isnative else ("swapped", dtype.descr))
 
 
-def _own_state(value: Any) -> Iterator[str]:
+def _own_state(value: Any) -> set[str]:
+    names = {
+        name
+        for name in _attributes(value)
+        if not (isinstance(item := getattr(value, name), Scratchpad) and not vars(item))
+    }
     is_upstream = type(value).__module__.partition(".")[0] == "pytensor"
-    for name, item in getattr(value, "__dict__", {}).items():
-        is_empty_tag = isinstance(item, Scratchpad) and not vars(item)
-        if not is_empty_tag and not (is_upstream and name in _INCIDENTAL):
-            yield name
+    return names - _INCIDENTAL if is_upstream else names
+
+
+def _attributes(value: Any) -> set[str]:
+    """The attributes that ``value`` itself holds, in its dictionary and in slots."""
+    slots = {
+        name
+        for cls in type(value).__mro__
+        for name in _as_names(cls.__dict__.get("__slots__", ()))
+        if name not in ("__dict__", "__weakref__") and hasattr(value, name)
+    }
+    return slots | set(getattr(value, "__dict__", {}))
+
+
+def _as_names(slots: str | Iterable[str]) -> Iterable[str]:
+    return (slots,) if isinstance(slots, str) else slots
 
 
 def _qualname(function: Any) -> str:

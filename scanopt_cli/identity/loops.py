@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from scanopt_cli.identity.sameness import Sameness
 
 # How many nodes of a body the rounds look at together, and how many rounds there are at least.
-_LOOKED_AT = 200_000
+_LOOKED_AT = 10_000
 _FEW_ROUNDS = 16
+# So many rounds count as one look at a loop: most loops need no more.
+_FREE_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,10 @@ class Step:
             for tap, variable in enumerate(slot.inner_inputs)
         }
         digests = Digests.given(self.sameness, given)
+        self.sameness.depth += 1
         for node in self.nodes:
             digests.add(node)
+        self.sameness.depth -= 1
         return digests
 
     def updates(self, colours: Sequence[bytes]) -> list[bytes]:
@@ -118,16 +122,18 @@ def loop_form(sameness: Sameness, op: Scan) -> LoopForm:
     slots = inner_slots(op)
     step = Step(sameness, slots, op.fgraph.toposort(), inner_condition(op))
     uses = Uses(step)
-    colours, told = _refine(step, uses.of_slots, [sameness.key("slot", *_shape(s)) for s in slots])
+    patience = _Patience(step)
+    starts = [sameness.key("slot", *_shape(slot)) for slot in slots]
+    colours, told = _refine(step, uses.of_slots, starts, patience)
     ports = tuple(told)
     while repeated := [colour for colour, count in Counter(colours).items() if count > 1]:
         # Nothing tells them apart, so it does not matter which of them comes first.
-        chosen, number = min(repeated), 0
+        chosen, number = {min(repeated)} if patience.lasts() else set(repeated), 0
         for place, colour in enumerate(colours):
-            if colour == chosen:
+            if colour in chosen:
                 colours[place] = sameness.key("told apart", colour, number)
                 number += 1
-        colours, told = _refine(step, uses.of_slots, colours)
+        colours, told = _refine(step, uses.of_slots, colours, patience)
     order = sorted(range(len(slots)), key=told.__getitem__)
     rank = {place: rank for rank, place in enumerate(order)}
     return LoopForm(
@@ -145,7 +151,7 @@ def output_keys(digests: Digests, view: ScanView) -> dict[Variable, bytes]:
     key, form = sameness.key, sameness.form(view.op)
     told: Sequence[object] = form.ranks
     feeds: object = [digests.of(view.slots[place].outer_input) for place in _places(form.ranks)]
-    if form.has_ties and sameness.may_look_into(form.size):
+    if form.has_ties and (not sameness.depth or sameness.may_look_into(form.size)):
         step, colours, told = _refined(digests, view)
         feeds = (step.condition(colours), sorted(told))
     whole = key(
@@ -187,16 +193,37 @@ def _refined(digests: Digests, view: ScanView) -> tuple[Step, list[bytes], list[
     return step, *_refine(step, step.updates, _starts(digests, view.slots))
 
 
+class _Patience:
+    """How often a body is looked at before slots are told apart by their places.
+
+    A body with many slots that come apart one by one would take time that grows with its square.
+    To tell by places says too often that things differ, never that they do not.
+    """
+
+    def __init__(self, step: Step) -> None:
+        # To tell a slot costs as much as a few nodes.
+        self._sameness, self._size = step.sameness, len(step.nodes) + 4 * len(step.slots) + 1
+        self._rounds = max(_FEW_ROUNDS, _LOOKED_AT // self._size)
+        self._free = _FREE_ROUNDS
+
+    def lasts(self) -> bool:
+        """Take one round; whether there is another one."""
+        self._rounds -= 1
+        self._free -= 1
+        return self._rounds > 0 and (self._free >= 0 or self._sameness.may_look_into(self._size))
+
+
 def _refine(
-    step: Step, look: Callable[[Sequence[bytes]], list[bytes]], colours: list[bytes]
+    step: Step,
+    look: Callable[[Sequence[bytes]], list[bytes]],
+    colours: list[bytes],
+    patience: _Patience | None = None,
 ) -> tuple[list[bytes], list[bytes]]:
     """Split colours until ``look`` tells nothing apart any more; return them, and what it told.
 
-    Each round but the last makes one more colour at least, so it ends. A body with many slots that
-    come apart one by one would take time that grows with its square: there the places of slots
-    tell them apart in the end, which says too often that things differ, never that they do not.
+    Each round but the last makes one more colour at least, so it ends.
     """
-    rounds = max(_FEW_ROUNDS, _LOOKED_AT // (len(step.nodes) + 1))
+    patience = patience or _Patience(step)
     while True:
         told = look(colours)
         seen: dict[bytes, set[bytes]] = defaultdict(set)
@@ -204,13 +231,15 @@ def _refine(
             seen[colour].add(mark)
         if all(len(marks) == 1 for marks in seen.values()):
             return colours, told
-        rounds -= 1
-        colours = [
-            (mark if len(seen[colour]) > 1 else colour)
-            if rounds
-            else step.sameness.key("place", colour, place)
-            for place, (colour, mark) in enumerate(zip(colours, told, strict=True))
-        ]
+        if patience.lasts():
+            colours = [
+                mark if len(seen[colour]) > 1 else colour
+                for colour, mark in zip(colours, told, strict=True)
+            ]
+        else:
+            colours = [
+                step.sameness.key("place", colour, place) for place, colour in enumerate(colours)
+            ]
 
 
 def _starts(digests: Digests, slots: Sequence[Slot]) -> list[bytes]:

@@ -6,6 +6,7 @@ from pytensor.graph.basic import Apply
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
 
+# Exactly these: a class that is made of one may compute anything.
 _COMMUTATIVE = (ps.Add, ps.Mul, ps.AND, ps.OR, ps.XOR, ps.EQ, ps.NEQ)
 
 
@@ -15,7 +16,7 @@ def commutes(node: Apply) -> bool:
     Not so for the maximum of 0.0 and -0.0, and for products of complex numbers.
     """
     op = node.op
-    if not isinstance(op, Elemwise) or op.inplace_pattern:
+    if type(op) is not Elemwise or op.inplace_pattern:
         return False
     is_complex = str(node.outputs[0].type.dtype).startswith("complex")
-    return isinstance(op.scalar_op, _COMMUTATIVE) and not is_complex
+    return type(op.scalar_op) in _COMMUTATIVE and not is_complex

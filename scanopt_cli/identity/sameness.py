@@ -22,12 +22,37 @@ from scanopt_cli.identity.keys import Hashed, Interned, Keys
 from scanopt_cli.identity.loops import LoopForm, loop_form
 from scanopt_cli.identity.opaque import token
 
-# Loops with slots that only their feeds tell apart are looked into wherever they are applied; that
-# many nodes are, then such slots are told apart by their places. Loops nested deeply in one
-# another, each applied twice, would else take time that doubles with every level.
-_LOOKED_INTO = 2_000_000
+# Loops with slots that only their feeds tell apart are looked into where they are applied. In the
+# bodies of others so many nodes are, then such slots are told apart by their places: loops nested
+# deeply in one another, each applied twice, would else take time that doubles with every level.
+_LOOKED_INTO = 200_000
 # Made in great numbers, and of whole numbers and names alone: what Python takes for equal is equal.
 _BY_VALUE = frozenset({TensorType, ScalarType, DimShuffle})
+# What every OpFromGraph has: told apart, or a cache.
+_OF_ANY_GRAPH = frozenset(
+    {
+        "_connection_pattern",
+        "_fn",
+        "_frozen_lop",
+        "_frozen_rop",
+        "_inner_shape_frozen",
+        "_inner_shape_template",
+        "_lop_op_cache",
+        "_rop_op_cache",
+        "destroy_map",
+        "fgraph",
+        "fn",
+        "input_types",
+        "is_inline",
+        "kwargs",
+        "name",
+        "output_types",
+        "pullback_overrides",
+        "pushforward_overrides",
+        "_init_kwargs",
+        "tag",
+    }
+)
 
 
 class Sameness:
@@ -50,6 +75,7 @@ class Sameness:
         self.gradients = gradients
         self.names = names
         self.opaque: list[str] = []
+        self.depth = 0
         self._looked_into = 0
         self._keys: Keys = Interned() if exact else Hashed()
         # Keyed by identity: equality of Ops is what is told here. The Op is kept alive with it.
@@ -140,11 +166,8 @@ class Sameness:
             # Its signature follows from the loop, and lists the slots in their order.
             return ("blockwise", op.core_op, op.destroy_map)
         if isinstance(op, OpFromGraph):
-            content: tuple[Any, ...] = ("inner graph", op.destroy_map, op.fgraph)
-            if self.gradients:
-                overrides = (op.pullback_overrides, op.pushforward_overrides)
-                content += (type(op), op.is_inline, overrides, op._connection_pattern)
-            return (*content, op.name if self.names else None)
+            return self._graph_content(op)
+        content: tuple[Any, ...]
         if type(op) is DimShuffle:
             order = [axis if axis == "x" else int(axis) for axis in op.new_order]
             return ("op", DimShuffle, int(op.input_ndim), order)
@@ -152,4 +175,17 @@ class Sameness:
         if isinstance(op, ScalarLoop):
             # Its properties leave out whether the last output is a condition.
             content += (op.is_while,)
+        return content
+
+    def _graph_content(self, op: OpFromGraph) -> tuple[Any, ...]:
+        cls = type(op)
+        content: tuple[Any, ...] = ("inner graph", op.destroy_map, op.fgraph)
+        content += (op.name if self.names else None,)
+        if self.gradients:
+            overrides = (op.pullback_overrides, op.pushforward_overrides)
+            content += (op.is_inline, overrides, op._connection_pattern)
+        if self.gradients or cls.perform is not OpFromGraph.perform:
+            # What a class of its own differentiates or computes by.
+            own = {**vars(op), **{name: getattr(op, name) for name in getattr(op, "__props__", ())}}
+            content += (cls, {name: own[name] for name in sorted(own.keys() - _OF_ANY_GRAPH)})
         return content

@@ -167,6 +167,8 @@ class ScanPass(Pass):
 
     takes_trimmed: ClassVar[bool] = True
     """Whether the pass is valid on a Scan whose buffers do not hold every step."""
+    takes_in_place: ClassVar[bool] = True
+    """Whether the pass is valid on a Scan of which a step overwrites what it reads."""
     from_the_end: ClassVar[bool] = False
     """Whether to go from the outputs to the inputs, since a change frees what feeds a Scan."""
 
@@ -190,8 +192,15 @@ class ScanPass(Pass):
                 names = ", ".join(slot.label for slot in short)
                 site.kept(view, f"the buffers of {names} are not shown to hold every step")
                 continue
+            if not self.takes_in_place and _works_in_place(view):
+                site.kept(view, "a step works in place")
+                continue
             replacements = self.rewrite(view, site)
             if replacements:
                 site.fgraph.replace_all(list(replacements.items()), reason=self.name)
                 changed = True
         return changed
+
+
+def _works_in_place(view: ScanView) -> bool:
+    return any(node.op.destroy_map for node in view.op.fgraph.toposort())

@@ -23,12 +23,13 @@ class MergeDuplicates(ScanPass):
     Preconditions: "the same value" is equality of canonical forms, so names, the order of
     construction and the order of the operands of ``+`` and ``*`` do not matter. Ops that cannot be
     told by value (closures, user classes of a local scope) are the same as themselves only. What
-    the body sees must have the same type.
+    the body sees must have the same type, and no step may work in place.
 
     Out of scope: a sequence and a non-sequence are never merged; equal states, and equal outputs.
     """
 
     name: ClassVar[str] = "merge-duplicates"
+    takes_in_place: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan in which the first of equal inputs serves for all."""

@@ -32,13 +32,14 @@ class MergeStates(ScanPass):
     Preconditions: equality is exact (see ``merge-equal``). Both buffers have the same length; for
     case 3 both are shown to hold every step, and a nit_sot of vectors or arrays needs at least one
     step: PyTensor gives it the shape ``(0, 0)`` if there is none. Types outside are equal, static
-    lengths included.
+    lengths included. No step works in place.
 
     Out of scope: states that are equal from the second step on, states with the same values but
     other taps, and equal sequences (``merge-duplicates``).
     """
 
     name: ClassVar[str] = "merge-states"
+    takes_in_place: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan in which the first of equal slots serves for all."""
@@ -60,14 +61,15 @@ class MergeStates(ScanPass):
         )
         view.slots = [slot for slot in view.slots if slot not in twins and slot not in traces]
         replacements = view.rebuild()
-        for twin, first in twins.items():
-            site.changed(view, f"merged {twin.kind} `{names[twin]}` into `{names[first]}`")
-            replacements[_output(twin)] = replacements[_output(first)]
         for trace, state in traces.items():
             site.changed(view, f"read {trace.kind} `{names[trace]}` off state `{names[state]}`")
             buffer: Any = replacements[_output(state)]
             steps = (*(slice(None),) * view.batch_ndim, slice(state.reach, None))
             replacements[_output(trace)] = buffer[steps]
+        # The first of equal slots may be such a trace itself.
+        for twin, first in twins.items():
+            site.changed(view, f"merged {twin.kind} `{names[twin]}` into `{names[first]}`")
+            replacements[_output(twin)] = replacements[_output(first)]
         return replacements
 
 

@@ -8,33 +8,47 @@ from graph_building import graph_of, scan
 from scanopt_cli.graphs.graph import Graph
 
 SIZES = (100, 1_000, 10_000)
-# Nodes that one loop of `sized_graph` brings, outside and inside.
-_NODES_A_LOOP = 39
+# Nodes that one loop of a chain brings, outside and inside, and one differentiated loop.
+_NODES_A_LOOP = 44
+_NODES_A_GRADIENT = 62
 # `pytensor.scan` walks all that its inputs depend on, so one chain of a thousand loops takes hours.
 _CHAIN = 8
 
 
 def sized_graph(nodes: int) -> Graph:
-    """Return a graph of about ``nodes`` nodes, chains of loops, with work for each pass.
+    """Return a graph of about ``nodes`` nodes, chains of loops, with work for most passes.
 
-    Every loop has an unused output and state, equal sequences, a uniform sequence and a trace of
-    which the last row is read. Each chain has inputs of its own: PyTensor keeps the readers of a
-    variable in a list and searches it, so one input of thousands of loops costs more than they do.
+    Every loop has an unused output, two states that are equal and one that is unused, equal
+    sequences, a uniform sequence and a trace of which the last row is read. Two chains run side by
+    side, and each pair has inputs of its own: PyTensor keeps the readers of a variable in a list
+    and searches it, so one input of thousands of loops costs more than they do.
     """
 
-    def step(a, b, c, y, z):
-        return [pt.tanh(y * a + b) + c, z + 1, y * z]
+    def step(a, b, c, y, z, u, v):
+        return [pt.tanh(y * a + b) + c + 0.0 * u, z + 1, u * 2, 2 * v, y * z]
 
     results = []
-    for _ in range(max(nodes // (_NODES_A_LOOP * _CHAIN), 1)):
-        state, s, n = pt.dscalar("x"), pt.dvector("s"), pt.lscalar("n")
-        for _ in range(min(_CHAIN, max(nodes // _NODES_A_LOOP, 1))):
-            ys, _, _ = scan(
-                step,
-                sequences=[pt.exp(s + 1), pt.exp(1 + s), pt.zeros((n,))],
-                outputs_info=[state, state, None],
-                n_steps=n,
-            )
-            state = ys[-1]
-        results.append(state)
+    loops = max(nodes // _NODES_A_LOOP, 2)
+    for _ in range(max(loops // (2 * _CHAIN), 1)):
+        s, n = pt.dvector("s"), pt.lscalar("n")
+        for state in pt.dscalars("x", "y"):
+            for _ in range(min(_CHAIN, loops // 2)):
+                ys, _, us, vs, _ = scan(
+                    step,
+                    sequences=[pt.exp(s + 1), pt.exp(1 + s), pt.zeros((n,))],
+                    outputs_info=[state, state, state, state, None],
+                    n_steps=n,
+                )
+                state = ys[-1] + us[-1] + vs[-1]
+            results.append(state)
+    return graph_of(*results)
+
+
+def differentiated_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, loops with their gradients, each with its inputs."""
+    results = []
+    for _ in range(max(nodes // _NODES_A_GRADIENT, 1)):
+        x, n = pt.dscalar("x"), pt.lscalar("n")
+        ys = scan(lambda y: y - 0.1 * y**2, outputs_info=[x], n_steps=n)
+        results.append(pt.grad(ys[-1], x))
     return graph_of(*results)

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from sized_graphs import SIZES, sized_graph
+from sized_graphs import SIZES, differentiated_graph, sized_graph
 
 from scanopt_cli.diffing.comparing import diff
 from scanopt_cli.graphs.graph import Graph
@@ -18,12 +18,14 @@ from scanopt_cli.graphs.saving import save
 from scanopt_cli.graphs.statistics import statistics
 from scanopt_cli.identity.canonical import digest
 from scanopt_cli.passes.grammar import parse
+from scanopt_cli.passes.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.passes.optimizing import optimize
 from scanopt_cli.passes.pipeline import run_pipeline
 from scanopt_cli.passes.registry import BUILTIN
 
-_PIPELINES = [*(cls.name for cls in BUILTIN), "default"]
+_PIPELINES = [*(cls.name for cls in BUILTIN if cls is not MitMotToSitSot), "default"]
 graph_of_size = cache(sized_graph)
+differentiated = cache(differentiated_graph)
 
 
 @pytest.fixture(params=SIZES, ids=lambda nodes: f"{nodes}-nodes")
@@ -33,6 +35,16 @@ def graph(request: pytest.FixtureRequest) -> Graph:
 
 @pytest.mark.parametrize("pipeline", _PIPELINES)
 def test_pipeline(benchmark, graph: Graph, pipeline: str) -> None:
+    _run_on_copies(benchmark, graph, pipeline)
+
+
+@pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
+@pytest.mark.parametrize("pipeline", [MitMotToSitSot.name, "grad"])
+def test_pipeline_on_gradients(benchmark, nodes: int, pipeline: str) -> None:
+    _run_on_copies(benchmark, differentiated(nodes), pipeline)
+
+
+def _run_on_copies(benchmark, graph: Graph, pipeline: str) -> None:
     benchmark.group = pipeline
     passes = parse(pipeline)
 

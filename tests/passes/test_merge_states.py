@@ -8,7 +8,9 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.scalar import basic as ps
 from pytensor.scan.utils import until
+from pytensor.tensor.elemwise import Elemwise
 
 from evaluating import assert_same_outcomes, evaluate
 from graph_building import arguments, graph_of, labels, only_scan, optimized, scan
@@ -91,6 +93,12 @@ def test_case_3_in_a_while_loop() -> None:
     assert _merged(graph_of(xs, ys), x0=1.0)[0] == ["sit_sot[0]"]
 
 
+def test_equal_outputs_that_are_all_the_trace_of_a_state() -> None:
+    x0 = pt.dscalar("x0")
+    outputs = scan(lambda x: [x * 2] * 3, outputs_info=[x0, None, None], n_steps=4)
+    assert _merged(graph_of(*outputs), x0=3.0)[0] == ["sit_sot[0]"]
+
+
 def test_leftovers_of_several_kinds_come_away_together() -> None:
     x0, s = pt.dscalar("x0"), pt.dvector("s")
     outputs = scan(
@@ -164,6 +172,20 @@ def test_random_states_that_are_one_generator() -> None:
     graph = graph_of(*outputs[2:])
     work, _ = optimized(graph, "merge-states")
     assert labels(only_scan(work.fgraph)) == ["untraced[0]", "nit_sot[0]"]
+
+
+def test_step_that_works_in_place_is_left_alone() -> None:
+    x = pt.dvector("x")
+    exp = Elemwise(ps.Exp(ps.transfer_type(0)), {0: 0})
+    sin = Elemwise(ps.Sin(ps.transfer_type(0)), {0: 0})
+    outputs = scan(
+        lambda a, b: [a * 2, b * 2, exp(a * 3), sin(b * 3)],
+        outputs_info=[x, x, None, None],
+        n_steps=3,
+    )
+    left, remarks = _merged(graph_of(*outputs), x=[0.1, 0.2])
+    assert left == ["sit_sot[0]", "sit_sot[1]", "nit_sot[0]", "nit_sot[1]"]
+    assert remarks == ["kept scan_fn: a step works in place"]
 
 
 def test_limit_counts_slots() -> None:
