@@ -118,7 +118,7 @@ def _mutant(node: Apply, random: Random) -> list[Variable] | None:
             outputs = list(new(*node.inputs, return_list=True))
             return outputs if _types(outputs) == _types(node.outputs) else None
     for place, variable in enumerate(node.inputs):
-        if isinstance(variable, Constant) and variable.type.dtype == "float64":
+        if isinstance(variable, Constant) and getattr(variable.type, "dtype", "") == "float64":
             inputs = list(node.inputs)
             inputs[place] = variable.type.make_constant(np.asarray(variable.data + 1))
             return list(node.op.make_node(*inputs).outputs)

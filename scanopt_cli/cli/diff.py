@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scanopt_cli.cli.console import out
+from scanopt_cli.cli.console import err, out
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.loading import load_graph
-from scanopt_cli.cli.options import AllowPackages, DiffFormat, GraphFile, Trust
+from scanopt_cli.cli.options import AllowPackages, DiffFormat, Trust
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,24 +21,27 @@ if TYPE_CHECKING:
 
 
 def diff(
-    a: GraphFile,
-    b: GraphFile,
+    a: Annotated[Path, typer.Argument(metavar="A", help="A pickled graph: before.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="A pickled graph: after.")],
     budget: Annotated[
         str | None,
         typer.Option(
             metavar="COUNTS",
-            help="Most that B may hold, such as 'scans=2,mit_mot=0,outer=30'; "
-            "without it, [tool.scanopt.budget] in pyproject.toml counts.",
+            help="Most that B may hold, such as 'scans=2,mit_mot=0,outer=30'; without it, "
+            "what \\[tool.scanopt.budget] in pyproject.toml says.",
         ),
     ] = None,
     stat: Annotated[bool, typer.Option("--stat", help="Only counts, one line a category.")] = False,
+    names: Annotated[
+        bool, typer.Option("--names", help="Other names of inputs and loops are differences, too.")
+    ] = False,
     output_format: Annotated[DiffFormat, typer.Option("--format", help="How to print it.")] = (
         DiffFormat.RICH
     ),
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
-    """Show what was added, removed and rewired from A to B, loop bodies included.
+    """Show what was added, removed, changed and rewired from A to B, loop bodies included.
 
     Exits with 0 if the graphs are the same, with 1 if they differ or B is over a budget.
     """
@@ -49,7 +52,7 @@ def diff(
         budget_from_pyproject(Path.cwd()) if budget is None else parse_budget(budget)
     )
     before, after = (load_graph(path, trust=trust, allow_packages=allow_package) for path in (a, b))
-    found = diff_graphs(before, after)
+    found = diff_graphs(before, after, names=names)
     violations = check(limits, after) if limits is not None else ()
     _print(found, violations, b, output_format, stat=stat)
     return finding(not found.same or bool(violations))
@@ -65,14 +68,17 @@ def _print(
 ) -> None:
     from scanopt_cli.reports import diff_github, diff_markdown, diff_rich
     from scanopt_cli.reports.as_json import plain, to_json
+    from scanopt_cli.reports.text import printable
 
+    for note in found.notes:
+        err().print(f"scanopt: note: {printable(note)}", soft_wrap=True)
     match output_format:
         case DiffFormat.RICH:
             out().print(diff_rich.render(found, violations, stat=stat))
         case DiffFormat.JSON:
             out().out(to_json("diff", plain(found) | {"violations": plain(violations)}))
         case DiffFormat.MARKDOWN:
-            out().out(diff_markdown.render(found, violations))
+            out().out(diff_markdown.render(found, violations, stat=stat))
         case DiffFormat.GITHUB:
             out().out(diff_github.workflow_commands(found, violations, file=str(file)))
             summary = os.environ.get("GITHUB_STEP_SUMMARY")

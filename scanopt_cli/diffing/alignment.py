@@ -8,9 +8,10 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.diffing.pairing import pair_up
-from scanopt_cli.diffing.sides import Pairs, Side
-from scanopt_cli.diffing.slots import Token, pair_slots
-from scanopt_cli.identity.operands import commutes
+from scanopt_cli.diffing.repeating import is_swappable
+from scanopt_cli.diffing.sides import Pairs
+from scanopt_cli.diffing.slot_pairing import pair_slots
+from scanopt_cli.diffing.terms import Terms
 from scanopt_cli.scans.view import ScanView, scan_op
 
 
@@ -34,58 +35,38 @@ class Alignment:
         )
 
 
-def align(
-    side: Side, node: Apply, other: Side, other_node: Apply, token: Token, other_token: Token
-) -> Alignment:
-    """Align two nodes; ``token`` tells what is known of the variables so far."""
-    if side.op_digest(node.op) == other.op_digest(other_node.op):
-        return _of_one_op(node, other_node, token, other_token)
-    if scan_op(node) is not None and scan_op(other_node) is not None:
-        slots = pair_slots(side, node, other, other_node, token, other_token)
-        return _of_slots(side.view(node), other.view(other_node), slots)
-    outputs = _in_order(len(node.outputs), len(other_node.outputs))
-    inputs, others = node.inputs, other_node.inputs
-    if isinstance(node.op, Subtensor | IncSubtensor):
+def align(ours: Terms, theirs: Terms, node: Apply, other: Apply) -> Alignment:
+    """Align two nodes by what is known of them so far."""
+    is_one_op = ours.side.op_digest(node.op) == theirs.side.op_digest(other.op)
+    if scan_op(node) is not None and scan_op(other) is not None:
+        slots = pair_slots(ours, theirs, node, other)
+        return _of_slots(ours.side.view(node), theirs.side.view(other), slots)
+    outputs = _in_order(len(node.outputs), len(other.outputs))
+    if isinstance(node.op, Subtensor | IncSubtensor) and not is_one_op:
         # The index is told as one; only what is indexed, and what is written, has a counterpart.
         width = 2 if isinstance(node.op, IncSubtensor) else 1
         return Alignment(_in_order(width, width), outputs)
-    if len(inputs) != len(others):
-        return Alignment(_uneven(inputs, others, token, other_token), outputs)
-    return Alignment(_in_order(len(inputs), len(others)), outputs)
-
-
-def _of_one_op(node: Apply, other: Apply, token: Token, other_token: Token) -> Alignment:
-    """Align by place, but for two operands that were swapped without a difference."""
-    outputs = _in_order(len(node.outputs), len(other.outputs))
     if len(node.inputs) != len(other.inputs):
-        return Alignment(_uneven(node.inputs, other.inputs, token, other_token), outputs)
+        return Alignment(_uneven(ours, theirs, node.inputs, other.inputs), outputs)
     inputs = _in_order(len(node.inputs), len(other.inputs))
-    if is_swappable(node):
-        left, right = (token(variable) for variable in node.inputs[:2])
-        other_left, other_right = (other_token(variable) for variable in other.inputs[:2])
+    if is_one_op and is_swappable(node):
+        left, right = (ours.token(variable) for variable in node.inputs[:2])
+        other_left, other_right = (theirs.token(variable) for variable in other.inputs[:2])
         straight = (left == other_left) + (right == other_right)
         if (left == other_right) + (right == other_left) > straight:
             inputs = [(0, 1), (1, 0), *inputs[2:]]
-    slots = None if scan_op(node) is None else [(i - 1, j - 1) for i, j in inputs[1:]]
-    return Alignment(inputs, outputs, slots)
+    return Alignment(inputs, outputs)
 
 
-def _uneven(
-    inputs: list[Variable], others: list[Variable], token: Token, other_token: Token
-) -> Pairs:
+def _uneven(ours: Terms, theirs: Terms, inputs: list[Variable], others: list[Variable]) -> Pairs:
     return pair_up(
         inputs,
         others,
-        (token, other_token),
+        (ours.token, theirs.token),
         (lambda variable: variable.name, lambda variable: variable.name),
         (lambda variable: str(variable.type), lambda variable: str(variable.type)),
         repeats=True,
     )
-
-
-def is_swappable(node: Apply) -> bool:
-    """Whether the first two inputs of ``node`` may change places."""
-    return len(node.inputs) > 1 and commutes(node)
 
 
 def _of_slots(view: ScanView, other: ScanView, slots: Pairs) -> Alignment:

@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from pytensor.graph.basic import Variable
-from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 
-from scanopt_cli.diffing.graphs import Settings, compare
-from scanopt_cli.diffing.pairing import pair_up
+from scanopt_cli.diffing.graphs import compare
+from scanopt_cli.diffing.holders import Behind, Found
+from scanopt_cli.diffing.outputs import pair_outputs
 from scanopt_cli.diffing.regions import summary
-from scanopt_cli.diffing.result import Change, ChangeKind, GraphDiff, merged
+from scanopt_cli.diffing.result import Change, ChangeKind, GraphDiff
 from scanopt_cli.diffing.sides import Pairs, Side, pair_inputs, two_sides
 from scanopt_cli.diffing.wording import shortened, type_text, variable_text
+from scanopt_cli.graphs.bodies import inner_graphs, op_name, walk
 from scanopt_cli.graphs.graph import GraphLike, as_graph
 from scanopt_cli.graphs.statistics import statistics
-from scanopt_cli.identity.canonical import digest
+from scanopt_cli.identity.sameness import Sameness
+
+# What cannot be told is told with its type: of a class, that is its metaclass.
+_CLASS = re.compile(r"^(type|MetaType|ABCMeta) ")
 
 
 def diff(a: GraphLike, b: GraphLike, *, names: bool = False) -> GraphDiff:
     """Compare two graphs as graphs: their nodes are matched, not their texts.
 
     Inputs belong together by name, then by place; outputs by place, where both graphs have as
-    many. Scans are one loop before and after through their slots, and their bodies are compared
-    as graphs, at any depth. The growth is near linear in the number of nodes.
+    many, else by what makes them. Scans are one loop before and after through their slots, and
+    their bodies are compared as graphs, at any depth. What a graph repeats is compared once. The
+    growth is near linear in the number of nodes.
 
     Parameters
     ----------
     a, b
         Loaded graphs, FunctionGraphs or ``(inputs, outputs)`` pairs: before and after.
     names
-        Whether to tell inputs and loops that were only renamed.
+        Whether other names of inputs and loops are differences. Of loops they are told in any case.
 
     Returns
     -------
@@ -45,29 +53,40 @@ def diff(a: GraphLike, b: GraphLike, *, names: bool = False) -> GraphDiff:
         If ``a`` or ``b`` is not a graph.
     """
     before, after = as_graph(a).fgraph, as_graph(b).fgraph
-    digests = digest(before), digest(after)
+    known = Sameness(), Sameness()
+    digests = known[0].of_graph(before), known[1].of_graph(after)
     same = digests[0] == digests[1]
-    changes: tuple[Change, ...] = ()
-    if names or not same:
-        inputs = (
-            [(place, place) for place in range(len(before.inputs))]
-            if same
-            else pair_inputs(before.inputs, after.inputs)
-        )
-        settings = Settings(names=names, swapped=digests[0] > digests[1])
-        changes = _by_loop(merged(_changes(before, after, inputs, settings)))
+    counts = statistics(before), statistics(after)
+    found = Found((), ({}, {}), counts[0].outer_nodes + counts[0].inner_nodes)
+    if names or not same or _loop_names(before) != _loop_names(after):
+        found = _found(before, after, same=same, swapped=digests[0] > digests[1], names=names)
     return GraphDiff(
-        same=same,
-        changes=changes,
-        before=statistics(before),
-        after=statistics(after),
-        digest_before=digests[0],
-        digest_after=digests[1],
+        same=same and not (names and found.changes),
+        changes=_by_loop(found.changes),
+        before=counts[0],
+        after=counts[1],
+        digest_before=digests[0].hex(),
+        digest_after=digests[1].hex(),
+        unchanged=found.unchanged,
+        notes=_notes(*known),
     )
 
 
-def _by_loop(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+def _loop_names(fgraph: AbstractFunctionGraph) -> Counter[str]:
+    """The names of everything that holds a graph, each distinct body looked into once."""
+    return Counter(op_name(node.op) for node in walk(fgraph) if inner_graphs(node.op))
+
+
+def _notes(*known: Sameness) -> tuple[str, ...]:
+    opaque = sorted({_CLASS.sub("class ", text) for one in known for text in one.opaque})
+    if not opaque:
+        return ()
+    return (f"what cannot be told by value ({_listed(opaque)}) is the same as itself only",)
+
+
+def _by_loop(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Return ``changes`` by loop, a loop behind what is around it, each loop in its own order."""
+    changes = tuple(changes)
     first: dict[tuple[str, ...], int] = {}
     for change in changes:
         for depth in range(len(change.where) + 1):
@@ -79,41 +98,39 @@ def _by_loop(changes: tuple[Change, ...]) -> tuple[Change, ...]:
     return tuple(sorted(changes, key=place))
 
 
-def _changes(
-    before: FunctionGraph, after: FunctionGraph, inputs: Pairs, settings: Settings
-) -> Iterator[Change]:
+def _found(
+    before: FunctionGraph, after: FunctionGraph, *, same: bool, swapped: bool, names: bool
+) -> Found:
+    inputs = (
+        [(place, place) for place in range(len(before.inputs))]
+        if same
+        else pair_inputs(before, after)
+    )
     sides = two_sides(before, after, inputs)
-    outputs = _pair_outputs(*sides)
-    yield from _input_changes(*sides, inputs, names=settings.names)
-    found = compare(*sides, inputs, outputs, settings)
-    kept, kept_after = {first for first, _ in outputs}, {second for _, second in outputs}
-    yield from _lost_outputs(ChangeKind.REMOVED, sides[0], kept, found.behind[0])
-    yield from _lost_outputs(ChangeKind.ADDED, sides[1], kept_after, found.behind[1])
+    outputs = pair_outputs(*sides, inputs, swapped=swapped)
+    found = compare(*sides, inputs, outputs, swapped=swapped)
+    changes = [
+        *_input_changes(*sides, inputs, names=names),
+        *_lost_outputs(ChangeKind.REMOVED, sides[0], {one for one, _ in outputs}, found.behind[0]),
+        *_lost_outputs(ChangeKind.ADDED, sides[1], {two for _, two in outputs}, found.behind[1]),
+        *_output_order(*sides, outputs),
+        *found.changes,
+    ]
+    if same:
+        changes = [change for change in changes if change.kind is ChangeKind.RENAMED]
+    return replace(found, changes=tuple(changes))
+
+
+def _output_order(before: Side, after: Side, outputs: Pairs) -> Iterator[Change]:
     order = [second for _, second in outputs]
     if order != sorted(order):
-        told = (variable_text(sides[0], before.outputs[first]) for first, _ in outputs)
-        retold = (variable_text(sides[1], after.outputs[second]) for second in sorted(order))
+        told = (variable_text(before, before.outputs[first]) for first, _ in outputs)
+        retold = (variable_text(after, after.outputs[second]) for second in sorted(order))
         yield _changed("outputs", "order", _listed(told), _listed(retold))
-    yield from found.changes
-
-
-def _pair_outputs(before: Side, after: Side) -> Pairs:
-    """Pair outputs by place; if one side has more, by what they compute, then by name, by type."""
-    outputs, later = before.graph.outputs, after.graph.outputs
-    if len(outputs) == len(later):
-        return [(place, place) for place in range(len(outputs))]
-    return pair_up(
-        outputs,
-        later,
-        (before.digest, after.digest),
-        (_name, _name),
-        (_type, _type),
-        repeats=True,
-    )
 
 
 def _input_changes(before: Side, after: Side, inputs: Pairs, *, names: bool) -> Iterator[Change]:
-    ours, theirs = before.graph.inputs, after.graph.inputs
+    ours, theirs = before.inputs, after.inputs
     kept, kept_after = {first for first, _ in inputs}, {second for _, second in inputs}
     for place, variable in enumerate(ours):
         if place not in kept:
@@ -146,10 +163,8 @@ def _lost_input(kind: ChangeKind, side: Side, variable: Variable) -> Change:
     return Change(kind=kind, where=(), what=what, details=(type_text(variable),))
 
 
-def _lost_outputs(
-    kind: ChangeKind, side: Side, kept: set[int], behind: Mapping[int, Counter[str]]
-) -> Iterator[Change]:
-    for place, variable in enumerate(side.graph.outputs):
+def _lost_outputs(kind: ChangeKind, side: Side, kept: set[int], behind: Behind) -> Iterator[Change]:
+    for place, variable in enumerate(side.outputs):
         if place not in kept:
             nodes = behind.get(place)
             yield Change(
@@ -168,11 +183,3 @@ def _changed(what: str, aspect: str, before: str, after: str) -> Change:
 
 def _listed(texts: Iterable[str]) -> str:
     return shortened(", ".join(texts))
-
-
-def _name(variable: Variable) -> str | None:
-    return variable.name or None
-
-
-def _type(variable: Variable) -> str:
-    return str(variable.type)

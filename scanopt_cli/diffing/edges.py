@@ -35,7 +35,7 @@ class Rewirings:
     Attributes
     ----------
     constants
-        From one constant to another, those of equal values together.
+        From one constant to another.
     replaced
         From a node that is gone to a node that is new, by these two.
     bypassed
@@ -46,7 +46,7 @@ class Rewirings:
         From what is still there to what was there.
     """
 
-    constants: dict[tuple[bytes, bytes], list[Rewiring]] = field(default_factory=dict)
+    constants: list[Rewiring] = field(default_factory=list)
     replaced: dict[tuple[Apply, Apply], list[Rewiring]] = field(default_factory=dict)
     bypassed: dict[Apply, list[Rewiring]] = field(default_factory=dict)
     inserted: dict[Apply, list[Rewiring]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ def _mismatches(
             short = reader_text(before, node, place, short=True)
             yield Rewiring(reader, short, before.rank[node], variable, counterpart)
     for place, other_place in matching.outputs:
-        variable, counterpart = before.graph.outputs[place], after.graph.outputs[other_place]
+        variable, counterpart = before.outputs[place], after.outputs[other_place]
         if not matching.correspond(variable, counterpart):
             reader = f"output {place}"
             yield Rewiring(reader, reader, len(before.nodes), variable, counterpart)
@@ -89,8 +89,7 @@ def _mismatches(
 def _sort_in(found: Rewirings, matching: Matching, rewiring: Rewiring) -> None:
     variable, counterpart = rewiring.variable, rewiring.counterpart
     if isinstance(variable, Constant) and isinstance(counterpart, Constant):
-        values = matching.first.digest(variable), matching.second.digest(counterpart)
-        found.constants.setdefault(values, []).append(rewiring)
+        found.constants.append(rewiring)
         return
     node, maker = variable.owner, counterpart.owner
     is_gone = node is not None and node not in matching.nodes
@@ -115,7 +114,7 @@ def _keep_clear_replacements(found: Rewirings, matching: Matching) -> None:
     for (node, maker), readers in list(found.replaced.items()):
         is_clear = gone[node] == new[maker] == 1
         is_used_otherwise = node in found.bypassed or maker in found.inserted
-        holds = node in matching.first.loop_labels or maker in matching.second.loop_labels
+        holds = node in matching.first.titles or maker in matching.second.titles
         if not is_clear or is_used_otherwise or holds:
             del found.replaced[node, maker]
             found.bypassed.setdefault(node, []).extend(readers)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.diffing.matching import Matching
-from scanopt_cli.diffing.sides import Side, op_name
-from scanopt_cli.diffing.slots import pair_slots
-from scanopt_cli.graphs.bodies import core_op, inner_graphs
+from scanopt_cli.diffing.sides import Side
+from scanopt_cli.diffing.slot_pairing import pair_slots
+from scanopt_cli.graphs.bodies import core_op, inner_graphs, op_name
 from scanopt_cli.scans.view import scan_op
 
 # How many readers of a variable are looked at.
@@ -61,23 +61,34 @@ def are_alike(matching: Matching, node: Apply, other: Apply) -> bool:
 
 
 def told_apart(
-    side: Side, readers: Iterable[tuple[Apply, int]]
-) -> dict[tuple[bytes, int], list[Apply]]:
-    """Group readers of a variable by what they apply, and at which input they read it."""
-    groups: dict[tuple[bytes, int], list[Apply]] = defaultdict(list)
+    side: Side, readers: Iterable[tuple[Apply, int]], *, constants: bool = False
+) -> dict[Hashable, list[tuple[Apply, int]]]:
+    """Group readers of a variable by what they apply, and at which input they read it.
+
+    With ``constants``, also by the constants that they read.
+    """
+    groups: dict[Hashable, list[tuple[Apply, int]]] = defaultdict(list)
     for node, place in readers:
-        groups[side.op_digest(node.op), place].append(node)
+        read = tuple(side.digest(v) for v in node.inputs if constants and isinstance(v, Constant))
+        groups[side.op_digest(node.op), place, read].append((node, place))
     return groups
 
 
 def _loops_alike(matching: Matching, node: Apply, other: Apply) -> bool:
     name = op_name(node.op)
-    if name == op_name(other.op) != _UNNAMED:
+    if name == op_name(other.op) and not name.endswith(_UNNAMED):
         return True
-    sides = matching.first, matching.second
-    pairs = pair_slots(sides[0], node, sides[1], other, matching.token, matching.other_token)
-    most = max(len(sides[0].view(node).slots), len(sides[1].view(other).slots))
-    return 2 * len(pairs) >= most
+    if matching.same_op(node, other):
+        return True
+    slots, others = matching.first.view(node).slots, matching.second.view(other).slots
+    fewer, more = sorted((len(slots), len(others)))
+    # Half of all slots are the same, or a loop has lost or got some and kept all others.
+    enough = min(fewer, (more + 1) // 2)
+    # Inputs are paired with inputs, and results with results.
+    counts, counted = (Counter(s.outer_output is None for s in part) for part in (slots, others))
+    if (counts & counted).total() < enough:
+        return False
+    return len(pair_slots(*matching.terms(), node, other)) >= enough
 
 
 def _share_readers(matching: Matching, node: Apply, other: Apply) -> bool:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.diffing.alignment import Alignment
 from scanopt_cli.diffing.matching import Matching
 from scanopt_cli.diffing.regions import Edge
-from scanopt_cli.diffing.sides import Pairs, Side
-from scanopt_cli.diffing.wording import face_text, op_text, shortened
+from scanopt_cli.diffing.sides import Pairs
+from scanopt_cli.diffing.wording import face_text, length_text, op_text
 from scanopt_cli.scans.buffers import rows
 from scanopt_cli.scans.lengths import Atom, Lengths, Linear
-from scanopt_cli.scans.view import ScanView, Slot, SlotKind
+from scanopt_cli.scans.view import ScanView, Slot, SlotKind, scan_op
 
+# How far back the making of a length is compared.
+_DEPTH = 8
 _WITH_ROWS = frozenset({SlotKind.MIT_MOT, SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.NIT_SOT})
 
 
-type Told = dict[Edge, Hashable]
+type ToldEdges = dict[Edge, Hashable]
 """Edges that a change tells of, and what stands for that change."""
 
 
@@ -77,11 +79,6 @@ def loop_change(matching: Matching, node: Apply, other: Apply, alignment: Alignm
     )
     change.told[0].update({(node, place + 1): (node, place) for place in change.dropped})
     change.told[1].update({(other, place + 1): (other, place) for place in change.added})
-    order = [second for _, second in pairs]
-    if order != sorted(order):
-        names = _names(matching.first, node, (first for first, _ in pairs))
-        renames = _names(matching.second, other, sorted(order))
-        change.properties.append(Property(loop, "order of slots", names, renames))
     for first, second in pairs:
         what = f"{face_text(matching.first, node, first + 1)} of {loop}"
         change.properties += _slot(what, before.slots[first], after.slots[second])
@@ -123,9 +120,12 @@ def _compare_sizes(
     lengths, later = Lengths(before.n_steps), Lengths(after.n_steps)
     steps, steps_after = lengths.value_of(before.n_steps), later.value_of(after.n_steps)
     axes = before.batch_ndim, after.batch_ndim
-    other_steps = _differ(matching, steps, steps_after)
+    other_steps = not _is_made_alike(matching, before.n_steps, after.n_steps) and _differ(
+        matching, steps, steps_after
+    )
     if other_steps:
-        change.properties.append(Property(loop, "steps", _short(steps), _short(steps_after)))
+        texts = _texts(matching, steps, steps_after)
+        change.properties.append(Property(loop, "steps", *texts))
         change.note_sizes(((before.node, 0), (after.node, 0)), axes)
     for first, second in pairs:
         edges = (before.node, first + 1), (after.node, second + 1)
@@ -135,32 +135,61 @@ def _compare_sizes(
         if not (_has_rows(slot) and _has_rows(slot_after)):
             continue
         kept, kept_after = rows(before, slot, lengths), rows(after, slot_after, later)
-        if not _differ(matching, kept, kept_after):
+        if _is_made_alike(matching, slot.outer_input, slot_after.outer_input) or not _differ(
+            matching, kept, kept_after
+        ):
             continue
         change.note_sizes(edges, axes)
         if not other_steps or _differ(matching, kept - steps, kept_after - steps_after):
             what = f"{face_text(matching.first, *edges[0])} of {loop}"
-            change.properties.append(Property(what, "rows", _short(kept), _short(kept_after)))
+            texts = _texts(matching, kept, kept_after)
+            change.properties.append(Property(what, "rows", *texts))
+
+
+def _is_made_alike(
+    matching: Matching, variable: Variable, other: Variable, depth: int = _DEPTH
+) -> bool:
+    """Whether two variables are made by the same nodes, of what may have changed itself.
+
+    Then what changed is told where it is. A length may come to be written otherwise all the same:
+    there are many ways to write one.
+    """
+    if matching.is_equal(variable, other):
+        return True
+    if matching.links.get(variable) is not other:
+        return False
+    node, maker = variable.owner, other.owner
+    if node is None or maker is None or scan_op(node) is not None or not depth:
+        return True
+    return matching.same_op(node, maker) and all(
+        _is_made_alike(matching, node.inputs[place], maker.inputs[counterpart], depth - 1)
+        for place, counterpart in matching.alignments[node].inputs
+    )
 
 
 def _differ(matching: Matching, form: Linear, other: Linear) -> bool:
     """Whether two lengths differ, and are told differently."""
-    atoms = ((Atom(matching.links.get(a.variable, a.variable), a.axis), n) for a, n in form.terms)
-    counterpart = Linear(form.constant, frozenset(atoms))
-    return counterpart != other and str(form) != str(other)
+
+    def counterpart(atom: Atom) -> Atom:
+        linked = matching.links.get(atom.variable)
+        # What is as long as something that changed changes with it, and is not told again.
+        if linked is None or (atom.axis is None and not matching.is_equal(atom.variable, linked)):
+            return atom
+        return Atom(linked, atom.axis)
+
+    terms = frozenset((counterpart(atom), factor) for atom, factor in form.terms)
+    if Linear(form.constant, terms) == other:
+        return False
+    text, retext = _texts(matching, form, other)
+    return text != retext
+
+
+def _texts(matching: Matching, form: Linear, other: Linear) -> tuple[str, str]:
+    return length_text(matching.first, form), length_text(matching.second, other)
 
 
 def _has_rows(slot: Slot) -> bool:
     return slot.kind in _WITH_ROWS and isinstance(slot.outer_input.type, TensorType)
-
-
-def _names(side: Side, node: Apply, places: Iterable[int]) -> str:
-    names, slots = side.slot_names(node), side.view(node).slots
-    return shortened(", ".join(names[slots[place]] for place in places))
-
-
-def _short(form: Linear) -> str:
-    return shortened(str(form))
 
 
 def _taps(taps: tuple[int, ...]) -> str:

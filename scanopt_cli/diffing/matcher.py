@@ -13,13 +13,15 @@ from collections.abc import Iterable
 
 from pytensor.graph.basic import Apply, Variable
 
-from scanopt_cli.diffing.alignment import Alignment, align, is_swappable
 from scanopt_cli.diffing.evidence import are_alike, fits, told_apart
 from scanopt_cli.diffing.matching import Matching
 from scanopt_cli.diffing.numbering import Numbers, numbered
 from scanopt_cli.diffing.pairing import pair_up
-from scanopt_cli.diffing.sides import Pairs, Side, op_name
+from scanopt_cli.diffing.repeating import is_swappable
+from scanopt_cli.diffing.sides import Pairs, Side
 from scanopt_cli.diffing.similarity import similar_pairs
+from scanopt_cli.graphs.bodies import op_name
+from scanopt_cli.scans.view import scan_op
 
 # A round goes on from what the round before it matched; unrelated graphs end after the first.
 _ROUNDS = 4
@@ -29,7 +31,7 @@ def match(first: Side, second: Side, inputs: Pairs, outputs: Pairs) -> Matching:
     """Match two graphs whose paired ``inputs`` and ``outputs`` are places in their lists."""
     matcher = _Matcher(Matching(first, second, outputs))
     for place, other in inputs:
-        matcher.matching.link(first.graph.inputs[place], second.graph.inputs[other])
+        matcher.matching.link(first.inputs[place], second.inputs[other])
     matcher.run(inputs)
     return matcher.matching
 
@@ -46,7 +48,7 @@ class _Matcher:
         self._doubtful: list[tuple[Apply, Apply]] = []
         # Which of several equal nodes is which says nothing about what reads them.
         self._interchangeable: set[Apply] = set()
-        self._shared = _digests(self._first) & _digests(self._second)
+        self._shared = self._first.digests & self._second.digests
 
     def run(self, inputs: Pairs) -> None:
         self._match_equal()
@@ -58,7 +60,7 @@ class _Matcher:
             self._matched.extend(self.matching.nodes.items())
             self._look_around_inputs(inputs)
             for place, other in self.matching.outputs:
-                outputs = self._first.graph.outputs, self._second.graph.outputs
+                outputs = self._first.outputs, self._second.outputs
                 self._look_up(outputs[0][place], outputs[1][other])
             self._settle()
             self._match_values()
@@ -70,8 +72,9 @@ class _Matcher:
             if len(self.matching.nodes) in (count, len(self._first.nodes)):
                 break
         for node, partner in self.matching.nodes.items():
-            if is_swappable(node):
-                self.matching.alignments[node] = self._aligned(node, partner)
+            if is_swappable(node) or scan_op(node) is not None:
+                # More is known now than when they were matched.
+                self.matching.align(node, partner)
 
     def _left(self) -> tuple[list[Apply], list[Apply]]:
         matching = self.matching
@@ -84,14 +87,8 @@ class _Matcher:
         matching = self.matching
         matching.nodes[node] = other
         matching.counterparts[other] = node
-        matching.alignments[node] = alignment = self._aligned(node, other)
-        for place, other_place in alignment.outputs:
-            matching.link(node.outputs[place], other.outputs[other_place])
+        matching.align(node, other)
         self._matched.append((node, other))
-
-    def _aligned(self, node: Apply, other: Apply) -> Alignment:
-        tokens = self.matching.token, self.matching.other_token
-        return align(self._first, node, self._second, other, *tokens)
 
     def _match_all(self, pairs: Iterable[tuple[Apply, Apply]]) -> None:
         for node, other in pairs:
@@ -102,8 +99,8 @@ class _Matcher:
     def _match_equal(self) -> None:
         """Match nodes that compute the same and are the only ones on their side."""
         pairs = pair_up(
-            [self._first.digest(node.outputs[0]) for node in self._first.nodes],
-            [self._second.digest(node.outputs[0]) for node in self._second.nodes],
+            [self._first.node_digest(node) for node in self._first.nodes],
+            [self._second.node_digest(node) for node in self._second.nodes],
             (lambda digest: digest, lambda digest: digest),
         )
         for place, other in pairs:
@@ -112,7 +109,7 @@ class _Matcher:
     def _match_values(self) -> None:
         """Match nodes that would compute the same if what is matched did."""
         matching = self.matching
-        numbers: Numbers = {}
+        numbers = Numbers()
         ours = numbered(self._first, matching.nodes, matching.token, self._shared, numbers)
         theirs = numbered(
             self._second, matching.counterparts, matching.other_token, self._shared, numbers
@@ -131,8 +128,8 @@ class _Matcher:
     def _match_loops(self) -> None:
         """Match what holds a graph, by its name: loops are landmarks, and few."""
         first, second, matching = self._first, self._second, self.matching
-        ours = [node for node in first.loop_labels if node not in matching.nodes]
-        theirs = [node for node in second.loop_labels if node not in matching.counterparts]
+        ours = [node for node in first.titles if node not in matching.nodes]
+        theirs = [node for node in second.titles if node not in matching.counterparts]
         pairs = pair_up(
             [(first.op_digest(node.op), op_name(node.op)) for node in ours],
             [(second.op_digest(node.op), op_name(node.op)) for node in theirs],
@@ -172,7 +169,7 @@ class _Matcher:
                 self._look_down(node.outputs[place], other.outputs[other_place])
 
     def _look_around_inputs(self, inputs: Pairs) -> None:
-        ours, theirs = self._first.graph.inputs, self._second.graph.inputs
+        ours, theirs = self._first.inputs, self._second.inputs
         for place, other in inputs:
             self._look_down(ours[place], theirs[other])
 
@@ -181,7 +178,8 @@ class _Matcher:
         node, maker = variable.owner, other.owner
         if node is None or maker is None or not self.matching.is_free(node, maker):
             return
-        if node.outputs.index(variable) != maker.outputs.index(other):
+        is_slot = scan_op(node) is not None and scan_op(maker) is not None
+        if not is_slot and variable.index != other.index:
             return
         if self.matching.same_op(node, maker) and are_alike(self.matching, node, maker):
             self._match(node, maker)
@@ -191,16 +189,15 @@ class _Matcher:
     def _look_down(self, variable: Variable, other: Variable) -> None:
         """Match what reads two variables, where it is the only such reader on both sides."""
         ours, theirs = self._first.readers.get(variable, ()), self._second.readers.get(other, ())
-        free = [reader for reader in ours if reader[0] not in self.matching.nodes]
-        if not free:
-            return
-        left = [reader for reader in theirs if reader[0] not in self.matching.counterparts]
-        groups = told_apart(self._second, left)
-        for key, nodes in told_apart(self._first, free).items():
-            others = groups.get(key, ())
-            if len(nodes) == len(others) == 1 and fits(self.matching, nodes[0], others[0], key[1]):
-                self._match(nodes[0], others[0])
-
-
-def _digests(side: Side) -> set[bytes]:
-    return {side.digest(output) for node in side.nodes for output in node.outputs}
+        for constants in (True, False):
+            free = [reader for reader in ours if reader[0] not in self.matching.nodes]
+            if not free:
+                return
+            left = [reader for reader in theirs if reader[0] not in self.matching.counterparts]
+            groups = told_apart(self._second, left, constants=constants)
+            for key, readers in told_apart(self._first, free, constants=constants).items():
+                others = groups.get(key, ())
+                if len(readers) == len(others) == 1:
+                    (node, place), (reader, _) = readers[0], others[0]
+                    if fits(self.matching, node, reader, place):
+                        self._match(node, reader)

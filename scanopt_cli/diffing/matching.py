@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from pytensor.graph.basic import Apply, Variable
 
-from scanopt_cli.diffing.alignment import Alignment
+from scanopt_cli.diffing.alignment import Alignment, align
 from scanopt_cli.diffing.sides import Pairs, Side
+from scanopt_cli.diffing.terms import Terms
 
 
 @dataclass(slots=True)
@@ -35,10 +36,24 @@ class Matching:
         self.links[variable] = other
         self.backlinks[other] = variable
 
+    def align(self, node: Apply, other: Apply) -> None:
+        """Find out which inputs and outputs of two matched nodes belong together."""
+        known = self.alignments.get(node)
+        alignment = align(*self.terms(), node, other)
+        if known == alignment:
+            return
+        for place, other_place in () if known is None else known.outputs:
+            del self.links[node.outputs[place]], self.backlinks[other.outputs[other_place]]
+        self.alignments[node] = alignment
+        for place, other_place in alignment.outputs:
+            self.link(node.outputs[place], other.outputs[other_place])
+
     def correspond(self, variable: Variable, other: Variable) -> bool:
         """Whether two variables are the same part, or compute the same."""
-        if self.links.get(variable) is other:
-            return True
+        return self.links.get(variable) is other or self.is_equal(variable, other)
+
+    def is_equal(self, variable: Variable, other: Variable) -> bool:
+        """Whether two variables compute the same from the graph's inputs."""
         return self.first.digest(variable) == self.second.digest(other)
 
     def token(self, variable: Variable) -> Hashable:
@@ -52,6 +67,17 @@ class Matching:
         digest = self.second.digest(variable)
         linked = self.backlinks.get(variable)
         return digest if linked is None or self.first.digest(linked) == digest else variable
+
+    def terms(self) -> tuple[Terms, Terms]:
+        """Return both sides in terms of what is matched so far."""
+
+        def itself(node: Apply) -> Apply | None:
+            return node if node in self.counterparts else None
+
+        return (
+            Terms(self.first, self.token, self.nodes.get),
+            Terms(self.second, self.other_token, itself),
+        )
 
     def flipped(self) -> Matching:
         """Return the same matching as seen from the other side."""
@@ -78,4 +104,4 @@ class Matching:
 
     def computes_same(self, node: Apply, other: Apply) -> bool:
         """Whether two nodes compute the same from the graph's inputs."""
-        return self.first.digest(node.outputs[0]) == self.second.digest(other.outputs[0])
+        return self.first.node_digest(node) == self.second.node_digest(other)

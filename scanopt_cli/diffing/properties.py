@@ -1,4 +1,4 @@
-"""What changed about an Op that is no loop: the properties that it declares."""
+"""What changed about an Op that is no loop: the properties that it declares, else its state."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pytensor.graph.op import Op
 from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.diffing.wording import op_label, shortened
+from scanopt_cli.identity.encoding import state
 
 type Told = tuple[str, str | None, str | None]
 """A property, and what it was and is; ``None`` where only that it differs can be told."""
 
+_ADDRESS = " at 0x"
 UNTOLD: Told = ("differs in a way that has no short text", None, None)
 
 
@@ -27,9 +29,16 @@ def changed_properties(before: Op, after: Op) -> list[Told]:
 
 
 def _different(before: Op, after: Op) -> Iterator[Told]:
-    for name in getattr(before, "__props__", None) or ():
-        text, retext = repr(getattr(before, name, None)), repr(getattr(after, name, None))
-        if text != retext:
+    others = dict(state(after))
+    for name, value in state(before):
+        other = others.get(name)
+        if other is value:
+            continue
+        text, retext = repr(value), repr(other)
+        if _ADDRESS in text and type(other) is type(value):
+            # It says where the object is, not what it is.
+            yield f"{name} is another {type(value).__name__}", None, None
+        elif text != retext:
             text, retext = shortened(text), shortened(retext)
             is_told = text != retext
             yield (name, text, retext) if is_told else (f"{name} differs", None, None)

@@ -83,7 +83,7 @@ def _owner(
     paired_ends: Container[int],
 ) -> Hashable:
     """What ``node`` is told with; ``None`` if it is told itself."""
-    if node in side.loop_labels:
+    if node in side.titles:
         return None
     first: Hashable = None
     for output in node.outputs:

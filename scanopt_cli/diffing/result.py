@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from scanopt_cli.graphs.statistics import Statistics
@@ -59,13 +58,18 @@ class GraphDiff:
     Attributes
     ----------
     same
-        Whether the canonical digests are equal: the graphs compute the same, names aside.
+        Whether the canonical digests are equal: the graphs compute the same. Where names count,
+        whether those of inputs and loops are equal, too.
     changes
-        What was changed, outer graph first; none if ``same``, but for renamings where asked for.
+        What was changed, outer graph first; nothing but renamed loops if ``same``.
     before, after
         What is in the two graphs, counted.
     digest_before, digest_after
         Canonical digests as hex strings.
+    unchanged
+        How many nodes of the graphs, bodies included, are the same Op applied to the same things.
+    notes
+        What a reader should know about how they were compared, one sentence each.
     """
 
     same: bool
@@ -74,16 +78,9 @@ class GraphDiff:
     after: Statistics
     digest_before: str
     digest_after: str
+    unchanged: int = 0
+    notes: tuple[str, ...] = ()
 
     def count(self, kind: ChangeKind) -> int:
         """Return how many changes are of ``kind``, repeated ones counted."""
         return sum(change.count for change in self.changes if change.kind is kind)
-
-
-def merged(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """Return ``changes`` with equal ones told once, where the first of them stands."""
-    counts: dict[Change, int] = {}
-    for change in changes:
-        alone = replace(change, count=1)
-        counts[alone] = counts.get(alone, 0) + change.count
-    return tuple(replace(change, count=count) for change, count in counts.items())

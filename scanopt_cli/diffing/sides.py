@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
-from scanopt_cli.diffing.pairing import pair_up
-from scanopt_cli.graphs.bodies import core_op, inner_graphs
+from scanopt_cli.diffing.pairing import Evidence, pair_up
+from scanopt_cli.diffing.repeating import count_loops, node_digest, once
 from scanopt_cli.identity.canonical import Digests
-from scanopt_cli.scans.naming import slot_names
+from scanopt_cli.identity.loops import LoopForm
+from scanopt_cli.scans.naming import slot_names, titles
 from scanopt_cli.scans.view import ScanView, Slot
 
 type Pairs = Sequence[tuple[int, int]]
@@ -23,35 +24,63 @@ type Pairs = Sequence[tuple[int, int]]
 class Side:
     """A graph with its nodes in order, who reads what, and digests of everything.
 
-    ``order`` is the graph's inputs as they are paired with those of the other side: inputs at the
-    same place count as the same.
+    Parameters
+    ----------
+    graph
+        The graph, which is used up: equal nodes become one, since they are no difference.
+    digests
+        The digests of its variables.
+    loops_once
+        Whether equal nodes that hold a graph become one as well.
+
+    Attributes
+    ----------
+    titles
+        What each node that holds a graph is called.
+    copies
+        How many nodes of the graph each node stands for.
     """
 
-    def __init__(self, graph: FunctionGraph, order: Sequence[Variable]) -> None:
-        self.graph = graph
-        self.nodes: list[Apply] = list(graph.toposort())
+    def __init__(self, graph: FunctionGraph, digests: Digests, *, loops_once: bool = False) -> None:
+        self.inputs: list[Variable] = list(graph.inputs)
+        self.sameness = digests.sameness
+        self._digests = digests
+        known = titles(graph.outputs)
+        left = once(graph, digests, loops=loops_once)
+        self.nodes, self.outputs, self.copies = left.nodes, left.outputs, left.copies
+        self.titles: Mapping[Apply, str] = {n: known[n] for n in self.nodes if n in known}
         self.rank = {node: rank for rank, node in enumerate(self.nodes)}
         self.readers: dict[Variable, list[tuple[Apply, int]]] = defaultdict(list)
         for node in self.nodes:
             for place, variable in enumerate(node.inputs):
                 self.readers[variable].append((node, place))
         self.ends: dict[Variable, list[int]] = defaultdict(list)
-        for place, output in enumerate(graph.outputs):
+        for place, output in enumerate(self.outputs):
             self.ends[output].append(place)
-        self.input_rank = {variable: place for place, variable in enumerate(graph.inputs)}
-        self._digests = Digests(order)
-        for output in graph.outputs:
-            self._digests.of(output)
+        self.input_rank = {variable: place for place, variable in enumerate(self.inputs)}
         self._views: dict[Apply, ScanView] = {}
-        self._slot_names: dict[Apply, dict[Slot, str]] = {}
+        self._slot_names: dict[Apply, Mapping[Slot, str]] = {}
 
     def digest(self, variable: Variable) -> bytes:
         """Return the digest of ``variable``, equal on both sides for equal computations."""
         return self._digests.of(variable)
 
+    @cached_property
+    def digests(self) -> frozenset[bytes]:
+        """The digests of everything that is computed."""
+        return frozenset(self.digest(v) for node in self.nodes for v in node.outputs)
+
+    def node_digest(self, node: Apply) -> tuple[bytes, ...]:
+        """Return the digest of all that ``node`` computes; the slots of a loop have no order."""
+        return node_digest(self._digests, node)
+
     def op_digest(self, op: Op) -> bytes:
         """Return the digest of what ``op`` computes, its body included."""
-        return self._digests.sameness.of_op(op)
+        return self.sameness.of_op(op)
+
+    def form(self, node: Apply) -> LoopForm:
+        """Return the canonical order of the slots of a Scan node."""
+        return self.sameness.form(self.view(node).op)
 
     def view(self, node: Apply) -> ScanView:
         """Return the slots of a Scan node."""
@@ -59,7 +88,7 @@ class Side:
             self._views[node] = ScanView.of(node)
         return self._views[node]
 
-    def slot_names(self, node: Apply) -> dict[Slot, str]:
+    def slot_names(self, node: Apply) -> Mapping[Slot, str]:
         """Return what the slots of a Scan node are called."""
         if node not in self._slot_names:
             view = self.view(node)
@@ -67,28 +96,16 @@ class Side:
             self._slot_names[node] = dict(zip(view.slots, names, strict=True))
         return self._slot_names[node]
 
-    @cached_property
-    def loop_labels(self) -> dict[Apply, str]:
-        """A name for each node that holds a graph; one that repeats gets a number."""
-        holders = [node for node in self.nodes if inner_graphs(node.op)]
-        repeats = Counter(op_name(node.op) for node in holders)
-        seen: Counter[str] = Counter()
-        labels = {}
-        for node in holders:
-            name = op_name(node.op)
-            seen[name] += 1
-            labels[node] = f"{name}#{seen[name]}" if repeats[name] > 1 else name
-        return labels
+    def rename_slots(self, node: Apply, names: Mapping[Slot, str]) -> None:
+        """Call the slots of a Scan node otherwise from now on."""
+        self._slot_names[node] = names
 
 
-def op_name(op: Op) -> str:
-    """Return the name that was given to the core of ``op``, else its class."""
-    core = core_op(op)
-    return str(getattr(core, "name", None) or type(core).__name__)
+def pair_inputs(before: FunctionGraph, after: FunctionGraph) -> list[tuple[int, int]]:
+    """Pair graph inputs by name where it is unique, then by place; types of one class only.
 
-
-def pair_inputs(before: Sequence[Variable], after: Sequence[Variable]) -> list[tuple[int, int]]:
-    """Pair graph inputs by name where it is unique, then by place; types of one class only."""
+    Where one graph has more inputs, places have shifted: there, who reads them counts before.
+    """
 
     def by_name(item: tuple[int, Variable]) -> tuple[type, str] | None:
         variable = item[1]
@@ -97,19 +114,51 @@ def pair_inputs(before: Sequence[Variable], after: Sequence[Variable]) -> list[t
     def by_place(item: tuple[int, Variable]) -> tuple[type, int]:
         return type(item[1].type), item[0]
 
-    items, others = list(enumerate(before)), list(enumerate(after))
-    return pair_up(items, others, (by_name, by_name), (by_place, by_place))
+    def by_readers(graph: FunctionGraph) -> Evidence[tuple[int, Variable]]:
+        def told(item: tuple[int, Variable]) -> Hashable | None:
+            variable = item[1]
+            readers = {(str(node.op), place) for node, place in graph.clients.get(variable, ())}
+            is_one_of_many = len(before.inputs) != len(after.inputs)
+            return (str(variable.type), frozenset(readers)) if is_one_of_many else None
+
+        return told
+
+    return pair_up(
+        list(enumerate(before.inputs)),
+        list(enumerate(after.inputs)),
+        (by_name, by_name),
+        (by_readers(before), by_readers(after)),
+        (by_place, by_place),
+    )
 
 
-def two_sides(before: FunctionGraph, after: FunctionGraph, inputs: Pairs) -> tuple[Side, Side]:
-    """Return both graphs, digested so that paired ``inputs`` count as the same."""
+def two_sides(
+    before: FunctionGraph,
+    after: FunctionGraph,
+    inputs: Pairs,
+    around: tuple[Side, Side] | None = None,
+) -> tuple[Side, Side]:
+    """Return both graphs, digested so that paired ``inputs`` count as the same.
+
+    ``around`` are the sides whose nodes hold the graphs.
+    """
     firsts = {place for place, _ in inputs}
     seconds = {place for _, place in inputs}
     alone = [v for place, v in enumerate(before.inputs) if place not in firsts]
     others = [v for place, v in enumerate(after.inputs) if place not in seconds]
     # What only one side has takes places that nothing takes on the other side.
     gap = [variable.type() for variable in alone]
+    known, known_after = (None, None) if around is None else (side.sameness for side in around)
+    digests = (
+        Digests([before.inputs[place] for place, _ in inputs] + alone, sameness=known),
+        Digests([after.inputs[place] for _, place in inputs] + gap + others, sameness=known_after),
+    )
+    counts, distinct = zip(
+        count_loops(before, digests[0]), count_loops(after, digests[1]), strict=True
+    )
+    # Loops that are equal stay apart, where each of them may have become another one.
+    is_nearer = abs(distinct[0] - distinct[1]) < abs(counts[0] - counts[1])
     return (
-        Side(before, [before.inputs[place] for place, _ in inputs] + alone),
-        Side(after, [after.inputs[place] for _, place in inputs] + gap + others),
+        Side(before, digests[0], loops_once=is_nearer),
+        Side(after, digests[1], loops_once=is_nearer),
     )

@@ -9,8 +9,9 @@ from pytensor.graph.basic import Apply
 
 from scanopt_cli.diffing.evidence import are_alike
 from scanopt_cli.diffing.matching import Matching
-from scanopt_cli.diffing.sides import Side, op_name
-from scanopt_cli.diffing.slots import Token
+from scanopt_cli.diffing.sides import Side
+from scanopt_cli.diffing.terms import Token
+from scanopt_cli.graphs.bodies import op_name
 from scanopt_cli.scans.view import scan_op
 
 # Evidence that so many nodes share says little, and looking at all of them would be quadratic.

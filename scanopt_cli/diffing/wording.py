@@ -16,8 +16,9 @@ from pytensor.tensor.shape import Shape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 from pytensor.tensor.type_other import NoneTypeT
 
-from scanopt_cli.diffing.sides import Side, op_name
-from scanopt_cli.graphs.bodies import core_op, inner_graphs
+from scanopt_cli.diffing.sides import Side
+from scanopt_cli.graphs.bodies import core_op, inner_graphs, op_name
+from scanopt_cli.scans.lengths import Atom, Linear
 from scanopt_cli.scans.view import scan_op
 
 # A text never grows past this: names and constants come from files.
@@ -30,6 +31,8 @@ _INDEX_DEPTH = 3
 _ENTRIES = 6
 # How many conversions in a row are looked through.
 _LOOK = 4
+# How lengths tell a variable that has no name.
+_NAMELESS = "?"
 
 
 def node_text(side: Side, node: Apply) -> str:
@@ -54,7 +57,7 @@ def variable_text(side: Side, variable: Variable, depth: int = _DEPTH) -> str:
     if scan_op(node) is not None:
         names = side.slot_names(node)
         slot = next(slot for slot in side.view(node).outputs() if slot.outer_output is variable)
-        return shortened(f"{side.loop_labels[node]}.{names[slot]}")
+        return shortened(f"{side.titles[node]}.{names[slot]}")
     if depth <= 0:
         return "…"
     if isinstance(node.op, Subtensor):
@@ -83,9 +86,9 @@ def two_texts(
 def op_text(side: Side, node: Apply) -> str:
     """Return what a node applies, with the index where it has one."""
     op = node.op
-    if node in side.loop_labels:
+    if node in side.titles:
         kind = type(core_op(op)).__name__
-        name = side.loop_labels[node]
+        name = side.titles[node]
         return kind if name == kind else f"{kind} `{shortened(name)}`"
     if isinstance(op, Subtensor):
         return f"Subtensor{index_text(side, node)}"
@@ -122,7 +125,8 @@ def constant_text(constant: Constant) -> str:
     if array.size == 1 and array.ndim == 0:
         return shortened(str(array[()]))
     if array.size <= _ENTRIES:
-        return shortened(np.array2string(array, separator=", ").replace("\n", ""))
+        plain = np.array2string(array, separator=", ", formatter={"all": str})
+        return shortened(plain.replace("\n", ""))
     return f"{array.dtype}{list(array.shape)}"
 
 
@@ -133,6 +137,20 @@ def type_text(variable: Variable) -> str:
         return str(variable.type)
     lengths = ", ".join("?" if length is None else str(length) for length in variable.type.shape)
     return f"{dtype}[{lengths}]" if lengths else str(dtype)
+
+
+def length_text(side: Side, length: Linear) -> str:
+    """Return a length, with what has no name told by what makes it."""
+
+    def named(atom: Atom) -> Atom:
+        if _NAMELESS not in str(atom):
+            return atom
+        variable: Variable = atom.variable.type()
+        variable.name = variable_text(side, atom.variable, _INDEX_DEPTH)
+        return Atom(variable, atom.axis)
+
+    terms = frozenset((named(atom), factor) for atom, factor in length.terms)
+    return shortened(str(Linear(length.constant, terms)))
 
 
 def constants_text(before: Constant, after: Constant) -> tuple[str, str, str]:

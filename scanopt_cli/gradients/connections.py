@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytensor.compile.builders import OpFromGraph
@@ -10,7 +10,8 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.graphs.bodies import core_op, op_name
+from scanopt_cli.graphs.bodies import body_of, core_op
+from scanopt_cli.scans.naming import titles
 from scanopt_cli.scans.view import ScanView, scan_op
 
 
@@ -18,11 +19,12 @@ from scanopt_cli.scans.view import ScanView, scan_op
 class Place:
     """A node on the way from an input to an output, and the loops and graphs that it is in.
 
-    ``path`` holds their names, outermost first.
+    ``path`` holds their names, outermost first; ``title`` is that of the node, if it holds a graph.
     """
 
     node: Apply
     path: tuple[str, ...]
+    title: str | None
 
 
 def is_float(variable: Variable) -> bool:
@@ -41,14 +43,21 @@ def needed(outputs: Sequence[Variable], *, smooth: bool = True) -> set[Variable]
     return _needed(list(toposort(outputs)), outputs, is_float if smooth else _is_any)
 
 
-def places_between(
-    inputs: Iterable[Variable], outputs: Sequence[Variable], path: tuple[str, ...] = ()
-) -> Iterator[Place]:
+def places_between(inputs: Iterable[Variable], outputs: Sequence[Variable]) -> Iterator[Place]:
     """Yield every node that PyTensor differentiates to get from ``outputs`` to ``inputs``.
 
     The nodes of a body follow the node that holds it. The body of an OpFromGraph that brings its
     own derivative is not looked into.
     """
+    return _places_between(inputs, outputs, titles(outputs), ())
+
+
+def _places_between(
+    inputs: Iterable[Variable],
+    outputs: Sequence[Variable],
+    called: Mapping[Apply, str],
+    path: tuple[str, ...],
+) -> Iterator[Place]:
     nodes = list(toposort(outputs))
     backward = _needed(nodes, outputs, _is_any)
     forward = set(inputs)
@@ -62,10 +71,10 @@ def places_between(
     for node in nodes:
         if not any(output in forward and output in backward for output in node.outputs):
             continue
-        yield Place(node, path)
-        body = _body_ends(node, forward, backward)
-        if body is not None:
-            yield from places_between(*body, (*path, op_name(node.op)))
+        yield Place(node, path, called.get(node))
+        body, ends = body_of(node.op), _body_ends(node, forward, backward)
+        if body is not None and ends is not None:
+            yield from _places_between(*ends, titles(body.outputs), (*path, called[node]))
 
 
 def _is_any(_: Variable) -> bool:

@@ -12,8 +12,9 @@ from scanopt_cli.gradients.inference import Direction, directions, infer
 from scanopt_cli.gradients.lineage import PULLBACK, Origin
 from scanopt_cli.gradients.reach import Reach
 from scanopt_cli.gradients.selecting import input_names
-from scanopt_cli.graphs.bodies import inner_graphs, op_name
-from scanopt_cli.scans.naming import Clients, slot_names
+from scanopt_cli.graphs.bodies import inner_graphs
+from scanopt_cli.scans.describing import scan_results
+from scanopt_cli.scans.naming import Clients, slot_names, titles
 from scanopt_cli.scans.view import ScanView
 
 
@@ -21,25 +22,24 @@ from scanopt_cli.scans.view import ScanView
 class Member:
     """A Scan at one place of a graph.
 
-    ``holder`` is the Scan in whose body it is and ``via`` the names of the graphs between the two;
-    ``inside`` are the Scans in its own body, ``input_names`` what to call the inputs that it reads.
+    ``title`` is what it is called in its graph and ``path`` what is around it, outermost first.
+    ``results`` tells what to call the results of Scans in its graph. ``holder`` is the Scan in
+    whose body it is; ``inside`` are the Scans in its own body, ``input_names`` what to call the
+    inputs that it reads.
     """
 
     view: ScanView
+    title: str
+    path: tuple[str, ...]
+    results: Mapping[Variable, str]
     clients: Clients
     origin: Origin
     direction: Direction
     holder: Member | None
-    via: tuple[str, ...]
     parent: Member | None = None
     depends_on: list[Member] = field(default_factory=list)
     input_names: list[str] = field(default_factory=list)
     inside: list[Member] = field(default_factory=list)
-
-    @property
-    def base_name(self) -> str:
-        """The Scan's own name, or ``scan`` under as many pullbacks as it is."""
-        return self.view.op.name or PULLBACK * (self.origin.generation or 0) + "scan"
 
 
 def collect(graph: AbstractFunctionGraph, origins: Mapping[Apply, Origin] | None) -> list[Member]:
@@ -56,16 +56,26 @@ def _collect(
     names: Mapping[Variable, str],
     origins: Mapping[Apply, Origin] | None,
     holder: Member | None,
-    via: tuple[str, ...],
+    path: tuple[str, ...],
 ) -> list[Member]:
     def clients(variable: Variable) -> list[tuple[Apply, int]]:
         return list(graph.clients.get(variable, ()))
 
     reach = Reach(graph)
     known = infer(reach.scans, reach) if origins is None else origins
-    ways = directions(reach.scans, known)
+    ways, called = directions(reach.scans, known), titles(graph.outputs)
+    results = scan_results(called)
     members = {
-        node: Member(ScanView.of(node), clients, known[node], ways[node], holder, via)
+        node: Member(
+            view=ScanView.of(node),
+            title=called[node],
+            path=path,
+            results=results,
+            clients=clients,
+            origin=known[node],
+            direction=ways[node],
+            holder=holder,
+        )
         for node in reach.scans
     }
     for node, member in members.items():
@@ -76,14 +86,13 @@ def _collect(
         member.depends_on = [members[scan] for scan in reach.scans_feeding(node)]
         member.input_names = [names[variable] for variable in reach.inputs_feeding(node)]
     found: list[Member] = []
-    for node in graph.toposort():
+    for node, title in called.items():
         own = members.get(node)
         if own is not None:
             found.append(own)
         for body in inner_graphs(node.op):
             inner_names = _inner_names(node, body, own)
-            deeper = () if own is not None else (*via, op_name(node.op))
-            inside = _collect(body, inner_names, None, own or holder, deeper)
+            inside = _collect(body, inner_names, None, own or holder, (*path, title))
             if own is not None:
                 own.inside = [member for member in inside if member.holder is own]
             found.extend(inside)

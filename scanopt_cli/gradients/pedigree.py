@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import AbstractFunctionGraph
 
+from scanopt_cli.errors import GradientError
 from scanopt_cli.gradients.inference import Direction
 from scanopt_cli.gradients.lineage import Origin
 from scanopt_cli.gradients.members import Member, collect
@@ -24,13 +25,14 @@ class ScanRecord:
     Attributes
     ----------
     name
-        What the Scan is called here: its own name, made unique by ``#2`` where names repeat.
+        What the Scan is called: its own name, numbered where its graph has more Scans of that name.
     path
         Names of the Scans and graphs around it, outermost first.
     generation
         0 for a loop, 1 for its pullback, 2 for the pullback of that; ``None`` if not known.
     parent
-        The Scan that it is the pullback of; ``None`` for a loop, or if not known.
+        The Scan that it is the pullback of, by its name, or by its `full_name` if it has another
+        path; ``None`` for a loop, or if not known.
     reason
         Why ``parent`` is not known, for a Scan that is a pullback or looks like one.
     direction
@@ -60,6 +62,11 @@ class ScanRecord:
     non_seqs: int
     nodes: int
 
+    @property
+    def full_name(self) -> str:
+        """The name with those of ``path`` before it: no two Scans of a graph have the same."""
+        return "/".join((*self.path, self.name))
+
 
 @dataclass(frozen=True, slots=True)
 class Pedigree:
@@ -74,14 +81,26 @@ class Pedigree:
     def show(self, name: str) -> str:
         """Return one Scan as text: what feeds it, and what a step computes.
 
+        ``name`` is its name, if no other Scan has it, else its full name: ``rows/elements``.
+
         Raises
         ------
         GradientError
-            If no Scan has that name.
+            If no Scan has that name, or several have.
         """
-        position = position_of(name, [record.name for record in self.scans], "Scan", None)
+        full_names = [record.full_name for record in self.scans]
+        alike = [record.full_name for record in self.scans if record.name == name]
+        if name in full_names:
+            position = full_names.index(name)
+        elif len(alike) > 1:
+            raise GradientError(
+                f"{len(alike)} Scans are called {name}",
+                hint=f"choose one by its full name: {', '.join(alike)}",
+            )
+        else:
+            position = position_of(name, [record.name for record in self.scans], "Scan", None)
         member = self.members[position]
-        return scan_text(member.view, member.clients)
+        return scan_text(member.view, member.clients, member.results)
 
 
 def pedigree(graph: GraphLike) -> Pedigree:
@@ -98,22 +117,21 @@ def pedigree_of(
 ) -> Pedigree:
     """Return the pedigree of ``fgraph``, where the origins of its outer Scans may be known."""
     members = collect(fgraph, origins)
-    names = dict(zip(members, _unique([member.base_name for member in members]), strict=True))
-    return Pedigree(tuple(_record(member, names) for member in members), tuple(members))
+    return Pedigree(tuple(map(_record, members)), tuple(members))
 
 
-def _record(member: Member, names: Mapping[Member, str]) -> ScanRecord:
+def _record(member: Member) -> ScanRecord:
     def count(kind: SlotKind) -> int:
         return len(member.view.of_kind(kind))
 
     return ScanRecord(
-        name=names[member],
-        path=_path(member, names),
+        name=member.title,
+        path=member.path,
         generation=member.origin.generation,
-        parent=None if member.parent is None else names[member.parent],
+        parent=None if member.parent is None else _parent_name(member, member.parent),
         reason=member.origin.reason,
         direction=member.direction,
-        depends_on=tuple(names[other] for other in member.depends_on),
+        depends_on=tuple(other.title for other in member.depends_on),
         reads_inputs=tuple(dict.fromkeys(member.input_names)),
         seqs=count(SlotKind.SEQ),
         mit_mot=count(SlotKind.MIT_MOT),
@@ -126,19 +144,6 @@ def _record(member: Member, names: Mapping[Member, str]) -> ScanRecord:
     )
 
 
-def _path(member: Member, names: Mapping[Member, str]) -> tuple[str, ...]:
-    if member.holder is None:
-        return member.via
-    return (*_path(member.holder, names), names[member.holder], *member.via)
-
-
-def _unique(names: Sequence[str]) -> list[str]:
-    """``names`` with ``#2``, ``#3`` and so on behind those that stood before."""
-    taken: dict[str, None] = {}
-    for name in names:
-        new, number = name, 1
-        while new in taken:
-            number += 1
-            new = f"{name}#{number}"
-        taken[new] = None
-    return list(taken)
+def _parent_name(member: Member, parent: Member) -> str:
+    is_beside = parent.path == member.path
+    return parent.title if is_beside else "/".join((*parent.path, parent.title))

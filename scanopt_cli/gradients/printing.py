@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pytensor.graph.basic import Variable
 from pytensor.printing import debugprint
@@ -12,16 +12,17 @@ from scanopt_cli.scans.naming import Clients, slot_names
 from scanopt_cli.scans.view import ScanView
 
 
-def scan_text(view: ScanView, clients: Clients) -> str:
+def scan_text(view: ScanView, clients: Clients, around: Mapping[Variable, str]) -> str:
     """Return the slots of ``view`` with what feeds each, and a tree for each thing it computes.
 
-    The trees have no letters that number nodes; inputs are called after their slots.
+    ``around`` is what to call variables outside that have no name. The trees have no letters that
+    number nodes; inputs are called after their slots.
     """
     names = slot_names(view, clients)
-    lines = [str(view.node.op), f"    n_steps: {describe(view.n_steps)}"]
+    lines = [str(view.node.op), f"    n_steps: {describe(view.n_steps, around)}"]
     for slot, name in zip(view.slots, names, strict=True):
         called = slot.label if name == slot.label else f"{slot.label} {name}"
-        lines.append(f"    {called}: {describe(slot.outer_input)}")
+        lines.append(f"    {called}: {describe(slot.outer_input, around)}")
     for title, tree in _trees(view, names):
         lines += ["", title, tree]
     return "\n".join(lines)

@@ -79,9 +79,8 @@ def _scans_between(
 ) -> Iterator[tuple[ScanView, str]]:
     """Each Scan that is differentiated, and what to call it."""
     for place in places_between(inputs, outputs):
-        if scan_op(place.node) is not None:
-            view = ScanView.of(place.node)
-            yield view, f"Scan {'/'.join((*place.path, view.name))}"
+        if place.title is not None and scan_op(place.node) is not None:
+            yield ScanView.of(place.node), f"Scan {'/'.join((*place.path, place.title))}"
 
 
 def _is_misaligned(view: ScanView) -> bool:

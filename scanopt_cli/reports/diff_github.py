@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from scanopt_cli.diffing.budget import Violation
 from scanopt_cli.diffing.result import GraphDiff
 from scanopt_cli.reports import diff_markdown
-from scanopt_cli.reports.diff_rich import sentence
+from scanopt_cli.reports.diff_rich import same_text, sentence
 from scanopt_cli.reports.text import printable
 
 _MOST = 10
@@ -22,7 +22,7 @@ def workflow_commands(diff: GraphDiff, violations: Sequence[Violation] = (), *, 
     """Return one ``::error`` a broken budget and one ``::warning`` a change, a line each."""
     lines = [_command("error", file, "over budget", item.text) for item in violations[:_MOST]]
     if diff.same:
-        return "\n".join([*lines, "the graphs are the same"])
+        return "\n".join([*lines, printable(same_text(diff))])
     told = [
         (f"{change.kind} in {'/'.join(change.where) or 'the graph'}", sentence(change))
         for change in diff.changes

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from scanopt_cli.diffing.budget import Violation
 from scanopt_cli.diffing.result import GraphDiff
-from scanopt_cli.reports.diff_rich import SIGNS, sentence
+from scanopt_cli.reports.diff_rich import SIGNS, categories, same_text, sentence
 from scanopt_cli.reports.text import markdown
 
 
-def render(diff: GraphDiff, violations: Sequence[Violation] = ()) -> str:
-    """Return a list of the changes by loop, and of broken budgets."""
-    lines = ["The graphs are the same." if diff.same else "The graphs differ.", ""]
-    for where, changes in groupby(diff.changes, key=lambda change: change.where):
-        if where:
-            lines += ["", f"In {markdown(' / '.join(where))}:", ""]
-        for change in changes:
-            lines.append(f"- `{SIGNS[change.kind]}` {change.kind} {markdown(sentence(change))}")
-            lines += [f"  - {markdown(detail)}" for detail in change.details]
+def render(diff: GraphDiff, violations: Sequence[Violation] = (), *, stat: bool = False) -> str:
+    """Return a list of the changes by loop, or with ``stat`` of counts, and of broken budgets."""
+    told = same_text(diff) if diff.same else "the graphs differ"
+    lines = [f"{markdown(told[0].upper() + told[1:])}.", ""]
+    if stat and not diff.same:
+        lines += [f"- {category}: {count}" for category, count in categories(diff).items()]
+    elif not diff.same:
+        lines += _changes(diff)
+    if diff.notes:
+        lines += ["", *(f"Note: {markdown(note)}." for note in diff.notes)]
     if violations:
         lines += ["", "Over budget:", ""]
         lines += [f"- {markdown(violation.text)}" for violation in violations]
     return "\n".join(lines).rstrip()
+
+
+def _changes(diff: GraphDiff) -> Iterator[str]:
+    for where, changes in groupby(diff.changes, key=lambda change: change.where):
+        if where:
+            yield from ("", f"In {markdown(' / '.join(where))}:", "")
+        for change in changes:
+            yield f"- `{SIGNS[change.kind]}` {change.kind} {markdown(sentence(change))}"
+            yield from (f"  - {markdown(detail)}" for detail in change.details)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -27,17 +26,20 @@ SIGNS = {
 _STYLES = {"+": "green", "-": "red", "~": "yellow"}
 # Room for the sign, so that a wrapped line and the details stand under the text.
 _INDENT = 2
+# How many new names of loops one line tells.
+_NAMED = 2
+_BAR = 60
 
 
 def render(
     diff: GraphDiff, violations: Sequence[Violation] = (), *, stat: bool = False
 ) -> RenderableType:
-    """Return the changes by loop, or with ``stat`` one line a kind, and broken budgets."""
+    """Return the changes by loop, or with ``stat`` one line a category, and broken budgets."""
     parts: list[RenderableType] = []
-    if diff.same and not diff.changes:
-        parts.append(Text("the graphs are the same", style="green"))
+    if diff.same:
+        parts.append(Text(printable(same_text(diff)), style="green"))
     elif stat:
-        parts.append(_stat(diff))
+        parts.extend(_stat(diff))
     else:
         for where, changes in groupby(diff.changes, key=lambda change: change.where):
             if where:
@@ -45,6 +47,16 @@ def render(
             parts.extend(_line(change, len(where)) for change in changes)
     parts.extend(Text(f"over budget: {printable(item.text)}", style="red") for item in violations)
     return Group(*parts)
+
+
+def same_text(diff: GraphDiff) -> str:
+    """Return one line on two graphs that are the same: which loops have another name, if any."""
+    renamed = [f"{change.what} is now `{change.after}`" for change in diff.changes]
+    if not renamed:
+        return "the graphs are the same"
+    more = len(renamed) - _NAMED
+    told = ", ".join([*renamed[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
+    return f"the graphs are the same, but for names: {told}"
 
 
 def sentence(change: Change) -> str:
@@ -70,11 +82,19 @@ def _line(change: Change, depth: int) -> RenderableType:
     return Padding(table, (0, 0, 0, _INDENT * min(depth, 1)), expand=False)
 
 
-def _stat(diff: GraphDiff) -> Table:
-    """One line for each kind of change, the number of its changes and a bar."""
-    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
-    for kind in ChangeKind:
-        if count := diff.count(kind):
-            sign = SIGNS[kind]
-            table.add_row(kind.value, str(count), Text(sign * min(count, 60), _STYLES[sign]))
-    return table
+def categories(diff: GraphDiff) -> dict[str, int]:
+    """Return how many nodes are the same, and how many changes there are of each kind."""
+    counts = {kind.value: count for kind in ChangeKind if (count := diff.count(kind))}
+    return {"same": diff.unchanged} | counts
+
+
+def _stat(diff: GraphDiff) -> Iterator[Text]:
+    """One line a category, with a bar for each kind of change."""
+    counts = categories(diff)
+    width, digits = max(map(len, counts)), max(len(str(count)) for count in counts.values())
+    for category, count in counts.items():
+        line = Text(f"{category:{width}} | {count:{digits}}")
+        if category in SIGNS:
+            sign = SIGNS[ChangeKind(category)]
+            line.append(" ").append(sign * min(count, _BAR), _STYLES[sign])
+        yield line

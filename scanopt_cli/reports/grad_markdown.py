@@ -27,7 +27,7 @@ def render(derivative: Derivative, *, show: str | None = None) -> str:
         lines.append(f"| {' | '.join(map(markdown, cells))} |")
     lines += ["", *_pedigree(derivative.pedigree)]
     if derivative.notes:
-        lines += ["", *(f"> {markdown(note)}  " for note in derivative.notes)]
+        lines += ["", *(f"- note: {markdown(note)}" for note in derivative.notes)]
     if show is not None:
         # Indented, since a name could hold the end of a fence.
         lines += ["", f"Scan {markdown(show)}:", ""]
@@ -41,4 +41,4 @@ def _pedigree(pedigree: Pedigree) -> Iterator[str]:
     while waiting:
         record, depth = waiting.pop()
         yield f"{'  ' * depth}- **{markdown(record.name)}**: {markdown(facts(record))}"
-        waiting += [(child, depth + 1) for child in reversed(found.get(record.name, ()))]
+        waiting += [(child, depth + 1) for child in reversed(found.get(record.full_name, ()))]

@@ -82,16 +82,14 @@ def facts(record: ScanRecord) -> str:
 def children(pedigree: Pedigree) -> Mapping[str | None, Sequence[ScanRecord]]:
     """Return what stands under each Scan: its pullbacks beside it, and the Scans in its body.
 
-    Under ``None`` are those that stand alone.
+    Scans are told by their full names; under ``None`` are those that stand alone.
     """
-    by_name = {record.name: record for record in pedigree.scans}
+    names = {record.full_name for record in pedigree.scans}
     found: dict[str | None, list[ScanRecord]] = {}
     for record in pedigree.scans:
-        parent = by_name.get(record.parent or "")
-        if parent is not None and parent.path == record.path:
-            above: str | None = parent.name
-        else:
-            above = next((name for name in reversed(record.path) if name in by_name), None)
+        beside = "/".join((*record.path, record.parent or ""))
+        around = ("/".join(record.path[:depth]) for depth in range(len(record.path), 0, -1))
+        above = next((name for name in (beside, *around) if name in names), None)
         found.setdefault(above, []).append(record)
     return found
 
@@ -125,5 +123,5 @@ def _tree(pedigree: Pedigree) -> RenderableType:
         branch, name = waiting.pop()
         for record in found.get(name, ()):
             label = Text.assemble((printable(record.name), "cyan"), f": {printable(facts(record))}")
-            waiting.append((branch.add(label), record.name))
+            waiting.append((branch.add(label), record.full_name))
     return root

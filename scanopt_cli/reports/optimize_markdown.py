@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from scanopt_cli.graphs.statistics import Statistics
 from scanopt_cli.passes.optimizing import OptimizeResult
-from scanopt_cli.reports.optimize_rich import LABELS, verdict
+from scanopt_cli.reports.optimize_rich import LABELS, told_once, verdict
 from scanopt_cli.reports.text import markdown
 
 
@@ -22,6 +22,6 @@ def render(source: str, result: OptimizeResult) -> str:
         f"- **{remark.pass_name}** {remark.kind} {markdown(remark.scan)}: "
         f"{markdown(remark.message)}"
         for run in result.passes
-        for remark in run.remarks
+        for remark in told_once(run.remarks)
     ]
     return "\n".join([*lines, "", *told, ""] if told else [*lines, ""])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -31,6 +33,7 @@ LABELS = {
 }
 """What people read for each of the names in `Statistics`."""
 
+_NUMBER = re.compile(r"#\d+(?=/|$)")
 _SIGNS = {RemarkKind.CHANGED: ("~", "green"), RemarkKind.KEPT: ("=", "yellow")}
 
 
@@ -72,10 +75,21 @@ def remarks(runs: Iterable[PassRun]) -> RenderableType:
     for run in runs:
         if run.remarks:
             parts.append(Text(run.name, style="bold"))
-            parts.extend(
-                Padding(_remark(remark), (0, 0, 0, 2), expand=False) for remark in run.remarks
-            )
+            told = map(_remark, told_once(run.remarks))
+            parts.extend(Padding(text, (0, 0, 0, 2), expand=False) for text in told)
     return Group(*parts)
+
+
+def told_once(remarks: Iterable[Remark]) -> list[Remark]:
+    """Return ``remarks``, with one in place of those that say the same of Scans of one name."""
+    groups: dict[object, list[Remark]] = {}
+    for remark in remarks:
+        key = remark.kind, remark.message, _NUMBER.sub("", remark.scan)
+        groups.setdefault(key, []).append(remark)
+    return [
+        first if not others else replace(first, scan=f"{first.scan} and {len(others)} more")
+        for first, *others in groups.values()
+    ]
 
 
 def timings(runs: Sequence[PassRun]) -> Table:

@@ -45,8 +45,8 @@ class SlotReport:
 class ScanReport:
     """One Scan.
 
-    ``name`` is its name, numbered where its graph has more Scans of that name, ``path`` the names of
-    the loops and graphs around it, ``batch_ndim`` the number of its batch axes.
+    ``name`` is its name, numbered where its graph has more Scans of that name; ``path`` holds the
+    names of the loops and graphs around it, ``batch_ndim`` is the number of its batch axes.
     """
 
     name: str

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.op import Op
+from pytensor.graph.basic import Variable
 from recurrences import base, chain, tensor, variant
 from telling import ADDED, CHANGED, REMOVED, RENAMED, REWIRED, changes, only_change, property_of
 
 from scanopt_cli.diffing.comparing import diff
+from scanopt_cli.diffing.trees import tree as tree_of
+from scanopt_cli.graphs.graph import from_io
 
 
 def test_a_graph_is_the_same_as_itself_and_as_its_rebuilt_twin() -> None:
@@ -30,12 +31,19 @@ def test_the_order_of_building_and_the_order_of_two_operands_do_not_count() -> N
     assert diff(([x, y], [first * second]), ([u, v], [later * earlier])).same
 
 
-def test_a_renamed_loop_is_told_only_where_names_are_asked_for() -> None:
-    renamed = variant(name="gru")
-    assert changes(base.graph(), renamed) == ()
-    change = only_change(base.graph(), renamed, names=True)
+def test_a_renamed_loop_is_the_same_and_told_as_renamed() -> None:
+    found = diff(base.graph(), variant(name="gru"))
+    assert found.same
+    (change,) = found.changes
     assert change.kind is RENAMED
     assert (change.what, change.before, change.after) == ("Scan `rnn`", "rnn", "gru")
+    assert not diff(base.graph(), variant(name="gru"), names=True).same
+
+
+def test_a_renamed_loop_is_told_beside_what_else_changed() -> None:
+    renamed, changed = changes(base.graph(), variant(name="gru", factor=0.75))
+    assert (renamed.kind, renamed.before, renamed.after) == (RENAMED, "rnn", "gru")
+    assert (changed.where, changed.before, changed.after) == (("rnn",), "0.5", "0.75")
 
 
 def test_a_renamed_input_is_told_only_where_names_are_asked_for() -> None:
@@ -43,6 +51,7 @@ def test_a_renamed_input_is_told_only_where_names_are_asked_for() -> None:
     before, after = ([x], [pt.exp(x)]), ([u], [pt.exp(u)])
     assert changes(before, after) == ()
     assert only_change(before, after, names=True).kind is RENAMED
+    assert not diff(before, after, names=True).same
 
 
 def test_a_replaced_constant() -> None:
@@ -167,29 +176,64 @@ def test_set_in_place_of_increment() -> None:
     assert property_of(change)[1:] == ("set_instead_of_inc", "True", "False")
 
 
-class Opaque(Op):
-    """An Op with a state that has no value: it is the same as itself only."""
-
-    def __init__(self) -> None:
-        self.state = object()
-
-    def make_node(self, variable: Variable) -> Apply:
-        return Apply(self, [variable], [variable.type()])
-
-    def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
-        output_storage[0][0] = inputs[0]
-
-
-def test_what_cannot_be_told_by_value_is_a_change_all_the_same() -> None:
+def test_what_an_operation_repeats_is_no_change() -> None:
+    """Of equal nodes one is compared, however often either graph has it."""
     x = tensor("x")
-    change = only_change(([x], [pt.exp(Opaque()(x))]), ([x], [pt.exp(Opaque()(x))]))
-    assert change.kind is CHANGED
-    assert change.aspect == "differs in a way that has no short text"
+    once, again = pt.exp(x), pt.exp(x)
+    before = [x], [pt.tanh(once) + once, pt.sin(x)]
+    after = [x], [pt.tanh(once) + again, pt.cos(x)]
+    change = only_change(before, after)
+    assert (change.before, change.after) == ("Sin", "Cos")
 
 
-def test_classes_of_one_name_are_not_told_apart_by_silence() -> None:
+def test_what_becomes_equal_is_told_as_one_removed() -> None:
+    x, y = tensor("x"), tensor("y")
+    change = only_change(([x, y], [pt.exp(x) - pt.exp(y + 1.0)]), ([x, y], [pt.exp(x) - pt.exp(x)]))
+    assert (change.kind, change.what) == (REMOVED, "Exp of Add(y, 1.0)")
+    assert change.details[0] == "input 1 of Sub reads Exp(x) instead"
+
+
+def test_inputs_without_a_name_belong_together_by_who_reads_them() -> None:
+    """Places shift where one is gone."""
+
+    def graph(kept: str) -> tuple[list[Variable], list[Variable]]:
+        inputs = {name: tensor("") for name in kept}
+        operators = {"a": pt.exp, "b": pt.tanh, "c": pt.sqrt}
+        return list(inputs.values()), [operators[name](v) for name, v in inputs.items()]
+
+    found = changes(graph("abc"), graph("bc"))
+    assert [(c.kind, c.what.split(":")[0]) for c in found] == [
+        (REMOVED, "input `input 0`"),
+        (REMOVED, "output 0"),
+    ]
+
+
+def test_arrays_are_told_without_blanks_that_line_them_up() -> None:
     x = tensor("x")
-    twin = type("Opaque", (Opaque,), {})
-    change = only_change(([x], [pt.exp(Opaque()(x))]), ([x], [pt.exp(twin()(x))]))
-    assert change.before == change.after == "Opaque of x"
-    assert change.details == ("another one, told by the same text",)
+    change = only_change(([x], [x * np.array([0.1, -0.25])]), ([x], [x * np.array([0.1, 0.25])]))
+    assert (change.before, change.after) == ("[0.1, -0.25]", "[0.1, 0.25]")
+
+
+def test_how_much_is_unchanged() -> None:
+    """Each node of a chain but the changed one, and all nodes of equal graphs."""
+    before, after = chain([pt.exp] * 5), chain([pt.exp] * 2 + [pt.tanh] + [pt.exp] * 2)
+    assert diff(before, after).unchanged == 4
+    assert diff(before, before).unchanged == 5
+    loops = base.graph()
+    nodes = diff(loops, loops).before
+    assert diff(loops, loops).unchanged == nodes.outer_nodes + nodes.inner_nodes
+
+
+def test_the_graphs_are_left_as_they_were() -> None:
+    """Comparing merges what they repeat, in copies."""
+    x = tensor("x")
+    named = pt.exp(x)
+    named.name = "named"
+    graph = from_io([x], [pt.tanh(pt.exp(x)) + named])
+    nodes, tree = set(graph.fgraph.apply_nodes), tree_of(graph.fgraph)
+    for other in (graph, base.graph()):
+        diff(graph, other)
+        diff(other, graph)
+    graph.fgraph.check_integrity()
+    assert set(graph.fgraph.apply_nodes) == nodes
+    assert tree_of(graph.fgraph) == tree

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytensor
 import pytensor.tensor as pt
@@ -77,9 +78,30 @@ def test_equal_graphs_are_said_to_be_the_same() -> None:
     assert diff_github.workflow_commands(found, file="g.pkl").startswith("the graphs")
 
 
-def test_stat_counts_each_kind() -> None:
-    text = printed(diff(base.graph(), variant(sequences=("x", "z"))), stat=True)
-    assert [line.split()[:2] for line in text.splitlines() if line.strip()] == [["removed", "3"]]
+def test_stat_has_one_line_a_category() -> None:
+    found = diff(base.graph(), variant(sequences=("x", "z")))
+    assert printed(found, stat=True).splitlines() == [
+        f"same    | {found.unchanged}",
+        "removed |  2 --",
+        "changed |  1 ~",
+    ]
+    assert "- removed: 2\n- changed: 1" in diff_markdown.render(found, stat=True)
+
+
+def test_equal_graphs_are_one_line_whatever_is_asked_for() -> None:
+    for found in (diff(base.graph(), variant()), diff(base.graph(), variant(name="gru"))):
+        for text in (printed(found), printed(found, stat=True), diff_markdown.render(found)):
+            assert len(text.splitlines()) == 1
+
+
+def test_new_names_of_equal_graphs_are_in_that_line() -> None:
+    found = diff(base.graph(gradient=True), replace(base, name="gru").graph(gradient=True))
+    told = (
+        "the graphs are the same, but for names: "
+        "Scan `rnn` is now `gru`, Scan `grad_of_rnn` is now `grad_of_gru`"
+    )
+    assert printed(found, width=200).strip() == told
+    assert diff_github.workflow_commands(found, file="g.pkl") == told
 
 
 def test_json_has_the_names_of_the_library() -> None:

@@ -45,11 +45,11 @@ def test_the_table_and_the_tree_fit(derivative: Derivative, width: int) -> None:
         ["2", "4", "3", "1", "1", "4", "75", "22"],
     ]
     assert "└── square: forward; reads x" in text
-    assert "├── grad_of_square: backward; pullback of square; depends on square" in text
+    assert "├── grad_of_square#1: backward; pullback of square; depends on square" in text
     flat = " ".join(text.replace("│", " ").split())
     assert (
-        "grad_of_grad_of_square: forward; pullback of grad_of_square; "
-        "depends on square, grad_of_square; reads x"
+        "grad_of_grad_of_square: forward; pullback of grad_of_square#1; "
+        "depends on square, grad_of_square#1; reads x"
     ) in flat
     assert "loop-buffer elements, order 2: 24" in text
 
@@ -71,7 +71,7 @@ def test_markdown(derivative: Derivative) -> None:
     lines = grad_markdown.render(derivative, show="square").splitlines()
     assert "| 2 | 4 | 3 | 1 | 1 | 4 | 75 | 22 | 24 |" in lines
     assert r"- **square**: forward; reads x" in lines
-    assert any(line.startswith(r"  - **grad\_of\_square**: backward;") for line in lines)
+    assert any(line.startswith(r"  - **grad\_of\_square\#1**: backward;") for line in lines)
     assert any(line.startswith(r"    - **grad\_of\_grad\_of\_square**: forward;") for line in lines)
     assert "    Scan{square, while_loop=False, inplace=none}" in lines
 
@@ -86,7 +86,7 @@ def test_json_is_the_object(derivative: Derivative) -> None:
     pulled = last["pedigree"]["scans"][2]
     assert (pulled["name"], pulled["parent"], pulled["direction"], pulled["path"]) == (
         "grad_of_grad_of_square",
-        "grad_of_square",
+        "grad_of_square#1",
         "forward",
         [],
     )

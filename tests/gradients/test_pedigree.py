@@ -12,6 +12,7 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.replace import vectorize_graph
 
 from graph_building import graph_of, power, scan
+from scanopt_cli.errors import GradientError
 from scanopt_cli.gradients.differentiating import grad
 from scanopt_cli.gradients.inference import Direction
 from scanopt_cli.gradients.lineage import rename
@@ -27,12 +28,12 @@ n = pt.lscalar("n")
 
 
 def record(found: Pedigree, name: str) -> ScanRecord:
-    (one,) = (record for record in found.scans if record.name == name)
+    (one,) = (record for record in found.scans if record.full_name == name)
     return one
 
 
 def parents(found: Pedigree) -> dict[str, str | None]:
-    return {record.name: record.parent for record in found.scans}
+    return {record.full_name: record.parent for record in found.scans}
 
 
 def chain(first: str | None, second: str | None) -> Graph:
@@ -60,19 +61,19 @@ def test_the_second_derivative_of_a_power() -> None:
         for r in derivative.pedigree.scans
     ] == [
         ("square", 0, None, FORWARD, (), ("x",)),
-        ("grad_of_square", 1, "square", BACKWARD, ("square",), ()),
+        ("grad_of_square#1", 1, "square", BACKWARD, ("square",), ()),
         (
             "grad_of_grad_of_square",
             2,
-            "grad_of_square",
+            "grad_of_square#1",
             FORWARD,
-            ("square", "grad_of_square"),
+            ("square", "grad_of_square#1"),
             ("x",),
         ),
         ("grad_of_square#2", 1, "square", BACKWARD, ("square", "grad_of_grad_of_square"), ()),
     ]
     assert [len(report.pedigree.scans) for report in derivative.orders] == [1, 2, 4]
-    last = record(derivative.pedigree, "grad_of_square")
+    last = record(derivative.pedigree, "grad_of_square#1")
     assert (last.mit_mot, last.seqs, last.sit_sot, last.nodes) == (1, 1, 0, 5)
 
 
@@ -161,15 +162,18 @@ def test_loops_in_loops() -> None:
     found = grad(graph_of(out)).pedigree
     assert parents(found) == {
         "outer": None,
-        "inner": None,
+        "outer/inner": None,
         "grad_of_outer": "outer",
-        "inner#2": None,
-        "grad_of_inner": "inner#2",
+        "grad_of_outer/inner": None,
+        "grad_of_outer/grad_of_inner": "inner",
     }
-    pulled = record(found, "grad_of_inner")
+    pulled = record(found, "grad_of_outer/grad_of_inner")
     assert (pulled.path, pulled.generation, pulled.direction) == (("grad_of_outer",), 1, BACKWARD)
-    assert pulled.depends_on == ("inner#2",)
-    assert record(found, "inner").path == ("outer",)
+    assert pulled.depends_on == ("inner",)
+    assert record(found, "outer/inner").path == ("outer",)
+    assert found.show("grad_of_outer/inner").startswith("Scan{inner,")
+    with pytest.raises(GradientError, match="full name: outer/inner, grad_of_outer/inner"):
+        found.show("inner")
 
 
 def test_an_inner_parent_that_the_pullback_does_not_repeat() -> None:
@@ -182,8 +186,8 @@ def test_an_inner_parent_that_the_pullback_does_not_repeat() -> None:
     out = scan(step, outputs_info=[x], non_sequences=[a], n_steps=n, name="outer")[-1]
     found = pedigree(compiled(grad(graph_of(out), wrt=["x"]).graph))
     assert [one.name for one in found.scans] == ["outer", "i", "grad_of_outer", "grad_of_i"]
-    pulled = record(found, "grad_of_i")
-    assert (pulled.parent, pulled.generation, pulled.direction) == ("i", 1, BACKWARD)
+    pulled = record(found, "grad_of_outer/grad_of_i")
+    assert (pulled.parent, pulled.generation, pulled.direction) == ("outer/i", 1, BACKWARD)
     assert pulled.path == ("grad_of_outer",)
 
 
@@ -195,17 +199,16 @@ def test_batched_loops_and_those_in_graphs() -> None:
     assert [(r.generation, r.parent) for r in batch.scans] == [
         (0, None),
         (1, "square"),
-        (2, "grad_of_square"),
+        (2, "grad_of_square#1"),
         (1, "square"),
     ]
     model = OpFromGraph([square], [xs[-1]], name="model")
     found = grad(([x], [model(x)])).pedigree
     assert (found.scans[0].name, found.scans[0].path) == ("square", ("model",))
-    pulled = record(found, "grad_of_square")
-    assert pulled.path == ("model_LOp",)
+    pulled = record(found, "model_LOp/grad_of_square")
     assert (pulled.generation, pulled.direction) == (1, BACKWARD)
-    assert pulled.parent is not None
-    assert record(found, pulled.parent).path == pulled.path
+    assert pulled.parent == "square"
+    assert record(found, "model_LOp/square").path == pulled.path
 
 
 def test_a_backward_loop_goes_backward_and_its_pullback_forward() -> None:
