@@ -9,38 +9,79 @@ from typing import ClassVar
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.traversal import vars_between
+from pytensor.graph.traversal import ancestors, vars_between
 
 from scanopt_cli.graphs.bodies import op_name
 from scanopt_cli.graphs.constants import has_negative_zero
-from scanopt_cli.graphs.levels import IfElse
+from scanopt_cli.graphs.levels import IfElse  # type: ignore[attr-defined]
 from scanopt_cli.passes.base import Pass, Site
+from scanopt_cli.passes.slice_ahead import Ahead, Attempt
 from scanopt_cli.passes.slice_counts import counted
 from scanopt_cli.passes.slice_facts import Facts
 from scanopt_cli.passes.slice_reads import behind_write, element, merged
 from scanopt_cli.passes.slice_writes import nested, plainer, whole
-from scanopt_cli.scans.lengths import Lengths
-from scanopt_cli.scans.view import ScanView, scan_op
 
 # One rewrite frees the next; a chain of slices takes about one sweep a link.
 _SWEEPS = 20
 
-type Rule = Callable[[Apply, Facts], Variable | None]
+type _Rule = Callable[[Apply, Facts], Variable | None]
 
-_RULES: tuple[tuple[str, str, Rule], ...] = (
-    ("counted {}", "length", counted),
+_RULES: tuple[tuple[str, str, _Rule], ...] = (
+    ("counted {} by the steps", "length", counted),
     ("did without {} where all of it is written", "buffer", whole),
-    ("joined {} into zeros with what it is written to", "write", nested),
-    ("gave {} a plainer index", "write", plainer),
-    ("read {} where it comes from", "slice", behind_write),
+    ("wrote {} into zeros to where they end up", "value", nested),
+    ("made {} plain", "write", plainer),
+    ("did without {} by reading what was written there", "slice", behind_write),
     ("made {} plain", "slice", merged),
-    ("read {} instead of a sum or of an axis of length 1", "row", element),
+    ("took {} for a sum or an axis of length 1", "row", element),
 )
 
 
 @dataclass(frozen=True)
 class CleanSlices(Pass):
-    """TODO."""
+    """Write slices plainly, read rows where they come from, and do without needless buffers.
+
+    Legal cases, each along one axis:
+
+    1. A slice of slices is one slice, or an index of slices one index, where the lengths show which
+       rows it takes: ``x[:-1][::-1][:4]`` of 5 rows is ``x[3::-1]``, two reversals cancel, and a
+       slice that takes everything goes. Where one end counts, any length will do:
+       ``x[::-1][:3]`` and ``x[-3:][::-1]`` are ``x[:-4:-1]``, ``x[::-1][i]`` is ``x[-1-i]``.
+    2. This goes for the sequences of a Scan and for what reads its results, as for all else.
+    3. A slice, of a read or of a write, with bounds that say less than they could is written
+       plainly: ``x[3:-6:-1]`` of 5 rows is ``x[3::-1]``. No other form is exchanged for another.
+       Known bounds count from the start, other than that the last row is ``-1``; else they
+       count from the end where that makes them numbers.
+    4. Writes into zeros: a value that is written into zeros which are themselves written into zeros
+       goes where it ends up (``z[1:].inc(z[-1].inc(v))`` is ``z[-1].inc(v)``), through slices and
+       reversals too. Zeros of which everything is written are the value.
+    5. A buffer of which every row is set is what is set. Rows that are read back from a buffer are
+       what was written there, if all of them were; what was there before, if none was; or the
+       value that all rows have. A row that is written or read goes without the axis that was put
+       in for it.
+    6. A sum over an axis of length 1, or such an axis dropped, is the element.
+    7. A length that is computed from a loop's output is the loop's step count and a number.
+
+    Preconditions: lengths are known as linear forms, of which each comparison is shown; what is not
+    shown is left alone. So an index out of bounds stays an error, 0 rows stay 0 rows, and for a
+    symbolic step count ``n`` the read ``x[1:][-1]`` stays as it is, since ``n`` may be 0; what
+    depends on such a read is rewritten, since it only runs where that did not fail. A written value
+    has the shape and the type of what it is written to: nothing is broadcast or cast. Nothing in
+    the graph works in place. Steps are 1 or -1.
+
+    ``0.0 + x`` is taken for ``x``, as PyTensor does: a ``-0.0`` that is added to zeros, or summed
+    over a length of 1, stays ``-0.0``, and was ``0.0`` before. What is not read any more does not
+    raise any more: an error in a row that is not read, or in a loop of which only the length was
+    read, goes with it.
+
+    One row is never read backwards, and a slice never starts at the end and goes back to a row
+    whose distance is not known: of a known length, PyTensor reads ``x[:-2:-1].sum()`` as ``x[0]``.
+    The start of a loop's state, ``AllocEmpty(n+1)[:1].set(h0)``, keeps its form, axis put in for
+    ``h0`` included: PyTensor's memory saving looks for it.
+
+    Out of scope: advanced indices, slices of several axes at once, slices in a Blockwise, and
+    writes into zeros along other axes than the first.
+    """
 
     name: ClassVar[str] = "clean-slices"
     everywhere: ClassVar[bool] = True
@@ -65,34 +106,40 @@ class CleanSlices(Pass):
 def _sweep(site: Site) -> Counter[int]:
     """Try every rule once on each node, and return how often each was used."""
     done: Counter[int] = Counter()
-    facts: dict[Variable | None, Facts] = {}
-    steps: dict[Apply, Variable | None] = {}
+    ahead = Ahead()
     for node in site.fgraph.toposort():
-        known = steps[node] = _steps_before(node, steps)
+        attempts = ahead.of(node)
         if node not in site.fgraph.apply_nodes or len(node.outputs) != 1:
             continue
-        if known not in facts:
-            facts[known] = Facts(Lengths(known))
-        for place, (_, _, rule) in enumerate(_RULES):
-            new = rule(node, facts[known])
-            if new is None or not _fits(node.outputs[0], new, site):
-                continue
-            if not site.budget.spend():
-                return done
-            site.fgraph.replace_all([(node.outputs[0], new)], reason=CleanSlices.name)
-            done[place] += 1
+        found = _rewritten(node, attempts, site)
+        if found is None:
+            continue
+        if not site.budget.spend():
             break
+        place, new = found
+        if new not in site.fgraph.variables:
+            new.name = node.outputs[0].name
+        site.fgraph.replace_all([(node.outputs[0], new)], reason=CleanSlices.name)
+        done[place] += 1
     return done
 
 
-def _steps_before(node: Apply, steps: dict[Apply, Variable | None]) -> Variable | None:
-    """The step count of a loop that has run, if ``node`` runs: it is not negative."""
-    if scan_op(node) is not None:
-        return ScanView.of(node).n_steps
-    if isinstance(node.op, IfElse):
-        return None
-    before = (steps.get(part.owner) for part in node.inputs if part.owner is not None)
-    return next((count for count in before if count is not None), None)
+def _rewritten(node: Apply, attempts: list[Attempt], site: Site) -> tuple[int, Variable] | None:
+    """What a rule makes of a node, and which one."""
+    for attempt in attempts:
+        for place, (_, _, rule) in enumerate(_RULES):
+            new = rule(node, attempt.facts)
+            if new is None or not _fits(node.outputs[0], new, site):
+                continue
+            if attempt.read is None or attempt.read in ancestors([new], _maybe_unused(site)):
+                return place, new
+    return None
+
+
+def _maybe_unused(site: Site) -> list[Variable]:
+    """What may not need all that it is computed from."""
+    nodes = site.fgraph.apply_nodes
+    return [output for node in nodes if isinstance(node.op, IfElse) for output in node.outputs]
 
 
 def _fits(old: Variable, new: Variable, site: Site) -> bool:

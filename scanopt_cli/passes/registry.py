@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from scanopt_cli.errors import PassError
 from scanopt_cli.passes.base import Pass
+from scanopt_cli.passes.clean_slices import CleanSlices
 from scanopt_cli.passes.inline_constants import InlineConstants
 from scanopt_cli.passes.merge_duplicates import MergeDuplicates
 from scanopt_cli.passes.merge_equal import MergeEqual
@@ -28,6 +29,7 @@ BUILTIN: tuple[type[Pass], ...] = (
     MergeStates,
     Simplify,
     MitMotToSitSot,
+    CleanSlices,
     SaveMem,
 )
 

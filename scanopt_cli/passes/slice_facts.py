@@ -17,6 +17,9 @@ from scanopt_cli.scans.windows import Window, rows_index
 
 _ONE = Linear(1)
 
+# A gradient writes a few times into zeros, not more often.
+_DEPTH = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Write:
@@ -54,8 +57,13 @@ class Facts:
         self._rows: dict[int, RowAnalysis] = {}
 
     def known(self, base: Variable, axis: int, window: Window) -> Variable | None:
-        """Return what each row of a window is, if computing ``base`` can't fail."""
-        rows = self._rows.setdefault(axis, RowAnalysis(self.lengths, axis)).of(base)
+        """Return what each row of a window is, if computing ``base`` can't fail.
+
+        Only rows of the first axis are known, where a value of fewer axes is a row.
+        """
+        if axis:
+            return None
+        rows = self._rows.setdefault(axis, RowAnalysis(self.lengths, axis)).of(base, _DEPTH)
         return rows.common(window.low, window.high, self.lengths) if rows.is_certain else None
 
     def is_zero(self, base: Variable, axis: int, window: Window | None = None) -> bool:
@@ -85,8 +93,10 @@ class Facts:
         target = [self.lengths.length_of(base, other) for other in range(base.type.ndim)]
         target[axis : axis + 1] = [] if is_row else [window.length]
         shape = [self.lengths.length_of(value, other) for other in range(value.type.ndim)]
-        spanned = target[len(target) - len(shape) :]
-        if any(mine not in (_ONE, wanted) for mine, wanted in zip(shape, spanned, strict=True)):
+        spanned = target[len(target) - len(shape) :] if len(shape) <= len(target) else []
+        if len(spanned) != len(shape) or any(
+            mine not in (_ONE, wanted) for mine, wanted in zip(shape, spanned, strict=True)
+        ):
             return None
         is_aligned = shape == target and value.type.dtype == base.type.dtype
         return Write(node, base, value, axis, length, window, is_row, is_aligned)

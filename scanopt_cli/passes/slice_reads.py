@@ -183,11 +183,11 @@ def written(write: Write, window: Window, value: Any, facts: Facts) -> Variable 
 
 def element(node: Apply, facts: Facts) -> Variable | None:
     """Return a sum over one element, and what an axis of length 1 is dropped from, as the row."""
+    if not isinstance(node.op, DimShuffle | Sum):
+        return None
     source: Any = node.inputs[0]
     if isinstance(node.op, DimShuffle):
         return _squeezed(node, facts)
-    if not isinstance(node.op, Sum):
-        return None
     axes = tuple(range(source.type.ndim)) if node.op.axis is None else node.op.axis
     ones = [axis for axis in axes if facts.lengths.length_of(source, axis) == _ONE]
     if not ones:

@@ -37,9 +37,7 @@ def plain_slice(window: Window, length: Linear, lengths: Lengths) -> slice | Non
     if window.length == _ONE or not window.is_reversed:
         start = None if low == Linear() else plain_index(low, length)
         stop = None if high == length else _bound(high, length)
-        is_written = (start is not None or low == Linear()) and (
-            stop is not None or high == length
-        )
+        is_written = (start is not None or low == Linear()) and (stop is not None or high == length)
         return slice(start, stop) if is_written else None
     return _backwards(window, length, lengths)
 
@@ -66,7 +64,9 @@ def _backwards(window: Window, length: Linear, lengths: Lengths) -> slice | None
 def cost(index: Any) -> int:
     """Return how much there is to an index: bounds that are computed count twice."""
     parts = (index.start, index.stop, index.step) if isinstance(index, slice) else (index,)
-    return sum(0 if part is None else 1 if isinstance(part, int | Constant) else 2 for part in parts)
+    return sum(
+        0 if part is None else 1 if isinstance(part, int | Constant) else 2 for part in parts
+    )
 
 
 def _bound(row: Linear, length: Linear) -> Any:

@@ -84,11 +84,19 @@ class RowAnalysis:
         row, is_certain = self._row(value, buffer)
         return Rows((Run(self._length(buffer), row),), is_certain)
 
-    def _row(self, value: Variable, buffer: Variable) -> tuple[Variable | None, bool]:
-        """``value`` as the one row of ``buffer`` that it is broadcast to, and whether it fits."""
+    def _row(
+        self, value: Variable, buffer: Variable, *, is_row: bool = False
+    ) -> tuple[Variable | None, bool]:
+        """``value`` as the one row of ``buffer`` that it is broadcast to, and whether it fits.
+
+        Unless it ``is_row`` by itself, it may be a row if it does not reach up to the rows' axis.
+        """
         axes = [axis for axis in range(buffer.type.ndim) if axis != self._axis]
-        is_row = value.type.ndim < buffer.type.ndim
-        source = value if is_row else _squeezed(value, self._axis)
+        missing = buffer.type.ndim - value.type.ndim
+        if is_row or self._axis < missing:
+            source: Variable | None = value
+        else:
+            source = None if missing else _squeezed(value, self._axis)
         if source is None:
             return None, False
         axes = axes[len(axes) - source.type.ndim :]
@@ -211,7 +219,7 @@ class RowAnalysis:
         axis = self._axis
         is_repeated = is_row or value.type.ndim < base.type.ndim or value.type.broadcastable[axis]
         if is_repeated:
-            row, fits = self._row(value, base)
+            row, fits = self._row(value, base, is_row=is_row)
             return Rows((Run(window.length, row),), fits)
         if any(
             self._lengths.length_of(value, other) != self._lengths.length_of(base, other)

@@ -17,13 +17,14 @@ from scanopt_cli.graphs.loading import load
 from scanopt_cli.graphs.saving import save
 from scanopt_cli.graphs.statistics import statistics
 from scanopt_cli.identity.canonical import digest
+from scanopt_cli.passes.clean_slices import CleanSlices
 from scanopt_cli.passes.grammar import parse
 from scanopt_cli.passes.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.passes.optimizing import optimize
 from scanopt_cli.passes.pipeline import run_pipeline
 from scanopt_cli.passes.registry import BUILTIN
 
-_PIPELINES = [*(cls.name for cls in BUILTIN if cls is not MitMotToSitSot), "default"]
+_PIPELINES = [*(cls.name for cls in BUILTIN if cls not in (MitMotToSitSot, CleanSlices)), "default"]
 graph_of_size = cache(sized_graph)
 differentiated = cache(differentiated_graph)
 
@@ -39,7 +40,7 @@ def test_pipeline(benchmark, graph: Graph, pipeline: str) -> None:
 
 
 @pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
-@pytest.mark.parametrize("pipeline", [MitMotToSitSot.name, "grad"])
+@pytest.mark.parametrize("pipeline", [MitMotToSitSot.name, CleanSlices.name, "grad"])
 def test_pipeline_on_gradients(benchmark, nodes: int, pipeline: str) -> None:
     _run_on_copies(benchmark, differentiated(nodes), pipeline)
 

@@ -24,6 +24,7 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "merge-states": (),
     "simplify{outer=true}": (Exception,),
     "mit-mot-to-sit-sot": (),
+    "clean-slices": (Exception,),
     "save-mem": (),
     "default": (Exception,),
 }

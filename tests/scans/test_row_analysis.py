@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.replace import vectorize_graph
 
-from scanopt_cli.scans.lengths import Lengths
+from scanopt_cli.scans.lengths import Lengths, Linear
 from scanopt_cli.scans.row_analysis import RowAnalysis
 from scanopt_cli.scans.rows import Rows, is_zero
 
@@ -122,3 +122,13 @@ def test_rows_behind_a_batch() -> None:
     batched = vectorize_graph(pt.zeros_like(buffer)[-1].inc(G)[::-1], {R: M})
     rows = RowAnalysis(Lengths(N), axis=1).of(batched)
     assert told(rows)[-1].endswith(": 0")
+
+
+def test_value_that_reaches_up_to_the_rows_is_no_row() -> None:
+    """Along the second axis, `v` is spread over the columns, not the one column."""
+    v = pt.tensor("v", dtype="float64", shape=(2,))
+    lengths = Lengths()
+    rows = RowAnalysis(lengths, 1).of(pt.alloc(v, 2, 2))
+    assert rows.common(Linear(0), Linear(1), lengths) is None
+    along = RowAnalysis(lengths, 0).of(pt.alloc(v, 2, 2))
+    assert along.common(Linear(0), Linear(1), lengths) is v
