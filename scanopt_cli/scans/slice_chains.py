@@ -74,7 +74,8 @@ def chains(node: Apply, lengths: Lengths) -> Iterator[Chain]:
 
 def _links(node: Apply, axis: int) -> tuple[list[Variable], list[slice]]:
     """The variables behind a Subtensor, and the slices that lead from each to the one before."""
-    sources, cuts = [node.inputs[0]], []
+    sources = [node.inputs[0]]
+    cuts: list[slice] = []
     while len(cuts) < _LINKS:
         inner = sources[-1].owner
         if inner is None or not isinstance(inner.op, Subtensor):
