@@ -58,6 +58,9 @@ _OF_ANY_GRAPH = frozenset(
 class Sameness:
     """One notion of when two things compute the same.
 
+    ``opaque`` lists what is the same as itself only, and ``by_state`` Ops of other packages that
+    declare no properties, one short text each.
+
     Parameters
     ----------
     gradients
@@ -75,6 +78,7 @@ class Sameness:
         self.gradients = gradients
         self.names = names
         self.opaque: list[str] = []
+        self.by_state: list[str] = []
         self.depth = 0
         self._looked_into = 0
         self._keys: Keys = Interned() if exact else Hashed()
@@ -171,6 +175,8 @@ class Sameness:
         if type(op) is DimShuffle:
             order = [axis if axis == "x" else int(axis) for axis in op.new_order]
             return ("op", DimShuffle, int(op.input_ndim), order)
+        if not hasattr(op, "__props__") and not type(op).__module__.startswith("pytensor."):
+            self.by_state.append(type(op).__name__)
         content = ("op", type(op), state(op))
         if isinstance(op, ScalarLoop):
             # Its properties leave out whether the last output is a condition.

@@ -124,10 +124,17 @@ class Site:
         """Return when a loop stops: equal only for loops that always stop after equal steps."""
         return None if view.condition is None else self.digests.of_condition(view)
 
-    def tell_opaque(self) -> None:
-        """Say what could only be compared by identity, if anything was."""
-        if opaque := sorted(set(self.digests.sameness.opaque)):
-            self.kept(None, f"what is the same as itself only: {', '.join(opaque)}")
+    def tell_doubts(self) -> None:
+        """Say what was compared otherwise than by declared properties, if anything was compared."""
+        if self._digests is None:
+            return
+        sameness = self._digests.sameness
+        for told, names in (
+            ("what is the same as itself only", sameness.opaque),
+            ("Ops without __props__, compared by all their state", sameness.by_state),
+        ):
+            if names:
+                self.kept(None, f"{told}: {', '.join(sorted(set(names)))}")
 
     def _remark(self, view: ScanView | None, kind: RemarkKind, message: str) -> None:
         names = self.path if view is None else (*self.path, self.title(view.node))

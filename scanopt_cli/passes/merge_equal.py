@@ -55,7 +55,6 @@ class MergeEqual(Pass):
         shared = _share_ops(site)
         for name, count in shared.items():
             site.changed(None, f"gave {count} equal uses of OpFromGraph `{name}` one Op")
-        site.tell_opaque()
         return bool(merged or shared)
 
 

@@ -116,6 +116,7 @@ class _Walker:
         changed = self._run_bodies(site)
         inside = self._budget.spent - before
         changed = self.item.run(site) or changed
+        site.tell_doubts()
         self.rewrites += self._budget.spent - before - inside
         return changed
 

@@ -187,9 +187,15 @@ def test_what_differs_stays_two(case: str) -> None:
 def test_opaque_ops_are_told() -> None:
     x = pt.dvector("x")
     _, remarks = _merged(graph_of(*(Opaque(lambda v: v + 1)(x) for _ in range(2))))
-    assert any(
-        remark.startswith("kept graph: what is the same as itself only") for remark in remarks
-    )
+    assert "the same as itself only: function" in remarks[0]
+    assert "compared by all their state: Opaque" in remarks[1]
+
+
+def test_ops_without_properties_are_merged_by_their_state_and_told() -> None:
+    x = pt.dvector("x")
+    fgraph, remarks = _merged(graph_of(Opaque(np.exp)(x), Opaque(np.exp)(x), Opaque(np.sin)(x)))
+    assert len(fgraph.apply_nodes) == 2
+    assert remarks[-1] == "kept graph: Ops without __props__, compared by all their state: Opaque"
 
 
 def test_nothing_is_shared_that_is_overwritten() -> None:
