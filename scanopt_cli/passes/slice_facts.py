@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
-from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.scans.lengths import Lengths, Linear
@@ -131,14 +130,3 @@ def taken(source: Any, axis: int, index: Any) -> Variable:
         return whole
     read: Variable = source[(*(slice(None),) * axis, index)]
     return read
-
-
-def unexpanded(variable: Variable, axis: int) -> Variable | None:
-    """Return what ``variable`` was before an axis of length 1 was put in at ``axis``, if so."""
-    node = variable.owner
-    if node is None or not isinstance(node.op, DimShuffle):
-        return None
-    order: list[int | str] = list(range(variable.type.ndim - 1))
-    order.insert(axis, "x")
-    before: Variable | None = node.inputs[0] if list(node.op.new_order) == order else None
-    return before

@@ -12,9 +12,10 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.graphs.constants import has_negative_zero
-from scanopt_cli.passes.slice_facts import Facts, Write, relative, taken, unexpanded
+from scanopt_cli.passes.slice_facts import Facts, Write, relative, taken
 from scanopt_cli.scans.lengths import Linear
 from scanopt_cli.scans.plain_slices import cost, plain_index, plain_slice
+from scanopt_cli.scans.row_analysis import unexpanded
 from scanopt_cli.scans.slice_chains import Chain, axis_of, chains
 from scanopt_cli.scans.windows import Window, rows_index
 

@@ -9,10 +9,11 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
-from scanopt_cli.passes.slice_facts import Facts, Write, absolute, relative, taken, unexpanded
+from scanopt_cli.passes.slice_facts import Facts, Write, absolute, relative, taken
 from scanopt_cli.passes.slice_reads import written
 from scanopt_cli.scans.lengths import Linear
 from scanopt_cli.scans.plain_slices import cost, plain_slice
+from scanopt_cli.scans.row_analysis import unexpanded
 from scanopt_cli.scans.slice_chains import chains
 from scanopt_cli.scans.windows import rows_index
 

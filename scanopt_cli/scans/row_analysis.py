@@ -96,7 +96,7 @@ class RowAnalysis:
         if is_row or self._axis < missing:
             source: Variable | None = value
         else:
-            source = None if missing else _squeezed(value, self._axis)
+            source = None if missing else unexpanded(value, self._axis)
         if source is None:
             return None, False
         axes = axes[len(axes) - source.type.ndim :]
@@ -266,8 +266,8 @@ def _cast(value: Any, dtype: str) -> Variable | None:
     return TensorConstant(value.type.clone(dtype=dtype), data) if is_same else None
 
 
-def _squeezed(variable: Variable, axis: int) -> Variable | None:
-    """What ``variable`` was before an axis of length 1 was put in at ``axis``."""
+def unexpanded(variable: Variable, axis: int) -> Variable | None:
+    """Return what ``variable`` was before an axis of length 1 was put in at ``axis``, if so."""
     node = variable.owner
     if node is None or not isinstance(node.op, DimShuffle):
         return None

@@ -10,9 +10,8 @@ import cloudpickle
 import pytensor.tensor as pt
 import pytest
 from command_line import scanopt
-from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.op import Op
 
+from foreign_ops import Opaque
 from graph_building import graph_of, power
 from scanopt_cli.graphs.graph import Graph
 from scanopt_cli.graphs.saving import save
@@ -59,17 +58,6 @@ def test_no_blanks_at_the_ends_of_lines(files: Path, command: str, columns: str)
     assert done.out
     lines = (done.out + done.err).splitlines()
     assert [line for line in lines if line != line.rstrip()] == []
-
-
-class Opaque(Op):
-    def __init__(self, state: object) -> None:
-        self.state = state
-
-    def make_node(self, variable: Variable) -> Apply:
-        return Apply(self, [variable], [variable.type()])
-
-    def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
-        output_storage[0][0] = inputs[0]
 
 
 def test_what_has_no_value_is_noted_on_stderr(tmp_path: Path) -> None:

@@ -8,27 +8,15 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.ops import FromFunctionOp
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 from recurrences import tensor
 from telling import CHANGED, only_change
 
+from foreign_ops import Opaque
 from scanopt_cli.diffing.comparing import diff
 from scanopt_cli.graphs.graph import GraphLike
 from scanopt_cli.reports import diff_markdown
-
-
-class Opaque(Op):
-    """An Op without `__props__`: it is what its state is."""
-
-    def __init__(self, state: object) -> None:
-        self.state = state
-
-    def make_node(self, variable: Variable) -> Apply:
-        return Apply(self, [variable], [variable.type()])
-
-    def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
-        output_storage[0][0] = inputs[0]
 
 
 def closure(factor: float) -> Callable[[Variable], Variable]:
