@@ -8,9 +8,9 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 
 try:
-    from pytensor.conditional.op import IfElse
+    from pytensor.conditional.op import IfElse as IfElse
 except ImportError:  # before PyTensor 3.3.1
-    from pytensor.ifelse import IfElse  # type: ignore[no-redef]
+    from pytensor.ifelse import IfElse as IfElse  # type: ignore[no-redef]
 
 
 def levels(nodes: Collection[Apply], passed_over: Container[Apply] = ()) -> dict[Apply, int]:

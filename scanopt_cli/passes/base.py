@@ -124,6 +124,13 @@ class Site:
         """Return when a loop stops: equal only for loops that always stop after equal steps."""
         return None if view.condition is None else self.digests.of_condition(view)
 
+    def is_in_place(self, done: str) -> bool:
+        """Whether a node of the graph works in place; if so, say that nothing was ``done``."""
+        node = next((node for node in self.fgraph.apply_nodes if node.op.destroy_map), None)
+        if node is not None:
+            self.kept(None, f"{done} nothing: {op_name(node.op)} works in place")
+        return node is not None
+
     def tell_doubts(self) -> None:
         """Say what was compared otherwise than by declared properties, if anything was compared."""
         if self._digests is None:
@@ -199,7 +206,7 @@ class ScanPass(Pass):
                 names = ", ".join(slot.label for slot in short)
                 site.kept(view, f"the buffers of {names} are not shown to hold every step")
                 continue
-            if not self.takes_in_place and _works_in_place(view):
+            if not self.takes_in_place and works_in_place(view):
                 site.kept(view, "a step works in place")
                 continue
             replacements = self.rewrite(view, site)
@@ -209,5 +216,6 @@ class ScanPass(Pass):
         return changed
 
 
-def _works_in_place(view: ScanView) -> bool:
+def works_in_place(view: ScanView) -> bool:
+    """Whether a step of a loop overwrites what it reads."""
     return any(node.op.destroy_map for node in view.op.fgraph.toposort())

@@ -11,9 +11,8 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors, vars_between
 
-from scanopt_cli.graphs.bodies import op_name
 from scanopt_cli.graphs.constants import has_negative_zero
-from scanopt_cli.graphs.levels import IfElse  # type: ignore[attr-defined]
+from scanopt_cli.graphs.levels import IfElse
 from scanopt_cli.passes.base import Pass, Site
 from scanopt_cli.passes.slice_ahead import Ahead, Attempt
 from scanopt_cli.passes.slice_counts import counted
@@ -88,8 +87,7 @@ class CleanSlices(Pass):
 
     def run(self, site: Site) -> bool:
         """Rewrite ``site.fgraph`` node by node, until nothing changes."""
-        if in_place := [node for node in site.fgraph.apply_nodes if node.op.destroy_map]:
-            site.kept(None, f"cleaned nothing: {op_name(in_place[0].op)} works in place")
+        if site.is_in_place("cleaned"):
             return False
         done: Counter[int] = Counter()
         for _ in range(_SWEEPS):

@@ -9,7 +9,7 @@ from typing import Any
 from pytensor.graph.basic import Apply
 
 from scanopt_cli.graphs.levels import always_computed
-from scanopt_cli.passes.base import Site
+from scanopt_cli.passes.base import Site, works_in_place
 from scanopt_cli.scans.batches import BatchShapes
 from scanopt_cli.scans.buffers import is_trimmed, trimmed
 from scanopt_cli.scans.lengths import Lengths
@@ -74,7 +74,7 @@ class Judge:
         obstacle = None
         if node not in self._always:
             obstacle = "a branch of an IfElse decides whether it runs"
-        elif any(inner.op.destroy_map for inner in view.op.fgraph.toposort()):
+        elif works_in_place(view):
             obstacle = "a step works in place"
         elif short and not is_short:
             names = ", ".join(slot.label for slot in short)

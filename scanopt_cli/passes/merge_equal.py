@@ -44,8 +44,7 @@ class MergeEqual(Pass):
 
     def run(self, site: Site) -> bool:
         """Merge in one walk over ``site.fgraph``, from the inputs to the outputs."""
-        if in_place := [node for node in site.fgraph.apply_nodes if node.op.destroy_map]:
-            site.kept(None, f"merged nothing: {op_name(in_place[0].op)} works in place")
+        if site.is_in_place("merged"):
             return False
         merged = dict(_repeats(site))
         if merged:

@@ -11,7 +11,6 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor.blockwise import Blockwise
 
 from scanopt_cli.gradients.lineage import PULLBACK
-from scanopt_cli.graphs.bodies import op_name
 from scanopt_cli.graphs.levels import levels
 from scanopt_cli.passes.base import Pass, Site
 from scanopt_cli.passes.loop_terms import Judge, Terms
@@ -76,8 +75,7 @@ class MergeScans(Pass):
         candidates = [loops for loops in by_run.values() if len(loops) > 1]
         if not candidates:
             return False
-        if in_place := [node for node in nodes if node.op.destroy_map]:
-            site.kept(None, f"merged nothing: {op_name(in_place[0].op)} works in place")
+        if site.is_in_place("merged"):
             return False
         judge = Judge(site, counts, [node for loops in by_run.values() for node in loops])
         classes = [{node: judge.terms(node) for node in loops} for loops in candidates]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pytensor.graph.basic import Apply, Variable
 
-from scanopt_cli.graphs.levels import IfElse  # type: ignore[attr-defined]
+from scanopt_cli.graphs.levels import IfElse
 from scanopt_cli.passes.slice_facts import Facts
 from scanopt_cli.scans.lengths import Linear
 from scanopt_cli.scans.slice_lengths import SliceLengths, floor_of

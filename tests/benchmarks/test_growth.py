@@ -8,7 +8,9 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import pytensor.tensor as pt
 import pytest
+from pytensor.graph.fg import FunctionGraph
 from sized_graphs import SIZES, differentiated_graph, sized_graph
 
 from scanopt_cli.diffing.comparing import diff
@@ -76,6 +78,16 @@ def test_save(benchmark, graph: Graph, tmp_path: Path) -> None:
 def test_digest(benchmark, graph: Graph) -> None:
     benchmark.group = "digest"
     assert benchmark.pedantic(digest, args=(graph.fgraph,), rounds=3, warmup_rounds=1)
+
+
+def test_digest_of_a_long_chain(benchmark) -> None:
+    benchmark.group = "digest of 100,000 nodes"
+    x = pt.dvector("x")
+    y = x
+    for _ in range(50_000):
+        y = pt.tanh(y) + x
+    fgraph = FunctionGraph([x], [y], clone=False)
+    assert benchmark.pedantic(digest, args=(fgraph,), rounds=3)
 
 
 def test_statistics(benchmark, graph: Graph) -> None:
