@@ -1,0 +1,210 @@
+"""Add up the products of a loop's steps in one matrix product after the loop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.basic import AllocEmpty
+from pytensor.tensor.subtensor import Subtensor, get_idx_list
+
+from scanopt_cli.passes.base import ScanPass, Site
+from scanopt_cli.scans.lengths import Lengths, Linear
+from scanopt_cli.scans.sums import added, outer_product, readers
+from scanopt_cli.scans.view import ScanView, Slot, SlotKind
+
+
+@dataclass(frozen=True)
+class PushOutSums(ScanPass):
+    """Turn a state that adds up outer products into one matrix product after the loop.
+
+    The gradient of a recurrent network adds a product of a column ``d_t`` and a row ``h_t`` to the
+    gradient of its weights in each step, which reads and writes a whole matrix. With the ``d_t``
+    and the ``h_t`` of all steps as the rows of D and H, the sum is ``D.T @ H``.
+
+    Legal cases:
+
+    1. ``S + c_t * r_t``, with ``c_t`` a column and ``r_t`` a row, each a product or a quotient of
+       any factors, numbers included. Several such terms, added or subtracted, are as many products.
+    2. A column or a row that is an entry of a sequence is read there, if the sequence is shown to
+       be long enough for a number of steps that is shown not to be negative; any other gets a
+       trace.
+
+    What the state starts with is added after the loop.
+
+    Preconditions: nothing else in the body reads the state or its update, and outside only the last
+    value is read (``S[-1]``, or an untraced state). The state is a matrix of floats, with neither
+    axis known to be of length 1. Each column and each row depends on a sequence or a state: what
+    is the same in every step is not worth a copy for each. There is no stop condition, the loop is
+    not batched, and no step works in place.
+
+    Sums are rounded in another order, as by PyTensor's own ``push_out_dot1``. The traces hold two
+    vectors for every step, where the state held a matrix.
+
+    Out of scope: products of matrices, whose entries' shape nobody knows outside where there are no
+    steps; and all other sums, which are cheaper as states than as traces.
+    """
+
+    name: ClassVar[str] = "push-out-sums"
+    takes_in_place: ClassVar[bool] = False
+
+    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+        """Return all outputs of a Scan without the sums, and the sums made of what it traces."""
+        names = site.names(view)
+        slots = [s for s in view.of_kind(SlotKind.SIT_SOT, SlotKind.UNTRACED) if _is_matrix(s)]
+        if not slots:
+            return None
+        view.thaw()
+        counts = readers(view.inner_outputs())
+        sums = []
+        for slot in slots:
+            products = _products(slot, counts)
+            if not products:
+                continue
+            lasts = _lasts(slot, site)
+            reason = _unfit(view, slot, products, lasts, site)
+            if reason is not None:
+                site.kept(view, f"the sum `{names[slot]}`: {reason}")
+            elif site.budget.spend():
+                site.changed(view, f"summed `{names[slot]}` in a matrix product after the loop")
+                sums.append(_Sum(slot, products, lasts))
+        return _pushed_out(view, sums) if sums else None
+
+
+type Vectors = tuple[Variable, Variable]
+
+
+@dataclass(frozen=True, slots=True)
+class _Trace:
+    """Where a vector of the body is found in every step: in ``rows`` of ``source``."""
+
+    source: Variable
+    rows: slice
+
+    def steps(self, results: Mapping[Variable, Variable]) -> Any:
+        """Return one row a step; ``results`` maps what was to be an output to the output."""
+        buffer: Any = results.get(self.source, self.source)
+        return buffer if self.rows == slice(None) else buffer[self.rows]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sum:
+    """A state that adds up ``products`` of vectors; ``lasts`` is its last value outside."""
+
+    slot: Slot
+    products: list[Vectors]
+    lasts: list[Variable]
+
+
+def _is_matrix(slot: Slot) -> bool:
+    """Whether a state and its update are matrices of one kind of floats, without axes of 1."""
+    state, update = slot.inner_inputs[0].type, slot.inner_outputs[0].type
+    dtype = str(getattr(state, "dtype", ""))
+    return (
+        dtype.startswith("float")
+        and state.broadcastable == update.broadcastable == (False, False)
+        and update.dtype == dtype
+    )
+
+
+def _products(slot: Slot, counts: Counter[Variable]) -> list[Vectors] | None:
+    """The vectors whose products a state adds up; ``None`` if it does anything else."""
+    state, update = slot.inner_inputs[0], slot.inner_outputs[0]
+    found = [outer_product(term) for term in added(state, update, counts) or ()]
+    products = [product.vectors(state.type.dtype) for product in found if product is not None]
+    return products if len(products) == len(found) else None
+
+
+def _unfit(
+    view: ScanView, slot: Slot, products: list[Vectors], lasts: list[Variable], site: Site
+) -> str | None:
+    """Why a sum of products has to stay in the loop; ``None`` if it need not."""
+    if view.is_while:
+        return "the loop may stop early"
+    if view.batch_ndim:
+        return "the loop is batched"
+    if slot.kind is SlotKind.SIT_SOT and len(lasts) < len(site.clients(slot.outer_output)):
+        return "not only its last value is read"
+    steady = {entry for other in view.of_kind(SlotKind.NON_SEQ) for entry in other.inner_inputs}
+    for vector in (vector for vectors in products for vector in vectors):
+        if steady.issuperset(v for v in graph_inputs([vector]) if not isinstance(v, Constant)):
+            return "a factor of what it adds is the same in every step"
+    return None
+
+
+def _lasts(slot: Slot, site: Site) -> list[Variable]:
+    """What the last value of a state is outside: every ``S[-1]``, or the output itself."""
+    assert slot.outer_output is not None
+    if slot.kind is SlotKind.UNTRACED:
+        return [slot.outer_output]
+    found = []
+    for node, position in site.clients(slot.outer_output):
+        if position == 0 and isinstance(node.op, Subtensor):
+            (index, *others) = get_idx_list(node.inputs, node.op.idx_list)
+            if not others and isinstance(index, Constant) and int(index.data) == -1:
+                found.append(node.outputs[0])
+    return found
+
+
+def _pushed_out(view: ScanView, sums: list[_Sum]) -> dict[Variable, Variable]:
+    """All outputs of ``view`` without ``sums``, and each sum's last value."""
+    view.slots = [slot for slot in view.slots if all(slot is not each.slot for each in sums)]
+    traces: dict[Variable, _Trace] = {}
+    for each in sums:
+        shape = _start(each.slot).shape
+        for vectors in each.products:
+            for axis, vector in enumerate(vectors):
+                if vector not in traces:
+                    traces[vector] = _trace(view, vector, shape[axis])
+    results = view.rebuild() if view.outputs() else {}
+    steps = {vector: trace.steps(results) for vector, trace in traces.items()}
+    for trace in traces.values():
+        results.pop(trace.source, None)
+    for each in sums:
+        total = _start(each.slot)
+        for column, row in each.products:
+            total = total + pt.dot(steps[column].T, steps[row])
+        results |= dict.fromkeys(each.lasts, total)
+    return results
+
+
+def _start(slot: Slot) -> Any:
+    """What a state starts with."""
+    buffer: Any = slot.outer_input
+    return buffer if slot.kind is SlotKind.UNTRACED else buffer[0]
+
+
+def _trace(view: ScanView, vector: Any, length: Any) -> _Trace:
+    """Where to find ``vector`` of every step: in a sequence, or in a slot added to ``view``.
+
+    ``length`` is that of the vector, which a nit_sot loses where there are no steps at all.
+    """
+    lengths = Lengths(view.n_steps)
+    count = lengths.value_of(view.n_steps)
+    for slot in view.of_kind(SlotKind.SEQ):
+        rows = lengths.length_of(slot.outer_input)
+        is_long_enough = lengths.at_most(Linear(), count) and lengths.at_most(count, rows)
+        if slot.inner_inputs[0] is vector and is_long_enough:
+            return _Trace(slot.outer_input, slice(None if rows == count else view.n_steps))
+    output = pt.matrix(dtype=vector.type.dtype)
+    slot = Slot(
+        SlotKind.NIT_SOT,
+        0,
+        out_taps=(0,),
+        inner_outputs=[vector],
+        outer_input=view.n_steps,
+        outer_output=output,
+    )
+    view.slots.append(slot)
+    if lengths.at_most(Linear(1), count):
+        return _Trace(output, slice(None))
+    steps: Any = view.n_steps
+    empty: Any = AllocEmpty(vector.type.dtype)(steps + 1, length)
+    slot.kind, slot.taps, slot.inner_inputs = SlotKind.SIT_SOT, (-1,), [vector.type()]
+    slot.outer_input = empty[:1].set(pt.zeros((1, length), dtype=vector.type.dtype))
+    return _Trace(output, slice(1, None))
