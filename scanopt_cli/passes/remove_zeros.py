@@ -1,0 +1,133 @@
+"""Take out of a loop what is zero in every step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
+
+from scanopt_cli.passes.base import ScanPass, Site
+from scanopt_cli.scans.lengths import Lengths, Linear
+from scanopt_cli.scans.row_analysis import RowAnalysis
+from scanopt_cli.scans.rows import is_zero
+from scanopt_cli.scans.view import ScanView, Slot, SlotKind
+from scanopt_cli.scans.zeros import zeros_among
+
+
+@dataclass(frozen=True)
+class RemoveZeros(ScanPass):
+    """Remove states and sequences that are zero in every step.
+
+    A gradient carries a cotangent for every state of the loop, also for those that the cost does
+    not depend on: these stay zero, and what is multiplied by them is computed for nothing.
+
+    Legal cases:
+
+    1. States that start with zeros and are updated to zeros as long as all of them are zero. The
+       largest such set is found, so states that feed each other are found together.
+    2. Sequences of which every row is shown to be zero.
+
+    The body reads literal zeros in their place, which ``simplify`` then folds into what reads them.
+    Outside, the trace of such a state is a buffer of zeros.
+
+    Preconditions: zeros at the start are shown by the expression that makes the buffer, and
+    computing that can't fail; a buffer with room for more steps than there are is zero throughout,
+    since its last rows stay what they are. What keeps zero is a product with a
+    zero, a sum of zeros, a function that is zero at zero, and what only moves entries. The loop has
+    no stop condition and is not batched, no step works in place, and another output is left.
+
+    As in PyTensor's own rewrites, a zero times infinity or NaN counts as zero, and -0.0 as 0.0. A
+    sequence that was too short for the steps was an error, and is none when it is not read.
+
+    Out of scope: mit_mots (see ``mit-mot-to-sit-sot``), traces that are no states, constants other
+    than zero (see ``inline-constants``), and zeros that pass through loops in the body.
+    """
+
+    name: ClassVar[str] = "remove-zeros"
+    takes_in_place: ClassVar[bool] = False
+
+    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+        """Return all outputs, on a Scan without what is zero."""
+        candidates = view.of_kind(SlotKind.SEQ, SlotKind.MIT_SOT, SlotKind.SIT_SOT)
+        if view.is_while or view.batch_ndim or not candidates:
+            return None
+        lengths = Lengths(view.n_steps)
+        found = _zero_slots(
+            view, [slot for slot in candidates if _starts_zero(view, slot, lengths)]
+        )
+        kept = [slot for slot in view.slots if slot not in found]
+        if not found or not any(slot.outer_output is not None for slot in kept):
+            return None
+        if not site.budget.spend():
+            return None
+        names = site.names(view)
+        view.thaw()
+        substitutes: dict[Variable, Variable] = {}
+        for slot in found:
+            site.changed(view, f"removed {slot.kind} `{names[slot]}`: it is zero in every step")
+            kept += (counts := _lengths_of(slot))
+            substitutes |= dict.fromkeys(slot.inner_inputs, _zeros(slot, counts))
+        view.slots = kept
+        view.set_inner_outputs(clone_replace(view.inner_outputs(), substitutes))
+        replacements = view.rebuild()
+        for slot in found:
+            if slot.outer_output is not None:
+                buffer: Any = slot.outer_input
+                shape = [
+                    buffer.shape[i] if n is None else n for i, n in enumerate(buffer.type.shape)
+                ]
+                replacements[slot.outer_output] = pt.zeros(shape, dtype=buffer.type.dtype)
+        return replacements
+
+
+def _starts_zero(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
+    """Whether every row is zero that is there before a step writes one, or is never written."""
+    rows = RowAnalysis(lengths).of(slot.outer_input)
+    steps = lengths.value_of(view.n_steps)
+    length = lengths.length_of(slot.outer_input)
+    if slot.kind is SlotKind.SEQ:
+        end = steps
+    elif lengths.at_most(length, steps + Linear(slot.reach)):
+        end = Linear(slot.reach)
+    else:
+        end = length
+    return rows.is_certain and is_zero(rows.common(Linear(), end, lengths))
+
+
+def _zero_slots(view: ScanView, slots: list[Slot]) -> list[Slot]:
+    """The largest part of ``slots`` that stays zero from step to step."""
+    outputs = view.inner_outputs()
+    while True:
+        zeros = zeros_among(outputs, (read for slot in slots for read in slot.inner_inputs))
+        left = [slot for slot in slots if zeros.issuperset(slot.inner_outputs)]
+        if len(left) == len(slots):
+            return slots
+        slots = left
+
+
+def _lengths_of(slot: Slot) -> list[Slot]:
+    """The lengths of an entry of ``slot`` that its type does not know, as non-sequences."""
+    buffer: Any = slot.outer_input
+    return [
+        Slot(SlotKind.NON_SEQ, 0, inner_inputs=[pt.lscalar()], outer_input=buffer.shape[axis])
+        for axis, length in enumerate(slot.inner_inputs[0].type.shape, start=1)
+        if length is None
+    ]
+
+
+def _zeros(slot: Slot, unknown: list[Slot]) -> Variable:
+    """An entry of ``slot`` as literal zeros, of lengths that include the ``unknown`` ones."""
+    entry: Any = slot.inner_inputs[0].type
+    counts = iter(unknown)
+    shape = [next(counts).inner_inputs[0] if n is None else n for n in entry.shape]
+    zeros: Variable = pt.zeros(shape, dtype=entry.dtype)
+    return zeros
+
+
+def _buffer_of_zeros(like: Any) -> Variable:
+    shape = [like.shape[i] if n is None else n for i, n in enumerate(like.type.shape)]
+    zeros: Variable = pt.zeros(shape, dtype=like.type.dtype)
+    return zeros
