@@ -10,7 +10,8 @@ pair::
     so.save(result.graph, "model.optimized.pkl")
 
 What is imported here is imported when it is first used: ``import scanopt_cli`` alone does not
-import PyTensor.
+import PyTensor. It registers the passes in PyTensor's ``optdb`` under the tag ``scanopt``, when
+PyTensor is imported; nothing uses them unless it is told to, as by `enabled`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from scanopt_cli.compiling.watching import after_import
+
 if TYPE_CHECKING:
     from scanopt_cli.capturing.recording import capture
+    from scanopt_cli.compiling.enabling import enabled
     from scanopt_cli.diffing.comparing import diff
     from scanopt_cli.errors import ScanoptError
     from scanopt_cli.gradients.differentiating import grad
@@ -38,6 +42,7 @@ __all__ = [
     "capture",
     "diff",
     "digest",
+    "enabled",
     "grad",
     "load",
     "optimize",
@@ -51,6 +56,7 @@ _HOMES = {
     "capture": "scanopt_cli.capturing.recording",
     "diff": "scanopt_cli.diffing.comparing",
     "digest": "scanopt_cli.identity.canonical",
+    "enabled": "scanopt_cli.compiling.enabling",
     "grad": "scanopt_cli.gradients.differentiating",
     "load": "scanopt_cli.graphs.loading",
     "optimize": "scanopt_cli.passes.optimizing",
@@ -69,3 +75,12 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def _register() -> None:
+    from scanopt_cli.compiling.registering import register
+
+    register()
+
+
+after_import("pytensor", _register)

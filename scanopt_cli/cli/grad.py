@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +22,32 @@ from scanopt_cli.cli.options import (
     OutputFormat,
     Trust,
 )
+from scanopt_cli.errors import ScanoptError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scanopt_cli.gradients.derivative import Derivative
+
+
+# As in `scanopt_cli.gradients`, whose enums bring PyTensor along.
+class StrategyName(StrEnum):
+    """How the derivative is built."""
+
+    AUTO = "auto"
+    REVERSE = "reverse"
+    FORWARD = "forward"
+    FORWARD_OVER_REVERSE = "forward-over-reverse"
+    TAYLOR = "taylor"
+
+
+class StageName(StrEnum):
+    """What a graph goes through before it is counted."""
+
+    RAW = "raw"
+    PYTENSOR = "pytensor"
+    SCANOPT = "scanopt"
+    BOTH = "both"
 
 
 def grad(
@@ -33,6 +64,30 @@ def grad(
     output: Annotated[
         str, typer.Option(metavar="I", help="Which output, by position or name.")
     ] = "0",
+    strategy: Annotated[
+        list[StrategyName] | None,
+        typer.Option(
+            help="How to build the derivative. Repeatable, to compare; -o writes the first."
+        ),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="With --order 2: the whole Hessian, a row an entry.")
+    ] = False,
+    stage: Annotated[
+        list[StageName] | None,
+        typer.Option(
+            help="Also count what this leaves. Repeatable; without it pytensor and scanopt, "
+            "and raw for neither."
+        ),
+    ] = None,
+    check: Annotated[
+        bool | None,
+        typer.Option(
+            "--check/--no-check",
+            help="Compare values with another strategy or finite differences, in a child process "
+            "(the default, but a failure only if asked for).",
+        ),
+    ] = None,
     show: Annotated[
         str | None, typer.Option(metavar="NAME", help="Print the tree of this Scan too.")
     ] = None,
@@ -41,15 +96,38 @@ def grad(
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
-    """Build the N-th derivative; show each order's counts and which Scan is whose pullback."""
+    """Build the N-th derivative; show what each order is made of, and which Scan is whose."""
     from scanopt_cli.gradients.differentiating import grad as differentiate
-    from scanopt_cli.graphs.saving import save
     from scanopt_cli.reports import grad_markdown, grad_rich
     from scanopt_cli.reports.as_json import to_json
 
     loaded = load_graph(graph, trust=trust, allow_packages=allow_package)
     position = int(output) if output.lstrip("+-").isdigit() else output
-    derivative = differentiate(loaded, order=order, wrt=wrt, output=position)
+    stages = [item.value for item in stage or (StageName.PYTENSOR, StageName.SCANOPT)]
+    found: list[Derivative] = []
+    codes = [ExitCode.CLEAN]
+    with _progress() as tell:
+        for name in dict.fromkeys(strategy or [StrategyName.AUTO]):
+            try:
+                one = differentiate(
+                    loaded,
+                    order=order,
+                    wrt=wrt,
+                    output=position,
+                    strategy=name.value,
+                    full=full,
+                    check=check is not False,
+                    stages=stages,
+                    progress=tell,
+                )
+            except ScanoptError as error:
+                if not found:
+                    raise
+                err().print(f"scanopt: error: {name}: {error}", soft_wrap=True)
+                codes.append(ExitCode.FAILED)
+            else:
+                found.append(one)
+    derivative = replace(found[0], compared=tuple(found[1:]))
     match output_format:
         case Format.JSON:
             out().out(to_json("grad", derivative))
@@ -57,7 +135,38 @@ def grad(
             out().out(grad_markdown.render(derivative, show=show))
         case Format.RICH:
             out().print(grad_rich.render(derivative, show=show))
-    if output_file is not None:
-        save(derivative.graph, output_file)
-        err().print(f"scanopt: wrote {output_file}", soft_wrap=True)
-    return ExitCode.CLEAN
+    codes += [_code(one, is_asked_for=check is True) for one in found]
+    _write(derivative, output_file, is_right=_code(found[0], is_asked_for=check is True))
+    return max(codes)
+
+
+def _code(derivative: Derivative, *, is_asked_for: bool) -> ExitCode:
+    """What a check says: wrong values are a finding, and no comparison at all is no success."""
+    from scanopt_cli.gradients.checking import Outcome
+
+    outcome = derivative.check.outcome if derivative.check is not None else None
+    if outcome is Outcome.DIFFERS:
+        return ExitCode.FINDING
+    return ExitCode.FAILED if outcome is Outcome.NOT_CHECKED and is_asked_for else ExitCode.CLEAN
+
+
+def _write(derivative: Derivative, target: Path | None, *, is_right: ExitCode) -> None:
+    from scanopt_cli.graphs.saving import save
+
+    if target is None:
+        return
+    if is_right is ExitCode.CLEAN:
+        save(derivative.graph, target)
+        err().print(f"scanopt: wrote {target}", soft_wrap=True)
+    else:
+        err().print(f"scanopt: {target} is not written", soft_wrap=True)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None] | None]:
+    """Tell at a terminal what is being done."""
+    if not err().is_terminal:
+        yield None
+        return
+    with err().status("differentiating") as status:
+        yield lambda text: status.update(text)

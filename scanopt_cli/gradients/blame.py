@@ -15,6 +15,7 @@ from pytensor.scan.op import Scan
 from scanopt_cli.errors import GradientError
 from scanopt_cli.gradients.connections import is_float, places_between
 from scanopt_cli.gradients.lineage import without_tokens
+from scanopt_cli.gradients.pushforwards import short, without_preamble
 from scanopt_cli.gradients.reverse import total
 from scanopt_cli.graphs.bodies import core_op
 
@@ -48,7 +49,7 @@ def blamed(
                 hint=hint or _remedy(place.node),
             )
     return GradientError(
-        f"PyTensor cannot differentiate this graph: {type(error).__name__}: {_short(error)}",
+        f"PyTensor cannot differentiate this graph: {without_tokens(short(error))}",
         where=source,
         hint=hint,
     )
@@ -86,19 +87,10 @@ def _why_not(node: Apply) -> str | None:
     try:
         found = list(node.op.pullback(list(node.inputs), list(node.outputs), cotangents))
     except Exception as error:
-        return f"{type(error).__name__}: {_short(error)}".removesuffix(": ")
+        return without_tokens(short(error))
     undefined = (
         term
         for variable, term in zip(node.inputs, found, strict=False)
         if isinstance(term.type, NullType) and is_float(variable)
     )
-    return next((_without_preamble(str(term.type.why_null)) for term in undefined), None)
-
-
-def _without_preamble(text: str) -> str:
-    return text.removeprefix("This variable is Null because ").strip().rstrip(".")
-
-
-def _short(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return without_tokens(lines[0]) if lines else ""
+    return next((without_preamble(str(term.type.why_null)) for term in undefined), None)

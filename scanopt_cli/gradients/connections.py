@@ -12,7 +12,7 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.graphs.bodies import body_of, core_op
 from scanopt_cli.scans.naming import titles
-from scanopt_cli.scans.view import ScanView, scan_op
+from scanopt_cli.scans.view import ScanView, Slot, SlotKind, scan_op
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,11 @@ def needed(outputs: Sequence[Variable], *, smooth: bool = True) -> set[Variable]
     return _needed(list(toposort(outputs)), outputs, is_float if smooth else _is_any)
 
 
+def reached(outputs: Sequence[Variable], starts: Iterable[Variable]) -> set[Variable]:
+    """Return the variables before ``outputs`` that depend smoothly on ``starts``, and those."""
+    return _reached(list(toposort(outputs)), starts, is_float)
+
+
 def places_between(inputs: Iterable[Variable], outputs: Sequence[Variable]) -> Iterator[Place]:
     """Yield every node that PyTensor differentiates to get from ``outputs`` to ``inputs``.
 
@@ -60,14 +65,7 @@ def _places_between(
 ) -> Iterator[Place]:
     nodes = list(toposort(outputs))
     backward = _needed(nodes, outputs, _is_any)
-    forward = set(inputs)
-    for node in nodes:
-        pattern = _pattern(node)
-        for position, output in enumerate(node.outputs):
-            if any(
-                row[position] and v in forward for v, row in zip(node.inputs, pattern, strict=True)
-            ):
-                forward.add(output)
+    forward = _reached(nodes, inputs, _is_any)
     for node in nodes:
         if not any(output in forward and output in backward for output in node.outputs):
             continue
@@ -81,6 +79,22 @@ def _is_any(_: Variable) -> bool:
     return True
 
 
+def _reached(
+    nodes: Sequence[Apply], starts: Iterable[Variable], carries: Callable[[Variable], bool]
+) -> set[Variable]:
+    found = {start for start in starts if carries(start)}
+    for node in nodes:
+        if found.isdisjoint(node.inputs):
+            continue
+        rows = pattern(node)
+        for position, output in enumerate(node.outputs):
+            if carries(output) and any(
+                row[position] and v in found for v, row in zip(node.inputs, rows, strict=True)
+            ):
+                found.add(output)
+    return found
+
+
 def _needed(
     nodes: Sequence[Apply], outputs: Sequence[Variable], carries: Callable[[Variable], bool]
 ) -> set[Variable]:
@@ -88,7 +102,7 @@ def _needed(
     for node in reversed(nodes):
         if found.isdisjoint(node.outputs):
             continue
-        for variable, row in zip(node.inputs, _pattern(node), strict=True):
+        for variable, row in zip(node.inputs, pattern(node), strict=True):
             if carries(variable) and any(
                 connected and output in found
                 for connected, output in zip(row, node.outputs, strict=True)
@@ -97,12 +111,41 @@ def _needed(
     return found
 
 
-def _pattern(node: Apply) -> list[list[bool]]:
-    """Which outputs (columns) each input (a row) is connected to, as `pytensor.grad` sees it."""
+def pattern(node: Apply) -> list[list[bool]]:
+    """Which outputs (columns) each input (a row) is connected to.
+
+    This is as `pytensor.grad` sees it, but for the buffer of a state: that starts with the rows
+    that the loop was given, also where no step reads them (see `lost_starts`).
+    """
     if hasattr(node.op, "connection_pattern"):
-        pattern: list[list[bool]] = node.op.connection_pattern(node)
-        return pattern
+        known: list[list[bool]] = node.op.connection_pattern(node)
+        lost = [places for _, _, places in lost_starts(node, known)]
+        if not lost:
+            return known
+        rows = [list(row) for row in known]
+        for row, column in lost:
+            rows[row][column] = True
+        return rows
     return [[True] * len(node.outputs)] * len(node.inputs)
+
+
+def lost_starts(
+    node: Apply, known: Sequence[Sequence[bool]] | None = None
+) -> Iterator[tuple[ScanView, Slot, tuple[int, int]]]:
+    """Yield each state whose start PyTensor takes for unconnected with the buffer that it begins.
+
+    That is so where no step computes the state from itself. With each goes the place of its start
+    in the inputs and of its buffer in the outputs of ``node``. ``known`` is the Op's own pattern.
+    """
+    if scan_op(node) is None:
+        return
+    table = node.op.connection_pattern(node) if known is None else known
+    view = ScanView.of(node)
+    for slot in view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.MIT_MOT):
+        assert slot.outer_output is not None
+        row, column = 1 + view.slots.index(slot), node.outputs.index(slot.outer_output)
+        if not table[row][column]:
+            yield view, slot, (row, column)
 
 
 def _body_ends(

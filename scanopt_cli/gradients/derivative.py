@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from scanopt_cli.gradients.checking import Check
 from scanopt_cli.gradients.pedigree import Pedigree
+from scanopt_cli.gradients.stages import StageReport
+from scanopt_cli.gradients.strategies import Strategy
 from scanopt_cli.graphs.graph import Graph
 from scanopt_cli.graphs.statistics import Statistics
 
@@ -18,7 +21,9 @@ class OrderReport:
     order
         Which derivative.
     statistics
-        What is in its graph.
+        What is in its graph, as it was built.
+    stages
+        What is in it after PyTensor or scanopt, where that was asked for.
     pedigree
         Where the Scans of its graph come from.
     graph
@@ -28,6 +33,7 @@ class OrderReport:
 
     order: int
     statistics: Statistics
+    stages: tuple[StageReport, ...] = ()
     pedigree: Pedigree
     graph: Graph = field(repr=False, metadata={"as_json": False})
 
@@ -42,21 +48,39 @@ class Derivative:
         The name of the output.
     wrt
         The names of the inputs that it is differentiated by (``#3`` for one without a name).
+    strategy, reason
+        How it was built, and why that way.
+    full
+        Whether the last order is a whole Hessian.
     orders
         One report an order, the graph itself first.
     notes
         What a reader should know about what was computed, one sentence each.
+    check
+        How its values compare with another strategy's, where that was asked for.
+    compared
+        The same derivative by other strategies, where these are compared.
     """
 
     output: str
     wrt: tuple[str, ...]
+    strategy: Strategy
+    reason: str
+    full: bool = False
     orders: tuple[OrderReport, ...]
     notes: tuple[str, ...] = ()
+    check: Check | None = None
+    compared: tuple[Derivative, ...] = ()
 
     @property
     def graph(self) -> Graph:
         """The derivative itself: the inputs of the original, one output for each of ``wrt``."""
         return self.orders[-1].graph
+
+    @property
+    def every(self) -> tuple[Derivative, ...]:
+        """This derivative and those that are compared with it."""
+        return (self, *self.compared)
 
     @property
     def pedigree(self) -> Pedigree:

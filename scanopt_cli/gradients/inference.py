@@ -3,10 +3,14 @@
 PyTensor names the pullback of ``f`` ``grad_of_f``, but anybody can call a loop that, and names
 repeat. So a name only proposes; what a pullback reads must agree: the buffers and sequences of its
 Scan, last row first, for as many steps. What does not single out one Scan is not decided.
+
+A loop with tangents is called ``rop_of_f``. It does what ``f`` did and stands in its place, so
+there is no Scan to find: the name is believed where the slots can be values and tangents.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,9 +20,10 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
-from scanopt_cli.gradients.lineage import PULLBACK, Origin
+from scanopt_cli.gradients.lineage import PULLBACK, TANGENTS, Origin
 from scanopt_cli.gradients.reach import Reach
 from scanopt_cli.graphs.bodies import core_op
 from scanopt_cli.scans.lengths import is_full_slice
@@ -58,6 +63,10 @@ def infer(scans: Sequence[Apply], reach: Reach) -> dict[Apply, Origin]:
     views = {node: ScanView.of(node) for node in scans}
     found: dict[Apply, Origin] = {}
     for node, view in views.items():
+        if _carries_tangents(view):
+            of = view.name.removeprefix(TANGENTS)
+            found[node] = Origin(None, _times_differentiated(view.name), None, of)
+            continue
         parent, reason = _parent(view, views, reach)
         if parent is not None:
             found[node] = Origin(parent, None)
@@ -125,6 +134,27 @@ def _parent(
     return None, f"could be the pullback of any of {len(alike)} Scans called {name or 'nothing'}"
 
 
+def _carries_tangents(view: ScanView) -> bool:
+    """Whether a Scan is called after the loop whose tangents it carries, and can carry them.
+
+    Beside what has a tangent stands the tangent, a slot of the same kind with the same taps, unless
+    nobody reads the values.
+    """
+    if not (view.op.name and view.name.startswith(TANGENTS)):
+        return False
+    faces = Counter((slot.kind, slot.taps, slot.out_taps) for slot in view.outputs())
+    return max(faces.values(), default=0) > 1
+
+
+def _times_differentiated(name: str) -> int:
+    """How many pullbacks and tangents the name of a Scan tells of."""
+    times = 0
+    while name.startswith((TANGENTS, PULLBACK)):
+        name = name.removeprefix(TANGENTS if name.startswith(TANGENTS) else PULLBACK)
+        times += 1
+    return times
+
+
 def _only_adds_up(view: ScanView) -> bool:
     """Whether every state starts at zero, as the sums do that a pullback without mit_mots keeps."""
     if view.is_while or view.of_kind(SlotKind.MIT_SOT, SlotKind.UNTRACED):
@@ -137,7 +167,7 @@ def _is_zero(variable: Variable) -> bool:
     while not isinstance(variable, Constant):
         node = variable.owner
         op = None if node is None else core_op(node.op)
-        if isinstance(op, Alloc | DimShuffle | Subtensor):
+        if isinstance(op, Alloc | DimShuffle | SpecifyShape | Subtensor):
             variable = node.inputs[0]
         elif isinstance(op, IncSubtensor) and op.set_instead_of_inc:
             variable = node.inputs[1]

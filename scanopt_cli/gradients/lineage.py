@@ -1,9 +1,9 @@
-"""Which Scan is the pullback of which: recorded while a graph is differentiated."""
+"""Which Scan is the pullback of which or carries its tangents: recorded while differentiating."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
@@ -18,6 +18,8 @@ from scanopt_cli.scans.view import scan_op
 
 PULLBACK = "grad_of_"
 """What PyTensor puts before a Scan's name to name its pullback."""
+TANGENTS = "rop_of_"
+"""What PyTensor puts before a Scan's name to name the Scan that carries its tangents too."""
 
 # No loop is called this, so a pullback's name leads back to the one node that it belongs to.
 _TOKEN = "scanopt:pedigree:"
@@ -37,11 +39,15 @@ class Origin:
         pullback of that; ``None`` if that is not known.
     reason
         Why ``parent`` is ``None`` though the Scan is a pullback, or looks like one.
+    tangents_of
+        For a Scan that carries tangents: the name of the loop whose tangents they are. It does what
+        that loop did as well, and stands in its place.
     """
 
     parent: Apply | None = None
     generation: int | None = 0
     reason: str | None = None
+    tangents_of: str | None = None
 
 
 class Lineage:
@@ -69,6 +75,32 @@ class Lineage:
             if scan_op(node) is not None and node not in self.origins:
                 self.origins[node] = self._origin(node, names)
         return results
+
+    def follow(self, nodes: Mapping[Apply, Apply]) -> None:
+        """Note that each of ``nodes`` went through forward mode and became what it maps to."""
+        for old, new in nodes.items():
+            origin = self.origins.get(old)
+            if origin is None or scan_op(new) is None:
+                continue
+            if scan_op(new) is not scan_op(old):
+                origin = _tangents_of(old, origin)
+            elif origin.parent is not None:
+                origin = replace(origin, parent=nodes.get(origin.parent, origin.parent))
+            self.origins[new] = origin
+
+    def relearn(self, inferred: Mapping[Apply, Origin]) -> None:
+        """Note the origins of Scans that passes or vectorising made of others.
+
+        Those that carry tangents are known by their names; for the others ``inferred`` is what
+        names and structure tell of them.
+        """
+        known = {
+            _name(node): origin
+            for node, origin in self.origins.items()
+            if origin.tangents_of is not None
+        }
+        for node, origin in inferred.items():
+            self.origins.setdefault(node, known.get(_name(node), origin))
 
     def within(self, copies: dict[Apply, Apply]) -> dict[Apply, Origin]:
         """Return the origins of the Scans of a copy, given as a map from old nodes to new ones."""
@@ -99,6 +131,12 @@ class Lineage:
             return replace(origin, parent=copies[origin.parent])
         name = _name(origin.parent) or "its Scan"
         return Origin(None, origin.generation, f"nothing in this graph needs {name}")
+
+
+def _tangents_of(node: Apply, origin: Origin) -> Origin:
+    """The origin of what forward mode makes of the Scan of ``node``."""
+    generation = None if origin.generation is None else origin.generation + 1
+    return Origin(None, generation, None, _name(node) or "a loop without a name")
 
 
 def rename(node: Apply, name: str | None) -> None:

@@ -1,4 +1,4 @@
-"""The pedigree of a graph's Scans: which is the pullback of which, and what each depends on."""
+"""The pedigree of a graph's Scans: whose pullback or tangents each one is, and what it needs."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ class ScanRecord:
         path; ``None`` for a loop, or if not known.
     reason
         Why ``parent`` is not known, for a Scan that is a pullback or looks like one.
+    tangents_of
+        For a loop with tangents: the name of the loop in whose place it stands, whose steps and
+        tangents it computes.
     direction
         Which way it goes through time, seen from the loops that were differentiated.
     depends_on
@@ -50,6 +53,7 @@ class ScanRecord:
     generation: int | None
     parent: str | None
     reason: str | None
+    tangents_of: str | None
     direction: Direction
     depends_on: tuple[str, ...]
     reads_inputs: tuple[str, ...]
@@ -130,6 +134,7 @@ def _record(member: Member) -> ScanRecord:
         generation=member.origin.generation,
         parent=None if member.parent is None else _parent_name(member, member.parent),
         reason=member.origin.reason,
+        tangents_of=member.origin.tangents_of,
         direction=member.direction,
         depends_on=tuple(other.title for other in member.depends_on),
         reads_inputs=tuple(dict.fromkeys(member.input_names)),

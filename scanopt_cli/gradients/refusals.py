@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.errors import GradientError
-from scanopt_cli.gradients.connections import places_between
-from scanopt_cli.graphs.bodies import walk
+from scanopt_cli.gradients.connections import lost_starts, places_between, reached
+from scanopt_cli.graphs.bodies import core_op, op_name, walk
 from scanopt_cli.scans.buffers import is_trimmed, rows, trimmed
 from scanopt_cli.scans.lengths import Lengths, Linear
 from scanopt_cli.scans.naming import slot_name
 from scanopt_cli.scans.view import ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.scans.windows import rows_index
 
 
 def refuse_in_place(fgraph: AbstractFunctionGraph, source: str) -> None:
@@ -63,6 +67,50 @@ def refuse_truncated(inputs: Sequence[Variable], outputs: Sequence[Variable], so
                 where=source,
                 hint="take the first derivative only, or build the loop without truncate_gradient",
             )
+
+
+def refuse_lost_starts(
+    inputs: Sequence[Variable], outputs: Sequence[Variable], source: str
+) -> None:
+    """Raise a `GradientError` if PyTensor's reverse mode would lose a state's start.
+
+    It takes the start of a state that no step computes from itself for unconnected with the buffer
+    that begins with it. Who reads the buffer from its first row then gets no derivative by it, and
+    a gradient reads the buffers of its loop so. Bodies of loops are not looked into.
+    """
+    moved = reached(outputs, inputs)
+    nodes = list(toposort(outputs))
+    readers: dict[Variable, list[Apply]] = {}
+    for node in nodes:
+        for variable in node.inputs:
+            readers.setdefault(variable, []).append(node)
+    for node in nodes:
+        for view, slot, _ in lost_starts(node):
+            buffer = slot.outer_output
+            assert buffer is not None
+            if slot.outer_input not in moved or buffer not in readers:
+                continue
+            if not all(_skips(reader, view, slot) for reader in readers[buffer]):
+                raise GradientError(
+                    f"no step of {op_name(node.op)} computes {_told(slot)} from itself, and "
+                    "PyTensor's reverse mode loses what its start does beside that",
+                    where=source,
+                    hint="use strategy forward-over-reverse",
+                )
+
+
+def _skips(reader: Apply, view: ScanView, slot: Slot) -> bool:
+    """Whether ``reader`` takes a shape, or rows behind the start, of the buffer of ``slot``."""
+    if isinstance(reader.op, Shape | Shape_i):
+        return True
+    rows = rows_index(reader, view.batch_ndim)
+    if rows is None or isinstance(core_op(reader.op), IncSubtensor):
+        return False
+    if not isinstance(rows, slice):
+        # The last row is that of a step, if there is one.
+        return isinstance(rows, Constant) and (int(rows.data) == -1 or rows.data >= slot.reach)
+    is_forward = rows.step is None and isinstance(rows.start, Constant)
+    return is_forward and int(rows.start.data) >= slot.reach
 
 
 def truncations(inputs: Sequence[Variable], output: Variable) -> Iterator[str]:

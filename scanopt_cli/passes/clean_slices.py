@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.traversal import ancestors, vars_between
 
 from scanopt_cli.graphs.constants import has_negative_zero
 from scanopt_cli.graphs.levels import IfElse
@@ -18,9 +17,9 @@ from scanopt_cli.passes.slice_ahead import Ahead, Attempt
 from scanopt_cli.passes.slice_counts import counted
 from scanopt_cli.passes.slice_facts import Facts
 from scanopt_cli.passes.slice_reads import behind_write, element, merged
-from scanopt_cli.passes.slice_writes import nested, plainer, whole
+from scanopt_cli.passes.slice_writes import nested, plainer, started, whole
 
-# One rewrite frees the next; a chain of slices takes about one sweep a link.
+# What a rewrite frees comes after it in a sweep, but for a few.
 _SWEEPS = 20
 
 type _Rule = Callable[[Apply, Facts], Variable | None]
@@ -30,6 +29,7 @@ _RULES: tuple[tuple[str, str, _Rule], ...] = (
     ("did without {} where all of it is written", "buffer", whole),
     ("wrote {} into zeros to where they end up", "value", nested),
     ("made {} plain", "write", plainer),
+    ("filled {} at once", "short start", started),
     ("did without {} by reading what was written there", "slice", behind_write),
     ("made {} plain", "slice", merged),
     ("took {} for a sum or an axis of length 1", "row", element),
@@ -53,20 +53,23 @@ class CleanSlices(Pass):
        count from the end where that makes them numbers.
     4. Writes into zeros: a value that is written into zeros which are themselves written into zeros
        goes where it ends up (``z[1:].inc(z[-1].inc(v))`` is ``z[-1].inc(v)``), through slices and
-       reversals too. Zeros of which everything is written are the value.
+       reversals too, along any axis. Zeros of which everything is written are the value, repeated
+       where it was broadcast.
     5. A buffer of which every row is set is what is set. Rows that are read back from a buffer are
        what was written there, if all of them were; what was there before, if none was; or the
        value that all rows have. A row that is written or read goes without the axis that was put
        in for it.
     6. A sum over an axis of length 1, or such an axis dropped, is the element.
     7. A length that is computed from a loop's output is the loop's step count and a number.
+    8. The start of a loop's state of at most 8 rows in all, ``AllocEmpty(5)[:1].set(h0)``, is
+       ``Alloc(h0, 5)``: without the write and the axis put in for ``h0``.
 
     Preconditions: lengths are known as linear forms, of which each comparison is shown; what is not
     shown is left alone. So an index out of bounds stays an error, 0 rows stay 0 rows, and for a
     symbolic step count ``n`` the read ``x[1:][-1]`` stays as it is, since ``n`` may be 0; what
     depends on such a read is rewritten, since it only runs where that did not fail. A written value
-    has the shape and the type of what it is written to: nothing is broadcast or cast. Nothing in
-    the graph works in place. Steps are 1 or -1.
+    that is read back has the shape of what it is written to, or is one number; none is cast.
+    Nothing in the graph works in place. Steps are 1 or -1.
 
     ``0.0 + x`` is taken for ``x``, as PyTensor does: a ``-0.0`` that is added to zeros, or summed
     over a length of 1, stays ``-0.0``, and was ``0.0`` before. What is not read any more does not
@@ -75,11 +78,16 @@ class CleanSlices(Pass):
 
     One row is never read backwards, and a slice never starts at the end and goes back to a row
     whose distance is not known: of a known length, PyTensor reads ``x[:-2:-1].sum()`` as ``x[0]``.
-    The start of a loop's state, ``AllocEmpty(n+1)[:1].set(h0)``, keeps its form, axis put in for
-    ``h0`` included: PyTensor's memory saving looks for it.
+    For the same reason lengths that are known here are not put on types: a loop's output of static
+    length would let PyTensor misread the slices that are not rewritten, such as ``x[:-3:-2]``. Its
+    own rewrites of loops would put a SpecifyShape in where they make a loop anew.
 
-    Out of scope: advanced indices, slices of several axes at once, slices in a Blockwise, and
-    writes into zeros along other axes than the first.
+    The start of a long loop's state keeps its form, axis put in for ``h0`` included. PyTensor's
+    memory saving looks for it: for ``[0].set(h0)`` it keeps all rows, on ``[:1].set(h0)`` it fails,
+    and filling all rows would cost time.
+
+    Out of scope: advanced indices, slices of several axes at once, indices that differ within a
+    batch (a Blockwise of slices), and rows read back along other axes than the first.
     """
 
     name: ClassVar[str] = "clean-slices"
@@ -91,7 +99,7 @@ class CleanSlices(Pass):
             return False
         done: Counter[int] = Counter()
         for _ in range(_SWEEPS):
-            swept = _sweep(site)
+            swept = _Sweep(site).run()
             if not swept:
                 break
             done += swept
@@ -101,52 +109,98 @@ class CleanSlices(Pass):
         return bool(done)
 
 
-def _sweep(site: Site) -> Counter[int]:
-    """Try every rule once on each node, and return how often each was used."""
-    done: Counter[int] = Counter()
-    ahead = Ahead()
-    for node in site.fgraph.toposort():
-        attempts = ahead.of(node)
-        if node not in site.fgraph.apply_nodes or len(node.outputs) != 1:
-            continue
-        found = _rewritten(node, attempts, site)
-        if found is None:
-            continue
-        if not site.budget.spend():
-            break
+class _Sweep:
+    """One walk over a graph, from the inputs to the outputs.
+
+    What a rule makes of a node is tried at once, and what reads the node comes later in the walk:
+    a chain of slices takes one sweep, not one a link.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._fgraph: FunctionGraph = site.fgraph
+        self._ahead = Ahead()
+        self._done: Counter[int] = Counter()
+
+    def run(self) -> Counter[int]:
+        """Try every rule on each node, and return how often each was used."""
+        for node in self._fgraph.toposort():
+            todo = [node]
+            while todo:
+                new = self._try(todo.pop())
+                if new is not None:
+                    todo += reversed(new)
+            if not self._site.budget.is_left:
+                break
+        return self._done
+
+    def _try(self, node: Apply) -> list[Apply] | None:
+        """Rewrite a node; return the nodes that came for it, in topological order."""
+        attempts = self._ahead.of(node)
+        if node not in self._fgraph.apply_nodes or len(node.outputs) != 1:
+            return None
+        found = self._rewritten(node, attempts)
+        if found is None or not self._site.budget.spend():
+            return None
         place, new = found
-        if new not in site.fgraph.variables:
+        if new not in self._fgraph.variables:
             new.name = node.outputs[0].name
-        site.fgraph.replace_all([(node.outputs[0], new)], reason=CleanSlices.name)
-        done[place] += 1
-    return done
+        fresh = [part.owner for part in self._fresh(new) if part.owner is not None]
+        self._fgraph.replace_all([(node.outputs[0], new)], reason=CleanSlices.name)
+        self._done[place] += 1
+        return fresh
+
+    def _rewritten(self, node: Apply, attempts: list[Attempt]) -> tuple[int, Variable] | None:
+        """What a rule makes of a node, and which one."""
+        for attempt in attempts:
+            for place, (_, _, rule) in enumerate(_RULES):
+                new = rule(node, attempt.facts)
+                if new is None or not self._fits(node.outputs[0], new):
+                    continue
+                if attempt.read is None or _needs(new, attempt.read):
+                    return place, new
+        return None
+
+    def _fits(self, old: Variable, new: Variable) -> bool:
+        """Whether ``new`` may stand for ``old``: its type, and what it is made of."""
+        if new is old or not old.type.is_super(new.type) or has_negative_zero(new):
+            return False
+        is_result = bool(self._site.path) and old in self._fgraph.outputs
+        if is_result and new.type != old.type:
+            # What a body returns has the type that the loop around it expects.
+            return False
+        fresh = self._fresh(new)
+        return all(isinstance(part, Constant) for part in fresh if part.owner is None)
+
+    def _fresh(self, new: Variable) -> list[Variable]:
+        """What the graph does not have yet of all that ``new`` is made of, in topological order."""
+        known = self._fgraph.variables
+        found: dict[Variable, None] = {}
+        todo = [new]
+        while todo:
+            part = todo[-1]
+            inputs = () if part.owner is None else part.owner.inputs
+            before = [other for other in inputs if other not in known and other not in found]
+            if part in known or part in found or not before:
+                todo.pop()
+                if part not in known:
+                    found[part] = None
+            else:
+                todo += before
+        return list(found)
 
 
-def _rewritten(node: Apply, attempts: list[Attempt], site: Site) -> tuple[int, Variable] | None:
-    """What a rule makes of a node, and which one."""
-    for attempt in attempts:
-        for place, (_, _, rule) in enumerate(_RULES):
-            new = rule(node, attempt.facts)
-            if new is None or not _fits(node.outputs[0], new, site):
-                continue
-            if attempt.read is None or attempt.read in ancestors([new], _maybe_unused(site)):
-                return place, new
-    return None
-
-
-def _maybe_unused(site: Site) -> list[Variable]:
-    """What may not need all that it is computed from."""
-    nodes = site.fgraph.apply_nodes
-    return [output for node in nodes if isinstance(node.op, IfElse) for output in node.outputs]
-
-
-def _fits(old: Variable, new: Variable, site: Site) -> bool:
-    """Whether ``new`` may stand for ``old``: its type, and what it is made of."""
-    fgraph: FunctionGraph = site.fgraph
-    if new is old or not old.type.is_super(new.type) or has_negative_zero(new):
-        return False
-    if site.path and old in fgraph.outputs and new.type != old.type:
-        # What a body returns has the type that the loop around it expects.
-        return False
-    fresh = [part for part in vars_between(fgraph.variables, [new]) if part not in fgraph.variables]
-    return all(isinstance(part, Constant) for part in fresh if part.owner is None)
+def _needs(variable: Variable, read: Variable) -> bool:
+    """Whether ``variable`` is only computed where ``read`` is."""
+    seen: set[Variable] = set()
+    todo = [variable]
+    while todo:
+        part = todo.pop()
+        if part is read:
+            return True
+        # An IfElse may not need all that it is computed from.
+        if part in seen or part.owner is None or isinstance(part.owner.op, IfElse):
+            continue
+        seen.add(part)
+        todo += part.owner.inputs
+    return False

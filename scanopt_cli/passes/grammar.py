@@ -18,9 +18,10 @@ from scanopt_cli.passes.registry import registry
 
 PRESETS: dict[str, str] = {
     "default": "merge-equal,remove-unused,inline-constants,merge-scans,merge-duplicates,"
-    "merge-states,remove-unused,save-mem",
-    "grad": "merge-equal,remove-unused,mit-mot-to-sit-sot,simplify{outer=true},inline-constants,"
-    "merge-scans,merge-duplicates,merge-states,remove-unused,save-mem",
+    "merge-states,remove-unused,trim-steps,save-mem",
+    "grad": "merge-equal,remove-unused,clean-slices,mit-mot-to-sit-sot,remove-zeros,"
+    "simplify{outer=true},push-out-sums,clean-slices,inline-constants,merge-scans,"
+    "merge-duplicates,merge-states,remove-unused,trim-steps,save-mem",
     "none": "",
 }
 """Pipelines with a name of their own."""

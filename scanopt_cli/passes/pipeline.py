@@ -47,11 +47,12 @@ def run_pipeline(
     passes: Sequence[Pass],
     *,
     limit: int | None = None,
+    rounds: int | None = None,
     watch: Watcher | None = None,
 ) -> tuple[PassRun, ...]:
     """Run ``passes`` on ``fgraph`` in place, in order, again and again until nothing changes.
 
-    ``limit`` stops after so many rewrites.
+    ``limit`` stops after so many rewrites, ``rounds`` after so many times through all passes.
 
     Raises
     ------
@@ -64,8 +65,8 @@ def run_pipeline(
     walkers = [_Walker(item, budget) for item in passes]
     signature = _signature(fgraph)
     seconds = [0.0] * len(passes)
-    rounds = _ROUNDS + sum(scan_op(node) is not None for node in walk(fgraph))
-    for _ in range(rounds):
+    most = _ROUNDS + sum(scan_op(node) is not None for node in walk(fgraph))
+    for _ in range(most if rounds is None else rounds):
         round_changed = False
         for position, walker in enumerate(walkers):
             begin = perf_counter()
@@ -79,8 +80,9 @@ def run_pipeline(
         if not round_changed:
             break
     else:
-        names = ", ".join(item.name for item in passes)
-        raise PassError(f"the passes {names} still change the graph after {rounds} rounds")
+        if rounds is None:
+            names = ", ".join(item.name for item in passes)
+            raise PassError(f"the passes {names} still change the graph after {most} rounds")
     return tuple(
         PassRun(
             name=walker.item.name,

@@ -16,9 +16,12 @@ from scanopt_cli.passes.merge_equal import MergeEqual
 from scanopt_cli.passes.merge_scans import MergeScans
 from scanopt_cli.passes.merge_states import MergeStates
 from scanopt_cli.passes.mit_mot_to_sit_sot import MitMotToSitSot
+from scanopt_cli.passes.push_out_sums import PushOutSums
 from scanopt_cli.passes.remove_unused import RemoveUnused
+from scanopt_cli.passes.remove_zeros import RemoveZeros
 from scanopt_cli.passes.save_mem import SaveMem
 from scanopt_cli.passes.simplify import Simplify
+from scanopt_cli.passes.trim_steps import TrimSteps
 
 BUILTIN: tuple[type[Pass], ...] = (
     MergeEqual,
@@ -29,7 +32,10 @@ BUILTIN: tuple[type[Pass], ...] = (
     MergeStates,
     Simplify,
     MitMotToSitSot,
+    RemoveZeros,
     CleanSlices,
+    PushOutSums,
+    TrimSteps,
     SaveMem,
 )
 

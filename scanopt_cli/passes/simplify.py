@@ -24,7 +24,8 @@ class Simplify(Pass):
     Legal cases:
 
     1. Every body is canonicalised, stabilised and specialised, as PyTensor does before it compiles
-       one. With ``outer=true``, so is the graph itself.
+       one. With ``outer=true``, so is the graph itself. ``without`` names tags of rewrites to leave
+       out, separated by colons (``without=shape_unsafe:local_log_sum_exp``).
 
     A gradient's body is full of sums with zero, products with one and values that are filled into
     shapes; passes that look for equal or unused parts find more of them when these are gone.
@@ -43,6 +44,7 @@ class Simplify(Pass):
     everywhere: ClassVar[bool] = True
 
     outer: bool = False
+    without: str = ""
 
     def run(self, site: Site) -> bool:
         """Simplify a body, or the whole graph if that was asked for."""
@@ -52,7 +54,7 @@ class Simplify(Pass):
         if not site.budget.is_left:
             return False
         before, count = digest(fgraph), len(fgraph.apply_nodes)
-        _rewriter().rewrite(fgraph)
+        _rewriter(self.without).rewrite(fgraph)
         if digest(fgraph) == before:
             return False
         site.budget.spend()
@@ -61,6 +63,7 @@ class Simplify(Pass):
 
 
 @cache
-def _rewriter() -> Any:
+def _rewriter(without: str) -> Any:
     include = ["canonicalize", "stabilize", "specialize"]
-    return optdb.query(RewriteDatabaseQuery(include=include, exclude=_WITHOUT))
+    exclude = [*_WITHOUT, *filter(None, without.split(":"))]
+    return optdb.query(RewriteDatabaseQuery(include=include, exclude=exclude))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.graphs.levels import IfElse
 from scanopt_cli.passes.slice_facts import Facts
-from scanopt_cli.scans.lengths import Linear
-from scanopt_cli.scans.slice_lengths import SliceLengths, floor_of
+from scanopt_cli.scans.lengths import Lengths, Linear
+from scanopt_cli.scans.slice_chains import axis_of
 from scanopt_cli.scans.view import ScanView, scan_op
+from scanopt_cli.scans.windows import rows_index
 
 # How many reads that have not failed are remembered at a node.
 _READS = 3
@@ -48,7 +50,7 @@ class Ahead:
         attempts += [self._attempt(steps, floor, read) for floor, read in reads.items()]
         # A loop with a negative step count fails, and so does a read out of bounds.
         self._steps[node] = ScanView.of(node).n_steps if scan_op(node) is not None else steps
-        floor = floor_of(node, attempts[0].facts.lengths)
+        floor = _floor_of(node, attempts[0].facts.lengths)
         self._reads[node] = reads if floor is None else {floor: node.outputs[0], **reads}
         return attempts
 
@@ -57,5 +59,17 @@ class Ahead:
     ) -> Attempt:
         key = (steps, floor, read)
         if key not in self._attempts:
-            self._attempts[key] = Attempt(Facts(SliceLengths(steps, floor=floor)), read)
+            self._attempts[key] = Attempt(Facts(Lengths(steps, floor=floor)), read)
         return self._attempts[key]
+
+
+def _floor_of(node: Apply, lengths: Lengths) -> Linear | None:
+    """Return what a read ``x[i]`` with a constant ``i`` shows not to be negative, if it is news."""
+    axis = axis_of(node) if isinstance(node.op, Subtensor) else None
+    index = None if axis is None else rows_index(node, axis)
+    if axis is None or not isinstance(index, Constant):
+        return None
+    place = int(index.data)
+    needed = Linear(place + 1 if place >= 0 else -place)
+    form = lengths.length_of(node.inputs[0], axis) - needed
+    return None if form.is_constant or lengths.at_most(Linear(), form) else form

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.subtensor import IncSubtensor
 
@@ -25,7 +27,8 @@ class Write:
     """A write of ``value`` into ``window`` of the rows of ``base``, which is shown to fit.
 
     ``is_row`` if it is written by an index. ``is_aligned`` if the value has the shape of what it
-    is written to, and its type of numbers: nothing is broadcast or cast.
+    is written to, and its type of numbers: nothing is broadcast or cast. ``order`` is the axis of
+    the value that is that of the rows, if it has more than one row.
     """
 
     node: Apply
@@ -36,6 +39,12 @@ class Write:
     window: Window
     is_row: bool
     is_aligned: bool
+    order: int | None
+
+    @property
+    def is_cast(self) -> bool:
+        """Whether the value is of another type of numbers than what it is written to."""
+        return bool(self.value.type.dtype != self.base.type.dtype)
 
     @property
     def sets(self) -> bool:
@@ -60,16 +69,17 @@ class Facts:
 
         Only rows of the first axis are known, where a value of fewer axes is a row.
         """
-        if axis:
-            return None
-        rows = self._rows.setdefault(axis, RowAnalysis(self.lengths, axis)).of(base, _DEPTH)
-        return rows.common(window.low, window.high, self.lengths) if rows.is_certain else None
+        return None if axis else self._common(base, axis, window)
 
     def is_zero(self, base: Variable, axis: int, window: Window | None = None) -> bool:
         """Whether the rows of a window are 0, or all rows, and computing ``base`` can't fail."""
         if window is None:
             window = Window(Linear(), self.lengths.length_of(base, axis))
-        return is_zero(self.known(base, axis, window))
+        return is_zero(self._common(base, axis, window))
+
+    def _common(self, base: Variable, axis: int, window: Window) -> Variable | None:
+        rows = self._rows.setdefault(axis, RowAnalysis(self.lengths, axis)).of(base, _DEPTH)
+        return rows.common(window.low, window.high, self.lengths) if rows.is_certain else None
 
     def write(self, node: Apply | None) -> Write | None:
         """Return the write along one axis that ``node`` is, if it is shown to raise nothing."""
@@ -98,7 +108,9 @@ class Facts:
         ):
             return None
         is_aligned = shape == target and value.type.dtype == base.type.dtype
-        return Write(node, base, value, axis, length, window, is_row, is_aligned)
+        own = axis - (base.type.ndim - value.type.ndim)
+        order = None if is_row or own < 0 or shape[own] == _ONE else own
+        return Write(node, base, value, axis, length, window, is_row, is_aligned, order)
 
     def disjoint(self, one: Window, other: Window) -> bool:
         """Whether two windows are shown to have no row in common."""
@@ -117,12 +129,6 @@ def relative(inner: Window, outer: Window) -> Window:
     return Window(low, inner.length, inner.is_reversed ^ outer.is_reversed)
 
 
-def absolute(inner: Window, outer: Window) -> Window:
-    """Return a window of the rows that ``outer`` orders as one of the rows it is taken from."""
-    low = outer.high - inner.high if outer.is_reversed else outer.low + inner.low
-    return Window(low, inner.length, inner.is_reversed ^ outer.is_reversed)
-
-
 def taken(source: Any, axis: int, index: Any) -> Variable:
     """Return ``source`` indexed along one axis; a full slice leaves it as it is."""
     if isinstance(index, slice) and index.start is index.stop is index.step is None:
@@ -130,3 +136,10 @@ def taken(source: Any, axis: int, index: Any) -> Variable:
         return whole
     read: Variable = source[(*(slice(None),) * axis, index)]
     return read
+
+
+def filled(value: Variable, shape: Sequence[Any]) -> Variable:
+    """Return a buffer that is ``value``, repeated where it is smaller."""
+    made: Any = pt.alloc(value, *shape)
+    buffer: Variable = made
+    return buffer

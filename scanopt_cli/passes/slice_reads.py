@@ -12,7 +12,7 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.graphs.constants import has_negative_zero
-from scanopt_cli.passes.slice_facts import Facts, Write, relative, taken
+from scanopt_cli.passes.slice_facts import Facts, Write, filled, relative, taken
 from scanopt_cli.scans.lengths import Linear
 from scanopt_cli.scans.plain_slices import cost, plain_index, plain_slice
 from scanopt_cli.scans.row_analysis import unexpanded
@@ -20,6 +20,9 @@ from scanopt_cli.scans.slice_chains import Chain, axis_of, chains
 from scanopt_cli.scans.windows import Window, rows_index
 
 _ONE = Linear(1)
+
+# How many writes and slices are looked behind at once.
+_WRITES = 64
 
 
 def merged(node: Apply, facts: Facts) -> Variable | None:
@@ -33,7 +36,24 @@ def merged(node: Apply, facts: Facts) -> Variable | None:
             continue
         if chain.links > 1 or cost(index) < cost(rows_index(node, axis)):
             return taken(chain.base, axis, index)
-    return _of_any_length(node, axis)
+    found = _stepped_row(node, axis, facts)
+    return _of_any_length(node, axis) if found is None else found
+
+
+def _stepped_row(node: Apply, axis: int, facts: Facts) -> Variable | None:
+    """``x[:-3:-2]`` of 5 rows, which is one: PyTensor misreads it backwards, see `plain_slice`."""
+    index, base = rows_index(node, axis), node.inputs[0]
+    length = facts.lengths.length_of(base, axis)
+    if not isinstance(index, slice) or not length.is_constant:
+        return None
+    parts = [_number(part) for part in (index.start, index.stop, index.step)]
+    if parts[2] in (None, 1, -1) or any(isinstance(part, Variable) for part in parts):
+        return None
+    rows = range(length.constant)[slice(*parts)]
+    if len(rows) != 1:
+        return None
+    plain = plain_slice(Window(Linear(rows[0]), _ONE), length, facts.lengths)
+    return None if plain is None else taken(base, axis, plain)
 
 
 def _of_any_length(node: Apply, axis: int) -> Variable | None:
@@ -97,11 +117,34 @@ def behind_write(node: Apply, facts: Facts) -> Variable | None:
     for chain in chains(node, facts.lengths):
         found = _known(chain, node, facts)
         if found is None:
-            write = facts.write(chain.base.owner)
-            if write is not None and write.axis == chain.axis:
-                found = _read_behind(chain, write, facts)
+            found = _behind(chain, facts)
         if found is not None:
             return found
+    return None
+
+
+def _behind(chain: Chain, facts: Facts) -> Variable | None:
+    """What is behind writes to other rows, however many, or the value of the first to these."""
+    past: list[Chain] = []
+    here: Chain | None = chain
+    for _ in range(_WRITES):
+        if here is None:
+            break
+        write = facts.write(here.base.owner)
+        if write is None or write.axis != here.axis:
+            here = here.behind_slice(facts.lengths)
+        elif facts.disjoint(here.window, write.window):
+            here = replace(here, base=write.base)
+            past.append(here)
+        else:
+            found = _read_behind(here, write, facts)
+            if found is not None:
+                return found
+            break
+    for there in reversed(past):
+        index = there.index(facts.lengths)
+        if index is not None:
+            return taken(there.base, there.axis, index)
     return None
 
 
@@ -121,13 +164,12 @@ def _known(chain: Chain, node: Apply, facts: Facts) -> Variable | None:
 
 def _read_behind(chain: Chain, write: Write, facts: Facts) -> Variable | None:
     asked = chain.window
-    if facts.disjoint(asked, write.window):
-        index = chain.index(facts.lengths)
-        return None if index is None else taken(write.base, chain.axis, index)
     if write.is_aligned and facts.within(asked, write.window):
         if not write.sets and not facts.is_zero(write.base, chain.axis, asked):
             return None
         return _of_value(chain, write, facts)
+    if not write.is_aligned and not write.is_row and facts.within(asked, write.window):
+        return _of_scalar(chain, write, facts)
     if chain.is_whole and asked.is_reversed and facts.is_zero(write.base, chain.axis):
         return _turned(chain, write, facts)
     return None
@@ -150,14 +192,26 @@ def _of_value(chain: Chain, write: Write, facts: Facts) -> Variable | None:
     return None if index is None else taken(value, chain.axis, index)
 
 
+def _of_scalar(chain: Chain, write: Write, facts: Facts) -> Variable | None:
+    """A known number of rows of a vector, of what one number was written to."""
+    value, length = write.value, chain.window.length
+    if write.base.type.ndim != 1 or value.type.ndim or write.is_cast or not length.is_constant:
+        return None
+    if not write.sets and not facts.is_zero(write.base, chain.axis, chain.window):
+        return None
+    return None if chain.is_row else filled(value, [length.constant])
+
+
 def _turned(chain: Chain, write: Write, facts: Facts) -> Variable | None:
     """A reversed buffer of zeros with one part written: the part is reversed, if it was before."""
-    if not write.is_aligned:
+    if write.is_cast:
         return None
     low = chain.length - write.window.high
     window = Window(low, write.window.length, write.window.is_reversed)
     value: Any = write.value
-    if not write.is_row:
+    if write.order is not None:
+        if not write.is_aligned:
+            return None
         index = None if value.owner is None else rows_index(value.owner, chain.axis)
         if not isinstance(index, slice) or _number(index.step) != -1:
             return None
@@ -172,8 +226,8 @@ def written(write: Write, window: Window, value: Any, facts: Facts) -> Variable 
     if write.is_row:
         index = plain_index(window.low, write.length)
     else:
-        if window.is_reversed:
-            value = taken(value, write.axis, slice(None, None, -1))
+        if window.is_reversed and write.order is not None:
+            value = taken(value, write.order, slice(None, None, -1))
         index = plain_slice(replace(window, is_reversed=False), write.length, facts.lengths)
     if index is None:
         return None

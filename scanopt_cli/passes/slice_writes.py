@@ -6,31 +6,51 @@ from dataclasses import replace
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
-from pytensor.tensor.basic import AllocEmpty
+from pytensor.tensor.basic import Alloc, AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
-from scanopt_cli.passes.slice_facts import Facts, Write, absolute, relative, taken
+from scanopt_cli.graphs.constants import has_negative_zero
+from scanopt_cli.passes.slice_facts import Facts, Write, filled, relative, taken
 from scanopt_cli.passes.slice_reads import written
 from scanopt_cli.scans.lengths import Linear
 from scanopt_cli.scans.plain_slices import cost, plain_slice
-from scanopt_cli.scans.row_analysis import unexpanded
+from scanopt_cli.scans.row_analysis import filling, unexpanded
 from scanopt_cli.scans.slice_chains import chains
 from scanopt_cli.scans.windows import rows_index
 
 _ONE = Linear(1)
 
+# Filling a buffer of so many rows costs less than the nodes that set its first ones.
+_SHORT = 8
+
 
 def whole(node: Apply, facts: Facts) -> Variable | None:
     """Return a value that is written to every row, for what it is written to."""
     write = facts.write(node)
-    if write is None or not write.is_aligned:
+    if write is None or write.is_row or not write.is_whole:
         return None
-    if write.is_row:
+    if not write.sets and not facts.is_zero(write.base, write.axis):
         return None
-    if not write.is_whole or not (write.sets or facts.is_zero(write.base, write.axis)):
+    if write.is_aligned:
+        turn = slice(None, None, -1 if write.window.is_reversed else None)
+        return taken(write.value, write.axis, turn)
+    return _filled(write, facts)
+
+
+def _filled(write: Write, facts: Facts) -> Variable | None:
+    """A value that is broadcast to all of a buffer that is filled itself, as that buffer."""
+    base, value = write.base, write.value
+    is_turned = write.order is not None and write.window.is_reversed
+    if write.is_cast or is_turned or has_negative_zero(value):
         return None
-    turn = slice(None, None, -1 if write.window.is_reversed else None)
-    return taken(write.value, write.axis, turn)
+    if base.owner is None or not isinstance(base.owner.op, Alloc | AllocEmpty):
+        return None
+    length_of, missing = facts.lengths.length_of, base.type.ndim - value.type.ndim
+    for axis, length in enumerate(value.type.shape):
+        # PyTensor only fills with what has one row by its type.
+        if length != 1 and length_of(value, axis) != length_of(base, missing + axis):
+            return None
+    return filled(value, base.owner.inputs[isinstance(base.owner.op, Alloc) :])
 
 
 def nested(node: Apply, facts: Facts) -> Variable | None:
@@ -41,8 +61,8 @@ def nested(node: Apply, facts: Facts) -> Variable | None:
     inner = _placed(outer.value, outer.axis, facts)
     if inner is None or not facts.is_zero(outer.base, outer.axis, outer.window):
         return None
-    window = absolute(inner.window, outer.window)
-    moved = replace(outer, is_row=inner.is_row)
+    window = inner.window.within(outer.window)
+    moved = replace(outer, is_row=inner.is_row, order=inner.order)
     return written(moved, window, inner.value, facts)
 
 
@@ -53,7 +73,7 @@ def _placed(variable: Variable, axis: int, facts: Facts) -> Write | None:
         return None
     if isinstance(node.op, IncSubtensor):
         write = facts.write(node)
-        if write is None or write.axis != axis or not write.is_aligned:
+        if write is None or write.axis != axis or write.is_cast:
             return None
         return write if facts.is_zero(write.base, axis) else None
     if not isinstance(node.op, Subtensor):
@@ -89,3 +109,20 @@ def plainer(node: Apply, facts: Facts) -> Variable | None:
     place = base[(*(slice(None),) * write.axis, index)]
     made: Variable = place.set(write.value) if write.sets else place.inc(write.value)
     return made
+
+
+def started(node: Apply, facts: Facts) -> Variable | None:
+    """Return a short state's start, ``AllocEmpty(5)[:1].set(expand_dims(h0, 0))``, as an Alloc."""
+    write = facts.write(node)
+    if write is None or write.axis or write.is_row or write.is_cast or not write.sets:
+        return None
+    empty = write.base.owner
+    if empty is None or not isinstance(empty.op, AllocEmpty) or write.window.low != Linear():
+        return None
+    if not write.length.is_constant or write.length.constant > _SHORT:
+        return None
+    row = filling(write.value)
+    if row is None and write.window.length == _ONE and write.is_aligned:
+        row = unexpanded(write.value, 0)
+    # What the rows behind the start are does not matter: they were anything before.
+    return None if row is None else filled(row, [write.length.constant, *empty.inputs[1:]])

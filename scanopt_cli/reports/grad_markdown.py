@@ -6,28 +6,32 @@ from collections.abc import Iterator
 
 from scanopt_cli.gradients.derivative import Derivative
 from scanopt_cli.gradients.pedigree import Pedigree
-from scanopt_cli.reports.grad_rich import children, facts, rows, title
+from scanopt_cli.reports.grad_rich import children, facts
+from scanopt_cli.reports.grad_table import HEADINGS, checks, rows, strategies, title
 from scanopt_cli.reports.text import markdown, printable
 
 
 def render(derivative: Derivative, *, show: str | None = None) -> str:
-    """Return a table with one row an order, the pedigree, the notes, and the Scan called ``show``.
+    """Return the table of all orders, the pedigree, the notes, and the Scan called ``show``.
 
     Raises
     ------
     GradientError
         If no Scan of the derivative is called ``show``.
     """
-    names, body = rows(derivative)
-    headings = ["order", *names, "buffers"]
-    lines = [f"### {markdown(title(derivative))}", "", f"| {' | '.join(map(markdown, headings))} |"]
-    lines.append("|---:" * len(headings) + "|")
-    for report, row in zip(derivative.orders, body, strict=True):
-        cells = [str(report.order), *row, report.statistics.buffers]
+    headings = (*HEADINGS, "buffers")
+    lines = [f"### {markdown(title(derivative))}", ""]
+    lines += [f"- {markdown(line)}" for line in strategies(derivative)]
+    lines += ["", f"| {' | '.join(map(markdown, headings))} |"]
+    lines.append("|---|---:|---" + "|---:" * (len(headings) - 3) + "|")
+    for row in rows(derivative):
+        cells = (row.strategy, str(row.order), row.stage, *row.counts, row.buffers)
         lines.append(f"| {' | '.join(map(markdown, cells))} |")
     lines += ["", *_pedigree(derivative.pedigree)]
     if derivative.notes:
         lines += ["", *(f"- note: {markdown(note)}" for note in derivative.notes)]
+    if checks(derivative):
+        lines += ["", *(f"- {markdown(line)}" for line in checks(derivative))]
     if show is not None:
         # Indented, since a name could hold the end of a fence.
         lines += ["", f"Scan {markdown(show)}:", ""]

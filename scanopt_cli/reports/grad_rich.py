@@ -12,25 +12,16 @@ from rich.tree import Tree
 
 from scanopt_cli.gradients.derivative import Derivative
 from scanopt_cli.gradients.pedigree import Pedigree, ScanRecord
-from scanopt_cli.graphs.statistics import COUNTS
+from scanopt_cli.gradients.stages import Stage
+from scanopt_cli.reports.grad_table import HEADINGS, Row, checks, rows, strategies, title
 from scanopt_cli.reports.text import printable
 
-_TITLES = {
-    "scans": "Scans",
-    "mit_mot": "mit\nmot",
-    "mit_sot": "mit\nsot",
-    "sit_sot": "sit\nsot",
-    "nit_sot": "nit\nsot",
-    "untraced": "un-\ntraced",
-    "seqs": "seqs",
-    "non_seqs": "non\nseqs",
-    "outer_nodes": "nodes\noutside",
-    "inner_nodes": "nodes\ninside",
-}
+# Formulas up to this length stand in the table.
+_SHORT = 14
 
 
 def render(derivative: Derivative, *, show: str | None = None) -> RenderableType:
-    """Return a table with one row an order, the pedigree, the notes, and the Scan called ``show``.
+    """Return the table of all orders, the pedigree, the notes, and the Scan called ``show``.
 
     Raises
     ------
@@ -38,35 +29,27 @@ def render(derivative: Derivative, *, show: str | None = None) -> RenderableType
         If no Scan of the derivative is called ``show``.
     """
     parts: list[RenderableType] = [Text(printable(title(derivative)), style="bold")]
-    parts += [_table(derivative), _buffers(derivative), "", _tree(derivative.pedigree)]
+    parts += [Text(printable(line)) for line in strategies(derivative)]
+    parts += [_table(derivative), "", _tree(derivative.pedigree)]
     if derivative.notes:
         parts += ["", *(Text(printable(f"note: {note}")) for note in derivative.notes)]
+    if checks(derivative):
+        parts += ["", *(Text(printable(line)) for line in checks(derivative))]
     if show is not None:
         shown = "\n".join(map(printable, derivative.show(show).splitlines()))
         parts += ["", Text(shown)]
     return Group(*parts)
 
 
-def title(derivative: Derivative) -> str:
-    """Return in one line what was differentiated, how often, and by what."""
-    order = derivative.orders[-1].order
-    return f"derivative of order {order} of {derivative.output} by {', '.join(derivative.wrt)}"
-
-
-def rows(derivative: Derivative) -> tuple[list[str], list[list[str]]]:
-    """Return the names of the counts that are not zero throughout, and them for each order."""
-    counts = [report.statistics for report in derivative.orders]
-    found = [name for name in COUNTS if any(getattr(count, name) for count in counts)]
-    return found, [[str(getattr(count, name)) for name in found] for count in counts]
-
-
 def facts(record: ScanRecord) -> str:
     """Return what is known of a Scan's origin, in words."""
     way = "unknown direction" if record.direction == "unknown" else record.direction.value
     told = [way]
+    if record.tangents_of is not None:
+        told.append(f"{record.tangents_of} with its tangents")
     if record.parent is not None:
         told.append(f"pullback of {record.parent}")
-    elif record.generation:
+    elif record.generation and record.tangents_of is None:
         told.append(f"pullback, generation {record.generation}")
     if record.reason is not None:
         told.append(f"parent unknown: {record.reason}")
@@ -94,22 +77,29 @@ def children(pedigree: Pedigree) -> Mapping[str | None, Sequence[ScanRecord]]:
     return found
 
 
-def _table(derivative: Derivative) -> Table:
-    names, body = rows(derivative)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("order", *(_TITLES[name] for name in names)):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for report, row in zip(derivative.orders, body, strict=True):
-        table.add_row(str(report.order), *row)
-    return table
+def _table(derivative: Derivative) -> RenderableType:
+    """One row an order and a stage; formulas that are too long for it on lines of their own."""
+    found = rows(derivative)
+    is_short = all(len(row.buffers) <= _SHORT for row in found)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("order and\nstage", no_wrap=True)
+    for heading in (*HEADINGS[3:], *(("loop buffers",) if is_short else ())):
+        broken = heading.replace(" ", "\n").replace("-", "-\n")
+        table.add_column(broken, justify="right", no_wrap=True)
+    for row in found:
+        is_raw = row.stage == Stage.RAW
+        label = row.graph if is_raw else f"  {row.stage}"
+        table.add_row(label, *row.counts, *((row.buffers,) if is_short else ()))
+    return table if is_short else Group(table, _buffers(found))
 
 
-def _buffers(derivative: Derivative) -> Table:
-    """The formulas, which are long, on lines of their own."""
+def _buffers(found: Sequence[Row]) -> Table:
     table = Table.grid(padding=(0, 1))
-    for report in derivative.orders:
-        formula = Text(printable(report.statistics.buffers), overflow="fold")
-        table.add_row(f"loop-buffer elements, order {report.order}:", formula)
+    table.add_column(no_wrap=True)
+    table.add_row("loop buffers")
+    for row in found:
+        formula = Text(printable(row.buffers), overflow="fold")
+        table.add_row(f"  {row.graph}, {row.stage}:", formula)
     return table
 
 

@@ -8,10 +8,10 @@ their difference is the constant 0. All answers are one-sided: "not shown" never
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pytensor.compile.ops import DeepCopyOp
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import (
@@ -28,82 +28,19 @@ from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.scans.minima import minimum_parts, minimum_text
+from scanopt_cli.scans.linear import Atom, Linear, is_sum_of_dimensions
+from scanopt_cli.scans.minima import minimum_parts
 from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind, batch_ndim, scan_op
+
+__all__ = ["Atom", "Lengths", "Linear", "is_full_slice", "with_start"]
 
 # How often the step count is taken off a difference to show that it is not negative.
 _STEPS = 3
-# Lengths are shallow expressions. Past this depth a length is an atom, and one comparison opens at
-# most so many minima: no graph, however deep, makes us recurse or search without end.
+# Lengths are shallow expressions. Past this depth, of questions asked to answer others, a length is
+# an atom, and one comparison opens at most so many minima: no graph, however deep, makes us recurse
+# or search without end.
 _DEPTH = 40
 _MINIMA = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Atom:
-    """A quantity that a length depends on: a scalar ``variable``, or one axis of a tensor."""
-
-    variable: Variable
-    axis: int | None = None
-
-    def __str__(self) -> str:
-        variable = self.variable
-        name = variable.name or (str(variable) if variable.owner is None else "?")
-        if self.axis is not None:
-            return f"{name}.shape[{self.axis}]"
-        return minimum_text(variable, _part_text) or name
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """``constant + sum(coefficient * atom)`` over whole numbers."""
-
-    constant: int = 0
-    terms: frozenset[tuple[Atom, int]] = frozenset()
-
-    @classmethod
-    def of(cls, atom: Atom) -> Linear:
-        """Return the form that is one atom."""
-        return cls(0, frozenset({(atom, 1)}))
-
-    def __add__(self, other: Linear) -> Linear:
-        return self._combined(other, 1)
-
-    def __sub__(self, other: Linear) -> Linear:
-        return self._combined(other, -1)
-
-    @property
-    def atoms(self) -> frozenset[Atom]:
-        """The atoms that the form depends on."""
-        return frozenset(atom for atom, _ in self.terms)
-
-    def scaled(self, factor: int) -> Linear:
-        """Return the form times ``factor``."""
-        if factor == 0:
-            return Linear()
-        terms = frozenset((atom, count * factor) for atom, count in self.terms)
-        return Linear(self.constant * factor, terms)
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether no atom is left."""
-        return not self.terms
-
-    def _combined(self, other: Linear, sign: int) -> Linear:
-        counts = dict(self.terms)
-        for atom, count in other.terms:
-            counts[atom] = counts.get(atom, 0) + sign * count
-        terms = frozenset((atom, count) for atom, count in counts.items() if count)
-        return Linear(self.constant + sign * other.constant, terms)
-
-    def __str__(self) -> str:
-        parts = [
-            name if count == 1 else f"-{name}" if count == -1 else f"{count}*{name}"
-            for name, count in sorted((str(atom), count) for atom, count in self.terms)
-        ]
-        if self.constant or not parts:
-            parts.append(str(self.constant))
-        return "+".join(parts).replace("+-", "-")
 
 
 class Lengths:
@@ -115,23 +52,34 @@ class Lengths:
 
     A length may be known as a number, by the type, and as an expression, by what made it. The
     number comes first; without ``static`` the expression does, which may be what equals the steps.
+    ``floor`` is a form that is taken as not negative.
     """
 
-    def __init__(self, n_steps: Variable | None = None, *, static: bool = True) -> None:
+    def __init__(
+        self, n_steps: Variable | None = None, *, static: bool = True, floor: Linear | None = None
+    ) -> None:
         self._static = static
         self._known: dict[tuple[Variable, int | None], Linear] = {}
+        self._shown: dict[tuple[Linear, Linear], bool] = {}
+        self._nested = 0
         self._opened = 0
         self._steps = Linear()
+        self._floor: Linear | None = None
         if n_steps is not None:
             self._steps = self.value_of(n_steps)
             # What was read on the way did not know yet that the steps are not negative.
             self._known.clear()
+            self._shown.clear()
+        self._floor = floor
 
     def value_of(self, variable: Variable, depth: int = _DEPTH) -> Linear:
         """Return the whole number that a scalar ``variable`` holds, as a linear form."""
         known = self._known.get((variable, None))
         if known is None:
+            depth = min(depth, _DEPTH - self._nested)
+            self._nested += 1
             form = self._value(variable, depth) if depth > 0 else None
+            self._nested -= 1
             known = Linear.of(Atom(variable)) if form is None else form
             self._known[variable, None] = known
         return known
@@ -140,20 +88,29 @@ class Lengths:
         """Return how long ``variable`` is along ``axis``, as a linear form."""
         known = self._known.get((variable, axis))
         if known is None:
+            depth = min(depth, _DEPTH - self._nested)
+            self._nested += 1
             form = self._length(variable, axis, depth) if depth > 0 else None
+            self._nested -= 1
             known = Linear.of(Atom(variable, axis)) if form is None else form
             self._known[variable, axis] = known
         return known
 
     def at_most(self, left: Linear, right: Linear) -> bool:
         """Whether ``left <= right`` can be shown."""
-        self._opened = 0
-        return self._at_most(left, right)
+        known = self._shown.get((left, right))
+        if known is None:
+            self._opened = 0
+            known = self._at_most(left, right) or (
+                self._floor is not None and self._at_most(left + self._floor, right)
+            )
+            self._shown[left, right] = known
+        return known
 
     def _at_most(self, left: Linear, right: Linear) -> bool:
         difference = right - left
         # Dimensions are not negative, and neither is the step count, as a whole.
-        if any(_is_sum_of_dimensions(difference - self._steps.scaled(k)) for k in range(_STEPS)):
+        if any(is_sum_of_dimensions(difference - self._steps.scaled(k)) for k in range(_STEPS)):
             return True
         # min(x, y) <= right if either is; left <= min(x, y) if both are.
         for sides, enough in ((self._minima(left), any), (self._minima(right), all)):
@@ -266,7 +223,7 @@ class Lengths:
                 return self.value_of(node.inputs[1 + axis], depth - 1)
             case AllocEmpty():
                 return self.value_of(node.inputs[axis], depth - 1)
-            case IncSubtensor() | SpecifyShape():
+            case IncSubtensor() | SpecifyShape() | DeepCopyOp():
                 return self.length_of(node.inputs[0], axis, depth - 1)
             case DimShuffle(new_order=order):
                 return self.length_of(node.inputs[0], int(order[axis]), depth - 1)
@@ -290,26 +247,49 @@ class Lengths:
         return self._scan_length(node, variable, axis, depth) if scan_op(node) else None
 
     def _subtensor_length(self, node: Apply, axis: int, depth: int) -> Linear | None:
-        """``x[start:stop]``, ``x[::-1]`` and axes that an index leaves alone."""
+        """``x[start:stop]``, ``x[start:stop:-1]`` and axes that an index leaves alone."""
         indices = list(get_idx_list(node.inputs, node.op.idx_list))
         kept = [place for place, index in enumerate(indices) if isinstance(index, slice)]
         source = node.inputs[0]
         if axis >= len(kept):
             return self.length_of(source, axis - len(kept) + len(indices), depth - 1)
-        index = indices[kept[axis]]
         length = self.length_of(source, kept[axis], depth - 1)
-        start, stop, step = (
-            None if part is None else self.value_of(part, depth - 1)
-            for part in (index.start, index.stop, index.step)
-        )
-        if step not in (None, Linear(1)):
-            is_reversal = start is None and stop is None and step == Linear(-1)
-            return length if is_reversal else None
-        begin = Linear() if start is None else self.clipped(length, start)
-        end = length if stop is None else self.clipped(length, stop)
+        span = self.span(indices[kept[axis]], length, depth=depth)
+        return None if span is None else span[1] - span[0]
+
+    def span(
+        self, index: slice, length: Linear, *, reach: int = 0, depth: int = _DEPTH
+    ) -> tuple[Linear, Linear, bool] | None:
+        """Return which of ``length`` rows a slice takes: the first, one past the last, and how.
+
+        The third is whether they are taken last row first. ``None`` if that can't be decided, or if
+        the step is neither 1 nor -1. A bound that is the length of a start ``x[:reach]`` counts as
+        ``reach``.
+        """
+        step = Linear(1) if index.step is None else self.value_of(index.step, depth - 1)
+        if step not in (Linear(1), Linear(-1)):
+            return None
+        is_reversed = step == Linear(-1)
+        # x[s:e:-1] are the rows e+1 to s, last first.
+        low, high = (index.stop, index.start) if is_reversed else (index.start, index.stop)
+        begin = Linear() if low is None else self._bound(low, length, is_reversed, reach, depth)
+        end = length if high is None else self._bound(high, length, is_reversed, reach, depth)
         if begin is None or end is None or not self.at_most(begin, end):
             return None
-        return end - begin
+        return begin, end, is_reversed
+
+    def _bound(
+        self, bound: Variable, length: Linear, is_behind: bool, reach: int, depth: int
+    ) -> Linear | None:
+        """Where a bound falls in ``0..length``; one behind it if it is a row by itself."""
+        row = self.value_of(bound, depth - 1)
+        if not is_behind:
+            return self.clipped(length, with_start(row, reach))
+        if row == Linear(-1):
+            return length
+        if row.is_constant or self.at_most(Linear(), row):
+            return self.clipped(length, row + Linear(1))
+        return None
 
     def clipped(self, length: Linear, bound: Linear) -> Linear | None:
         """Return where a slice bound falls in ``0..length``, if Python's clipping is decided."""
@@ -354,13 +334,6 @@ def is_full_slice(index: object) -> bool:
     return isinstance(index, slice) and index.start is index.stop is index.step is None
 
 
-def _is_sum_of_dimensions(form: Linear) -> bool:
-    """Whether a form is shown not to be negative: a constant and dimensions, none taken off."""
-    return form.constant >= 0 and all(
-        count > 0 and atom.axis is not None for atom, count in form.terms
-    )
-
-
 def with_start(length: Linear, reach: int) -> Linear:
     """Return a buffer's ``length`` with a start ``x[:reach]`` taken as long as the taps reach."""
     for atom, count in length.terms:
@@ -374,11 +347,6 @@ def with_start(length: Linear, reach: int) -> Linear:
         if isinstance(index.stop, Constant) and int(index.stop.data) == reach:
             return length - Linear.of(atom) + Linear(reach)
     return length
-
-
-def _part_text(part: Variable) -> str:
-    form = Lengths().value_of(part)
-    return "…" if any(minimum_parts(atom.variable) for atom in form.atoms) else str(form)
 
 
 def _is_integer(variable: Variable) -> bool:

@@ -2,6 +2,7 @@
 
 A reader is told by how far it looks: ``tail`` rows from the end, or the first ``head`` steps. Both
 are bounds that hold for any number of steps; a reader that may look anywhere has neither.
+A reversal is looked through: what is first of a reversal is last of the loop.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import Output
-from pytensor.tensor.subtensor import Subtensor, get_idx_list
+from pytensor.tensor.shape import Shape_i
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
+from scanopt_cli.scans.describing import describe
 from scanopt_cli.scans.lengths import is_full_slice
 from scanopt_cli.scans.view import ScanView, Slot
+from scanopt_cli.scans.windows import rows_index
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
 
@@ -47,7 +52,7 @@ def reads(view: ScanView, slot: Slot, name: str, clients: Clients) -> list[Read]
     The slice that strips the start off a state's buffer is looked through: its readers count.
     """
     assert slot.outer_output is not None
-    return list(_reads(view, slot.outer_output, name, slot.reach, clients, is_stripped=False))
+    return list(_reads(view, slot.outer_output, name, slot.reach, clients))
 
 
 def _reads(
@@ -57,17 +62,41 @@ def _reads(
     reach: int,
     clients: Clients,
     *,
-    is_stripped: bool,
+    is_stripped: bool = False,
+    is_turned: bool = False,
 ) -> Iterator[Read]:
-    """Readers of a buffer with ``reach`` rows of start before the steps."""
+    """Readers of a buffer with ``reach`` rows of start before the steps, or behind if turned."""
+    axis = view.batch_ndim
     for node, position in clients(variable):
-        index = _row_index(node, view.batch_ndim) if position == 0 else None
+        index = row_index(node, axis) if position == 0 else None
+        if isinstance(node.op, Shape_i) and node.op.i != axis:
+            yield _nothing(f"the shape of `{name}`", reach)
+            continue
         if index is None:
             yield Read(_operation_text(node, name))
-        elif not is_stripped and _is_strip(index, reach):
-            yield from _reads(view, node.outputs[0], name, 0, clients, is_stripped=True)
+            continue
+        inner = node.outputs[0] if isinstance(index, slice) else None
+        text = f"{name}[{_index_text(index)}]"
+        if inner is not None and not (is_stripped or is_turned) and is_strip(index, reach):
+            yield from _reads(view, inner, name, 0, clients, is_stripped=True)
+        elif inner is not None and not is_turned and _is_reversal(index, node, axis):
+            yield from _reads(view, inner, text, reach, clients, is_turned=True)
+        elif is_turned:
+            yield _turned(_read(index, f"`{text}`", 0), reach)
         else:
-            yield _read(index, f"`{name}[{_index_text(index)}]`", reach)
+            yield _read(index, f"`{text}`", reach)
+
+
+def _nothing(text: str, reach: int) -> Read:
+    """A read of no step. A trace keeps one all the same: without, its rows lose their shape."""
+    return Read(text, tail=0 if reach else 1, head=0)
+
+
+def _turned(read: Read, reach: int) -> Read:
+    """A read of a reversal as one of what is reversed."""
+    tail = None if read.head is None else max(read.head - reach, 0 if reach else 1)
+    head = None if read.tail is None else max(read.tail - reach, 0)
+    return Read(read.text, tail=tail, head=head)
 
 
 def _operation_text(node: Apply, name: str) -> str:
@@ -76,8 +105,14 @@ def _operation_text(node: Apply, name: str) -> str:
     return f"{str(node.op).partition('{')[0]} of `{name}`"
 
 
-def _row_index(node: Apply, axis: int) -> Any:
-    """The index or slice that a Subtensor takes of the rows; ``None`` if it is no plain one."""
+def row_index(node: Apply, axis: int) -> Any:
+    """Return what ``node`` reads of the rows, which are on ``axis``: ``None`` if it is unclear.
+
+    It is an index or a slice, or the array of a constant list of rows. Other axes may be indexed
+    too.
+    """
+    if isinstance(node.op, AdvancedSubtensor):
+        return _listed(node) if axis == 0 else None
     if not isinstance(node.op, Subtensor):
         return None
     indices = get_idx_list(node.inputs, node.op.idx_list)
@@ -86,33 +121,66 @@ def _row_index(node: Apply, axis: int) -> Any:
     return indices[axis]
 
 
-def _is_strip(index: Any, reach: int) -> bool:
-    return (
-        isinstance(index, slice)
-        and _number(index.start, 0) == reach
-        and index.stop is None
-        and _number(index.step, 1) == 1
-    )
+def rows_alone(node: Apply, axis: int) -> Any:
+    """Return what ``node`` reads of the rows, if it reads nothing but rows by a plain index."""
+    return rows_index(node, axis) if isinstance(node.op, Subtensor) else None
+
+
+def is_strip(index: slice, reach: int) -> bool:
+    """Whether a slice strips a start of ``reach`` rows off."""
+    return number(index.start, 0) == reach and index.stop is None and number(index.step, 1) == 1
+
+
+def number(part: Any, missing: int | None = None) -> int | None:
+    """Return a constant bound of a slice as a number; ``missing`` for one that is not there."""
+    if part is None:
+        return missing
+    return int(part.data) if isinstance(part, Constant) else None
+
+
+def _listed(node: Apply) -> Any:
+    """The constant list of rows that is read, and nothing but rows."""
+    if tuple(node.op.idx_list) != (0,):
+        return None
+    rows: Any = node.inputs[1]
+    is_list = isinstance(rows, Constant) and rows.type.ndim == 1 and rows.type.dtype != "bool"
+    return np.asarray(rows.data) if is_list and rows.data.size else None
+
+
+def _is_reversal(index: slice, node: Apply, axis: int) -> bool:
+    is_all = index.start is index.stop is None
+    return is_all and number(index.step) == -1 and rows_alone(node, axis) is not None
 
 
 def _read(index: Any, text: str, reach: int) -> Read:
+    if isinstance(index, np.ndarray):
+        least, most = int(index.min()), int(index.max())
+        if most < 0:
+            return Read(text, tail=max(-least - reach, 0))
+        return Read(text, head=max(most + 1 - reach, 0)) if least >= 0 else Read(text)
     if not isinstance(index, slice):
-        place = _number(index)
+        place = number(index)
         if place is None:
             return Read(text)
         if place < 0:
             return Read(text, tail=max(-place - reach, 0))
         return Read(text, head=max(place + 1 - reach, 0))
-    step = _number(index.step, 1)
-    start, stop = _number(index.start, 0), _number(index.stop, 0)
+    step = number(index.step, 1)
+    start, stop = number(index.start, 0), number(index.stop, 0)
     if step is None or step == 0 or start is None or stop is None:
         return Read(text)
     # The walk goes between two ends, `low` nearer to the start; negative ones count from the end.
     low, high = (index.start, index.stop) if step > 0 else (index.stop, index.start)
     if low is not None and _is_negative(low) and (high is None or _is_negative(high)):
-        return Read(text, tail=max(-int(low.data) - reach, 0))
+        # Backwards, the end itself is not read.
+        deepest = -int(low.data) - (step < 0)
+        return Read(text, tail=max(deepest - reach, 0 if reach else 1))
+    if step > 0 and high is not None and stop == 0:
+        return _nothing(text, reach)
     if step > 0 and high is not None and not _is_negative(high) and start >= 0:
         return Read(text, head=max(stop - reach, 0))
+    if step < 0 and high is not None and not _is_negative(high) and (low is None or stop >= 0):
+        return Read(text, head=max(start + 1 - reach, 0))
     return Read(text)
 
 
@@ -120,17 +188,12 @@ def _is_negative(part: Constant) -> bool:
     return int(part.data) < 0
 
 
-def _number(part: Any, missing: int | None = None) -> int | None:
-    if part is None:
-        return missing
-    return int(part.data) if isinstance(part, Constant) else None
-
-
 def _index_text(index: Any) -> str:
     def told(part: Any) -> str:
-        number = _number(part)
-        return "" if part is None else str(part) if number is None else str(number)
+        return "" if part is None else describe(part)
 
+    if isinstance(index, np.ndarray):
+        return str(index.tolist())
     if not isinstance(index, slice):
         return told(index)
     text = f"{told(index.start)}:{told(index.stop)}"

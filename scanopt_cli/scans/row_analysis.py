@@ -28,6 +28,9 @@ from scanopt_cli.scans.windows import Window, ordered, rows_index
 
 # Initial buffers are shallow expressions; past this depth nothing is known of a row.
 _DEPTH = 40
+# A gradient writes a few runs of rows. Of a buffer of more, nothing is known: each write to it
+# would cost as many comparisons.
+_RUNS = 32
 _ONE = Linear(1)
 
 
@@ -44,7 +47,10 @@ class RowAnalysis:
         known = self._known.get(buffer)
         if known is None:
             known = self._of(buffer, depth) if depth > 0 else None
-            known = self._unknown(buffer) if known is None else known
+            if known is None:
+                known = self._unknown(buffer)
+            elif len(known.runs) > _RUNS:
+                known = Rows(self._unknown(buffer).runs, known.is_certain)
             self._known[buffer] = known
         return known
 
@@ -55,7 +61,7 @@ class RowAnalysis:
         return self._lengths.length_of(buffer, self._axis)
 
     def _of(self, buffer: Variable, depth: int) -> Rows | None:
-        filled = _filling(buffer)
+        filled = filling(buffer)
         if filled is not None:
             return Rows((Run(self._length(buffer), filled),))
         node = buffer.owner
@@ -93,18 +99,22 @@ class RowAnalysis:
         """
         axes = [axis for axis in range(buffer.type.ndim) if axis != self._axis]
         missing = buffer.type.ndim - value.type.ndim
+        places = list(range(value.type.ndim))
         if is_row or self._axis < missing:
             source: Variable | None = value
+        elif not missing and filling(value) is not None:
+            source, places = value, axes
         else:
             source = None if missing else unexpanded(value, self._axis)
+            places = places[:-1]
         if source is None:
             return None, False
-        axes = axes[len(axes) - source.type.ndim :]
-        lengths = [self._lengths.length_of(source, place) for place in range(source.type.ndim)]
+        axes = axes[len(axes) - len(places) :]
+        lengths = [self._lengths.length_of(source, place) for place in places]
         wanted = [self._lengths.length_of(buffer, axis) for axis in axes]
         is_whole = lengths == wanted and len(lengths) == buffer.type.ndim - 1
         fits = all(mine in (theirs, _ONE) for mine, theirs in zip(lengths, wanted, strict=True))
-        filled = _filling(source)
+        filled = filling(source)
         row = filled if filled is not None else source if is_whole else None
         return None if row is None else _cast(row, buffer.type.dtype), fits
 
@@ -233,9 +243,9 @@ class RowAnalysis:
         return Rows(rows.runs[::-1], rows.is_certain) if window.is_reversed else rows
 
 
-def _filling(variable: Variable) -> Variable | None:
-    """The one number that every element of ``variable`` is, as a scalar, if that is seen."""
-    while variable.type.ndim:
+def filling(variable: Variable) -> Variable | None:
+    """Return the one number that every element of ``variable`` is, as a scalar, if that is seen."""
+    while variable.type.ndim or variable.owner is not None:
         if isinstance(variable, TensorConstant):
             data = variable.data
             first = data.reshape(-1)[:1]
@@ -248,10 +258,10 @@ def _filling(variable: Variable) -> Variable | None:
                 variable = node.inputs[1]
             case DimShuffle():
                 variable = node.inputs[0]
-            case Alloc() if node.inputs[0].type.ndim == 0:
+            case Alloc() if all(node.inputs[0].type.broadcastable):
                 variable = node.inputs[0]
             case _:
-                return None
+                return None if variable.type.ndim else variable
     return variable
 
 

@@ -44,6 +44,26 @@ class Chain:
             return plain_index(self.window.low, self.length)
         return plain_slice(self.window, self.length, lengths)
 
+    def behind_slice(self, lengths: Lengths) -> Chain | None:
+        """Return the same rows, of what `base` is a slice of along the axis, if it is one."""
+        node = self.base.owner
+        cut = None if node is None or not isinstance(node.op, Subtensor) else node
+        index = None if cut is None else rows_index(cut, self.axis)
+        if cut is None or not isinstance(index, slice):
+            return None
+        length = lengths.length_of(cut.inputs[0], self.axis)
+        outer = Window(Linear(), length).cut(index, lengths)
+        if outer is None:
+            return None
+        return Chain(
+            cut.inputs[0],
+            self.axis,
+            length,
+            self.window.within(outer),
+            self.is_row,
+            self.links + 1,
+        )
+
 
 def chains(node: Apply, lengths: Lengths) -> Iterator[Chain]:
     """Yield what a Subtensor takes of each variable behind it that can be decided, deepest first.

@@ -9,7 +9,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
-from scanopt_cli.scans.lengths import Lengths, Linear, is_full_slice, with_start
+from scanopt_cli.scans.lengths import Lengths, Linear, is_full_slice
 
 _ONE = Linear(1)
 
@@ -33,22 +33,17 @@ class Window:
         A bound that is the length of a start ``x[:reach]`` counts as ``reach``: were the start
         shorter, the loop could not run.
         """
-        step = _ONE if index.step is None else lengths.value_of(index.step)
-        if step not in (_ONE, Linear(-1)):
+        span = lengths.span(index, self.length, reach=reach)
+        if span is None:
             return None
-        first, last = index.start, index.stop
-        if step == _ONE:
-            begin = Linear() if first is None else self._end(first, lengths, reach)
-            end = self.length if last is None else self._end(last, lengths, reach)
-        else:
-            # x[s:e:-1] are the rows e+1 to s, last first.
-            begin = Linear() if last is None else self._behind(last, lengths)
-            end = self.length if first is None else self._behind(first, lengths)
-        if begin is None or end is None or not lengths.at_most(begin, end):
-            return None
-        turned = self.is_reversed ^ (step == Linear(-1))
+        begin, end, is_reversed = span
         low = self.high - end if self.is_reversed else self.low + begin
-        return Window(low, end - begin, turned)
+        return Window(low, end - begin, self.is_reversed ^ is_reversed)
+
+    def within(self, outer: Window) -> Window:
+        """Return a window of the rows that ``outer`` orders as one of what they are taken from."""
+        low = outer.high - self.high if outer.is_reversed else outer.low + self.low
+        return Window(low, self.length, self.is_reversed ^ outer.is_reversed)
 
     def place(self, index: Variable, lengths: Lengths) -> Linear | None:
         """Return the row that an index into this window is, ``None`` if that can't be decided."""
@@ -56,18 +51,6 @@ class Window:
         if position is None:
             return None
         return self.high - _ONE - position if self.is_reversed else self.low + position
-
-    def _end(self, bound: Variable, lengths: Lengths, reach: int) -> Linear | None:
-        return lengths.clipped(self.length, with_start(lengths.value_of(bound), reach))
-
-    def _behind(self, bound: Variable, lengths: Lengths) -> Linear | None:
-        """One past a bound that is a row itself."""
-        row = lengths.value_of(bound)
-        if row == Linear(-1):
-            return self.length
-        if row.is_constant or lengths.at_most(Linear(), row):
-            return lengths.clipped(self.length, row + _ONE)
-        return None
 
 
 def position_of(index: Linear, length: Linear, lengths: Lengths) -> Linear | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from command_line import run, scanopt
 
@@ -77,50 +76,6 @@ def test_budget_names_the_scan(files: Path, tmp_path: Path) -> None:
     assert scanopt("diff", graph, graph, cwd=tmp_path).code == 1
     (tmp_path / "pyproject.toml").write_text("[tool.scanopt.budget]\nmit_mot = 'none'\n")
     assert scanopt("diff", graph, graph, cwd=tmp_path).code == 2
-
-
-def test_grad(files: Path, tmp_path: Path) -> None:
-    target = tmp_path / "hessian.pkl"
-    done = scanopt("grad", files / "power.pkl", "--order", "2", "-o", target)
-    assert done.code == 0
-    assert "grad_of_square" in done.out
-    (second,) = _evaluate(target, 1.5)
-    assert second == pytest.approx(16 * 15 * 1.5**14)
-    told = json.loads(scanopt("grad", files / "power.pkl", "--format", "json").out)
-    assert [order["statistics"]["scans"] for order in told["orders"]] == [1, 2]
-    shown = scanopt("grad", files / "power.pkl", "--show", "grad_of_square")
-    assert "Scan" in shown.out
-
-
-def _evaluate(path: Path, value: float) -> list[np.ndarray]:
-    from evaluating import evaluate
-
-    graph = load(path)
-    return evaluate(graph.inputs, graph.outputs, [np.asarray(value)])  # type: ignore[return-value]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--wrt", "y"], "x"),
-        (["--output", "7"], "7"),
-        (["--order", "0"], "order"),
-        (["--show", "nobody"], "nobody"),
-    ],
-)
-def test_grad_mistakes(files: Path, arguments: list[str], told: str) -> None:
-    done = scanopt("grad", files / "power.pkl", *arguments)
-    assert (done.code, done.err.count("\n")) == (2, 1), done
-    assert told in done.err
-
-
-def test_grad_refuses_a_trimmed_loop(files: Path, tmp_path: Path) -> None:
-    trimmed = tmp_path / "trimmed.pkl"
-    assert scanopt("optimize", files / "power.pkl", "-o", trimmed).code == 0
-    done = scanopt("grad", trimmed)
-    assert done.code == 2
-    assert "square" in done.err
-    assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize("columns", ["80", "200"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytensor
@@ -13,12 +14,14 @@ from pytensor.graph.replace import vectorize_graph
 
 from graph_building import graph_of, power, scan
 from scanopt_cli.errors import GradientError
-from scanopt_cli.gradients.differentiating import grad
+from scanopt_cli.gradients.differentiating import grad as differentiate
 from scanopt_cli.gradients.inference import Direction
 from scanopt_cli.gradients.lineage import rename
 from scanopt_cli.gradients.pedigree import Pedigree, ScanRecord, pedigree
 from scanopt_cli.graphs.graph import Graph, as_graph
 from scanopt_cli.graphs.statistics import scan_views
+
+grad = partial(differentiate, strategy="reverse")
 
 FORWARD, BACKWARD = Direction.FORWARD, Direction.BACKWARD
 

@@ -138,6 +138,8 @@ def test_case_2_sequence_that_is_reversed_twice(steps: Any) -> None:
         (slice(2, 1, -1), "x[2:3]"),
         (slice(2, 5), "x[2:]"),
         (slice(0, 3, 1), "x[:3]"),
+        (slice(None, -3, -2), "x[-1:]"),
+        (slice(1, 3, 2), "x[1:2]"),
     ],
 )
 def test_case_3_plain_form(part: slice, expected: str) -> None:
@@ -167,6 +169,9 @@ def test_case_3_writes() -> None:
         lambda x: x[1:][::-1][:1],
         lambda x: x[3:][::-1][1:],
         lambda x: x[:2][::-1][:1],
+        lambda x: x[:-3:-2],
+        lambda x: x[-1::-7],
+        lambda x: x[1::3][::-1],
     ],
 )
 @pytest.mark.parametrize("rows", [5, 2, None])

@@ -25,7 +25,12 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "simplify{outer=true}": (Exception,),
     "mit-mot-to-sit-sot": (),
     "clean-slices": (Exception,),
+    "push-out-sums": (),
+    "remove-zeros": (ValueError,),
+    "trim-steps": (Exception,),
+    "trim-steps,save-mem": (Exception,),
     "save-mem": (),
+    "save-mem{reductions=true}": (Exception,),
     "default": (Exception,),
 }
 if not config.scan__allow_output_prealloc:

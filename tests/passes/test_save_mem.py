@@ -37,8 +37,11 @@ LAST_ROWS: list[tuple[Any, str]] = [
     (lambda xs: xs[-1], "min(1,n)+1"),
     (lambda xs: xs[-3:], "min(3,n)+1"),
     (lambda xs: xs[-3:-1], "min(3,n)+1"),
-    (lambda xs: xs[-1:-4:-1], "min(4,n)+1"),
-    (lambda xs: xs[:-3:-1], "min(3,n)+1"),
+    (lambda xs: xs[-1:-4:-1], "min(3,n)+1"),
+    (lambda xs: xs[:-3:-1], "min(2,n)+1"),
+    (lambda xs: xs[::-1][:3], "min(3,n)+1"),
+    (lambda xs: xs[::-1][2], "min(3,n)+1"),
+    (lambda xs: xs[pt.as_tensor([-1, -3])], "min(3,n)+1"),
     (lambda xs: xs[-4::2], "min(4,n)+1"),
     (lambda xs: xs[-2:][::-1], "min(2,n)+1"),
     (lambda xs: xs[-1] + xs[-3], "min(3,n)+1"),
@@ -98,12 +101,12 @@ KEPT: list[Any] = [
     lambda xs: xs,
     lambda xs: xs[::2],
     lambda xs: xs[::-1],
-    lambda xs: xs[::-1][:3],
     lambda xs: xs[:-1],
     lambda xs: xs.sum(),
     lambda xs: xs.shape[0],
     lambda xs: xs[-N],
-    lambda xs: xs[pt.as_tensor([0, 1])],
+    lambda xs: xs[::-1][1:],
+    lambda xs: xs[pt.as_tensor([0, -1])],
     lambda xs: pt.stack([xs[-1], xs.max()]),
 ]
 
@@ -145,6 +148,9 @@ FIRST_STEPS: list[tuple[Any, str]] = [
     (lambda xs: xs[1:3], "min(3,n)"),
     (lambda xs: xs[0:4:2], "min(4,n)"),
     (lambda xs: xs[1] + xs[2], "min(3,n)"),
+    (lambda xs: xs[2::-1], "min(3,n)"),
+    (lambda xs: xs[::-1][-3:], "min(3,n)"),
+    (lambda xs: xs[pt.as_tensor([0, 2])], "min(3,n)"),
 ]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytensor.tensor as pt
 import pytest
@@ -56,6 +59,26 @@ def test_forward_derivatives_have_one_state_an_order(order: int) -> None:
         graph, _ = optimized(raw, "merge-equal,simplify,merge-states,remove-unused")
         _same(raw, graph, x=1.5)
     assert len(only_scan(graph.fgraph).slots) == order + 1
+
+
+@pytest.mark.parametrize(
+    ("step", "left"),
+    [
+        (lambda y: y * y, 1),
+        (lambda y: y**2 * y**3, 1),
+        (lambda y: (2 * y) * (3 * y), 1),
+        (lambda y: pt.exp(y) * pt.exp(y), 2),
+        (lambda y: pt.tanh(y + 1) * 2 - 3 * pt.tanh(1 + y), 5),
+    ],
+    ids=["square", "powers", "factors", "exponents", "common"],
+)
+def test_common_factors_and_subexpressions(step: Callable[[Any], Any], left: int) -> None:
+    """Powers of a common factor are one power, and what is computed twice is computed once."""
+    x = pt.dscalar("x")
+    graph = graph_of(scan(step, outputs_info=[x], n_steps=3))
+    work, _ = optimized(graph, "merge-equal,simplify")
+    assert statistics(work.fgraph).inner_nodes <= left
+    _same(graph, work, x=0.4)
 
 
 def test_reversed_slices_of_known_lengths_stay_right() -> None:

@@ -29,6 +29,10 @@ X = pt.dvector("x")
         (pt.zeros((N + 1,))[1:], "n"),
         (pt.zeros((N + 3,))[:-2], "n+1"),
         (pt.zeros((N + 3,))[::-1], "n+3"),
+        (pt.zeros((N + 3,))[-2::-1], "n+2"),
+        (pt.zeros((N + 3,))[:0:-1], "n+2"),
+        (pt.zeros((N + 3,))[N::-1], "n+1"),
+        (pt.zeros((5,))[3:-6:-1], "4"),
         (pt.zeros((N,)) + 1, "n"),
         (X[::-1], "x.shape[0]"),
         (pt.set_subtensor(pt.zeros((N + 2,))[:1], 1.0), "n+2"),
@@ -48,6 +52,9 @@ def test_length_of(length, text: str) -> None:
         X[2:],  # x may be shorter than 2
         X[:N],  # and shorter than n
         pt.zeros((N + K,))[:K],  # k may be negative: nothing says that it is a count
+        X[-2::-1],  # so may a read from behind
+        X[:N:-1],
+        pt.zeros((N + 3,))[K::-1],
         X[::2],
         X[X > 0],
     ],
@@ -55,6 +62,22 @@ def test_length_of(length, text: str) -> None:
 def test_clipping_that_cannot_be_decided_is_an_atom(vector) -> None:
     form = Lengths(N).length_of(vector)
     assert [atom.variable for atom in form.atoms] == [vector]
+
+
+def test_deep_questions_come_to_an_end() -> None:
+    """A bound asks for a length, which asks for a bound."""
+    rows = pt.zeros((N + 3,))
+    for _ in range(400):
+        rows = rows[: rows.shape[0] - 1 : -1][rows[::-1].shape[0] - 1 :: -1]
+    assert Lengths(N).length_of(rows).atoms
+
+
+def test_floor() -> None:
+    """What a read that has not failed shows."""
+    floor = Lengths().length_of(X) - Linear(2)
+    assert not Lengths().at_most(Linear(2), Lengths().length_of(X))
+    assert Lengths(floor=floor).at_most(Linear(2), Lengths().length_of(X))
+    assert not Lengths(floor=floor).at_most(Linear(3), Lengths().length_of(X))
 
 
 def test_order_of_minima() -> None:

@@ -1,0 +1,61 @@
+"""The rewriters that PyTensor holds: they look whether to do anything, and import what does it.
+
+Until they run, they cost nothing: neither the passes nor PyTensor's Scan are imported from here.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pytensor.compile.mode import get_mode
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import GraphRewriter
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+
+from scanopt_cli.compiling.blocks import innermost
+
+
+class Stage(StrEnum):
+    """The two places in a compilation where passes run."""
+
+    LOOPS = "loops"
+    TRIMS = "trims"
+
+
+class Always(GraphRewriter):
+    """Runs one stage of a pipeline on every graph with a loop that it is given.
+
+    An exception is for PyTensor to handle, as one of its own rewriters: it logs the error and goes
+    on with the graph as it was, or raises it, by ``pytensor.config.on_opt_error``.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+
+    def apply(self, fgraph: FunctionGraph) -> None:
+        """Rewrite ``fgraph`` in place."""
+        from scanopt_cli.compiling.running import run_stage
+
+        run_stage(fgraph, self.stage, innermost(), query_of(fgraph))
+
+
+class WhenEnabled(Always):
+    """Runs inside of `scanopt_cli.enabled` only, and where the mode does not say it itself."""
+
+    def apply(self, fgraph: FunctionGraph) -> None:
+        """Rewrite ``fgraph`` in place, if that was asked for."""
+        if innermost() is None:
+            return
+        query = query_of(fgraph)
+        # A mode that includes the tag has the other rewriter; one that excludes it wants none.
+        if query is None or "scanopt" not in (*query.include, *query.exclude):
+            super().apply(fgraph)
+
+
+def query_of(fgraph: FunctionGraph) -> RewriteDatabaseQuery | None:
+    """Return what the mode of the compilation in progress takes from ``optdb``, where known."""
+    mode = getattr(fgraph, "_compile_mode", None)
+    if mode is None:
+        return None
+    query = getattr(get_mode(mode), "_optimizer", None)
+    return query if isinstance(query, RewriteDatabaseQuery) else None

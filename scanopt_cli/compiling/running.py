@@ -1,0 +1,92 @@
+"""Running passes on a graph that PyTensor is about to compile."""
+
+from __future__ import annotations
+
+import logging
+from time import perf_counter
+from typing import Any
+
+from pytensor.graph.basic import clone_get_equiv
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+
+from scanopt_cli.compiling.enabling import DEFAULT, Compilation, Enabled
+from scanopt_cli.compiling.rewriters import Stage
+from scanopt_cli.compiling.stages import passes_of
+from scanopt_cli.errors import PassError
+from scanopt_cli.graphs.bodies import walk
+from scanopt_cli.graphs.statistics import statistics
+from scanopt_cli.passes.base import RemarkKind
+from scanopt_cli.passes.grammar import parse
+from scanopt_cli.passes.pipeline import PassRun, run_pipeline
+from scanopt_cli.scans.view import scan_op
+
+# What a third round finds is little, and PyTensor finds most of it too; it would cost as much time
+# as the second, in a compilation that somebody waits for.
+_ROUNDS = 2
+_logger = logging.getLogger("scanopt_cli.compiling")
+_LEVELS = {RemarkKind.CHANGED: logging.INFO, RemarkKind.KEPT: logging.DEBUG}
+
+
+def run_stage(
+    fgraph: FunctionGraph, stage: Stage, block: Enabled | None, query: RewriteDatabaseQuery | None
+) -> None:
+    """Run one stage of the passes of ``block`` on ``fgraph``, if there is a loop in it.
+
+    The passes work on a copy of the nodes over the same inputs, whose outputs then take the place
+    of the old ones at once. So PyTensor checks what becomes of inputs that must not be overwritten,
+    updates stay with their outputs, and after an error the graph is as it was.
+
+    Raises
+    ------
+    PassError
+        If a pass breaks its contract. PyTensor handles it.
+    """
+    passes = passes_of(stage, block.passes if block is not None else parse(DEFAULT), query)
+    if not passes or all(scan_op(node) is None for node in walk(fgraph)):
+        return
+    begin = perf_counter()
+    work = _copy(fgraph)
+    before = statistics(work)
+    try:
+        runs = run_pipeline(work, passes, rounds=_ROUNDS)
+    except AssertionError as error:  # PyTensor handles every error of a rewriter but this one
+        raise PassError(f"a pass failed: {error!r}") from error
+    if any(run.changed for run in runs):
+        pairs = zip(fgraph.outputs, work.outputs, strict=True)
+        fgraph.replace_all_validate([(old, new) for old, new in pairs if old is not new], "scanopt")
+        done = Compilation(
+            before=before,
+            after=statistics(work),
+            passes=runs,
+            seconds=perf_counter() - begin,
+        )
+        if block is not None:
+            block.record(fgraph, done)
+        _logger.info(
+            "%s: %d Scans to %d, nodes inside %d to %d, in %.2f s",
+            stage,
+            before.scans,
+            done.after.scans,
+            before.inner_nodes,
+            done.after.inner_nodes,
+            done.seconds,
+        )
+    _tell(runs)
+
+
+def _copy(fgraph: FunctionGraph) -> FunctionGraph:
+    """Return a graph with nodes of its own over the inputs of ``fgraph``, for the same mode."""
+    memo: dict[Any, Any] = {variable: variable for variable in fgraph.inputs}
+    clone_get_equiv(fgraph.inputs, fgraph.outputs, copy_orphans=False, memo=memo)
+    work = FunctionGraph(fgraph.inputs, [memo[output] for output in fgraph.outputs], clone=False)
+    mode = getattr(fgraph, "_compile_mode", None)
+    if mode is not None:
+        work._compile_mode = mode  # type: ignore[attr-defined]
+    return work
+
+
+def _tell(runs: tuple[PassRun, ...]) -> None:
+    for run in runs:
+        for remark in run.remarks:
+            _logger.log(_LEVELS[remark.kind], "%s: %s: %s", run.name, remark.scan, remark.message)

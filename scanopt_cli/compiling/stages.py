@@ -1,0 +1,39 @@
+"""Which passes of a pipeline run in which stage of a compilation, and with which options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from pytensor.configdefaults import config
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+
+from scanopt_cli.compiling.rewriters import Stage
+from scanopt_cli.passes.base import Pass
+from scanopt_cli.passes.simplify import Simplify
+
+_PREALLOC = "scan_reduce_trace_prealloc"
+
+
+def passes_of(
+    stage: Stage, passes: Sequence[Pass], query: RewriteDatabaseQuery | None
+) -> tuple[Pass, ...]:
+    """Return those of ``passes`` that run in ``stage``, fitted to the mode that took ``query``."""
+    first = next((place for place, item in enumerate(passes) if item.trims), len(passes))
+    chosen = passes[:first] if stage is Stage.LOOPS else passes[first:]
+    return tuple(_fitted(item, query) for item in chosen)
+
+
+def _fitted(item: Pass, query: RewriteDatabaseQuery | None) -> Pass:
+    excluded = tuple(query.exclude) if query is not None else ()
+    options: dict[str, Any] = {}
+    if isinstance(item, Simplify):
+        # PyTensor simplifies the graph itself next, in every mode that has our entries; twice
+        # takes longer and leaves no fewer loops. Bodies it simplifies last, which is too late.
+        options = {"outer": False, "without": ":".join(sorted(excluded))}
+    elif "prealloc" in {option.name for option in fields(item)}:
+        # The row that results are written to in place is of no use to backends that do not do so.
+        writes = bool(config.scan__allow_output_prealloc) and _PREALLOC not in excluded
+        options = {"prealloc": writes}
+    return replace(item, **options)

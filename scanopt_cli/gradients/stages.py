@@ -1,0 +1,77 @@
+"""What is left of a derivative after PyTensor's own rewrites, after scanopt, and after both."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from time import perf_counter
+
+from pytensor.compile.mode import get_default_mode
+from pytensor.graph.fg import FunctionGraph
+
+from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.graphs.statistics import Statistics, statistics
+from scanopt_cli.passes.grammar import parse
+from scanopt_cli.passes.pipeline import run_pipeline
+
+_PRESET = "grad"
+
+
+class Stage(StrEnum):
+    """What a graph went through before it is counted.
+
+    ``raw``: nothing; this is always counted. ``pytensor``: the rewrites of the current mode,
+    without those that work in place, which change no counts. ``scanopt``: the preset ``grad``.
+    ``both``: scanopt first, then PyTensor.
+    """
+
+    RAW = "raw"
+    PYTENSOR = "pytensor"
+    SCANOPT = "scanopt"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageReport:
+    """What is in a graph after a stage, and how many seconds the stage took."""
+
+    stage: Stage
+    statistics: Statistics
+    seconds: float
+
+
+def staged(stage: Stage, graph: Graph) -> StageReport:
+    """Count what ``stage`` leaves of ``graph``, which stays as it is; nothing is compiled."""
+    work = graph.copy().fgraph
+    start = perf_counter()
+    if stage is not Stage.PYTENSOR:
+        run_pipeline(work, parse(_PRESET))
+    if stage is not Stage.SCANOPT:
+        _rewrite(work)
+    return StageReport(
+        stage=stage, statistics=statistics(work), seconds=round(perf_counter() - start, 3)
+    )
+
+
+def _rewrite(work: FunctionGraph) -> None:
+    """Do what compiling does to a graph before there is code."""
+    mode = get_default_mode().excluding("inplace")
+    with _quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mode.optimizer.rewrite(work)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep PyTensor from logging that a rewrite failed and was left out, as it may."""
+    logger = logging.getLogger("pytensor")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

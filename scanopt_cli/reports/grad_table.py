@@ -1,0 +1,83 @@
+"""What every format tells of a derivative, in words and as rows of one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from scanopt_cli.gradients.derivative import Derivative, OrderReport
+from scanopt_cli.gradients.stages import Stage
+from scanopt_cli.graphs.statistics import Statistics
+
+HEADINGS = (
+    "strategy",
+    "order",
+    "stage",
+    "Scans",
+    "mit-mots",
+    "states",
+    "traces",
+    "nodes outside",
+    "nodes inside",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One graph of the table: its strategy (none for order 0), order, stage and counts."""
+
+    strategy: str
+    order: int
+    stage: str
+    counts: tuple[str, ...]
+    buffers: str
+
+    @property
+    def graph(self) -> str:
+        """The graph's strategy and order."""
+        return f"{self.strategy} {self.order}".strip()
+
+
+def title(derivative: Derivative) -> str:
+    """Return in one line what was differentiated, how often, and by what."""
+    order = derivative.orders[-1].order
+    what = "Hessian" if derivative.full else f"derivative of order {order}"
+    return f"{what} of {derivative.output} by {', '.join(derivative.wrt)}"
+
+
+def strategies(derivative: Derivative) -> list[str]:
+    """Return a line for each strategy that was not simply asked for, with the reason for it."""
+    return [f"strategy {one.strategy}: {one.reason}" for one in derivative.every]
+
+
+def checks(derivative: Derivative) -> list[str]:
+    """Return a line for each strategy whose values were checked, or should have been."""
+    return [f"{one.strategy}: {one.check}" for one in derivative.every if one.check is not None]
+
+
+def rows(derivative: Derivative) -> list[Row]:
+    """Return the rows: what is differentiated once, then every order of every strategy."""
+    found = list(_rows("", derivative.orders[0]))
+    for one in derivative.every:
+        for report in one.orders[1:]:
+            found += _rows(one.strategy, report)
+    return found
+
+
+def _rows(strategy: str, report: OrderReport) -> Iterator[Row]:
+    yield _row(strategy, report.order, Stage.RAW, report.statistics)
+    for staged in report.stages:
+        yield _row(strategy, report.order, staged.stage, staged.statistics)
+
+
+def _row(strategy: str, order: int, stage: Stage, counted: Statistics) -> Row:
+    states = counted.mit_sot + counted.sit_sot + counted.untraced
+    counts = (counted.scans, counted.mit_mot, states, counted.nit_sot)
+    nodes = (counted.outer_nodes, counted.inner_nodes)
+    return Row(
+        strategy=strategy,
+        order=order,
+        stage=stage.value,
+        counts=tuple(map(str, (*counts, *nodes))),
+        buffers=counted.buffers,
+    )

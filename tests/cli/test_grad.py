@@ -1,0 +1,112 @@
+"""`scanopt grad`: what it prints, writes and refuses, each with its exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from command_line import scanopt
+
+from evaluating import evaluate
+from graph_building import graph_of, scan
+from scanopt_cli.graphs.loading import load
+from scanopt_cli.graphs.saving import save
+from scanopt_cli.graphs.statistics import scan_views
+
+
+def test_grad(files: Path, tmp_path: Path) -> None:
+    target = tmp_path / "hessian.pkl"
+    done = scanopt("grad", files / "power.pkl", "--order", "2", "-o", target)
+    assert done.code == 0
+    assert "rop_of_rop_of_square: forward; rop_of_square with its tangents" in done.out
+    assert "taylor: agrees with reverse mode on 10 of 10 runs" in done.out
+    (second,) = _evaluate(target, 1.5)
+    assert second == pytest.approx(16 * 15 * 1.5**14)
+    options = ["--strategy", "reverse", "--stage", "raw", "--no-check"]
+    told = json.loads(scanopt("grad", files / "power.pkl", *options, "--format", "json").out)
+    assert [order["statistics"]["scans"] for order in told["orders"]] == [1, 2]
+    assert (told["strategy"], told["check"], told["orders"][1]["stages"]) == ("reverse", None, [])
+    shown = scanopt("grad", files / "power.pkl", *options, "--show", "grad_of_square")
+    assert "Scan" in shown.out
+    assert "checked" not in shown.out
+
+
+def test_grad_by_several_strategies(files: Path, tmp_path: Path) -> None:
+    target = tmp_path / "first.pkl"
+    options = ["--strategy", "forward", "--strategy", "reverse", "-o", target]
+    done = scanopt("grad", files / "power.pkl", *options)
+    assert done.code == 0
+    assert max(map(len, done.out.splitlines())) <= 80
+    for told in ("forward 1", "reverse 1", "  pytensor", "  scanopt", "forward: agrees with"):
+        assert told in done.out
+    assert [view.name for view in scan_views(load(target).fgraph)] == ["rop_of_square"]
+
+
+def test_a_whole_hessian(files: Path, tmp_path: Path) -> None:
+    target = tmp_path / "hessian.pkl"
+    options = ["--order", "2", "--full", "--stage", "raw"]
+    done = scanopt("grad", files / "power.pkl", *options, "-o", target)
+    assert done.code == 0
+    assert "Hessian of out by x" in done.out
+    (rows,) = _evaluate(target, 1.5)
+    assert rows == pytest.approx([16 * 15 * 1.5**14])
+    assert scanopt("grad", files / "power.pkl", "--full").code == 2
+
+
+def test_what_one_strategy_cannot_do_is_told(tmp_path: Path) -> None:
+    graph = tmp_path / "vector.pkl"
+    v = pt.dvector("v")
+    save(graph_of(scan(lambda h: h**2, outputs_info=[v], n_steps=3)[-1]), graph)
+    quick = ["--stage", "raw", "--no-check"]
+    done = scanopt("grad", graph, *quick, "--strategy", "reverse", "--strategy", "forward")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "forward mode needs a direction for each entry of v" in done.err
+    assert "reverse 1" in done.out
+    alone = scanopt("grad", graph, *quick, "--strategy", "forward")
+    assert (alone.code, alone.out) == (2, "")
+
+
+def test_values_that_differ_are_a_finding(tmp_path: Path) -> None:
+    """PyTensor's reverse mode counts what is written twice to one place twice."""
+    v = pt.dvector("v")
+    graph, target = tmp_path / "twice.pkl", tmp_path / "out.pkl"
+    save(graph_of(pt.set_subtensor(v[[0, 1, 0]], v[:3] ** 2).sum()), graph)
+    options = ["--strategy", "reverse", "--stage", "raw", "-o", target]
+    done = scanopt("grad", graph, *options)
+    assert done.code == 1
+    assert "reverse: differs from forward mode along one direction" in done.out
+    assert "is not written" in done.err
+    assert not target.exists()
+    assert scanopt("grad", graph, *options, "--no-check").code == 0
+
+
+def _evaluate(path: Path, value: float) -> list[np.ndarray]:
+    graph = load(path)
+    return evaluate(graph.inputs, graph.outputs, [np.asarray(value)])  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--wrt", "y"], "x"),
+        (["--output", "7"], "7"),
+        (["--order", "0"], "order"),
+        (["--show", "nobody"], "nobody"),
+    ],
+)
+def test_grad_mistakes(files: Path, arguments: list[str], told: str) -> None:
+    done = scanopt("grad", files / "power.pkl", *arguments)
+    assert (done.code, done.err.count("\n")) == (2, 1), done
+    assert told in done.err
+
+
+def test_grad_refuses_a_trimmed_loop(files: Path, tmp_path: Path) -> None:
+    trimmed = tmp_path / "trimmed.pkl"
+    assert scanopt("optimize", files / "power.pkl", "-o", trimmed).code == 0
+    done = scanopt("grad", trimmed)
+    assert done.code == 2
+    assert "square" in done.err
+    assert "Traceback" not in done.err
