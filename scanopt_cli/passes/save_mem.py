@@ -11,7 +11,7 @@ from pytensor.graph.basic import Variable
 from scanopt_cli.passes.base import ScanPass, Site
 from scanopt_cli.passes.fewer_steps import Looks, cut_to_first, looks_at
 from scanopt_cli.passes.trace_reductions import reduce_inside
-from scanopt_cli.passes.trimmed_reads import is_map, trimmed_reads
+from scanopt_cli.passes.trimmed_reads import is_mapped, trimmed_reads
 from scanopt_cli.scans.buffers import is_whole
 from scanopt_cli.scans.counts import scalar_steps
 from scanopt_cli.scans.lengths import Lengths, Linear
@@ -40,9 +40,9 @@ class SaveMem(ScanPass):
 
     Preconditions: the buffer is shown to hold the start and every step. In a while loop a buffer
     keeps one step at most: a longer one PyTensor cuts in the wrong place when the loop stops before
-    the buffer is full. Some step reads what another computed: other loops PyTensor does without
-    when it compiles, and then needs the whole buffer. For case 3 there is no mit_mot, and nobody
-    reads an untraced state. A sequence that is too short stays an error: case 3 wants every
+    the buffer is full. What the buffer is of depends on a state: all else PyTensor computes without
+    a loop when it compiles, and then needs the whole buffer. For case 3 there is no mit_mot, and
+    nobody reads an untraced state. A sequence that is too short stays an error: case 3 wants every
     sequence shown to be long enough. What is lost is an error that a step raises which is no longer
     run.
 
@@ -146,8 +146,8 @@ class SaveMem(ScanPass):
         if view.is_while and keep > 1:
             site.kept(view, f"all steps of `{name}`: a while loop can keep one step, not {keep}")
             return None
-        if is_map(view):
-            site.kept(view, f"all steps of `{name}`: no step reads another, so PyTensor needs none")
+        if is_mapped(view, slot):
+            site.kept(view, f"all steps of `{name}`: it depends on no state, and needs no loop")
             return None
         if scalar_steps(view) is None:
             site.kept(view, f"all steps of `{name}`: the step count differs within the batch")

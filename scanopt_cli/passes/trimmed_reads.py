@@ -3,8 +3,9 @@
 PyTensor takes every buffer for whole: of an output whose length it knows, a row that is counted
 from the start is the step of that number to it, and it runs no more steps than that. It merges
 slices of slices into rows counted from the start. What it leaves alone are rows counted from the
-end, and outputs that something else reads than an index. A loop of which no step reads a state it
-turns into one expression that has all steps, and has no room for them in a shorter buffer.
+end, and outputs that something else reads than an index. A loop of which no step reads a state,
+once what is unused is gone, it turns into one expression that has all steps, and then has no room
+for them in a shorter buffer.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 
 from pytensor.compile.ops import deep_copy_op
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.traversal import toposort
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.shape import Shape, Shape_i
 
 from scanopt_cli.scans.lengths import Lengths, Linear
@@ -46,11 +47,10 @@ def trimmed_reads(
     return found
 
 
-def is_map(view: ScanView) -> bool:
-    """Whether no step computes anything from a state, so that PyTensor does without the loop."""
-    states = {variable for slot in view.of_kind(*STATES) for variable in slot.inner_inputs}
-    nodes = toposort(view.inner_outputs())
-    return not view.batch_ndim and states.isdisjoint(v for node in nodes for v in node.inputs)
+def is_mapped(view: ScanView, slot: Slot) -> bool:
+    """Whether no step computes ``slot`` from a state, so that PyTensor may do without the loop."""
+    states = {variable for other in view.of_kind(*STATES) for variable in other.inner_inputs}
+    return not view.batch_ndim and states.isdisjoint(ancestors(slot.inner_outputs))
 
 
 def _last_rows(

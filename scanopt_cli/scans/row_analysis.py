@@ -283,7 +283,9 @@ def unexpanded(variable: Variable, axis: int) -> Variable | None:
         return None
     order: list[int | str] = list(range(variable.type.ndim - 1))
     order.insert(axis, "x")
-    return node.inputs[0] if list(node.op.new_order) == order else None
+    source = node.inputs[0]
+    drops_none = source.type.ndim == variable.type.ndim - 1
+    return source if drops_none and list(node.op.new_order) == order else None
 
 
 def _sum_of(left: Variable | None, right: Variable | None) -> Variable | None:
