@@ -270,6 +270,8 @@ class Lengths:
         if step not in (Linear(1), Linear(-1)):
             return None
         is_reversed = step == Linear(-1)
+        if index.start is index.stop is None:
+            return Linear(), length, is_reversed
         # x[s:e:-1] are the rows e+1 to s, last first.
         low, high = (index.stop, index.start) if is_reversed else (index.start, index.stop)
         begin = Linear() if low is None else self._bound(low, length, is_reversed, reach, depth)

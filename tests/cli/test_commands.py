@@ -104,7 +104,7 @@ def test_verify(files: Path) -> None:
 
 def test_passes(files: Path) -> None:
     listed = scanopt("passes").out
-    assert all(name in listed for name in ("remove-unused", "save-mem{prealloc=true}", "default"))
+    assert all(name in listed for name in ("remove-unused", "save-mem{prealloc=true", "default"))
     assert "Out of scope" in scanopt("passes", "save-mem").out
     assert scanopt("passes", "nonsense").code == 2
     told = json.loads(scanopt("passes", "--format", "json").out)

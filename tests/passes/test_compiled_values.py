@@ -22,6 +22,7 @@ from evaluating import PLAIN, Outcome, assert_same_outcomes
 from graph_building import arguments, graph_of, optimized, scan
 from scanopt_cli.graphs.graph import Graph, from_io
 from scanopt_cli.graphs.statistics import scan_views
+from scanopt_cli.scans.stuck import stuck_without
 from strategies import GeneratedScan, scan_graphs
 
 FAST = Mode(linker="vm", optimizer="fast_run")
@@ -103,10 +104,12 @@ def test_generated_loops_compile_to_the_same_values(
 ) -> None:
     """Where PyTensor compiles the graph itself right, it compiles the rewritten one right.
 
-    Of while loops that stop early it reads the wrong rows, with or without us.
+    Of while loops that stop early it reads the wrong rows, and of states that never change it loses
+    the start, with or without us.
     """
     graph = from_io(generated.inputs, generated.outputs)
-    assume(not any(view.is_while for view in scan_views(graph.fgraph)))
+    views = list(scan_views(graph.fgraph))
+    assume(not any(view.is_while or stuck_without(view) for view in views))
     work, _ = optimized(graph, pipeline)
     data = generated.arguments[0]
     wanted, alone = values(graph, PLAIN, data), values(graph, FAST, data)
