@@ -68,6 +68,12 @@ def with_body(op: Op, body: FunctionGraph) -> Op:
     return with_core(op, new_core)
 
 
+def only_narrows(old: AbstractFunctionGraph, new: AbstractFunctionGraph) -> bool:
+    """Whether ``new`` returns what ``old`` returns, but with lengths known that were not."""
+    pairs = [(v.type, w.type) for v, w in zip(old.outputs, new.outputs, strict=True)]
+    return all(v.is_super(w) for v, w in pairs) and any(v != w for v, w in pairs)
+
+
 def with_core(op: Op, core: Op) -> Op:
     """Return ``op`` with ``core`` in place of its `core_op`, which has the same signature."""
     if not isinstance(op, Blockwise):

@@ -13,9 +13,9 @@ from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.op import Op
 
 from scanopt_cli.errors import PassError
-from scanopt_cli.graphs.bodies import body_of, inner_graphs, op_name, walk, with_body
+from scanopt_cli.graphs.bodies import body_of, inner_graphs, only_narrows, op_name, walk, with_body
 from scanopt_cli.graphs.integrity import check_integrity
-from scanopt_cli.passes.base import Budget, Pass, Remark, Site
+from scanopt_cli.passes.base import Budget, Pass, Remark, RemarkKind, Site
 from scanopt_cli.scans.describing import inner_names
 from scanopt_cli.scans.view import ScanView, scan_op
 
@@ -155,7 +155,17 @@ class _Walker:
                 thaw = dict(zip(body.inputs, thawed.inputs, strict=True))
                 names = {thaw[variable]: name for variable, name in frozen.items()}
             path = (*site.path, title)
-            self._done[body] = thawed if self.run(thawed, path, names) else None
+            spent, rewrites, told = self._budget.spent, self.rewrites, len(self.remarks)
+            changed = self.run(thawed, path, names)
+            if changed and only_narrows(body, thawed):
+                # What is around the body relies on its types, and static lengths are part of them.
+                self._budget.spent, self.rewrites, changed = spent, rewrites, False
+                del self.remarks[told:]
+                message = "its body: what it returns would have another type"
+                self.remarks.append(
+                    Remark(self.item.name, "/".join(path), RemarkKind.KEPT, message)
+                )
+            self._done[body] = thawed if changed else None
         rewritten = self._done[body]
         return None if rewritten is None else with_body(node.op, rewritten)
 

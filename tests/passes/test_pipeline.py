@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.builders import OpFromGraph
 
 from graph_building import graph_of, power, scan
 from scanopt_cli.errors import PassError
@@ -200,3 +201,38 @@ def test_bad_entry_points_are_told(entry_points, value: str, message: str) -> No
     entry_points(value)
     with pytest.raises(PassError, match=message):
         registry()
+
+
+def test_a_body_keeps_the_types_that_it_returns() -> None:
+    """What a rewrite learns of lengths inside must not reach what is around the body."""
+
+    @dataclass(frozen=True)
+    class Narrow(Pass):
+        """Return the same, of a known length."""
+
+        name: ClassVar[str] = "narrow"
+        everywhere: ClassVar[bool] = True
+
+        def run(self, site: Site) -> bool:
+            if not site.path or not site.budget.spend():
+                return False
+            old: Any = site.fgraph.outputs[0]
+            if old.type.shape == (3,):
+                return False
+            site.changed(None, "narrowed")
+            new = pt.specify_shape(old, (3,))
+            site.fgraph.replace_all([(old, new)], import_missing=True)
+            return True
+
+    x = pt.dvector("x")
+    graph = graph_of(OpFromGraph([x], [x + 1])(x))
+    before = digest(graph.fgraph)
+    (run,) = run_pipeline(graph.fgraph, (Narrow(),))
+    assert not run.changed
+    assert run.rewrites == 0
+    assert digest(graph.fgraph) == before
+    (remark,) = run.remarks
+    assert (remark.kind, remark.message) == (
+        "kept",
+        "its body: what it returns would have another type",
+    )
