@@ -11,7 +11,9 @@ for them in a shorter buffer.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import pytensor.tensor as pt
 from pytensor.compile.ops import deep_copy_op
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors
@@ -38,12 +40,11 @@ def trimmed_reads(
     for node, position in clients(old):
         if isinstance(node.op, Shape | Shape_i):
             continue
-        rows = list(_last_rows(view, slot, node, clients, lengths)) if position == 0 else []
-        if None in rows or not rows:
+        readers = list(_readers(view, slot, node, clients, lengths)) if position == 0 else []
+        rows = {reader: _counted_back(reader, trimmed) for reader in readers if reader is not None}
+        if None in readers or not readers:
             found[old] = deep_copy_op.make_node(trimmed).outputs[0]
-        for reader in rows:
-            if reader is not None:
-                found[reader.outputs[0]] = reader.op(trimmed, *reader.inputs[1:])
+        found |= {node.outputs[0]: row for node, row in rows.items()}
     return found
 
 
@@ -53,33 +54,48 @@ def is_mapped(view: ScanView, slot: Slot) -> bool:
     return not view.batch_ndim and states.isdisjoint(ancestors(slot.inner_outputs))
 
 
-def _last_rows(
+def _readers(
     view: ScanView, slot: Slot, node: Apply, clients: Clients, lengths: Lengths
 ) -> Iterator[Apply | None]:
-    """Yield who reads a row counted from the end through ``node``, and ``None`` for others.
+    """Yield who reads one row counted from the end through ``node``, and ``None`` for others.
 
     Without the start, a loop of too few steps has no such row, so there must be enough.
     """
-    if _row(node) is not None:
-        yield node
-        return
-    index = rows_alone(node, 0)
-    if not isinstance(index, slice) or not is_strip(index, slot.reach):
-        yield None
-        return
     steps = lengths.value_of(view.n_steps)
-    for reader, position in clients(node.outputs[0]):
-        row = _row(reader) if position == 0 else None
-        if row is not None and lengths.at_most(Linear(row), steps):
-            yield reader
-        else:
-            yield None
+
+    def is_there(reader: Apply, start: int, *, is_raw: bool) -> bool:
+        row = _row(reader)
+        if row is None:
+            return False
+        # Of the buffer itself, an index that is out of bounds is an error before and after.
+        is_error = is_raw and not isinstance(row_index(reader, 0), slice)
+        return is_error or lengths.at_most(Linear(row - start), steps)
+
+    index = rows_alone(node, 0)
+    if is_there(node, slot.reach, is_raw=True):
+        yield node
+    elif isinstance(index, slice) and is_strip(index, slot.reach):
+        for reader, position in clients(node.outputs[0]):
+            yield reader if position == 0 and is_there(reader, 0, is_raw=False) else None
+    else:
+        yield None
 
 
 def _row(node: Apply) -> int | None:
     """How far from the end the one row is that ``node`` reads, 1 for the last."""
     index = row_index(node, 0)
-    if index is None or isinstance(index, slice):
-        return None
-    place = number(index)
+    if isinstance(index, slice):
+        is_last = number(index.start) == -1 and index.stop is None and number(index.step, 1) == 1
+        return 1 if is_last and rows_alone(node, 0) is not None else None
+    place = None if index is None else number(index)
     return -place if place is not None and place < 0 else None
+
+
+def _counted_back(node: Apply, buffer: Any) -> Variable:
+    """What ``node`` reads, of ``buffer``; one row as a slice is the row, with its axis put in."""
+    index = row_index(node, 0)
+    if isinstance(index, slice):
+        rows: Variable = pt.expand_dims(buffer[-1], 0)
+        return rows
+    read: Variable = node.op.make_node(buffer, *node.inputs[1:]).outputs[0]
+    return read

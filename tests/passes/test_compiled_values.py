@@ -20,9 +20,10 @@ from pytensor.scan.utils import until
 
 from evaluating import PLAIN, Outcome, assert_same_outcomes
 from graph_building import arguments, graph_of, optimized, scan
+from scanopt_cli.graphs.bodies import walk
 from scanopt_cli.graphs.graph import Graph, from_io
-from scanopt_cli.graphs.statistics import scan_views
 from scanopt_cli.scans.stuck import stuck_without
+from scanopt_cli.scans.view import ScanView, scan_op
 from strategies import GeneratedScan, scan_graphs
 
 FAST = Mode(linker="vm", optimizer="fast_run")
@@ -108,7 +109,7 @@ def test_generated_loops_compile_to_the_same_values(
     the start, with or without us.
     """
     graph = from_io(generated.inputs, generated.outputs)
-    views = list(scan_views(graph.fgraph))
+    views = [ScanView.of(node) for node in walk(graph.fgraph) if scan_op(node) is not None]
     assume(not any(view.is_while or stuck_without(view) for view in views))
     work, _ = optimized(graph, pipeline)
     data = generated.arguments[0]
