@@ -11,6 +11,7 @@ SIZES = (100, 1_000, 10_000)
 # Nodes that one loop of a chain brings, outside and inside, and one differentiated loop.
 _NODES_A_LOOP = 44
 _NODES_A_GRADIENT = 62
+_NODES_A_SUM = 22
 # `pytensor.scan` walks all that its inputs depend on, so one chain of a thousand loops takes hours.
 _CHAIN = 8
 
@@ -51,4 +52,18 @@ def differentiated_graph(nodes: int) -> Graph:
         x, n = pt.dscalar("x"), pt.lscalar("n")
         ys = scan(lambda y: y - 0.1 * y**2, outputs_info=[x], n_steps=n)
         results.append(pt.grad(ys[-1], x))
+    return graph_of(*results)
+
+
+def summing_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, loops that add up outer products."""
+    results = []
+    for _ in range(max(nodes // _NODES_A_SUM, 1)):
+        u, v, start = pt.dmatrix("u"), pt.dmatrix("v"), pt.dmatrix("start")
+        ys = scan(
+            lambda a, b, s: s + pt.exp(a)[:, None] * b[None, :],
+            sequences=[u, v],
+            outputs_info=[start],
+        )
+        results.append(ys.owner.inputs[0][-1])
     return graph_of(*results)

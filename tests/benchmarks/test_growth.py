@@ -11,7 +11,7 @@ from pathlib import Path
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
-from sized_graphs import SIZES, differentiated_graph, sized_graph
+from sized_graphs import SIZES, differentiated_graph, sized_graph, summing_graph
 
 from scanopt_cli.diffing.comparing import diff
 from scanopt_cli.graphs.graph import Graph
@@ -24,9 +24,16 @@ from scanopt_cli.passes.grammar import parse
 from scanopt_cli.passes.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.passes.optimizing import optimize
 from scanopt_cli.passes.pipeline import run_pipeline
+from scanopt_cli.passes.push_out_sums import PushOutSums
 from scanopt_cli.passes.registry import BUILTIN
+from scanopt_cli.passes.trim_steps import TrimSteps
 
-_PIPELINES = [*(cls.name for cls in BUILTIN if cls not in (MitMotToSitSot, CleanSlices)), "default"]
+_ON_GRADIENTS = (MitMotToSitSot.name, CleanSlices.name, TrimSteps.name, "grad")
+_PIPELINES = [
+    name
+    for name in (*(cls.name for cls in BUILTIN), "default")
+    if name not in (*_ON_GRADIENTS, PushOutSums.name)
+]
 graph_of_size = cache(sized_graph)
 differentiated = cache(differentiated_graph)
 
@@ -42,9 +49,14 @@ def test_pipeline(benchmark, graph: Graph, pipeline: str) -> None:
 
 
 @pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
-@pytest.mark.parametrize("pipeline", [MitMotToSitSot.name, CleanSlices.name, "grad"])
+@pytest.mark.parametrize("pipeline", _ON_GRADIENTS)
 def test_pipeline_on_gradients(benchmark, nodes: int, pipeline: str) -> None:
     _run_on_copies(benchmark, differentiated(nodes), pipeline)
+
+
+@pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
+def test_sums(benchmark, nodes: int) -> None:
+    _run_on_copies(benchmark, cache(summing_graph)(nodes), PushOutSums.name)
 
 
 def _run_on_copies(benchmark, graph: Graph, pipeline: str) -> None:
