@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytensor.tensor as pt
 import pytest
+from test_grad_strategies import clipped, garch
 
 from graph_building import graph_of, power, scan
 from scanopt_cli.gradients.checking import Outcome, check_derivative
 from scanopt_cli.gradients.differentiating import grad
 from scanopt_cli.graphs.graph import as_graph
-from test_strategies import clipped, garch
 
 x = pt.dscalar("x")
 
