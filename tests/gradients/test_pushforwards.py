@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.gradient import disconnected_grad, grad_scale, pushforward, zero_grad
 from pytensor.graph.replace import vectorize_graph
-from pytensor.ifelse import ifelse
+from pytensor.conditional.op import ifelse
 from pytensor.raise_op import Assert
 
 from evaluating import evaluate
