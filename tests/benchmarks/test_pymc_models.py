@@ -1,7 +1,7 @@
 """PyMC models with loops, compiled by PyTensor alone and with scanopt, side by side.
 
-Needs the extra ``pymc``: ``pytest -o addopts= tests/benchmarks/test_pymc_models.py``. What is printed with
-``-s`` is what is left in the compiled graphs; times are in the table of the benchmark.
+Needs the extra ``pymc``: ``pytest -o addopts= tests/benchmarks/test_pymc_models.py``. What is
+printed with ``-s`` is what is left in the compiled graphs; times are in the benchmark's table.
 """
 
 from __future__ import annotations

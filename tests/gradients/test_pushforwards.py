@@ -8,9 +8,9 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.conditional.op import ifelse
 from pytensor.gradient import disconnected_grad, grad_scale, pushforward, zero_grad
 from pytensor.graph.replace import vectorize_graph
-from pytensor.conditional.op import ifelse
 from pytensor.raise_op import Assert
 
 from evaluating import evaluate
