@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs
-from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.subtensor import Subtensor, get_idx_list
 
 from scanopt_cli.passes.base import ScanPass, Site
+from scanopt_cli.scans.initial import with_room
 from scanopt_cli.scans.lengths import Lengths, Linear
 from scanopt_cli.scans.sums import added, outer_product, readers
 from scanopt_cli.scans.view import ScanView, Slot, SlotKind
@@ -204,7 +204,7 @@ def _trace(view: ScanView, vector: Any, length: Any) -> _Trace:
     if lengths.at_most(Linear(1), count):
         return _Trace(output, slice(None))
     steps: Any = view.n_steps
-    empty: Any = AllocEmpty(vector.type.dtype)(steps + 1, length)
+    zeros = pt.zeros((1, length), dtype=vector.type.dtype)
     slot.kind, slot.taps, slot.inner_inputs = SlotKind.SIT_SOT, (-1,), [vector.type()]
-    slot.outer_input = empty[:1].set(pt.zeros((1, length), dtype=vector.type.dtype))
+    slot.outer_input = with_room(zeros, (steps + 1, length))
     return _Trace(output, slice(1, None))

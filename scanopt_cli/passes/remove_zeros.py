@@ -36,10 +36,10 @@ class RemoveZeros(ScanPass):
 
     Preconditions: zeros at the start are shown by the expression that makes the buffer, and
     computing that can't fail; a buffer with room for more steps than there are is zero throughout,
-    since its last rows stay what they are. What keeps zero is a product with a
-    zero, a sum of zeros, a function that is zero at zero, and what only moves entries. The loop has
-    no stop condition and is not batched, no step works in place, and another output is left. Every
-    other state still depends on a sequence or a state: else PyTensor compiles it wrongly.
+    since its last rows stay what they are. What keeps zero is a product with a zero, a sum of
+    zeros, a function that is zero at zero, and what only moves entries. The loop has no stop
+    condition and is not batched, no step works in place, and another output is left. Every other
+    state still depends on a sequence or a state: else PyTensor compiles it wrongly.
 
     As in PyTensor's own rewrites, a zero times infinity or NaN counts as zero, and -0.0 as 0.0. A
     sequence that was too short for the steps was an error, and is none when it is not read.
@@ -78,11 +78,7 @@ class RemoveZeros(ScanPass):
         replacements = view.rebuild()
         for slot in found:
             if slot.outer_output is not None:
-                buffer: Any = slot.outer_input
-                shape = [
-                    buffer.shape[i] if n is None else n for i, n in enumerate(buffer.type.shape)
-                ]
-                replacements[slot.outer_output] = pt.zeros(shape, dtype=buffer.type.dtype)
+                replacements[slot.outer_output] = _buffer_of_zeros(slot.outer_input)
         return replacements
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.scalar import basic as ps
-from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Max, Prod, Sum
 
@@ -18,6 +17,7 @@ from scanopt_cli.passes.base import Site
 from scanopt_cli.passes.fewer_steps import Looks
 from scanopt_cli.scans.buffers import is_whole
 from scanopt_cli.scans.counts import as_count
+from scanopt_cli.scans.initial import with_room
 from scanopt_cli.scans.lengths import Lengths, Linear
 from scanopt_cli.scans.stripped import readers_of
 from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind
@@ -195,9 +195,10 @@ def _add_state(view: ScanView, one: _Reduction, rows: Any) -> Variable:
         buffer.shape[axis + 1] if length is None else length
         for axis, length in enumerate(row.type.shape)
     ]
-    start = pt.alloc(one.start, 1, *shape) if shape else pt.expand_dims(pt.constant(one.start), 0)
-    empty: Any = AllocEmpty(one.dtype)(rows, *shape)
-    states: Any = pt.set_subtensor(empty[:1], start)
+    start: Any = (
+        pt.alloc(one.start, 1, *shape) if shape else pt.expand_dims(pt.constant(one.start), 0)
+    )
+    states = with_room(start, (rows, *shape), dtype=one.dtype)
     placeholder: Variable = states.type()
     view.slots.append(
         Slot(

@@ -12,9 +12,9 @@ from pytensor.tensor.subtensor import get_idx_list
 
 from scanopt_cli.scans.counts import as_count
 from scanopt_cli.scans.lengths import Lengths, Linear, is_full_slice
-from scanopt_cli.scans.reads import Clients, number, row_index, rows_alone
+from scanopt_cli.scans.reads import Clients, in_numbers, row_index, rows_alone, sequence_steps
 from scanopt_cli.scans.stripped import readers_of
-from scanopt_cli.scans.view import ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.scans.view import ScanView, Slot
 
 _ONE = Linear(1)
 
@@ -91,23 +91,13 @@ def end_read(
         left = length - count
         behind = left.constant if left.is_constant else 0
         return EndRead(node, behind, start) if behind > 0 else None
-    index = _numbers(row_index(node, axis)) if position == 0 else None
+    index = in_numbers(row_index(node, axis)) if position == 0 else None
     if index is None:
         return None
     if start and (rows_alone(node, axis) is None or not _reaches_into(index, start)):
         return None
     behind = _behind(index)
     return EndRead(node, behind, start, index) if behind > 0 else None
-
-
-def sequence_steps(node: Apply, position: int) -> Linear | None:
-    """Return the step count of the loop that reads a sequence, ``None`` for other readers."""
-    if scan_op(node) is None or scan_op(node) is not node.op:
-        return None
-    reader = ScanView.of(node)
-    if not 0 < position <= len(reader.of_kind(SlotKind.SEQ)):
-        return None
-    return Lengths().value_of(reader.n_steps)
 
 
 def counted_reads(
@@ -166,18 +156,6 @@ def _counted_from_end(
 def only_sequences(variable: Variable, clients: Clients, length: Linear) -> bool:
     """Whether nobody but loops of ``length`` steps reads ``variable``, as a sequence."""
     return all(sequence_steps(node, position) == length for node, position in clients(variable))
-
-
-def _numbers(index: Any) -> Any:
-    """An index, slice or list of rows in numbers; ``None`` if one is not known."""
-    if isinstance(index, Constant):
-        return int(index.data)
-    if not isinstance(index, slice):
-        return index if isinstance(index, np.ndarray) else None
-    bounds = (index.start, index.stop, index.step)
-    if any(part is not None and not isinstance(part, Constant) for part in bounds):
-        return None
-    return slice(*map(number, bounds))
 
 
 def _steps(index: slice) -> int:

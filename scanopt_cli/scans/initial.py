@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytensor.tensor as pt
@@ -11,6 +12,18 @@ from pytensor.tensor.basic import AllocEmpty
 from scanopt_cli.scans.counts import as_count
 from scanopt_cli.scans.lengths import Lengths, Linear
 from scanopt_cli.scans.rows import Rows, is_zero
+
+
+def with_room(
+    start: Variable, shape: Sequence[Any], width: int = 1, axis: int = 0, dtype: str | None = None
+) -> Variable:
+    """Return a buffer of ``shape`` whose first ``width`` rows are ``start``.
+
+    It has the form that PyTensor itself makes, and ``dtype`` if that is not the one of ``start``.
+    """
+    empty: Any = AllocEmpty(start.type.dtype if dtype is None else dtype)(*shape)
+    made: Variable = empty[(*(slice(None),) * axis, slice(None, width))].set(start)
+    return made
 
 
 class InitialBuffer:
@@ -82,10 +95,8 @@ class InitialBuffer:
         return self._with_room(pt.zeros(shape, dtype=dtype), width)
 
     def _with_room(self, start: Variable, width: int) -> Variable:
-        """A buffer that starts with ``start``, in the form that PyTensor itself makes."""
-        empty: Any = AllocEmpty(self._buffer.type.dtype)(*self._shape(width))
-        made: Variable = empty[(*self._front, slice(None, width))].set(start)
-        return made
+        """A buffer that starts with ``start``, of ``width`` rows, with room for each step."""
+        return with_room(start, self._shape(width), width, self._axis, self._buffer.type.dtype)
 
     def zeros(self, width: int) -> Variable:
         """Return a buffer of zeros, of ``width`` rows and one for each step."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import toposort
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
 
@@ -19,6 +18,7 @@ from scanopt_cli.scans.initial import InitialBuffer
 from scanopt_cli.scans.mit_mots import Form, Stretch, rows_from_first
 from scanopt_cli.scans.parts import Part, Reading
 from scanopt_cli.scans.rows import is_zero
+from scanopt_cli.scans.sums import readers
 from scanopt_cli.scans.view import Slot, SlotKind
 
 # A constant row of more elements is not written into a body.
@@ -223,6 +223,5 @@ def _without_addend(total: Variable, addend: Variable, outputs: Sequence[Variabl
         return None
     if rest[0].type.broadcastable != total.type.broadcastable:
         return None
-    reads = Counter(part for other in toposort(outputs) for part in other.inputs)
-    reads.update(outputs)
+    reads = readers(outputs)
     return rest[0] if reads[addend] == 1 and reads[total] == 1 else None

@@ -18,8 +18,8 @@ from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
 from scanopt_cli.scans.describing import describe
-from scanopt_cli.scans.lengths import is_full_slice
-from scanopt_cli.scans.view import ScanView, Slot
+from scanopt_cli.scans.lengths import Lengths, Linear, is_full_slice
+from scanopt_cli.scans.view import ScanView, Slot, SlotKind, scan_op
 from scanopt_cli.scans.windows import rows_index
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
@@ -124,6 +124,28 @@ def row_index(node: Apply, axis: int) -> Any:
 def rows_alone(node: Apply, axis: int) -> Any:
     """Return what ``node`` reads of the rows, if it reads nothing but rows by a plain index."""
     return rows_index(node, axis) if isinstance(node.op, Subtensor) else None
+
+
+def sequence_steps(node: Apply, position: int) -> Linear | None:
+    """Return the step count of the loop that reads a sequence, ``None`` for other readers."""
+    if scan_op(node) is None or scan_op(node) is not node.op:
+        return None
+    reader = ScanView.of(node)
+    if not 0 < position <= len(reader.of_kind(SlotKind.SEQ)):
+        return None
+    return Lengths().value_of(reader.n_steps)
+
+
+def in_numbers(index: Any) -> Any:
+    """Return an index, slice or list of rows in numbers; ``None`` if one is not known."""
+    if isinstance(index, Constant):
+        return int(index.data)
+    if not isinstance(index, slice):
+        return index if isinstance(index, np.ndarray) else None
+    bounds = (index.start, index.stop, index.step)
+    if any(part is not None and not isinstance(part, Constant) for part in bounds):
+        return None
+    return slice(*map(number, bounds))
 
 
 def is_strip(index: slice, reach: int) -> bool:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.tensor.subtensor import Subtensor, get_idx_list
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.subtensor import get_idx_list
 
-from scanopt_cli.scans.lengths import Lengths, is_full_slice
-from scanopt_cli.scans.reads import Clients, number, row_index, rows_alone
-from scanopt_cli.scans.view import ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.scans.lengths import is_full_slice
+from scanopt_cli.scans.reads import Clients, in_numbers, row_index, rows_alone, sequence_steps
+from scanopt_cli.scans.view import ScanView, Slot
 
 type Rows = range | int | list[int]
 
@@ -68,7 +68,7 @@ class RowsTaken:
         """What is taken of ``variable``, which holds ``rows`` of the buffer."""
         first: int | None = None
         for node, position in self._clients(variable):
-            index = _constant_index(node, self._axis) if position == 0 else None
+            index = in_numbers(row_index(node, self._axis)) if position == 0 else None
             if index is not None:
                 yield from self._indexed(node, index, rows)
             else:
@@ -91,28 +91,10 @@ class RowsTaken:
 
 def _first_rows(node: Apply, position: int, length: int) -> int:
     """How many first rows a reader looks at: a loop reads as many of a sequence as it has steps."""
-    if scan_op(node) is None or getattr(node.op, "core_op", None) is not None:
-        return length
-    reader = ScanView.of(node)
-    is_sequence = 0 < position <= len(reader.of_kind(SlotKind.SEQ))
-    steps = Lengths(reader.n_steps).value_of(reader.n_steps)
-    if not is_sequence or not steps.is_constant or steps.constant > length:
+    steps = sequence_steps(node, position)
+    if steps is None or not steps.is_constant or steps.constant > length:
         return length
     return max(steps.constant, 1)
-
-
-def _constant_index(node: Apply, axis: int) -> Any:
-    """The index, slice or list of rows that is read, in numbers; ``None`` if it has none."""
-    index = row_index(node, axis)
-    if isinstance(index, Constant):
-        return int(index.data)
-    if not isinstance(index, slice):
-        return index if isinstance(index, np.ndarray) else None
-    bounds = (index.start, index.stop, index.step)
-    if any(part is not None and not isinstance(part, Constant) for part in bounds):
-        return None
-    assert isinstance(node.op, Subtensor)
-    return slice(*map(number, bounds))
 
 
 def _index(rows: Rows, first: int, length: int, *, from_end: bool) -> Any:

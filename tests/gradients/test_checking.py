@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytensor.tensor as pt
 import pytest
-from test_grad_strategies import clipped, garch
+from gradient_loops import clipped, garch
 
 from graph_building import graph_of, power, scan
 from scanopt_cli.gradients.checking import Outcome, check_derivative

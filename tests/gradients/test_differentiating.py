@@ -10,6 +10,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from gradient_loops import W, a, n, nested, s, x, y
 from hypothesis import example as given_example
 from hypothesis import given, settings
 from pytensor.compile.mode import Mode
@@ -33,11 +34,6 @@ from scanopt_cli.passes.grammar import parse
 from scanopt_cli.passes.pipeline import run_pipeline
 from strategies import GeneratedScan, scan_graphs
 
-x, a = pt.dscalars("x", "a")
-y, s = pt.dvectors("y", "s")
-W = pt.dmatrix("W")
-n = pt.lscalar("n")
-
 POINT = {
     "x": np.array(0.8),
     "a": np.array(0.3),
@@ -47,19 +43,6 @@ POINT = {
     "n": np.array(3),
     "xs": np.array([0.7, 0.9, 1.05]),
 }
-
-
-def nested() -> Any:
-    def outer(h: Any, factor: Any) -> Any:
-        return scan(
-            lambda u, f: pt.sin(u) * f,
-            outputs_info=[h],
-            non_sequences=[factor],
-            n_steps=2,
-            name="inner",
-        )[-1]
-
-    return scan(outer, outputs_info=[x], non_sequences=[a], n_steps=n, name="outer")[-1]
 
 
 def kalman() -> Any:

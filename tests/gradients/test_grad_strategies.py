@@ -8,9 +8,9 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from gradient_loops import W, a, clipped, garch, n, nested, s, x, y
 from hypothesis import given, settings
 from pytensor.compile.builders import OpFromGraph
-from pytensor.gradient import grad_clip
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
@@ -23,11 +23,7 @@ from scanopt_cli.graphs.graph import Graph, as_graph
 from scanopt_cli.graphs.statistics import statistics
 from strategies import GeneratedScan, scan_graphs
 
-x, a, b = pt.dscalars("x", "a", "b")
-y, s = pt.dvectors("y", "s")
 pair = pt.vector("pair", shape=(2,), dtype="float64")
-W = pt.dmatrix("W")
-n = pt.lscalar("n")
 
 POINT: dict[str, Any] = {
     "x": 0.8,
@@ -51,17 +47,6 @@ def ar2(start: Any, steps: Any = n) -> Any:
     )
 
 
-def garch() -> Any:
-    spread = scan(
-        lambda r, h, w, c, d: w + c * r**2 + d * h,
-        sequences=[pt.constant([0.4, -0.2, 0.7, 0.1], dtype="float64")],
-        outputs_info=[pt.constant(1.0, dtype="float64")],
-        non_sequences=[x, a, b],
-        name="garch",
-    )
-    return (-0.5 * pt.log(spread) - 0.3 / (2 * spread)).sum()
-
-
 def rnn() -> Any:
     return scan(
         lambda q, h, w: pt.tanh(h @ w + q),
@@ -70,19 +55,6 @@ def rnn() -> Any:
         non_sequences=[W],
         name="rnn",
     )[-1].sum()
-
-
-def nested() -> Any:
-    def outer(h: Any, factor: Any) -> Any:
-        return scan(
-            lambda u, f: pt.sin(u) * f,
-            outputs_info=[h],
-            non_sequences=[factor],
-            n_steps=2,
-            name="inner",
-        )[-1]
-
-    return scan(outer, outputs_info=[x], non_sequences=[a], n_steps=n, name="outer")[-1]
 
 
 def batched() -> Any:
@@ -204,19 +176,6 @@ def test_auto_goes_by_the_number_of_entries() -> None:
     assert grad(graph_of(ar2(pair)[-1]), wrt=["pair"]).strategy == "forward"
     many = pt.vector("many", shape=(4,), dtype="float64")
     assert grad(graph_of((many**2).sum())).strategy == "reverse"
-
-
-def clipped() -> Graph:
-    return graph_of(
-        scan(
-            lambda h: scan(
-                lambda u: grad_clip(u, -1, 1) * 2, outputs_info=[h], n_steps=2, name="inner"
-            )[-1],
-            outputs_info=[x],
-            n_steps=3,
-            name="outer",
-        )[-1]
-    )
 
 
 def test_auto_falls_back_to_reverse_and_says_why() -> None:
