@@ -21,13 +21,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 def _set_up_pytensor() -> str:
     """Choose how PyTensor runs, before anything imports it; return what is to be removed.
 
-    Without a C compiler an evaluation costs milliseconds, and is the same on every machine. A
+    Without a C compiler an evaluation costs milliseconds, and is the same on every machine, and so
+    does a compilation where the default mode is the virtual machine in Python, not Numba. A
     fresh directory for compiled code keeps one run's code from another. Processes that a test
     starts, and the workers of a parallel run, inherit the setting.
     """
     directory = tempfile.mkdtemp(prefix="scanopt-tests-")
     given = os.environ.get("PYTENSOR_FLAGS", "")
-    os.environ["PYTENSOR_FLAGS"] = f'cxx=,base_compiledir="{directory}",{given}'
+    os.environ["PYTENSOR_FLAGS"] = f'cxx=,linker=vm,base_compiledir="{directory}",{given}'
     return directory
 
 

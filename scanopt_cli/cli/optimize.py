@@ -15,6 +15,7 @@ from scanopt_cli.cli.options import (
     AllowPackages,
     Format,
     GraphFiles,
+    Modes,
     OutputFile,
     OutputFormat,
     Pipeline,
@@ -69,6 +70,7 @@ def optimize(
             "--verify", help="Evaluate the result against the original before writing it."
         ),
     ] = False,
+    mode: Modes = None,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,
@@ -80,6 +82,7 @@ def optimize(
     from scanopt_cli.passes.optimizing import optimize as optimize_graph
     from scanopt_cli.reports.changes_rich import Changes
     from scanopt_cli.reports.optimize_json import to_json
+    from scanopt_cli.verification.modes import DEFAULT
 
     parse(passes)
     targets = _targets(graphs, output)
@@ -98,6 +101,7 @@ def optimize(
                 graph,
                 passes,
                 verify=verify,
+                modes=",".join(mode or [DEFAULT]),
                 limit=limit,
                 watch=changes.add if wants_diff or print_changed else None,
             )

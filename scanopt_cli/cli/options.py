@@ -82,4 +82,12 @@ Pipeline = Annotated[
         autocompletion=complete_pipeline,
     ),
 ]
+Modes = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MODE",
+        help="Compile by this mode, and compare compiled values too: default, vm, cvm, numba, jax, "
+        "a mode of PyTensor's, or plain for none. Repeatable.",
+    ),
+]
 OutputFormat = Annotated[Format, typer.Option("--format", help="How to print the result.")]

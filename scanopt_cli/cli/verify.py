@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -10,15 +9,7 @@ import typer
 from scanopt_cli.cli.console import out
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.loading import load_graph
-from scanopt_cli.cli.options import AllowPackages, Format, GraphFile, OutputFormat, Trust
-
-
-class EvaluationMode(StrEnum):
-    """What evaluates the graphs."""
-
-    VM = "vm"
-    CVM = "cvm"
-    NUMBA = "numba"
+from scanopt_cli.cli.options import AllowPackages, Format, GraphFile, Modes, OutputFormat, Trust
 
 
 def verify(
@@ -28,9 +19,7 @@ def verify(
         int, typer.Option(min=1, help="How many random runs, beside recorded ones.")
     ] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
-    mode: Annotated[
-        EvaluationMode, typer.Option(help="What evaluates: Python, C or Numba thunks.")
-    ] = EvaluationMode.VM,
+    mode: Modes = None,
     timeout: Annotated[
         float, typer.Option(min=1, help="Seconds until the evaluation is given up.")
     ] = 300.0,
@@ -38,15 +27,22 @@ def verify(
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
-    """Evaluate both graphs on the same inputs, in a child process, and compare the values."""
+    """Evaluate both graphs on the same inputs, in a child process, and compare the values.
+
+    Both are evaluated as they are; then the second is compiled as well, by PyTensor's default mode
+    or those that --mode names.
+    """
     from scanopt_cli.reports.as_json import to_json
     from scanopt_cli.reports.text import markdown
     from scanopt_cli.reports.verify_rich import render, summary
+    from scanopt_cli.verification.modes import DEFAULT
     from scanopt_cli.verification.result import Verdict
     from scanopt_cli.verification.verifying import verify as verify_graphs
 
     graphs = [load_graph(path, trust=trust, allow_packages=allow_package) for path in (a, b)]
-    found = verify_graphs(*graphs, runs=runs, seed=seed, mode=mode.value, timeout=timeout)
+    found = verify_graphs(
+        *graphs, runs=runs, seed=seed, modes=",".join(mode or [DEFAULT]), timeout=timeout
+    )
     match output_format:
         case Format.JSON:
             out().out(to_json("verify", found))

@@ -1,16 +1,14 @@
 """The entries in PyTensor's ``optdb``: where in a compilation the passes run.
 
-There are two places, since a loop whose buffers were trimmed is not one for PyTensor's other
-rewrites of loops:
+There are two places, since a loop whose buffers were trimmed is not one for many passes:
 
 * What does not trim runs before PyTensor's first rewrite of loops (``scan_eqopt1``, 0.05), as soon
   as OpFromGraphs are inlined (-0.01) and equal nodes merged (0). A compiled graph is not
   differentiated any more, so mit-mots may become plain states, and all that PyTensor does later,
-  which is most of the time of a compilation, it does to fewer and smaller loops.
-* What trims runs right after PyTensor's own trimming (1.611 and 1.612). Before it, it would be
-  wrong: ``scan_reduce_trace`` takes it that a loop of 5 steps has a buffer of 5 rows and the start,
-  and reads by positions counted from there. The push-outs of ``scan_eqopt2`` (1.6) do not know
-  short buffers either. A pass finds out by itself what is trimmed already and leaves that alone.
+  which is most of the time of a compilation, it does to fewer and smaller loops. Then the loops are
+  sealed: PyTensor's own rewrites of loops, some of which are unsound, do not see them.
+* What trims runs when PyTensor has simplified the graph around the loops, behind the places of its
+  own trimming (1.611 and 1.612). The loops are unsealed right before.
 """
 
 from __future__ import annotations
@@ -19,12 +17,13 @@ import logging
 
 from pytensor.compile.mode import optdb
 
-from scanopt_cli.compiling.rewriters import Always, Stage, WhenEnabled
+from scanopt_cli.compiling.rewriters import Always, Stage, Unseal, WhenEnabled
 
 TAG = "scanopt"
 """Modes that include this tag use the passes."""
 
 _POSITIONS = {Stage.LOOPS: 0.02, Stage.TRIMS: 1.615}
+_UNSEALING = 1.6145
 # Modes that rewrite nothing, or only what their linker needs, stay as they are.
 _TAGS_OF_MODES = ("fast_run", "fast_compile")
 
@@ -33,7 +32,8 @@ def register() -> None:
     """Add the passes to ``optdb``, once. What goes wrong is a warning, for PyTensor works without.
 
     Each stage has two entries: one that the tag switches on, and one that is in every mode that
-    rewrites at all, and does nothing outside of `scanopt_cli.enabled`.
+    rewrites at all, and does nothing outside of `scanopt_cli.enabled`. Unsealing has one, which
+    every mode has that may have sealed anything.
     """
     try:
         for stage, position in _POSITIONS.items():
@@ -43,5 +43,8 @@ def register() -> None:
                 optdb.register(
                     f"{name}_when_enabled", WhenEnabled(stage), *_TAGS_OF_MODES, position=position
                 )
+        if f"{TAG}_unseal" not in optdb:
+            tags = (TAG, "minimum_compile", *_TAGS_OF_MODES)
+            optdb.register(f"{TAG}_unseal", Unseal(), *tags, position=_UNSEALING)
     except Exception as error:
         logging.getLogger(__name__).warning("no passes are registered in PyTensor: %s", error)

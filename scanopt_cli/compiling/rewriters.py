@@ -52,6 +52,17 @@ class WhenEnabled(Always):
             super().apply(fgraph)
 
 
+class Unseal(GraphRewriter):
+    """Gives PyTensor its Scans back, see `scanopt_cli.compiling.sealing`."""
+
+    def apply(self, fgraph: FunctionGraph) -> None:
+        """Unseal the loops of ``fgraph``, if any are sealed."""
+        if any(type(node.op).__name__ == "SealedScan" for node in fgraph.apply_nodes):
+            from scanopt_cli.compiling.sealing import unseal
+
+            unseal(fgraph)
+
+
 def query_of(fgraph: FunctionGraph) -> RewriteDatabaseQuery | None:
     """Return what the mode of the compilation in progress takes from ``optdb``, where known."""
     mode = getattr(fgraph, "_compile_mode", None)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
+from weakref import WeakKeyDictionary
 
-from pytensor.graph.basic import clone_get_equiv
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from scanopt_cli.compiling.enabling import DEFAULT, Compilation, Enabled
 from scanopt_cli.compiling.rewriters import Stage
+from scanopt_cli.compiling.sealing import seal
 from scanopt_cli.compiling.stages import passes_of
 from scanopt_cli.errors import PassError
 from scanopt_cli.graphs.bodies import walk
+from scanopt_cli.graphs.graph import copy_nodes
 from scanopt_cli.graphs.statistics import statistics
-from scanopt_cli.passes.base import RemarkKind
+from scanopt_cli.passes.base import Pass, RemarkKind
 from scanopt_cli.passes.grammar import parse
 from scanopt_cli.passes.pipeline import PassRun, run_pipeline
 from scanopt_cli.scans.view import scan_op
@@ -24,6 +27,9 @@ from scanopt_cli.scans.view import scan_op
 # What a third round finds is little, and PyTensor finds most of it too; it would cost as much time
 # as the second, in a compilation that somebody waits for.
 _ROUNDS = 2
+# The loops that were made, with what made them. PyTensor compiles each body in a graph of its own,
+# and what is in it went through the passes with the graph around it.
+_done: WeakKeyDictionary[Op, set[tuple[Stage, tuple[Pass, ...]]]] = WeakKeyDictionary()
 _logger = logging.getLogger("scanopt_cli.compiling")
 _LEVELS = {RemarkKind.CHANGED: logging.INFO, RemarkKind.KEPT: logging.DEBUG}
 
@@ -32,6 +38,8 @@ def run_stage(
     fgraph: FunctionGraph, stage: Stage, block: Enabled | None, query: RewriteDatabaseQuery | None
 ) -> None:
     """Run one stage of the passes of ``block`` on ``fgraph``, if there is a loop in it.
+
+    After the first stage, PyTensor's own rewrites of loops see none until the second.
 
     The passes work on a copy of the nodes over the same inputs, whose outputs then take the place
     of the old ones at once. So PyTensor checks what becomes of inputs that must not be overwritten,
@@ -45,6 +53,24 @@ def run_stage(
     passes = passes_of(stage, block.passes if block is not None else parse(DEFAULT), query)
     if not passes or all(scan_op(node) is None for node in walk(fgraph)):
         return
+    if not _is_done(fgraph, stage, passes):
+        _run_passes(fgraph, stage, passes, block)
+    if stage is Stage.LOOPS:
+        seal(fgraph)
+
+
+def _is_done(fgraph: FunctionGraph, stage: Stage, passes: Sequence[Pass]) -> bool:
+    """Whether the loops of ``fgraph`` went through ``passes`` before, in the body of another."""
+    return all(
+        (stage, tuple(passes)) in _done.get(node.op, ())
+        for node in fgraph.apply_nodes
+        if scan_op(node) is not None
+    )
+
+
+def _run_passes(
+    fgraph: FunctionGraph, stage: Stage, passes: Sequence[Pass], block: Enabled | None
+) -> None:
     begin = perf_counter()
     work = _copy(fgraph)
     before = statistics(work)
@@ -73,13 +99,14 @@ def run_stage(
             done.seconds,
         )
     _tell(runs)
+    for node in walk(fgraph):
+        if scan_op(node) is not None:
+            _done.setdefault(node.op, set()).add((stage, tuple(passes)))
 
 
 def _copy(fgraph: FunctionGraph) -> FunctionGraph:
     """Return a graph with nodes of its own over the inputs of ``fgraph``, for the same mode."""
-    memo: dict[Any, Any] = {variable: variable for variable in fgraph.inputs}
-    clone_get_equiv(fgraph.inputs, fgraph.outputs, copy_orphans=False, memo=memo)
-    work = FunctionGraph(fgraph.inputs, [memo[output] for output in fgraph.outputs], clone=False)
+    work = copy_nodes(fgraph)
     mode = getattr(fgraph, "_compile_mode", None)
     if mode is not None:
         work._compile_mode = mode  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from scanopt_cli.compiling.rewriters import Stage
 from scanopt_cli.passes.base import Pass
+from scanopt_cli.passes.push_out import PushOut
 from scanopt_cli.passes.simplify import Simplify
 
 _PREALLOC = "scan_reduce_trace_prealloc"
@@ -19,9 +20,14 @@ _PREALLOC = "scan_reduce_trace_prealloc"
 def passes_of(
     stage: Stage, passes: Sequence[Pass], query: RewriteDatabaseQuery | None
 ) -> tuple[Pass, ...]:
-    """Return those of ``passes`` that run in ``stage``, fitted to the mode that took ``query``."""
+    """Return those of ``passes`` that run in ``stage``, fitted to the mode that took ``query``.
+
+    PyTensor's own rewrites of loops do not run; what is sound and good of them runs here.
+    """
+    if not passes:
+        return ()
     first = next((place for place, item in enumerate(passes) if item.trims), len(passes))
-    chosen = passes[:first] if stage is Stage.LOOPS else passes[first:]
+    chosen = [*passes[:first], PushOut()] if stage is Stage.LOOPS else passes[first:]
     return tuple(_fitted(item, query) for item in chosen)
 
 

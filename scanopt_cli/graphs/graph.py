@@ -71,6 +71,13 @@ def clone_fgraph(fgraph: FunctionGraph) -> FunctionGraph:
     return fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)[0]
 
 
+def copy_nodes(fgraph: FunctionGraph) -> FunctionGraph:
+    """Return a graph with nodes of its own over the inputs of ``fgraph``."""
+    memo: dict[Any, Any] = {variable: variable for variable in fgraph.inputs}
+    clone_get_equiv(fgraph.inputs, fgraph.outputs, copy_orphans=False, memo=memo)
+    return FunctionGraph(fgraph.inputs, [memo[output] for output in fgraph.outputs], clone=False)
+
+
 def as_graph(graph: GraphLike, *, source: str = "<memory>") -> Graph:
     """Return ``graph`` as a `Graph` over its own copy of the nodes.
 

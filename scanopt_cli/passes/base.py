@@ -65,7 +65,9 @@ class Site:
     """One graph that a pass works on: the outer graph, or a body.
 
     ``path`` names the loops and graphs around it, and ``around`` what the loop around it calls the
-    graph's inputs. Remarks go to ``remarks``.
+    graph's inputs. Remarks go to ``remarks``. ``settled`` holds the digests of graphs in which the
+    pass has no work, for as long as the pipeline runs: a pass that is slow to find that out adds to
+    it, and looks there first.
     """
 
     fgraph: FunctionGraph
@@ -74,6 +76,7 @@ class Site:
     remarks: list[Remark]
     path: tuple[str, ...] = ()
     around: Mapping[Variable, str] = field(default_factory=dict)
+    settled: set[str] = field(default_factory=set)
     _digests: Digests | None = field(default=None, init=False)
     _titles: dict[Apply, str] = field(default_factory=dict, init=False)
 

@@ -17,11 +17,11 @@ from scanopt_cli.passes.base import Pass
 from scanopt_cli.passes.registry import registry
 
 PRESETS: dict[str, str] = {
-    "default": "merge-equal,remove-unused,inline-constants,merge-scans,merge-duplicates,"
-    "merge-states,remove-unused,trim-steps,save-mem",
-    "grad": "merge-equal,remove-unused,clean-slices,mit-mot-to-sit-sot,remove-zeros,"
-    "simplify{outer=true},push-out-sums,clean-slices,inline-constants,merge-scans,"
+    "default": "merge-equal,remove-unused,inline-constants,hoist-states,merge-scans,"
     "merge-duplicates,merge-states,remove-unused,trim-steps,save-mem",
+    "grad": "merge-equal,remove-unused,clean-slices,mit-mot-to-sit-sot,remove-zeros,"
+    "simplify{outer=true},push-out-sums,clean-slices,inline-constants,hoist-states,"
+    "merge-scans,merge-duplicates,merge-states,remove-unused,trim-steps,save-mem",
     "none": "",
 }
 """Pipelines with a name of their own."""

@@ -20,7 +20,6 @@ from pytensor.tensor.variable import TensorConstant
 from scanopt_cli.graphs.bodies import inner_graphs
 from scanopt_cli.graphs.constants import has_negative_zero
 from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.stuck import sticks
 from scanopt_cli.scans.view import ScanView, Slot, SlotKind
 
 # A constant of more elements stays an input: a body with megabytes of literals helps nobody.
@@ -44,8 +43,7 @@ class InlineConstants(ScanPass):
 
     Preconditions: rows are equal bit by bit (a NaN equals itself, ``0.0`` and ``-0.0`` differ). The
     constant has at most 4096 elements, no ``-0.0`` (PyTensor takes it for ``0.0`` in a body) and
-    the type that the body reads, or one that fits it. Every state still depends on a sequence or a
-    state: one that every step sets to the same PyTensor compiles wrongly.
+    the type that the body reads, or one that fits it.
 
     Replacing a sequence drops the check that it is long enough: a uniform sequence shorter than the
     step count was an error, and is none when its length no longer matters.
@@ -64,9 +62,6 @@ class InlineConstants(ScanPass):
             for slot in view.slots
             if (value := _invariant(view, slot, names[slot], site)) is not None
         }
-        for slot in sticks(view, list(found)):
-            del found[slot]
-            site.kept(view, f"{slot.kind} `{names[slot]}`: without it a state would never change")
         if not found or not site.budget.spend():
             return None
         inlined = {slot: value for slot, value in found.items() if isinstance(value, Constant)}

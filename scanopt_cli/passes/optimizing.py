@@ -7,9 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from scanopt_cli.graphs.graph import Graph, GraphLike, as_graph
 from scanopt_cli.graphs.statistics import Statistics, statistics
+from scanopt_cli.identity.canonical import digest
 from scanopt_cli.passes.base import Pass
+from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.grammar import parse, print_pipeline
 from scanopt_cli.passes.pipeline import PassRun, run_pipeline
+from scanopt_cli.verification.modes import DEFAULT
 from scanopt_cli.verification.result import Verification
 from scanopt_cli.verification.verifying import verify as verify_graphs
 
@@ -56,10 +59,14 @@ def optimize(
     passes: str | Sequence[Pass] = "default",
     *,
     verify: bool = False,
+    modes: str | Sequence[str] = DEFAULT,
     limit: int | None = None,
     watch: Callable[[Snapshot], None] | None = None,
 ) -> OptimizeResult:
-    """Run ``passes`` on a copy of ``graph``.
+    """Run ``passes`` on a copy of ``graph``, and then `compile-safe`.
+
+    The last brings the result into forms that PyTensor compiles right; it runs behind whatever
+    passes are named, unless there are none.
 
     Parameters
     ----------
@@ -69,6 +76,8 @@ def optimize(
         A pipeline as text (``"remove-unused,save-mem{prealloc=true}"``), a preset, or passes.
     verify
         Whether to evaluate the result against the original on random inputs, in a child process.
+    modes
+        The modes that compile the result for that, see `scanopt_cli.verify`.
     limit
         Stop after so many rewrites, to find the one that went wrong by bisection.
     watch
@@ -89,15 +98,22 @@ def optimize(
         if watch is not None:
             watch(Snapshot(item.name, work.copy()))
 
+    was = digest(work.fgraph)
     runs = run_pipeline(work.fgraph, sequence, limit=limit, watch=watched)
+    if sequence:
+        # Not in one pipeline with the others: `simplify` would undo what it does, again and again.
+        runs += run_pipeline(work.fgraph, [CompileSafe()], watch=watched)
+    after = statistics(work.fgraph)
+    # What a pass wrote otherwise the last one may have written back.
+    is_undone = bool(runs) and runs[-1].changed and after == before and digest(work.fgraph) == was
     result = OptimizeResult(
         graph=work,
-        changed=any(run.changed for run in runs),
+        changed=any(run.changed for run in runs) and not is_undone,
         before=before,
-        after=statistics(work.fgraph),
+        after=after,
         pipeline=print_pipeline(sequence),
         passes=runs,
     )
     if not verify:
         return result
-    return replace(result, verification=verify_graphs(graph, work, refines=True))
+    return replace(result, verification=verify_graphs(graph, work, modes=modes, refines=True))

@@ -8,20 +8,32 @@ from dataclasses import dataclass
 from time import perf_counter
 from types import MappingProxyType
 
+from pytensor.compile.builders import SymbolicOp
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.op import Op
 
 from scanopt_cli.errors import PassError
-from scanopt_cli.graphs.bodies import body_of, inner_graphs, only_narrows, op_name, walk, with_body
+from scanopt_cli.graphs.bodies import (
+    body_of,
+    core_op,
+    inner_graphs,
+    only_narrows,
+    op_name,
+    walk,
+    with_body,
+)
 from scanopt_cli.graphs.integrity import check_integrity
+from scanopt_cli.identity.canonical import digest
 from scanopt_cli.passes.base import Budget, Pass, Remark, RemarkKind, Site
 from scanopt_cli.scans.describing import inner_names
 from scanopt_cli.scans.view import ScanView, scan_op
 
 # A pipeline runs until nothing changes. A few rounds are enough for most graphs; what one loop
-# frees in another may take one for each loop. More mean that two passes undo each other.
+# frees in another may take one for each loop. More mean that passes undo each other, which is
+# looked for after a few rounds.
 _ROUNDS = 10
+_ROUNDS_WITHOUT_DOUBT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +69,8 @@ def run_pipeline(
     Raises
     ------
     PassError
-        If a pass that leaves trimmed loops stands before one that does not take them, if a pass
-        breaks the graph or its signature, or if the passes do not come to an end.
+        If a pass that leaves trimmed loops stands before one that does not take them, or if a pass
+        breaks the graph or its signature.
     """
     _check_order(passes)
     budget = Budget(limit)
@@ -66,23 +78,26 @@ def run_pipeline(
     signature = _signature(fgraph)
     seconds = [0.0] * len(passes)
     most = _ROUNDS + sum(scan_op(node) is not None for node in walk(fgraph))
-    for _ in range(most if rounds is None else rounds):
-        round_changed = False
+    seen: set[str] = set()
+    for number in range(most if rounds is None else rounds):
+        busy: list[_Walker] = []
         for position, walker in enumerate(walkers):
             begin = perf_counter()
             changed = walker.run(fgraph)
             seconds[position] += perf_counter() - begin
             if changed:
                 _check(fgraph, signature, walker.item)
-                round_changed = True
+                busy.append(walker)
                 if watch is not None:
                     watch(walker.item, fgraph)
-        if not round_changed:
+        if not busy:
             break
-    else:
-        if rounds is None:
-            names = ", ".join(item.name for item in passes)
-            raise PassError(f"the passes {names} still change the graph after {most} rounds")
+        if rounds is None and number >= _ROUNDS_WITHOUT_DOUBT:
+            state = digest(fgraph)
+            if state in seen or number + 1 == most:
+                _stop(busy, number + 1)
+                break
+            seen.add(state)
     return tuple(
         PassRun(
             name=walker.item.name,
@@ -95,6 +110,13 @@ def run_pipeline(
     )
 
 
+def _stop(busy: Sequence[_Walker], rounds: int) -> None:
+    """Say which passes would go on rewriting what they wrote; the graph is right as it is."""
+    names = ", ".join(dict.fromkeys(walker.item.name for walker in busy))
+    message = f"stopped after {rounds} rounds: {names} would change the graph again and again"
+    busy[-1].remarks.append(Remark(busy[-1].item.name, "graph", RemarkKind.KEPT, message))
+
+
 class _Walker:
     """One pass of a pipeline: walks into bodies bottom-up, each distinct body once."""
 
@@ -104,6 +126,7 @@ class _Walker:
         self.rewrites = 0
         self._budget = budget
         self._done: dict[FrozenFunctionGraph, FunctionGraph | None] = {}
+        self._settled: set[str] = set()
         self._holds_scan: dict[int, tuple[FrozenFunctionGraph, bool]] = {}
 
     def run(
@@ -114,7 +137,7 @@ class _Walker:
     ) -> bool:
         """Rewrite the bodies in ``fgraph``, then ``fgraph`` itself."""
         before = self._budget.spent
-        site = Site(fgraph, self.item.name, self._budget, self.remarks, path, around)
+        site = Site(fgraph, self.item.name, self._budget, self.remarks, path, around, self._settled)
         changed = self._run_bodies(site)
         inside = self._budget.spent - before
         changed = self.item.run(site) or changed
@@ -129,7 +152,7 @@ class _Walker:
         shared = Counter(id(body_of(node.op)) for node in nodes)
         for node in nodes:
             body = body_of(node.op)
-            if body is None or not (self.item.everywhere or self._has_scan(body)):
+            if body is None or not (self._is_open(node.op) or self._has_scan(body)):
                 continue
             # A body is rewritten once: where it occurs again, its name stands for all of them.
             title = site.title(node) if shared[id(body)] == 1 else op_name(node.op)
@@ -168,6 +191,14 @@ class _Walker:
             self._done[body] = thawed if changed else None
         rewritten = self._done[body]
         return None if rewritten is None else with_body(node.op, rewritten)
+
+    def _is_open(self, op: Op) -> bool:
+        """Whether the pass has work in a body without a loop.
+
+        The body of a `SymbolicOp`, such as PyTensor's LogAddExp, belongs to its class: a backend
+        may go by the class alone, and a rewrite that makes such an Op makes it anew.
+        """
+        return self.item.everywhere and not isinstance(core_op(op), SymbolicOp)
 
     def _has_scan(self, body: FrozenFunctionGraph) -> bool:
         known = self._holds_scan.get(id(body))

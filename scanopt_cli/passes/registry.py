@@ -10,12 +10,15 @@ from types import MappingProxyType
 from scanopt_cli.errors import PassError
 from scanopt_cli.passes.base import Pass
 from scanopt_cli.passes.clean_slices import CleanSlices
+from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
+from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.inline_constants import InlineConstants
 from scanopt_cli.passes.merge_duplicates import MergeDuplicates
 from scanopt_cli.passes.merge_equal import MergeEqual
 from scanopt_cli.passes.merge_scans import MergeScans
 from scanopt_cli.passes.merge_states import MergeStates
 from scanopt_cli.passes.mit_mot_to_sit_sot import MitMotToSitSot
+from scanopt_cli.passes.push_out import PushOut
 from scanopt_cli.passes.push_out_sums import PushOutSums
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.remove_zeros import RemoveZeros
@@ -27,6 +30,7 @@ BUILTIN: tuple[type[Pass], ...] = (
     MergeEqual,
     RemoveUnused,
     InlineConstants,
+    HoistStates,
     MergeScans,
     MergeDuplicates,
     MergeStates,
@@ -37,6 +41,8 @@ BUILTIN: tuple[type[Pass], ...] = (
     PushOutSums,
     TrimSteps,
     SaveMem,
+    CompileSafe,
+    PushOut,
 )
 
 ENTRY_POINT_GROUP = "scanopt.passes"

@@ -13,7 +13,6 @@ from scanopt_cli.passes.base import ScanPass, Site
 from scanopt_cli.scans.lengths import Lengths, Linear
 from scanopt_cli.scans.row_analysis import RowAnalysis
 from scanopt_cli.scans.rows import is_zero
-from scanopt_cli.scans.stuck import sticks
 from scanopt_cli.scans.view import ScanView, Slot, SlotKind
 from scanopt_cli.scans.zeros import zeros_among
 
@@ -38,8 +37,7 @@ class RemoveZeros(ScanPass):
     computing that can't fail; a buffer with room for more steps than there are is zero throughout,
     since its last rows stay what they are. What keeps zero is a product with a zero, a sum of
     zeros, a function that is zero at zero, and what only moves entries. The loop has no stop
-    condition and is not batched, no step works in place, and another output is left. Every other
-    state still depends on a sequence or a state: else PyTensor compiles it wrongly.
+    condition and is not batched, no step works in place, and another output is left.
 
     As in PyTensor's own rewrites, a zero times infinity or NaN counts as zero, and -0.0 as 0.0. A
     sequence that was too short for the steps was an error, and is none when it is not read.
@@ -59,8 +57,6 @@ class RemoveZeros(ScanPass):
         lengths = Lengths(view.n_steps)
         starting = [slot for slot in candidates if _starts_zero(view, slot, lengths)]
         found = _zero_slots(view, starting)
-        while stuck := sticks(view, found):
-            found = _zero_slots(view, [slot for slot in found if slot not in stuck])
         kept = [slot for slot in view.slots if slot not in found]
         if not found or not any(slot.outer_output is not None for slot in kept):
             return None

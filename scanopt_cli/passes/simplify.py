@@ -7,14 +7,26 @@ from functools import cache
 from typing import Any, ClassVar
 
 from pytensor.compile.mode import optdb
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
+from scanopt_cli.graphs.graph import copy_nodes
 from scanopt_cli.identity.canonical import digest
 from scanopt_cli.passes.base import Pass, Site
 
-# Loops are the business of other passes, and so is what PyTensor gets wrong of a known length:
-# its `local_dimshuffle_subtensor` turns the sum of `x[:-2:-1]` into `x[0]`.
-_WITHOUT = ("scan", "inplace", "fusion", "inline_ofg", "local_dimshuffle_subtensor")
+# Left out by tag or name. Loops, in-placing and fusion are the business of others. A generator is a
+# value too, and a rewrite that is tagged ``random_unsafe`` returns another one.
+# ``local_dimshuffle_subtensor`` turns the sum of `x[:-2:-1]` of a known length into `x[0]`.
+_WITHOUT = (
+    "scan",
+    "inplace",
+    "fusion",
+    "inline_ofg",
+    "random_unsafe",
+    "local_dimshuffle_subtensor",
+)
+# How often a graph is rewritten in search of a form that stays as it is.
+_ATTEMPTS = 6
 
 
 @dataclass(frozen=True)
@@ -30,14 +42,20 @@ class Simplify(Pass):
     A gradient's body is full of sums with zero, products with one and values that are filled into
     shapes; passes that look for equal or unused parts find more of them when these are gone.
 
+    A body is rewritten until it stays as it is. PyTensor's rewriters may also lead from one form to
+    another and back; then the smallest of these forms is taken. If no form comes back within six
+    rewrites, the body is left alone.
+
     Values are those that PyTensor computes from the graph in its default modes, not those of the
     graph as it is written: sums may be rounded otherwise, and where a factor is zero, an infinite
     other one does not make NaN.
 
     Preconditions: nothing in the graph works in place.
 
-    Out of scope: everything about loops, and PyTensor's rewrite ``local_dimshuffle_subtensor``,
-    which gets reversed slices of a known length wrong.
+    Out of scope: everything about loops; bodies that belong to the class of an Op (PyTensor's
+    SymbolicOps, such as LogAddExp); and rewrites of PyTensor's that change values: those tagged
+    ``random_unsafe``, which return another generator than the graph does, and
+    ``local_dimshuffle_subtensor``, which gets reversed slices of a known length wrong.
     """
 
     name: ClassVar[str] = "simplify"
@@ -53,13 +71,50 @@ class Simplify(Pass):
             return False
         if not site.budget.is_left:
             return False
-        before, count = digest(fgraph), len(fgraph.apply_nodes)
-        _rewriter(self.without).rewrite(fgraph)
-        if digest(fgraph) == before:
+        before = digest(fgraph)
+        if before in site.settled:
+            return False
+        count = len(fgraph.apply_nodes)
+        after = self._settle(fgraph, before)
+        if after is None:
+            site.kept(None, f"not simplified: {_ATTEMPTS} rewrites lead to no form that stays")
+        site.settled.add(after or before)
+        if after is None or after == before:
             return False
         site.budget.spend()
         site.changed(None, f"simplified: {count} → {len(fgraph.apply_nodes)} nodes")
         return True
+
+    def _settle(self, fgraph: FunctionGraph, before: str) -> str | None:
+        """Bring ``fgraph`` to the form that it settles in; its digest, ``None`` if there is none.
+
+        Forms that lead to one another in a circle are one form: the smallest is taken, of those of
+        one size the one with the first digest, whichever the circle was entered by.
+        """
+        rewriter = _rewriter(self.without)
+        digests = [before]
+        forms = [copy_nodes(fgraph)]
+        while len(forms) <= _ATTEMPTS:
+            rewriter.rewrite(fgraph)
+            reached = digest(fgraph)
+            if reached == digests[-1]:
+                return reached
+            if reached in digests:
+                circle = range(digests.index(reached), len(forms))
+                chosen = min(circle, key=lambda i: (len(forms[i].apply_nodes), digests[i]))
+                _take_over(fgraph, forms[chosen])
+                return digests[chosen]
+            digests.append(reached)
+            forms.append(copy_nodes(fgraph))
+        _take_over(fgraph, forms[0])
+        return None
+
+
+def _take_over(fgraph: FunctionGraph, form: FunctionGraph) -> None:
+    """Compute the outputs of ``fgraph`` as ``form`` does, over the same inputs."""
+    for old, new in zip(fgraph.outputs, form.outputs, strict=True):
+        if old is not new:
+            fgraph.replace(old, new, reason="simplify")
 
 
 @cache

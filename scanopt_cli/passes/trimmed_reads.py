@@ -18,6 +18,7 @@ from pytensor.compile.ops import deep_copy_op
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.scans.lengths import Lengths, Linear
 from scanopt_cli.scans.reads import Clients, is_strip, number, row_index, rows_alone
@@ -46,6 +47,23 @@ def trimmed_reads(
             found[old] = deep_copy_op.make_node(trimmed).outputs[0]
         found |= {node.outputs[0]: row for node, row in rows.items()}
     return found
+
+
+def unsafe_readers(
+    view: ScanView, slot: Slot, clients: Clients, lengths: Lengths
+) -> list[tuple[Any, int]]:
+    """Return who reads rows of the output of ``slot`` that PyTensor takes for steps by number.
+
+    These are all that index it, but for those that take one row counted from the end.
+    """
+    assert slot.outer_output is not None
+    return [
+        (node, position)
+        for node, position in clients(slot.outer_output)
+        if isinstance(node.op, Subtensor)
+        and position == 0
+        and None in list(_readers(view, slot, node, clients, lengths))
+    ]
 
 
 def is_mapped(view: ScanView, slot: Slot) -> bool:

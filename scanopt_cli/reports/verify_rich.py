@@ -26,6 +26,7 @@ def render(verification: Verification) -> RenderableType:
     parts.extend(
         Padding(Text(printable(_place(item))), (0, 0, 0, 2), expand=False) for item in shown
     )
+    parts.extend(Text(f"note: {printable(note)}") for note in verification.notes)
     hidden = len(verification.differences) - len(shown)
     if hidden:
         parts.append(Text(f"  … and {hidden} more"))
@@ -36,11 +37,12 @@ def summary(verification: Verification) -> str:
     """Return the verdict in one line."""
     done, tried = verification.runs, verification.runs_tried
     reason = f": {printable(verification.reason)}" if verification.reason else ""
+    compiled = f", compiled by {', '.join(verification.modes)} too" if verification.modes else ""
     match verification.verdict:
         case Verdict.IDENTICAL:
-            return f"identical on {done} of {tried} runs{reason}"
+            return f"identical on {done} of {tried} runs{compiled}{reason}"
         case Verdict.AGREES:
-            return f"agrees on {done} of {tried} runs{reason}"
+            return f"agrees on {done} of {tried} runs{compiled}{reason}"
         case Verdict.DIFFERS:
             return f"differs: {len(verification.differences)} places in {tried} runs{reason}"
     return f"could not run{reason}"
@@ -50,5 +52,6 @@ def _place(item: Difference) -> str:
     output = "the graph" if item.output is None else f"output {item.name or item.output}"
     where = f" at {list(item.where)}" if item.where else ""
     error = "" if item.abs_error is None else f", off by {item.abs_error:.3g}"
-    run = f"run {item.run} ({item.arguments})"
+    mode = "" if item.mode is None else f", compiled by {item.mode}"
+    run = f"run {item.run} ({item.arguments}{mode})"
     return f"{run}: {output}{where}: {item.kind}: {item.a} against {item.b}{error}"

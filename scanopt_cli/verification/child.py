@@ -12,10 +12,10 @@ import pickle
 import signal
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,8 +26,6 @@ from pytensor.compile.maker import function
 from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
-from pytensor.link.numba.linker import NumbaLinker
-from pytensor.link.vm import VMLinker
 from pytensor.scalar.basic import Composite
 from pytensor.tensor.elemwise import CAReduce
 
@@ -35,8 +33,11 @@ from scanopt_cli.graphs.bodies import walk
 from scanopt_cli.verification.arguments import UndrawableError, attempts, draw, settings
 from scanopt_cli.verification.comparing import Comparison, compare
 from scanopt_cli.verification.demands import Demands, demands
+from scanopt_cli.verification.modes import compiling_mode, plain_mode
 from scanopt_cli.verification.result import Difference, DifferenceKind
 from scanopt_cli.verification.spawning import RECORD, REQUEST, Request
+
+type Outcome = list[Any] | Exception
 
 # What arguments of a wrong shape or size raise. When only the first graph raises one of these,
 # the arguments are at fault until no better ones can be found.
@@ -64,16 +65,6 @@ def _limit(request: Request) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (request.memory, request.memory))
 
 
-def _mode(name: str) -> Mode:
-    """Return a mode that rewrites no more than its linker needs to run at all."""
-    if name == "numba":
-        return Mode(NumbaLinker(), "minimum_compile")
-    if name == "cvm" and not config.cxx:
-        raise RuntimeError("mode cvm needs a C++ compiler, and PyTensor finds none; use mode vm")
-    is_c = name == "cvm"
-    return Mode(VMLinker(use_cloop=is_c, c_thunks=is_c), "minimum_compile")
-
-
 def _is_made_for_c(fgraph: FunctionGraph) -> bool:
     """Whether rewrites for C left an Op that is wrong without it: a reduction by an expression."""
     return any(
@@ -97,6 +88,53 @@ def _compile(fgraph: FunctionGraph, mode: Mode) -> Function:
     return compiled
 
 
+def _call(function: Function, arguments: Sequence[Any]) -> Outcome:
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            values: list[Any] = function(*deepcopy(list(arguments)))
+    except MemoryError:
+        raise
+    except Exception as error:
+        return error
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A run in which both graphs, as they are, gave values; those of the first."""
+
+    run: int
+    text: str
+    arguments: tuple[Any, ...]
+    values: list[Any]
+    specials: bool
+
+
+class Compiled:
+    """Both graphs as a mode compiles them, each when it is first asked for."""
+
+    def __init__(
+        self, mode: str, graphs: Sequence[FunctionGraph], write: Callable[..., None]
+    ) -> None:
+        self._name = mode
+        self._mode = compiling_mode(mode)
+        self._graphs = graphs
+        self._write = write
+        self._functions: dict[int, Function | Exception] = {}
+
+    def values(self, place: int, arguments: Sequence[Any]) -> Outcome:
+        """Return what a graph gives; the error if it does not compile."""
+        if place not in self._functions:
+            self._write(doing=f"compiling graph {'ab'[place]} in mode {self._name}")
+            try:
+                self._functions[place] = _compile(self._graphs[place], self._mode)
+            except Exception as error:
+                self._functions[place] = error
+        function = self._functions[place]
+        return function if isinstance(function, Exception) else _call(function, arguments)
+
+
 class _Session:
     """One request, from compiling to the last run."""
 
@@ -104,31 +142,78 @@ class _Session:
         self.request = request
         self.record = record
         self.rng = np.random.default_rng(request.seed)
+        self.samples: list[Sample] = []
 
     def run(self) -> None:
         request = self.request
         graphs = [frozen.unfreeze() for frozen in request.graphs]
+        self.graphs = graphs
         self.outputs = graphs[0].outputs
         self.types = [variable.type for variable in graphs[0].inputs]
-        functions = []
+        self.functions = []
+        with_c = any(map(_is_made_for_c, graphs))
+        if with_c and not config.cxx:
+            self._write(fatal="a graph was compiled for C, and needs it; use --mode cvm")
+            return
         for name, graph in zip("ab", graphs, strict=True):
             self._write(doing=f"compiling graph {name}")
-            if request.mode != "cvm" and _is_made_for_c(graph):
-                self._write(fatal=f"graph {name} was compiled for C; use mode cvm")
-                return
             try:
-                functions.append(_compile(graph, _mode(request.mode)))
+                self.functions.append(_compile(graph, plain_mode(with_c=with_c)))
             except Exception as error:
                 self._write(fatal=f"graph {name} does not compile: {_text(error)}")
                 return
-        self.functions = functions
         try:
             self._runs(demands(graphs))
+            for mode in request.modes:
+                self._compiled_runs(mode)
             self._write(done=True)
         except MemoryError as error:
             self._write(fatal=f"out of memory: {_text(error)}")
         except UndrawableError as error:
             self._write(fatal=str(error))
+
+    def _compiled_runs(self, name: str) -> None:
+        """Evaluate the second graph as ``name`` compiles it, on the arguments that gave values.
+
+        It has to give what the first graph gives, or what that gives compiled by the same mode:
+        then it is PyTensor that computes something else.
+        """
+        try:
+            compiled = Compiled(name, self.graphs, self._write)
+        except Exception as error:
+            self._write(fatal=f"mode {name} cannot be used: {_text(error)}")
+            return
+        for sample in self.samples:
+            self._write(doing=f"evaluating graph b in mode {name} in run {sample.run}")
+            got = compiled.values(1, sample.arguments)
+            differences = self._against(got, sample.values, sample, name)
+            if differences:
+                self._write(doing=f"evaluating graph a in mode {name} in run {sample.run}")
+                alone = compiled.values(0, sample.arguments)
+                if not self._against(got, alone, sample, name):
+                    self._write(note=f"mode {name} itself changes values, of the original as well")
+                    continue
+            self._write(compiled=[asdict(item) for item in differences])
+
+    def _against(
+        self, got: Outcome, wanted: Outcome, sample: Sample, mode: str
+    ) -> tuple[Difference, ...]:
+        """How the second graph, compiled by ``mode``, differs from what is wanted of it."""
+        if isinstance(wanted, Exception) and isinstance(got, Exception):
+            return ()
+        if isinstance(wanted, Exception) or isinstance(got, Exception):
+            lone = _one_raises(wanted, got, sample.run, sample.text)
+            return (replace(lone, mode=mode),)
+        found = compare(
+            wanted,
+            got,
+            self.outputs,
+            self.request.names,
+            run=sample.run,
+            arguments=sample.text,
+            specials=sample.specials,
+        )
+        return tuple(replace(item, mode=mode) for item in found.differences)
 
     def _runs(self, wanted: Demands) -> None:
         recorded = self.request.recorded
@@ -156,6 +241,7 @@ class _Session:
         with ``specials``, NaN and infinities are what the run is about.
         """
         comparison: Comparison | None = None
+        sample: Sample | None = None
         lone: Difference | None = None
         reason = ""
         for text, arguments in candidates:
@@ -165,9 +251,10 @@ class _Session:
             elif isinstance(a, Exception) or isinstance(b, Exception):
                 lone = _one_raises(a, b, run, text)
                 if known_good or not isinstance(a, _MISFIT):
-                    comparison = None
+                    comparison = sample = None
                     break
             else:
+                sample = Sample(run, text, arguments, a, specials)
                 comparison = compare(
                     a,
                     b,
@@ -179,24 +266,17 @@ class _Session:
                 )
                 if comparison.settles or specials or known_good:
                     break
-        if comparison is not None:
+        if comparison is not None and sample is not None:
+            self.samples.append(sample)
             self._write(**asdict(comparison))
         elif lone is not None:
             self._write(**asdict(Comparison(False, True, False, (lone,))))
         else:
             self._write(unevaluated=reason)
 
-    def _evaluate(self, place: int, run: int, arguments: Sequence[Any]) -> list[Any] | Exception:
+    def _evaluate(self, place: int, run: int, arguments: Sequence[Any]) -> Outcome:
         self._write(doing=f"evaluating graph {'ab'[place]} in run {run}")
-        try:
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")
-                values: list[Any] = self.functions[place](*deepcopy(list(arguments)))
-        except MemoryError:
-            raise
-        except Exception as error:
-            return error
-        return values
+        return _call(self.functions[place], arguments)
 
     def _write(self, **entry: Any) -> None:
         self.record.write(json.dumps(entry) + "\n")

@@ -36,6 +36,8 @@ class Difference:
         In what the two differ. ``state`` is for outputs that are not arrays, such as generators.
     run
         Which run, counted from 0.
+    mode
+        The mode that compiled the second graph; ``None`` if it was evaluated as it is.
     arguments
         What the run was given, in words.
     output, name
@@ -52,6 +54,7 @@ class Difference:
 
     kind: DifferenceKind
     run: int
+    mode: str | None = None
     arguments: str
     a: str
     b: str
@@ -80,6 +83,11 @@ class Verification:
         What differs, one entry an output and run.
     reason
         Why nothing, or not everything, could be evaluated.
+    modes
+        The modes in which the second graph was compiled as well.
+    notes
+        What else a reader should know, one sentence each: where PyTensor compiles the first graph
+        to other values than it has, too.
     """
 
     verdict: Verdict
@@ -87,6 +95,8 @@ class Verification:
     runs_tried: int
     differences: tuple[Difference, ...] = ()
     reason: str | None = None
+    modes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

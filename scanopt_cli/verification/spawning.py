@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from pytensor.graph.op import Op
 from scanopt_cli.capturing.running import VARIABLE
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.graphs.dropping import CACHES
+from scanopt_cli.verification.modes import WITHOUT_C
 
 REQUEST = "request.pkl"
 RECORD = "record.jsonl"
@@ -52,8 +53,10 @@ class Request:
         Argument tuples of recorded calls, aligned with the inputs.
     contents
         Contents of former shared variables, by input position.
-    runs, seed, mode
-        How many runs are drawn, from which seed, and the mode's name.
+    runs, seed
+        How many runs are drawn, and from which seed.
+    modes
+        The names of the modes that compile the second graph.
     timeout, memory
         Seconds and bytes of address space that the child may use.
     """
@@ -64,7 +67,7 @@ class Request:
     contents: Mapping[int, Any]
     runs: int
     seed: int
-    mode: str
+    modes: tuple[str, ...]
     timeout: float
     memory: int = _MEMORY
 
@@ -88,7 +91,7 @@ def run_child(request: Request) -> Record:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
-                env=_environment(request.mode),
+                env=_environment(request.modes),
                 start_new_session=True,
             )
             failure = _wait(process, request.timeout)
@@ -118,11 +121,11 @@ class _Pickler(cloudpickle.Pickler):
         return super().reducer_override(thing)
 
 
-def _environment(mode: str) -> dict[str, str]:
-    """The caller's environment, but no C compiler where it is not asked for, and no capture."""
+def _environment(modes: Collection[str]) -> dict[str, str]:
+    """The caller's environment, but no C compiler where none is asked for, and no capture."""
     environment = {key: value for key, value in os.environ.items() if key != VARIABLE}
     flags = [environment.get("PYTENSOR_FLAGS", ""), "traceback__limit=0"]
-    flags += [] if mode == "cvm" else ["cxx="]
+    flags += ["cxx="] if WITHOUT_C.issuperset(modes) else []
     environment["PYTENSOR_FLAGS"] = ",".join(filter(None, flags))
     return environment
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.graphs.graph import GraphLike, as_graph
 from scanopt_cli.verification.matching import matched
+from scanopt_cli.verification.modes import DEFAULT, compiling_modes
 from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict, Verification
 from scanopt_cli.verification.spawning import Record, Request, run_child
-
-type Mode = Literal["vm", "cvm", "numba"]
 
 
 def verify(
@@ -19,17 +19,19 @@ def verify(
     *,
     runs: int = 5,
     seed: int = 0,
-    mode: Mode = "vm",
-    timeout: float = 120.0,
+    modes: str | Sequence[str] = DEFAULT,
+    timeout: float = 300.0,
     refines: bool = False,
 ) -> Verification:
     """Evaluate two graphs on the same arguments and tell whether the values agree.
 
     Recorded calls of ``a`` (of ``b`` if ``a`` has none) come first. Then ``runs`` runs are drawn:
     several steps with the contents of former shared variables kept, 0 steps, 1 step, NaNs and
-    infinities, 2 steps, and so on with longer loops. Both graphs are evaluated in one child
-    process, rewritten no more than ``mode`` needs, so a crash or an endless loop ends the child,
-    not the caller. ``a`` is the reference: where it gives values, ``b`` has to give them too.
+    infinities, 2 steps, and so on with longer loops. Both graphs are evaluated as they are; then
+    ``b`` is compiled by each of ``modes``, as a user would compile it, and has to give the values
+    of ``a``, or those that ``a`` has compiled by this mode. All of it happens in one child process,
+    so a crash or an endless loop ends the child, not the caller. ``a`` is the reference: where it
+    gives values, ``b`` has to give them too.
 
     Parameters
     ----------
@@ -41,8 +43,10 @@ def verify(
         out.
     seed
         Seed of the drawn arguments; the same seed draws the same arguments.
-    mode
-        ``vm`` runs plain Python, ``cvm`` compiles C, ``numba`` compiles with Numba.
+    modes
+        Names of modes, in a list or separated by commas: ``default`` (PyTensor's own), ``vm`` (its
+        ``fast_run`` in Python, without fusion), ``cvm`` (in C), ``numba``, ``jax``, or another mode
+        of PyTensor's. ``plain`` alone compiles nothing.
     timeout
         Seconds for everything together.
     refines
@@ -58,8 +62,7 @@ def verify(
     """
     if runs < 1 or timeout <= 0:
         raise VerificationError("runs must be at least 1 and timeout positive")
-    if mode not in ("vm", "cvm", "numba"):
-        raise VerificationError(f"unknown mode {mode!r}", hint="use vm, cvm or numba")
+    compiling = compiling_modes(modes)
     pair = matched(as_graph(a), as_graph(b))
     request = Request(
         graphs=(pair.a.freeze(), pair.b.freeze()),
@@ -68,17 +71,27 @@ def verify(
         contents=pair.contents,
         runs=runs,
         seed=seed,
-        mode=mode,
+        modes=compiling,
         timeout=timeout,
     )
-    return _verification(run_child(request), len(pair.recorded) + runs, refines=refines)
+    planned = len(pair.recorded) + runs
+    return _verification(run_child(request), planned, compiling, refines=refines)
 
 
-def _verification(record: Record, planned: int, *, refines: bool) -> Verification:
+def _verification(
+    record: Record, planned: int, modes: tuple[str, ...], *, refines: bool
+) -> Verification:
     """Sum up what the child saw."""
-    entries = [_without_lost_errors(entry) if refines else entry for entry in record.entries]
+    notes = tuple(dict.fromkeys(entry["note"] for entry in record.entries if "note" in entry))
+    compiled = [fields for entry in record.entries for fields in entry.get("compiled", ())]
+    entries = [
+        _without_lost_errors(entry) if refines else entry
+        for entry in record.entries
+        if "note" not in entry and "compiled" not in entry
+    ]
     compared = [entry for entry in entries if "unevaluated" not in entry]
-    differences = tuple(_difference(fields) for run in compared for fields in run["differences"])
+    plain = (fields for run in compared for fields in run["differences"])
+    differences = tuple(_difference(fields) for fields in (*plain, *compiled))
     agreeing = [run for run in compared if not run["differences"]]
     unevaluated = [run["unevaluated"] for run in entries if "unevaluated" in run]
     reason = record.failure or next(iter(unevaluated), None)
@@ -99,6 +112,8 @@ def _verification(record: Record, planned: int, *, refines: bool) -> Verificatio
         runs_tried=planned,
         differences=differences,
         reason=reason,
+        modes=modes,
+        notes=notes,
     )
 
 

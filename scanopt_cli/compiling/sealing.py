@@ -1,0 +1,72 @@
+"""Loops that PyTensor's own rewrites of loops do not see.
+
+PyTensor rewrites whatever is a `Scan`, and some of these rewrites are unsound. While a graph is
+compiled with our passes, its loops are *sealed*: each stands in the graph as an Op of a class of
+its own, which no rewrite of PyTensor's looks for. All others see an ordinary Op with a known shape.
+The loops are unsealed before PyTensor prepares them to run (in-placing, bodies for the backend).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
+from pytensor.scan.op import Scan
+
+
+class SealedScan(Op):
+    """A `Scan` that rewrites do not know as one; it is never evaluated."""
+
+    __props__ = ("scan",)
+
+    def __init__(self, scan: Scan) -> None:
+        self.scan = scan
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Apply it as the Scan is applied."""
+        node = self.scan.make_node(*inputs)
+        return Apply(self, list(node.inputs), [variable.type() for variable in node.outputs])
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """Return the shapes of the Scan's outputs."""
+        return self.scan.infer_shape(node, shapes)
+
+    def do_constant_folding(self, *_: object) -> bool:
+        """Leave loops over constants to run time."""
+        return False
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Raise: a sealed loop is to be unsealed first."""
+        raise NotImplementedError("a sealed Scan does not run")
+
+    def __str__(self) -> str:
+        return f"Sealed{{{self.scan}}}"
+
+
+def seal(fgraph: FunctionGraph) -> None:
+    """Hide every Scan of ``fgraph`` from rewrites that look for one.
+
+    One that overwrites its inputs stays: PyTensor has to know of that.
+    """
+
+    def sealed(op: Op) -> Op | None:
+        return SealedScan(op) if isinstance(op, Scan) and not op.destroy_map else None
+
+    _exchange(fgraph, sealed, "scanopt_seal")
+
+
+def unseal(fgraph: FunctionGraph) -> None:
+    """Undo `seal`."""
+    _exchange(fgraph, lambda op: op.scan if isinstance(op, SealedScan) else None, "scanopt_unseal")
+
+
+def _exchange(fgraph: FunctionGraph, other: Callable[[Any], Op | None], reason: str) -> None:
+    for node in fgraph.toposort():
+        op = other(node.op)
+        if op is not None:
+            new: Apply = op.make_node(*node.inputs)
+            pairs = list(zip(node.outputs, new.outputs, strict=True))
+            fgraph.replace_all(pairs, reason=reason)

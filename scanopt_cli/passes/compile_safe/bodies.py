@@ -1,0 +1,144 @@
+"""Bodies that PyTensor's push-outs and its merging of while loops would take for others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, ClassVar
+
+import pytensor.tensor as pt
+from pytensor.compile.ops import DeepCopyOp, deep_copy_op
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Add
+from pytensor.tensor.basic import as_tensor
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Dot
+
+from scanopt_cli.identity.canonical import Digests
+from scanopt_cli.passes.base import ScanPass, Site
+from scanopt_cli.scans.buffers import is_whole
+from scanopt_cli.scans.lengths import Lengths
+from scanopt_cli.scans.view import STATES, TRACED, ScanView, Slot, SlotKind
+
+
+@dataclass(frozen=True)
+class Bodies(ScanPass):
+    """Cases 1 to 4 of ``compile-safe``, whose manual is that of this pass too."""
+
+    name: ClassVar[str] = "compile-safe"
+
+    conditions: set[bytes] = field(default_factory=set)
+    """Keys of the stop conditions of the loops so far."""
+
+    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+        """Return all outputs, on a Scan whose body PyTensor does not misunderstand."""
+        if view.batch_ndim or not site.budget.is_left:
+            return None
+        names = site.names(view)
+        copied = _to_copy(view)
+        sums = [slot for slot in view.of_kind(SlotKind.SIT_SOT) if _is_misread_sum(view, slot)]
+        again = self._comes_again(view)
+        if not (copied or sums or again) or not site.budget.spend():
+            return None
+        view.thaw()
+        if copied is not None:
+            site.changed(view, f"a step copies `{names[copied]}`")
+            copied.inner_outputs[0] = deep_copy_op.make_node(copied.inner_outputs[0]).outputs[0]
+        for slot in sums:
+            site.changed(view, f"wrote the sum `{names[slot]}` as one that PyTensor leaves alone")
+            slot.inner_outputs = [_regrouped(slot)]
+        if again:
+            site.changed(view, "gave the stop condition a form of its own")
+            view.condition = _other_form(view.condition, again)
+        return view.rebuild()
+
+    def _comes_again(self, view: ScanView) -> int:
+        """How often the stop condition, if it reads a state, must be written otherwise."""
+        if view.condition is None:
+            return 0
+        key = Digests(view.op.fgraph.inputs).of(view.condition)
+        again = 0
+        if key in self.conditions:
+            view = ScanView.of(view.node)
+            view.thaw()
+            inputs = [v for slot in view.slots for v in slot.inner_inputs]
+            while key in self.conditions:
+                again += 1
+                key = Digests(inputs).of(_other_form(view.condition, again))
+        self.conditions.add(key)
+        return again
+
+
+def _other_form(condition: Any, times: int) -> Any:
+    """``condition``, written with ``or False`` so many times."""
+    for _ in range(times):
+        condition = pt.or_(condition, pt.zeros((), dtype="bool"))
+    return condition
+
+
+def _to_copy(view: ScanView) -> Slot | None:
+    """Return an output that a step should copy, so that PyTensor does not do without the loop."""
+    nodes = view.op.fgraph.toposort()
+    computed = [slot for slot in view.outputs() if slot.inner_outputs[0].owner is not None]
+    if not computed or isinstance(computed[0].inner_outputs[0].owner.op, DeepCopyOp):
+        return None
+    lengths = Lengths(view.n_steps)
+    slots = view.outputs()
+    is_whole_map = not view.is_while and all(
+        slot.kind in TRACED and is_whole(view, slot, lengths) for slot in slots
+    )
+    invariant = {v for slot in view.of_kind(SlotKind.NON_SEQ) for v in slot.inner_inputs}
+    varying = set(view.op.fgraph.inputs) - invariant
+    if all(varying.isdisjoint(ancestors(node.inputs)) for node in nodes):
+        is_right = is_whole_map and all(slot.kind is SlotKind.NIT_SOT for slot in slots)
+        return None if is_right else computed[0]
+    states = {v for slot in view.of_kind(*STATES) for v in slot.inner_inputs}
+    if view.is_while or not all(
+        isinstance(node.op, Elemwise | DimShuffle) and states.isdisjoint(node.inputs)
+        for node in nodes
+    ):
+        return None
+    is_right = is_whole_map and len({slot.reach for slot in view.of_kind(SlotKind.MIT_SOT)}) <= 1
+    return None if is_right else computed[0]
+
+
+def _terms(slot: Slot) -> list[Any]:
+    """Return the terms of a sum that a state is updated to, if a matrix product is among them."""
+    node = slot.inner_outputs[0].owner
+    if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, Add):
+        return []
+    return list(node.inputs) if any(map(_is_product, node.inputs)) else []
+
+
+def _is_product(variable: Variable) -> bool:
+    return variable.owner is not None and isinstance(variable.owner.op, Dot)
+
+
+def _is_misread_sum(view: ScanView, slot: Slot) -> bool:
+    terms = _terms(slot)
+    if len(terms) != 2:
+        return bool(terms)
+    if slot.inner_inputs[0] not in terms:
+        return False
+    (product,) = [term for term in terms if term is not slot.inner_inputs[0]]
+    state = slot.inner_inputs[0].type
+    if not _is_product(product) or product.type.dtype != state.dtype or "float" not in state.dtype:
+        return True
+    lengths = Lengths(view.n_steps)
+    steps = lengths.value_of(view.n_steps)
+    long = {
+        sequence.inner_inputs[0]
+        for sequence in view.of_kind(SlotKind.SEQ)
+        if lengths.length_of(sequence.outer_input) == steps
+    }
+    return not long.issuperset(product.owner.inputs)
+
+
+def _regrouped(slot: Slot) -> Variable:
+    """The sum in sums of two terms each, none of which is the state and a matrix product."""
+    terms = [pt.cast(term, slot.inner_outputs[0].type.dtype) for term in _terms(slot)]
+    if len(terms) == 2:
+        first, second = terms if _is_product(terms[1]) else terms[::-1]
+        return as_tensor(first - -second)
+    return as_tensor(reduce(pt.add, terms))

@@ -1,0 +1,65 @@
+"""Bring loops into forms that PyTensor compiles right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from scanopt_cli.passes.base import Pass, Site
+from scanopt_cli.passes.compile_safe.bodies import Bodies
+from scanopt_cli.passes.compile_safe.copies import copy_buffers, copy_rows
+from scanopt_cli.passes.hoist_states import HoistStates
+
+
+@dataclass(frozen=True)
+class CompileSafe(Pass):
+    """Bring loops into forms that PyTensor 3.3.7 compiles right.
+
+    A graph that is right as it stands may be wrong once PyTensor has compiled it: some of its own
+    rewrites of loops are unsound. `scanopt optimize` ends with this pass, whatever passes are
+    named, so that what it writes may be compiled by anyone, in any mode.
+
+    Legal cases:
+
+    1. A state that every step sets to the same value is computed outside, as by ``hoist-states``.
+       Of a loop in which nothing varies all the same, a step copies an output (a ``DeepCopyOp``),
+       which PyTensor does not move: ``scan_push_out_non_seq`` drops the initial rows of states, and
+       takes a while loop for one that runs all steps.
+    2. A state is updated to a sum of itself and a matrix product. Of three or more terms, it is
+       written as sums of two terms, in the same order: ``scan_push_out_add`` drops the third. Of
+       two, ``S + A @ B`` is written as ``S - -(A @ B)`` where that rewrite is not shown to be
+       right: where the factors are no sequences of the length of the loop, or no floats of the
+       state's type.
+    3. A loop that would be computed without one, from its sequences, has trimmed buffers, untraced
+       states, or mit_sots that reach back differently far: a step copies an output.
+       (``scan_push_out_seq`` mixes up their rows.)
+    4. While loops have equal stop conditions that read states: each gets a condition of its own
+       form (``c or False``). (``ScanMerge`` takes loops for one whose states only start equal.)
+    5. mit_sots with the same taps start with equal buffers: all but one start with a copy.
+       (``scan_merge_inouts`` takes them for one.)
+    6. Rows of an output are read in a way that PyTensor's ``scan_reduce_nsteps`` and
+       ``scan_reduce_trace`` get wrong: the reader reads a copy (a ``DeepCopyOp``), through which
+       they do not look. These are readers of
+
+       * a trimmed buffer, or a while loop, other than by single rows counted from the end;
+       * last rows that are not shown to exist (``xs[-3:]`` of a map of maybe two steps), or that do
+         not end at the end (``xs[-3:i]``);
+       * where no reader needs all steps: a mit_mot, and a slice with an unknown bound
+         (``xs[i:-1]``) or an end that is not shown to exist (``xs[:-3]``).
+
+    Values are the same, to the last bit.
+
+    Preconditions: none. Batched loops stay as they are: PyTensor does not rewrite them.
+
+    Out of scope: what PyTensor compiles wrongly in graphs without loops; errors that it loses (an
+    index out of bounds, a sequence that is too short); a constant sequence of ``0.0`` and ``-0.0``.
+    """
+
+    name: ClassVar[str] = "compile-safe"
+
+    def run(self, site: Site) -> bool:
+        """Mend each loop of a graph."""
+        changed = HoistStates().run(site)
+        changed = Bodies().run(site) or changed
+        changed = copy_buffers(site) or changed
+        return copy_rows(site) or changed

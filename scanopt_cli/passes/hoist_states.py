@@ -1,0 +1,131 @@
+"""Take out of a loop the states that every step sets to the same value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import pytensor.tensor as pt
+from pytensor.conditional.op import ifelse
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import applys_between
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+
+from scanopt_cli.passes.base import ScanPass, Site
+from scanopt_cli.scans.buffers import is_whole
+from scanopt_cli.scans.invariant_states import invariant_states
+from scanopt_cli.scans.lengths import Lengths, Linear
+from scanopt_cli.scans.view import ScanView, Slot, SlotKind
+
+
+@dataclass(frozen=True)
+class HoistStates(ScanPass):
+    """Compute the states of a loop outside of it that every step sets to the same value.
+
+    Legal cases:
+
+    1. A sit_sot or mit_sot whose update depends on no sequence and no state (``w + 1``, a constant,
+       a product with zeros that was simplified away). Its buffer is its initial rows and, behind
+       them, the one value repeated. Where a step reads the state, it reads that buffer as a
+       sequence, one for each tap: the first steps still see the initial rows.
+
+    PyTensor 3.3.7 compiles such a state wrongly if nothing else is computed in the loop: its
+    ``scan_push_out_non_seq`` drops the initial rows.
+
+    Preconditions: the buffer is shown to hold the initial rows and every step. The loop has no stop
+    condition, is not batched, and no step works in place. In a loop that may run no step, a value
+    whose computation can fail is computed only if there is a step (an ``ifelse``).
+
+    What is lost is an error: that of a state whose shape differs from that of its initial rows
+    where one can be broadcast to the other, and that of a negative step count.
+
+    Out of scope: untraced states, states that are invariant from the second step on, and states
+    that are never changed.
+    """
+
+    name: ClassVar[str] = "hoist-states"
+    takes_in_place: ClassVar[bool] = False
+
+    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+        """Return all outputs, on a Scan without the invariant states."""
+        found = invariant_states(view)
+        if not found:
+            return None
+        names = site.names(view)
+        lengths = Lengths(view.n_steps)
+        hoisted = []
+        for slot in found:
+            reason = _obstacle(view, slot, lengths)
+            if reason is not None:
+                site.kept(view, f"the invariant state `{names[slot]}`: {reason}")
+            elif site.budget.spend():
+                site.changed(view, f"hoisted the invariant state `{names[slot]}`")
+                hoisted.append(slot)
+        if not hoisted:
+            return None
+        view.thaw()
+        always_runs = lengths.at_most(Linear(1), lengths.value_of(view.n_steps))
+        buffers = {slot: _buffer(view, slot, always_runs=always_runs) for slot in hoisted}
+        for slot, buffer in buffers.items():
+            place = view.slots.index(slot)
+            view.slots[place : place + 1] = _sequences(view, slot, buffer)
+        replacements = view.rebuild() if view.outputs() else {}
+        for slot, buffer in buffers.items():
+            assert slot.outer_output is not None
+            replacements[slot.outer_output] = buffer
+        return replacements
+
+
+def _obstacle(view: ScanView, slot: Slot, lengths: Lengths) -> str | None:
+    if view.is_while:
+        return "the loop has a stop condition, so the number of its rows is not known"
+    if view.batch_ndim:
+        return "the loop is batched"
+    if not is_whole(view, slot, lengths):
+        return "its buffer is not shown to hold every step"
+    return None
+
+
+def _buffer(view: ScanView, slot: Slot, *, always_runs: bool) -> Variable:
+    """The buffer of an invariant state after the loop."""
+    initial: Any = slot.outer_input
+    outer = {other.inner_inputs[0]: other.outer_input for other in view.of_kind(SlotKind.NON_SEQ)}
+    (update,) = slot.inner_outputs
+    nodes = list(applys_between(list(outer), [update]))
+    value: Any = clone_replace([update], outer, rebuild_strict=False)[0]
+    if not always_runs and any(map(_can_fail, nodes)):
+        value = ifelse(pt.gt(view.n_steps, 0), value, initial[0])
+    buffer: Variable = pt.set_subtensor(initial[slot.reach :], value)
+    return buffer
+
+
+def _sequences(view: ScanView, slot: Slot, buffer: Any) -> Sequence[Slot]:
+    """What a step reads of the buffer in place of the state, one sequence a tap."""
+    first, steps = slot.reach, cast(Any, view.n_steps)
+    return [
+        Slot(
+            SlotKind.SEQ,
+            0,
+            inner_inputs=[inner],
+            outer_input=buffer[first + tap : first + tap + steps],
+        )
+        for tap, inner in zip(slot.taps, slot.inner_inputs, strict=True)
+        if _is_read(inner, view.inner_outputs(), slot)
+    ]
+
+
+def _is_read(inner: Variable, outputs: Sequence[Variable], slot: Slot) -> bool:
+    kept = [output for output in outputs if output not in slot.inner_outputs]
+    return inner in kept or any(inner in node.inputs for node in applys_between([inner], kept))
+
+
+def _can_fail(node: Apply) -> bool:
+    """Whether computing a node may raise an error, for its values or for the shapes of its inputs.
+
+    Arithmetic of scalars does not, and neither do axes that are put in.
+    """
+    if isinstance(node.op, DimShuffle):
+        return bool(node.op.drop)
+    return not isinstance(node.op, Elemwise) or any(v.type.ndim for v in node.inputs)

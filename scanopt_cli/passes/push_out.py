@@ -1,0 +1,188 @@
+"""Compute before a loop what its steps need not compute one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytensor.tensor as pt
+from pytensor.compile.ops import DeepCopyOp, ViewOp
+from pytensor.conditional.op import ifelse
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import io_toposort
+from pytensor.scan.rewriting.push_out import scan_push_out_seq
+from pytensor.tensor.basic import Alloc, Eye, Join, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Dot, Prod, Sum
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import Subtensor, get_idx_list
+
+from scanopt_cli.passes.base import ScanPass, Site
+from scanopt_cli.scans.buffers import is_whole
+from scanopt_cli.scans.lengths import Lengths, Linear
+from scanopt_cli.scans.view import STATES, TRACED, ScanView, Slot, SlotKind
+
+# What computes whatever the values of its inputs are. Shapes that do not fit are an error still.
+_TOTAL = (
+    Alloc,
+    DimShuffle,
+    Dot,
+    Elemwise,
+    Eye,
+    Join,
+    MakeVector,
+    Prod,
+    ScalarFromTensor,
+    Shape,
+    Shape_i,
+    Sum,
+    TensorFromScalar,
+)
+
+
+@dataclass(frozen=True)
+class PushOut(ScanPass):
+    """Move computation that needs no loop out of the body.
+
+    Legal cases:
+
+    1. What depends on non-sequences alone is computed once, before the loop. What may raise an
+       error for some values is computed only if the loop runs a step (an ``ifelse``).
+    2. Elementwise arithmetic of sequences and non-sequences is computed for all steps at once, by
+       PyTensor's ``scan_push_out_seq``.
+
+    Preconditions: the loop is not batched, and no step works in place. For case 2 every sequence is
+    shown to be as long as the loop has steps; and a loop of which nothing is left keeps every step
+    of every output, carries no untraced state, and its mit_sots reach back equally far. Without
+    these PyTensor's rewriter is wrong.
+
+    Inside of `scanopt_cli.enabled` this pass stands in for PyTensor's own rewriters. It is in no
+    preset, since whoever compiles a saved graph has those.
+
+    What is lost is the error of shapes that do not fit in a loop that runs no step: it is raised
+    all the same.
+
+    Out of scope: matrix products of sequences, and sums (see ``push-out-sums``).
+    """
+
+    name: ClassVar[str] = "push-out"
+    takes_in_place: ClassVar[bool] = False
+
+    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+        """Return all outputs, on a Scan whose body computes less."""
+        if view.batch_ndim or not site.budget.is_left:
+            return None
+        if _may_push_out_sequences(view):
+            found: Any = scan_push_out_seq.transform(site.fgraph, view.node)
+            if found:
+                site.budget.spend()
+                site.changed(view, "computes elementwise arithmetic of sequences before the loop")
+                return {old: new for old, new in found.items() if old != "remove"}
+        return _hoist(view, site)
+
+
+def _hoist(view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    """Compute invariants before the loop."""
+    view.thaw()
+    outer = {slot.inner_inputs[0]: slot.outer_input for slot in view.of_kind(SlotKind.NON_SEQ)}
+    outputs = view.inner_outputs()
+    nodes = list(io_toposort([], outputs))
+    hoisted = _invariant_nodes(nodes, set(outer))
+    boundary = [
+        variable
+        for variable in _read_by((node for node in nodes if node not in hoisted), outputs)
+        if variable.owner in hoisted
+    ]
+    if not boundary or not site.budget.spend():
+        return None
+    values = clone_replace(boundary, outer, rebuild_strict=False)
+    lengths = Lengths(view.n_steps)
+    if not lengths.at_most(Linear(1), lengths.value_of(view.n_steps)):
+        values = _computed_if_needed(view.n_steps, values, hoisted, boundary)
+    inner = [variable.type() for variable in boundary]
+    view.set_inner_outputs(
+        clone_replace(outputs, dict(zip(boundary, inner, strict=True)), rebuild_strict=False)
+    )
+    for variable, value in zip(inner, values, strict=True):
+        value = variable.type.filter_variable(value)
+        view.slots.append(Slot(SlotKind.NON_SEQ, 0, inner_inputs=[variable], outer_input=value))
+    site.changed(view, f"moved {len(hoisted)} invariant nodes before the loop")
+    return view.rebuild()
+
+
+def _invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]:
+    """Return the nodes that compute the same in every step, given what is ``known`` to be so."""
+    known = set(known)
+    found = set()
+    for node in nodes:
+        if isinstance(node.op, ViewOp | DeepCopyOp):
+            continue
+        if all(v in known or isinstance(v, Constant) for v in node.inputs):
+            known.update(node.outputs)
+            found.add(node)
+    return found
+
+
+def _read_by(nodes: Iterable[Apply], outputs: Iterable[Variable]) -> dict[Variable, None]:
+    read = dict.fromkeys(variable for node in nodes for variable in node.inputs)
+    return read | dict.fromkeys(outputs)
+
+
+def _computed_if_needed(
+    steps: Any, values: list[Any], hoisted: set[Apply], boundary: list[Variable]
+) -> list[Any]:
+    """Those of ``values`` that may raise, computed in loops of at least one step only."""
+    risky = {node for node in hoisted if not _is_total(node)}
+    for node in io_toposort([], boundary):
+        if node in hoisted and any(v.owner in risky for v in node.inputs):
+            risky.add(node)
+    places = [place for place, variable in enumerate(boundary) if variable.owner in risky]
+    if not places:
+        return values
+    guarded: Any = ifelse(
+        pt.gt(steps, 0),
+        [values[place] for place in places],
+        [_placeholder(values[place]) for place in places],
+    )
+    every = list(values)
+    for place, value in zip(places, guarded, strict=True):
+        every[place] = value
+    return every
+
+
+def _placeholder(value: Any) -> Any:
+    """What stands for a value that nobody reads: of its type, and as small as may be."""
+    return pt.zeros([0 if n is None else n for n in value.type.shape], dtype=value.type.dtype)
+
+
+def _is_total(node: Apply) -> bool:
+    """Whether a node computes a value whatever the values of its inputs are."""
+    op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    if isinstance(op, Subtensor):
+        return all(isinstance(part, slice) for part in get_idx_list(node.inputs, op.idx_list))
+    is_squeeze = isinstance(op, DimShuffle) and any(
+        node.inputs[0].type.shape[axis] != 1 for axis in op.drop
+    )
+    return isinstance(op, _TOTAL) and not is_squeeze
+
+
+def _may_push_out_sequences(view: ScanView) -> bool:
+    lengths = Lengths(view.n_steps)
+    steps = lengths.value_of(view.n_steps)
+    sequences = view.of_kind(SlotKind.SEQ)
+    if any(lengths.length_of(slot.outer_input) != steps for slot in sequences):
+        return False
+    states = {v for slot in view.of_kind(*STATES) for v in slot.inner_inputs}
+    if any(
+        not isinstance(node.op, Elemwise | DimShuffle) or not states.isdisjoint(node.inputs)
+        for node in view.op.fgraph.toposort()
+    ):
+        return True
+    return (
+        len({slot.reach for slot in view.of_kind(SlotKind.MIT_SOT)}) <= 1
+        and not view.is_while
+        and all(slot.kind in TRACED and is_whole(view, slot, lengths) for slot in view.outputs())
+    )

@@ -1,0 +1,44 @@
+"""Bugs of PyTensor 3.3.7, each a strict xfail: rewrites beside loops that change what loops return.
+
+`upstream_modes` says what this directory is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.tensor.random.rewriting.basic import sidestep_unused_rng_consumer
+from pytensor.tensor.random.type import random_generator_type
+from upstream_modes import FAST, alone, value
+
+five = pt.tensor("five", shape=(5,))
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="local_dimshuffle_subtensor reads the row 0 of a reversed slice of one row; "
+    "scanopt: passes/simplify.py",
+)
+@pytest.mark.parametrize("rows", [slice(None, -2, -1), slice(None, -3, -2)])
+def test_a_reversed_slice_of_one_row(rows: slice) -> None:
+    values = np.arange(1.0, 6.0)
+    assert value(five[rows].sum(), {five: values}, FAST) == values[rows].sum()
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="sidestep_unused_rng_consumer returns the generator before a draw, if the draw is not "
+    "read; scanopt: passes/simplify.py",
+)
+@pytest.mark.parametrize("mode", [alone(sidestep_unused_rng_consumer), FAST], ids=["alone", "all"])
+def test_a_generator_is_advanced_by_a_draw_that_nobody_reads(mode: Any) -> None:
+    generator = random_generator_type("generator")
+    after, _ = pt.random.normal(rng=generator, return_next_rng=True)
+    given, wanted = np.random.default_rng(1), np.random.default_rng(1)
+    wanted.normal()
+    assert value(after, {generator: given}, mode).normal() == wanted.normal()

@@ -1,0 +1,89 @@
+"""Bugs of PyTensor 3.3.7, each a strict xfail: derivatives of loops that are silently wrong.
+
+`upstream_modes` says what this directory is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.gradient import pushforward
+from pytensor.scan.rewriting.trace import scan_reduce_trace_no_prealloc
+from upstream_modes import buffer_of, trimmed, value
+
+from evaluating import PLAIN
+from graph_building import scan
+
+x = pt.dscalar("x")
+w = pt.dscalar("w")
+n = pt.lscalar("n")
+s = pt.dvector("s")
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Scan.pullback reads every step from a buffer that scan_reduce_trace has trimmed; "
+    "scanopt: gradients/refusals.py",
+)
+def test_the_gradient_of_a_trimmed_loop() -> None:
+    steps = scan(lambda y: y**2, outputs_info=[x], n_steps=3)
+    (given,), last = trimmed([x], buffer_of(steps)[-1], scan_reduce_trace_no_prealloc)
+    np.testing.assert_allclose(value(pt.grad(last, given), {given: 1.5}, PLAIN), 8 * 1.5**7)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Scan.pullback of a truncated gradient starts at the end that the truncation left zero; "
+    "scanopt: gradients/refusals.py",
+)
+def test_the_second_derivative_of_a_truncated_loop() -> None:
+    last = scan(lambda q, y: y + q**2, sequences=[s], outputs_info=[x], truncate_gradient=2)[-1]
+    second = pt.grad(pt.grad(last, s).sum(), s)
+    found = value(second, {s: np.arange(1.0, 6.0), x: 0.0}, PLAIN)
+    np.testing.assert_allclose(found, [0.0, 0.0, 0.0, 2.0, 2.0])
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Scan.connection_pattern takes the start of a state that no step computes from itself "
+    "for unconnected with its buffer; scanopt: gradients/refusals.py",
+)
+def test_the_second_derivative_by_a_start_that_one_step_reads() -> None:
+    _, total = scan(
+        lambda y, acc, f: (2 * f, acc + y**2),
+        outputs_info=[x, pt.zeros((), dtype="float64")],
+        non_sequences=[w],
+        n_steps=n,
+    )
+    second = pt.grad(pt.grad(total[-1] + x**3, x), x)
+    np.testing.assert_allclose(value(second, {x: 3.0, w: 1.0, n: 4}, PLAIN), 2 + 6 * 3.0)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Scan.pushforward gives a tangent of zeros to what does not move; of a power by an "
+    "exponent that is a non-sequence that makes NaN at a negative base; "
+    "scanopt: gradients/pushforwards.py",
+)
+def test_the_pushforward_of_a_power_at_a_negative_base() -> None:
+    last = scan(lambda y, e: y**e, outputs_info=[x], non_sequences=[w], n_steps=2)[-1]
+    tangent = pushforward(last, x, pt.ones_like(x))
+    np.testing.assert_allclose(value(tangent, {x: -2.0, w: 2.0}, PLAIN), -32.0)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="AdvancedIncSubtensor.pullback gives every write at a repeated index the whole "
+    "gradient, also those that are overwritten; scanopt: nothing yet",
+)
+def test_the_gradient_of_a_write_at_repeated_indices() -> None:
+    zeros = pt.zeros(2, dtype="float64")
+    written = pt.set_subtensor(zeros[np.array([0, 0])], s)
+    found = value(pt.grad(written[0], s), {s: [1.0, 2.0]}, PLAIN)
+    np.testing.assert_allclose(found, [0.0, 1.0])
