@@ -11,10 +11,12 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.scan.utils import until
+from pytensor.tensor.random.type import random_generator_type
 
+from loop_operators import OPERATORS
 from loop_plans import (
     BATCH,
-    WIDTH,
+    GENERATOR,
     Alloc,
     Constant,
     Expression,
@@ -22,26 +24,10 @@ from loop_plans import (
     Input,
     Loop,
     Program,
+    RandomNumbers,
     Read,
+    Role,
 )
-
-OPERATORS: dict[str, Callable[..., Variable]] = {
-    "tanh": pt.tanh,
-    "half": lambda a: 0.5 * a,
-    "negate": lambda a: -a,
-    "add": lambda a, b: a + b,
-    "subtract": lambda a, b: a - b,
-    "minimum": pt.minimum,
-    "maximum": pt.maximum,
-    "gate": lambda a, b: pt.tanh(a) * b,
-    "successor": lambda a: (a + 1) % 7,
-    "add_modulo": lambda a, b: (a + b) % 11,
-    "total": lambda a: a.sum(),
-    "spread": lambda a: pt.full((WIDTH,), a),
-    "as_real": lambda a: a.astype("float64"),
-    "is_positive": lambda a: (a > 0).astype("int64"),
-    "exceeds": lambda a, bound: a > bound,
-}
 
 READS: dict[str, Callable[..., Variable]] = {
     "whole": lambda xs: xs,
@@ -70,7 +56,12 @@ def build(program: Program) -> tuple[list[Variable], list[Variable]]:
     if program.gradient_of is not None:
         cost = _read(program.gradient_of, results).sum()
         wrt = [inputs[name] for name in program.wrt]
-        outputs += pt.grad(cost, wrt, disconnected_inputs="ignore", return_disconnected="zero")
+        gradient = _gradient(cost, wrt)
+        outputs += gradient
+        if program.second_gradient:
+            outputs += _gradient(pt.stack([part.sum() for part in gradient]).sum(), wrt)
+    if program.loop.generator is not None:
+        outputs.append(results[GENERATOR])
     if not program.batched:
         return list(inputs.values()), outputs
     batches = {name: _batched(inputs[name]) for name in program.batched}
@@ -79,7 +70,13 @@ def build(program: Program) -> tuple[list[Variable], list[Variable]]:
     return list((inputs | batches).values()), outputs
 
 
+def _gradient(cost: Variable, wrt: Sequence[Variable]) -> list[Variable]:
+    return list(pt.grad(cost, wrt, disconnected_inputs="ignore", return_disconnected="zero"))
+
+
 def _input(plan: Input, static: bool) -> Variable:
+    if plan.role is Role.GENERATOR:
+        return random_generator_type(plan.name)
     core = plan.kind.shape if static else (None,) * plan.kind.ndim
     leading = (None,) * (plan.ndim - plan.kind.ndim)
     return pt.tensor(plan.name, dtype=plan.kind.dtype, shape=(*leading, *core))
@@ -137,9 +134,12 @@ def _loop(plan: Loop, environment: Mapping[str, Variable], title: str) -> dict[s
 
     def step(*arguments: Variable) -> tuple[list[Variable], until] | list[Variable]:
         inside = dict(zip(plan.step_names, arguments, strict=True))
+        for item in plan.random:
+            inside[GENERATOR], inside[item.name] = _random_numbers(item, inside)
         for inner in plan.inner:
             inside[inner.name] = _inner_loop(inner, inside)
         updates = [_evaluate(state.update, inside) for state in plan.states]
+        updates += [inside[GENERATOR]] if plan.generator else []
         updates += [_evaluate(item.value, inside) for item in plan.maps]
         if plan.until is None:
             return updates
@@ -159,6 +159,7 @@ def _loop(plan: Loop, environment: Mapping[str, Variable], title: str) -> dict[s
                 {"initial": environment[state.source], "taps": list(state.taps)}
                 for state in plan.states
             ),
+            *([{"initial": environment[plan.generator]}] if plan.generator else []),
             *(None for _ in plan.maps),
         ],
         non_sequences=non_sequences,
@@ -170,7 +171,19 @@ def _loop(plan: Loop, environment: Mapping[str, Variable], title: str) -> dict[s
     )
     if originals:
         results = clone_replace(results, replace=originals)
-    return dict(zip(plan.results, results, strict=True))
+    names = [item.name for item in plan.states]
+    names += [GENERATOR] if plan.generator else []
+    names += [item.name for item in plan.maps]
+    return dict(zip(names, results, strict=True))
+
+
+def _random_numbers(
+    plan: RandomNumbers, inside: Mapping[str, Variable]
+) -> tuple[Variable, Variable]:
+    """Return the generator after the numbers are drawn, and the numbers."""
+    mean = 0.0 if plan.mean is None else _evaluate(plan.mean, inside)
+    size = plan.kind.shape or None
+    return pt.random.normal(mean, 1.0, size=size, rng=inside[GENERATOR], return_next_rng=True)
 
 
 def _in_op_from_graph(

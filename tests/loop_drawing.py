@@ -4,38 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from hypothesis import strategies as st
 
 import loop_plans as plans
 from loop_arguments import MANY
+from loop_expressions import (
+    CONSTANTS,
+    Draw,
+    draw_condition,
+    draw_expression,
+    draw_update,
+    reading,
+)
 from loop_plans import Expression, Kind, Role
 
 _SEQUENCE_TAPS = ((0,), (-1,), (1,), (0, 1), (-1, 0, 1))
 _STATE_TAPS = ((-1,), (-1,), (-2, -1), (-3, -1))
-_OPERATORS = {
-    Kind.INTEGER: (("successor",), ("add_modulo", "minimum", "maximum")),
-    Kind.REAL: (("tanh", "half", "negate"), ("add", "subtract", "minimum", "maximum", "gate")),
-}
-_OPERATORS[Kind.VECTOR] = _OPERATORS[Kind.REAL]
-_CONSTANTS = {
-    Kind.INTEGER: (0, 1, -2),
-    Kind.REAL: (0.0, 0.5, -1.5),
-    Kind.VECTOR: (0.0, 0.5, -1.5),
-}
-_CONVERSIONS = {
-    (Kind.VECTOR, Kind.REAL): "total",
-    (Kind.REAL, Kind.VECTOR): "spread",
-    (Kind.INTEGER, Kind.REAL): "as_real",
-    (Kind.REAL, Kind.INTEGER): "is_positive",
-}
-
-
-class Draw(Protocol):
-    """What `st.composite` hands to a strategy."""
-
-    def __call__[T](self, strategy: st.SearchStrategy[T]) -> T: ...
 
 
 class Surroundings:
@@ -56,7 +41,7 @@ class Surroundings:
 
     def constant(self, kind: Kind, rows: int = 0, *, ramp: bool = False) -> str:
         name = f"c{len(self.constants)}"
-        value = self.draw(st.sampled_from(_CONSTANTS[kind]))
+        value = self.draw(st.sampled_from(CONSTANTS[kind]))
         self.constants[name] = plans.Constant(name, kind, value, rows, ramp)
         return name
 
@@ -85,16 +70,17 @@ def one_in(draw: Draw, cases: int) -> bool:
     return draw(st.integers(1, cases)) == cases
 
 
-def _reading(name: str) -> Expression:
-    return Expression("read", (name,))
-
-
 def _span(taps: Sequence[int]) -> int:
     return max(0, *taps) - min(0, *taps)
 
 
 def draw_loop(
-    draw: Draw, surroundings: Surroundings, *, while_loops: bool, nesting: bool
+    draw: Draw,
+    surroundings: Surroundings,
+    *,
+    while_loops: bool,
+    nesting: bool,
+    generators: bool,
 ) -> plans.Loop:
     """Draw the outer loop, and into ``surroundings`` what it reads."""
     steps: str | int | None = draw(st.sampled_from(["input", "input", None, None, 3, 2, 1, 0]))
@@ -109,6 +95,11 @@ def draw_loop(
         non_sequences.append(_non_sequence(draw, surroundings, f"w{number}", non_sequences))
     inner: tuple[plans.InnerLoop, ...] = ()
     leaves = _leaves(sequences, heads, non_sequences)
+    generator, random = None, ()
+    if generators and draw(st.booleans()):
+        generator = surroundings.input(Role.GENERATOR, Kind.REAL)
+        random = _random_numbers(draw, leaves)
+        leaves |= {item.name: item.kind for item in random}
     circle = _circle(draw, surroundings) if one_in(draw, 5) else ()
     if nesting and leaves and one_in(draw, 4):
         inner_steps: int | str = draw(st.sampled_from([2, 3, "input"]))
@@ -118,7 +109,7 @@ def draw_loop(
             inner_steps = "m"
         inner = (_inner_loop(draw, leaves, inner_steps),)
         leaves |= {item.name: item.kind for item in inner}
-    inner_results = (plans.Map(item.name, item.kind, _reading(item.name)) for item in inner)
+    inner_results = (plans.Map(item.name, item.kind, reading(item.name)) for item in inner)
     return plans.Loop(
         steps=steps,
         sequences=tuple(sequences),
@@ -126,9 +117,22 @@ def draw_loop(
         inner=inner,
         states=(*_updated(draw, heads, leaves), *circle),
         maps=(*_maps(draw, leaves, "y", at_least=0 if heads else 1), *inner_results),
-        until=_condition(draw, leaves) if while_loops and one_in(draw, 4) else None,
+        until=draw_condition(draw, leaves) if while_loops and one_in(draw, 4) else None,
         go_backwards=draw(st.booleans()),
+        generator=generator,
+        random=random,
     )
+
+
+def _random_numbers(draw: Draw, leaves: Mapping[str, Kind]) -> tuple[plans.RandomNumbers, ...]:
+    """Draw what random numbers a step draws, some of them with a mean that it computes."""
+
+    def numbers(name: str) -> plans.RandomNumbers:
+        kind = draw(st.sampled_from([Kind.REAL, Kind.REAL, Kind.VECTOR]))
+        mean = draw_expression(draw, leaves, kind, 1) if one_in(draw, 3) else None
+        return plans.RandomNumbers(name, kind, mean)
+
+    return tuple(numbers(f"e{number}") for number in range(draw(st.integers(1, 2))))
 
 
 def _sequence(
@@ -187,7 +191,9 @@ def _circle(draw: Draw, surroundings: Surroundings) -> tuple[plans.State, ...]:
     names = "d0", "d1"
     heads = [_state_head(draw, surroundings, name, (Kind.REAL,)) for name in names]
     return tuple(
-        replace(head, update=_expression(draw, dict.fromkeys(other.slices, Kind.REAL), Kind.REAL))
+        replace(
+            head, update=draw_expression(draw, dict.fromkeys(other.slices, Kind.REAL), Kind.REAL)
+        )
         for head, other in zip(heads, reversed(heads), strict=True)
     )
 
@@ -247,7 +253,9 @@ def _leaves(
 def _updated(
     draw: Draw, heads: Sequence[plans.State], leaves: Mapping[str, Kind]
 ) -> tuple[plans.State, ...]:
-    return tuple(replace(head, update=_expression(draw, leaves, head.kind)) for head in heads)
+    return tuple(
+        replace(head, update=draw_update(draw, head.slices, head.kind, leaves)) for head in heads
+    )
 
 
 def _maps(
@@ -255,35 +263,6 @@ def _maps(
 ) -> tuple[plans.Map, ...]:
     kinds = draw(st.lists(st.sampled_from(Kind), min_size=at_least, max_size=2))
     return tuple(
-        plans.Map(f"{letter}{number}", kind, _expression(draw, leaves, kind))
+        plans.Map(f"{letter}{number}", kind, draw_expression(draw, leaves, kind))
         for number, kind in enumerate(kinds)
     )
-
-
-def _condition(draw: Draw, leaves: Mapping[str, Kind]) -> Expression:
-    bound = draw(st.sampled_from([0.0, 0.5, 2.0]))
-    return Expression("exceeds", (_expression(draw, leaves, Kind.REAL), bound))
-
-
-def _expression(draw: Draw, leaves: Mapping[str, Kind], kind: Kind, depth: int = 2) -> Expression:
-    """Draw an expression of ``kind`` over ``leaves``, ``depth`` operators high at most."""
-    reads = [name for name, other in leaves.items() if other is kind]
-    sources = [other for other in set(leaves.values()) if (other, kind) in _CONVERSIONS]
-    unary, binary = _OPERATORS[kind]
-    forms = ["read"] * 3 if reads else []
-    if depth:
-        forms += ["unary", "binary", "binary", *(["convert"] * 2 if sources else [])]
-    forms.append("constant")
-    form = draw(st.sampled_from(forms))
-    if form == "read":
-        return _reading(draw(st.sampled_from(reads)))
-    if form == "constant":
-        constant = Expression("constant", (draw(st.sampled_from(_CONSTANTS[kind])),))
-        return Expression("spread", (constant,)) if kind is Kind.VECTOR else constant
-    if form == "convert":
-        source = draw(st.sampled_from(sorted(sources, key=list(Kind).index)))
-        operand = _expression(draw, leaves, source, depth - 1)
-        return Expression(_CONVERSIONS[source, kind], (operand,))
-    operator = draw(st.sampled_from(unary if form == "unary" else binary))
-    operands = [_expression(draw, leaves, kind, depth - 1) for _ in range(1 + (form == "binary"))]
-    return Expression(operator, tuple(operands))

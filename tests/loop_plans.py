@@ -11,7 +11,10 @@ BATCH = 2
 """Length of the batch axis of a vectorised graph."""
 
 WIDTH = 3
-"""Length of every vector that a loop works on."""
+"""Length of every vector that a loop works on, and of both sides of every matrix."""
+
+GENERATOR = "generator"
+"""What a step calls the random generator that it draws from, and hands on to the next step."""
 
 
 class Kind(Enum):
@@ -19,6 +22,7 @@ class Kind(Enum):
 
     REAL = "float64", 0
     VECTOR = "float64", 1
+    MATRIX = "float64", 2
     INTEGER = "int64", 0
 
     def __init__(self, dtype: str, ndim: int) -> None:
@@ -35,13 +39,13 @@ class Role(Enum):
     INDEX = "index"
     SEQUENCE = "sequence"
     VALUE = "value"
+    GENERATOR = "generator"
 
     @property
     def letter(self) -> str:
         """The first letter of the names of such inputs."""
-        return {"steps": "n", "inner steps": "m", "index": "k", "sequence": "x"}.get(
-            self.value, "v"
-        )
+        letters = {"steps": "n", "inner steps": "m", "index": "k", "sequence": "x"}
+        return letters.get(self.value, self.value[0])
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ class Input:
         return self.kind.ndim + (self.role is Role.SEQUENCE or self.rows > 0)
 
     def __str__(self) -> str:
+        if self.role is Role.GENERATOR:
+            return f"{self.name} (generator)"
         rows = f", {self.rows} rows" if self.rows else ""
         return f"{self.name} ({self.role.value}, {self.kind.name.lower()}{rows})"
 
@@ -96,7 +102,7 @@ class Alloc:
 
 @dataclass(frozen=True)
 class Expression:
-    """An operator of `loop_building.OPERATORS` on operands, or a read or a constant."""
+    """An operator of `loop_operators.OPERATORS` on operands, or a read or a constant."""
 
     operator: str
     operands: tuple[Any, ...]
@@ -108,6 +114,12 @@ class Expression:
             return {_part(self.operands[0])}
         operands = [operand for operand in self.operands if isinstance(operand, Expression)]
         return set().union(*(operand.parts for operand in operands))
+
+    @property
+    def operators(self) -> set[str]:
+        """The names of the operators in it."""
+        operands = [operand for operand in self.operands if isinstance(operand, Expression)]
+        return {self.operator}.union(*(operand.operators for operand in operands))
 
     def __str__(self) -> str:
         if self.operator in ("read", "constant"):
@@ -165,6 +177,19 @@ class NonSequence:
 
 
 @dataclass(frozen=True)
+class RandomNumbers:
+    """Normal numbers that each step draws, of variance 1; their mean is 0 if there is none."""
+
+    name: str
+    kind: Kind
+    mean: Expression | None = None
+
+    def __str__(self) -> str:
+        mean = "0" if self.mean is None else self.mean
+        return f"random {self.kind.name.lower()} {self.name} of mean {mean}"
+
+
+@dataclass(frozen=True)
 class Map:
     """An output of each step that no later step reads."""
 
@@ -178,7 +203,10 @@ class Map:
 
 @dataclass(frozen=True)
 class Loop:
-    """One `scan` call; ``steps`` is an input's name, a number, or None for "as the sequences"."""
+    """One `scan` call; ``steps`` is an input's name, a number, or None for "as the sequences".
+
+    ``generator`` is the input that ``random`` is drawn from.
+    """
 
     steps: str | int | None
     sequences: tuple[Sequence, ...]
@@ -188,12 +216,15 @@ class Loop:
     maps: tuple[Map, ...]
     until: Expression | None = None
     go_backwards: bool = False
+    generator: str | None = None
+    random: tuple[RandomNumbers, ...] = ()
 
     @property
     def step_names(self) -> tuple[str, ...]:
-        """What `scan` hands to a step, in its order: slices, past values, non-sequences."""
-        tapped = [name for item in (*self.sequences, *self.states) for name in item.slices]
-        return (*tapped, *(item.name for item in self.non_sequences))
+        """What `scan` hands to a step: slices, past values, the generator, non-sequences."""
+        names = [name for item in (*self.sequences, *self.states) for name in item.slices]
+        names += [GENERATOR] if self.generator else []
+        return (*names, *(item.name for item in self.non_sequences))
 
     @property
     def results(self) -> dict[str, Kind]:
@@ -204,11 +235,21 @@ class Loop:
         """The results that outputs may read: all but the states that only feed each other."""
         return {name: kind for name, kind in self.results.items() if not name.startswith("d")}
 
+    @property
+    def operators(self) -> set[str]:
+        """The names of the operators of a step, those of the loops inside of it among them."""
+        expressions = [state.update for state in self.states]
+        expressions += [item.value for item in self.maps]
+        expressions += [item.mean for item in self.random if item.mean is not None]
+        expressions += [] if self.until is None else [self.until]
+        names = set().union(*(expression.operators for expression in expressions))
+        return names.union(*(item.loop.operators for item in self.inner))
+
     def sources_of(self, names: Iterable[str]) -> set[str]:
         """Return the names of the surrounding graph that these parts of the loop depend on."""
         # A map that passes an inner loop's read on has its name, so the inner loop comes last.
-        parts = (*self.sequences, *self.non_sequences, *self.states, *self.maps, *self.inner)
-        by_name = {part.name: part for part in parts}
+        outside = (*self.sequences, *self.non_sequences, *self.states, *self.random)
+        by_name = {part.name: part for part in (*outside, *self.maps, *self.inner)}
         sources: set[str] = set()
         pending, seen = list(names), set()
         while pending:
@@ -223,9 +264,11 @@ class Loop:
     def __str__(self) -> str:
         backwards = ", backwards" if self.go_backwards else ""
         until = f", until {self.until}" if self.until else ""
-        parts = (*self.sequences, *self.non_sequences, *self.inner, *self.states, *self.maps)
+        parts: list[object] = [*self.sequences, *self.non_sequences, *self.random]
+        parts += [*self.inner, *self.states, *self.maps]
         body = "\n".join(map(str, parts)).replace("\n", "\n  ")
-        return f"loop(steps={self.steps}{backwards}{until})\n  {body}"
+        random = f", drawing from {self.generator}" if self.generator else ""
+        return f"loop(steps={self.steps}{backwards}{until}{random})\n  {body}"
 
 
 @dataclass(frozen=True)
@@ -257,8 +300,9 @@ class Program:
     """A whole graph: its inputs, its loop, what is read, and what is wrapped around it.
 
     ``static_shapes`` says whether the types of vectors state their length. The sum of
-    ``gradient_of`` is differentiated by ``wrt``. ``batched`` names the inputs that get a batch
-    axis, which makes a Blockwise of the Scan.
+    ``gradient_of`` is differentiated by ``wrt``, and with ``second_gradient`` the sum of all
+    entries of that once more. ``batched`` names the inputs that get a batch axis, which makes a
+    Blockwise of the Scan.
     """
 
     inputs: tuple[Input, ...]
@@ -270,6 +314,7 @@ class Program:
     wrt: tuple[str, ...] = ()
     in_op_from_graph: bool = False
     batched: tuple[str, ...] = ()
+    second_gradient: bool = False
 
     def __str__(self) -> str:
         lines = [f"input {variable}" for variable in self.inputs]
@@ -279,7 +324,8 @@ class Program:
         lines.append(str(self.loop))
         lines += [f"output {read}" for read in self.reads]
         if self.gradient_of is not None:
-            lines.append(f"gradient of {self.gradient_of} by {', '.join(self.wrt)}")
+            order = "first and second gradient" if self.second_gradient else "gradient"
+            lines.append(f"{order} of {self.gradient_of} by {', '.join(self.wrt)}")
         if self.in_op_from_graph:
             lines.append("the loop is inside an OpFromGraph")
         if self.batched:
@@ -296,7 +342,7 @@ def _part(leaf: str) -> str:
 
 
 def _dependencies(
-    part: Sequence | NonSequence | State | Map | InnerLoop,
+    part: Sequence | NonSequence | State | RandomNumbers | Map | InnerLoop,
 ) -> tuple[set[str], set[str]]:
     """Return the names outside of the loop and the parts of it that ``part`` depends on."""
     match part:
@@ -304,6 +350,8 @@ def _dependencies(
             return {part.source}, part.update.parts
         case Map():
             return set(), part.value.parts
+        case RandomNumbers():
+            return set(), part.mean.parts if part.mean is not None else set()
         case InnerLoop():
             loop = part.loop
             starts = (*loop.sequences, *loop.non_sequences, *loop.states)

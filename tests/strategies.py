@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-import numpy as np
+from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 from pytensor.graph.basic import Variable
 
-from loop_arguments import arguments
+from loop_arguments import Value, arguments
 from loop_building import READS, build
-from loop_drawing import Draw, Surroundings, draw_loop, one_in
+from loop_drawing import Surroundings, draw_loop, one_in
+from loop_expressions import Draw
+from loop_operators import BLOCKWISE, SYMBOLIC
 from loop_plans import Kind, Loop, Program, Read, Role
 
-_FLOATS = (Kind.REAL, Kind.VECTOR)
+_FLOATS = (Kind.REAL, Kind.VECTOR, Kind.MATRIX)
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,7 +30,7 @@ class GeneratedScan:
 
     inputs: list[Variable]
     outputs: list[Variable]
-    arguments: tuple[tuple[np.ndarray, ...], ...]
+    arguments: tuple[tuple[Value, ...], ...]
     program: Program
 
     @property
@@ -52,15 +54,20 @@ def scan_graphs(
     gradients: bool = True,
     op_from_graphs: bool = True,
     blockwise: bool = True,
+    generators: bool = False,
     max_outputs: int = 3,
 ) -> GeneratedScan:
-    """Draw a graph around one `scan` call; each flag switches a feature off.
+    """Draw a graph around one `scan` call; each flag switches a feature off, or on.
 
     ``max_outputs`` bounds how often the loop's results are read; a drawn gradient adds at most
-    two outputs.
+    two outputs, a second one as many, and a generator is the last output.
     """
     surroundings = Surroundings(draw)
-    loop = draw_loop(draw, surroundings, while_loops=while_loops, nesting=nesting)
+    loop = draw_loop(
+        draw, surroundings, while_loops=while_loops, nesting=nesting, generators=generators
+    )
+    assume(blockwise or BLOCKWISE.isdisjoint(loop.operators))
+    assume(op_from_graphs or SYMBOLIC.isdisjoint(loop.operators))
     reads = tuple(
         _read(draw, loop.readable, surroundings) for _ in range(draw(st.integers(1, max_outputs)))
     )
@@ -69,7 +76,8 @@ def scan_graphs(
         gradient_of, wrt = _gradient(draw, surroundings, loop)
     batched: tuple[str, ...] = ()
     floats = _floats(surroundings)
-    if blockwise and floats and loop.until is None and one_in(draw, 3):
+    may_be_batched = loop.until is None and loop.generator is None
+    if blockwise and floats and may_be_batched and one_in(draw, 3):
         batched = _one_or_two(draw, floats)
     program = Program(
         inputs=tuple(surroundings.inputs.values()),
@@ -81,6 +89,7 @@ def scan_graphs(
         wrt=wrt,
         in_op_from_graph=op_from_graphs and one_in(draw, 5),
         batched=batched,
+        second_gradient=bool(wrt) and one_in(draw, 4),
     )
     inputs, outputs = build(program)
     seed = draw(st.integers(0, 2**16))
@@ -100,7 +109,12 @@ def _read(draw: Draw, results: Mapping[str, Kind], surroundings: Surroundings) -
 def _gradient(
     draw: Draw, surroundings: Surroundings, loop: Loop
 ) -> tuple[Read | None, tuple[str, ...]]:
-    """Draw what is differentiated, and by which inputs; None if no result depends on any."""
+    """Draw what is differentiated, and by which inputs; None if no result depends on any.
+
+    PyTensor has no derivative of random numbers by their mean.
+    """
+    if any(item.mean is not None for item in loop.random):
+        return None, ()
     candidates = {}
     for name, kind in loop.readable.items():
         behind = surroundings.inputs_behind(loop.sources_of([name]))

@@ -18,6 +18,7 @@ from scanopt_cli.cli.options import (
     AllowPackages,
     Format,
     GraphFile,
+    Modes,
     OutputFile,
     OutputFormat,
     Trust,
@@ -84,10 +85,12 @@ def grad(
         bool | None,
         typer.Option(
             "--check/--no-check",
-            help="Compare values with another strategy or finite differences, in a child process "
-            "(the default, but a failure only if asked for).",
+            help="Compare values with another strategy or finite differences, in a child process. "
+            "By default the graphs are evaluated as they are, and a comparison that cannot be made "
+            "is no failure; with --check the derivative is compiled as well.",
         ),
     ] = None,
+    mode: Modes = None,
     show: Annotated[
         str | None, typer.Option(metavar="NAME", help="Print the tree of this Scan too.")
     ] = None,
@@ -100,6 +103,7 @@ def grad(
     from scanopt_cli.gradients.differentiating import grad as differentiate
     from scanopt_cli.reports import grad_markdown, grad_rich
     from scanopt_cli.reports.as_json import to_json
+    from scanopt_cli.verification.modes import DEFAULT, PLAIN
 
     loaded = load_graph(graph, trust=trust, allow_packages=allow_package)
     position = int(output) if output.lstrip("+-").isdigit() else output
@@ -117,6 +121,7 @@ def grad(
                     strategy=name.value,
                     full=full,
                     check=check is not False,
+                    modes=",".join(mode or [DEFAULT if check else PLAIN]),
                     stages=stages,
                     progress=tell,
                 )

@@ -59,6 +59,8 @@ class Check:
         the other way gives values.
     differences
         What differs.
+    modes
+        The modes by which the derivative was compiled for this as well.
     """
 
     outcome: Outcome
@@ -67,18 +69,21 @@ class Check:
     runs_tried: int = 0
     reason: str | None = None
     differences: tuple[Difference, ...] = ()
+    modes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         runs = f"{self.runs} of {self.runs_tried} runs"
         match self.outcome:
             case Outcome.AGREES:
                 told = f"agrees with {self.against} on {runs}"
+                told += f", compiled by {', '.join(self.modes)} too" if self.modes else ""
                 return f"{told}; {self.reason}" if self.reason else told
             case Outcome.DIFFERS:
                 first = self.differences[0]
                 return (
                     f"differs from {self.against}: {first.b} instead of {first.a} "
-                    f"in run {first.run} ({first.arguments})"
+                    f"in run {first.run} ({first.arguments}"
+                    f"{'' if first.mode is None else f', compiled by {first.mode}'})"
                 )
         return f"not checked: {self.reason}"
 
@@ -93,14 +98,17 @@ class _Question:
     tolerance: float = 1e-6
 
 
-def check_derivative(derivative: Derivative, original: Graph, by: Sequence[int]) -> Check:
+def check_derivative(
+    derivative: Derivative, original: Graph, by: Sequence[int], modes: str | Sequence[str]
+) -> Check:
     """Compare the last order of ``derivative`` with what another way gives.
 
     ``original`` has the differentiated output only, and ``by`` the positions of the inputs. The
     strategies that go forward only are compared with reverse mode, entry by entry. The others are
     compared along one direction, in which every entry grows at a rate of its own, with forward
     mode, or with central differences of the order before. Where the arguments or the other way's
-    values are not finite, nothing is compared.
+    values are not finite, nothing is compared. ``modes`` compile the derivative as well, see
+    `scanopt_cli.verify`.
     """
     inputs = [original.inputs[position] for position in by]
     graphs = [
@@ -125,12 +133,12 @@ def check_derivative(derivative: Derivative, original: Graph, by: Sequence[int])
         _unless_alike(g + pt.zeros_like(cost), e, sound, question.tolerance)
         for g, e in zip(question.given, expected, strict=True)
     ]
-    return _check(question.against, _graph(original, expected), _graph(original, given))
+    return _check(question.against, _graph(original, expected), _graph(original, given), modes)
 
 
-def _check(against: str, expected: Graph, given: Graph) -> Check:
+def _check(against: str, expected: Graph, given: Graph, modes: str | Sequence[str]) -> Check:
     try:
-        found = verify(expected, given, runs=_RUNS, refines=True)
+        found = verify(expected, given, runs=_RUNS, modes=modes, refines=True)
     except VerificationError as error:
         return Check(outcome=Outcome.NOT_CHECKED, against=against, reason=str(error))
     # PyTensor's reverse mode raises for some loops of no steps, which is no wrong value.
@@ -151,6 +159,7 @@ def _check(against: str, expected: Graph, given: Graph) -> Check:
         runs_tried=found.runs_tried,
         reason=reason,
         differences=wrong,
+        modes=found.modes,
     )
 
 

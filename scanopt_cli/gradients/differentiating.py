@@ -40,6 +40,7 @@ from scanopt_cli.gradients.stages import Stage, staged
 from scanopt_cli.gradients.strategies import Strategy, steps
 from scanopt_cli.graphs.graph import Graph, GraphLike, as_graph
 from scanopt_cli.graphs.statistics import Statistics, statistics
+from scanopt_cli.verification.modes import DEFAULT
 
 # From so many Scans on a reader is told why there are so many.
 _MANY_SCANS = 32
@@ -56,6 +57,7 @@ def grad(
     strategy: Strategy | str = Strategy.AUTO,
     full: bool = False,
     check: bool = False,
+    modes: str | Sequence[str] = DEFAULT,
     stages: Sequence[Stage | str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Derivative:
@@ -91,6 +93,9 @@ def grad(
     check
         Whether to compare values with another strategy, or with finite differences, on random
         inputs, in a child process.
+    modes
+        The modes that compile the derivative for that, see `scanopt_cli.verify`. ``plain`` compiles
+        nothing, which takes least time.
     stages
         What else to count for each order, beside the graph as it was built: see `Stage`.
     progress
@@ -142,7 +147,8 @@ def grad(
         return derivative
     tell(f"{choice.strategy}, order {order}: checking values")
     with _recursion(orders[-1].statistics):
-        return replace(derivative, check=check_derivative(derivative, problem.original, problem.by))
+        found_values = check_derivative(derivative, problem.original, problem.by, modes)
+        return replace(derivative, check=found_values)
 
 
 @dataclass(frozen=True, slots=True)

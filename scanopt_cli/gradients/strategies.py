@@ -26,6 +26,7 @@ from scanopt_cli.gradients.lineage import Lineage
 from scanopt_cli.gradients.pushforwards import fitted, zeros
 from scanopt_cli.gradients.reach import Reach
 from scanopt_cli.gradients.reverse import derivatives, total
+from scanopt_cli.passes.compile_safe.bodies import Bodies
 from scanopt_cli.passes.grammar import parse
 from scanopt_cli.passes.pipeline import run_pipeline
 
@@ -179,6 +180,8 @@ def cleaned(outputs: Sequence[Variable], lineage: Lineage) -> list[Variable]:
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
     work = FunctionGraph(inputs, list(outputs), clone=True)
     run_pipeline(work, parse(_CLEANING))
+    # PyTensor compiles some sums wrongly that were simplified.
+    run_pipeline(work, [Bodies()])
     results = clone_replace(work.outputs, replace=dict(zip(work.inputs, inputs, strict=True)))
     relearn(results, lineage)
     return list(results)

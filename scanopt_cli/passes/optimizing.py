@@ -40,7 +40,8 @@ class OptimizeResult:
     pipeline
         The passes that ran, as `scanopt_cli.passes.grammar.parse` reads them.
     passes
-        What each pass did, in order; a pass that stands twice has two entries.
+        What each pass did, in order; a pass that stands twice has two entries. If `compile-safe`
+        had anything to do, it is the last.
     verification
         The comparison with the original, where it was asked for.
     """
@@ -100,12 +101,14 @@ def optimize(
 
     was = digest(work.fgraph)
     runs = run_pipeline(work.fgraph, sequence, limit=limit, watch=watched)
+    last: tuple[PassRun, ...] = ()
     if sequence:
         # Not in one pipeline with the others: `simplify` would undo what it does, again and again.
-        runs += run_pipeline(work.fgraph, [CompileSafe()], watch=watched)
+        last = run_pipeline(work.fgraph, [CompileSafe()], watch=watched)
+        runs += tuple(run for run in last if run.changed)
     after = statistics(work.fgraph)
     # What a pass wrote otherwise the last one may have written back.
-    is_undone = bool(runs) and runs[-1].changed and after == before and digest(work.fgraph) == was
+    is_undone = any(run.changed for run in last) and after == before and digest(work.fgraph) == was
     result = OptimizeResult(
         graph=work,
         changed=any(run.changed for run in runs) and not is_undone,

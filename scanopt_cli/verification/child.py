@@ -102,7 +102,7 @@ def _call(function: Function, arguments: Sequence[Any]) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A run in which both graphs, as they are, gave values; those of the first."""
+    """A run in which both graphs, as they are, gave the same; the values of the first."""
 
     run: int
     text: str
@@ -190,9 +190,10 @@ class _Session:
             if differences:
                 self._write(doing=f"evaluating graph a in mode {name} in run {sample.run}")
                 alone = compiled.values(0, sample.arguments)
-                if not self._against(got, alone, sample, name):
+                ours = {item.output for item in self._against(got, alone, sample, name)}
+                if any(item.output not in ours for item in differences):
                     self._write(note=f"mode {name} itself changes values, of the original as well")
-                    continue
+                differences = tuple(item for item in differences if item.output in ours)
             self._write(compiled=[asdict(item) for item in differences])
 
     def _against(
@@ -267,7 +268,8 @@ class _Session:
                 if comparison.settles or specials or known_good:
                     break
         if comparison is not None and sample is not None:
-            self.samples.append(sample)
+            if not comparison.differences:
+                self.samples.append(sample)
             self._write(**asdict(comparison))
         elif lone is not None:
             self._write(**asdict(Comparison(False, True, False, (lone,))))

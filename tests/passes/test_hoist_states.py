@@ -1,0 +1,143 @@
+"""`hoist-states`: states that every step sets to the same value are computed outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.conditional.op import IfElse
+from pytensor.graph.replace import vectorize_graph
+from pytensor.scan.utils import until
+
+from evaluating import assert_same_outcomes, evaluate
+from graph_building import arguments, graph_of, labels, only_scan, optimized, scan
+from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.graphs.statistics import statistics
+
+x, w = pt.dscalars("x", "w")
+n = pt.lscalar("n")
+m = pt.dmatrix("m")
+
+
+def same(graph: Graph, work: Graph, **values: Any) -> None:
+    data = arguments(graph, **values)
+    assert_same_outcomes(
+        evaluate(graph.inputs, graph.outputs, data), evaluate(work.inputs, work.outputs, data)
+    )
+
+
+@pytest.mark.parametrize("read", [lambda ys: ys, lambda ys: ys[3:], lambda ys: ys[-1]])
+def test_case_1_alone_in_its_loop(read: Callable[[Any], Any]) -> None:
+    """No loop is left; the initial row is."""
+    ys = scan(lambda y, w: w + 1, outputs_info=[x], non_sequences=[w], n_steps=5)
+    graph = graph_of(read(ys), ys.owner.inputs[0])
+    work, remarks = optimized(graph, "hoist-states")
+    assert statistics(work.fgraph).scans == 0
+    assert remarks == ["changed scan_fn: hoisted the invariant state `x`"]
+    same(graph, work, x=0.5, w=2.0)
+
+
+@pytest.mark.parametrize("taps", [[-1], [-2, -1], [-3, -1]])
+@pytest.mark.parametrize("steps", [0, 1, 2, 6])
+def test_case_1_read_by_others(taps: list[int], steps: int) -> None:
+    """What reads the state reads the initial rows first, then the one value."""
+    start = pt.dvector("start") if taps != [-1] else x
+    before, other = scan(
+        lambda *a: (pt.exp(a[-1]), sum(a[:-1])),
+        outputs_info=[{"initial": start, "taps": taps}, x],
+        non_sequences=[w],
+        n_steps=n,
+    )
+    graph = graph_of(before, other)
+    work, _ = optimized(graph, "hoist-states")
+    view = only_scan(work.fgraph)
+    sequences = [f"seq[{i}]" for i in range(len(taps))]
+    assert labels(view) == [*sequences, "sit_sot[0]", "non_seq[0]"]
+    given = {"start": np.arange(-min(taps)) + 2.0} if taps != [-1] else {}
+    same(graph, work, x=0.5, w=0.1, n=steps, **given)
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_what_may_raise_is_computed_if_there_is_a_step(steps: int) -> None:
+    start = pt.dmatrix("start")
+    ys = scan(
+        lambda y, m: pt.linalg.cholesky(m), outputs_info=[start], non_sequences=[m], n_steps=n
+    )
+    graph = graph_of(ys)
+    work, _ = optimized(graph, "hoist-states")
+    assert any(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes)
+    good = 4 * np.eye(3)
+    same(graph, work, start=np.ones((3, 3)), m=good if steps else -good, n=steps)
+
+
+def test_what_cannot_raise_needs_no_condition() -> None:
+    graph = graph_of(scan(lambda y, w: w + 1, outputs_info=[x], non_sequences=[w], n_steps=n))
+    work, _ = optimized(graph, "hoist-states")
+    assert not any(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes)
+
+
+def test_constants_and_states_set_by_name() -> None:
+    first, second = scan(
+        lambda a, b, w: (w, pt.constant(2.0, dtype="float64")),
+        outputs_info=[x, x],
+        non_sequences=[w],
+        n_steps=4,
+    )
+    graph = graph_of(first, second)
+    work, _ = optimized(graph, "hoist-states")
+    assert statistics(work.fgraph).scans == 0
+    same(graph, work, x=0.5, w=2.0)
+
+
+NOT: dict[str, Callable[[], Any]] = {
+    "it reads a sequence": lambda: scan(
+        lambda s, y: s * 2, sequences=[pt.dvector("s")], outputs_info=[x]
+    ),
+    "it reads a state": lambda: scan(lambda y: y * 2, outputs_info=[x], n_steps=n),
+    "it reads another state": lambda: scan(
+        lambda y, z: (z + 1, z * 2), outputs_info=[x, x], n_steps=n
+    )[0],
+    "it never changes": lambda: scan(lambda y: y, outputs_info=[x], n_steps=n),
+}
+
+
+@pytest.mark.parametrize("name", NOT)
+def test_states_that_are_not_invariant(name: str) -> None:
+    graph = graph_of(NOT[name]())
+    _, remarks = optimized(graph, "hoist-states")
+    assert remarks == []
+
+
+def test_must_not_fire_in_while_loops() -> None:
+    ys, zs = scan(
+        lambda y, z, w: ((w + 1, z * 2), until(z > 9)),
+        outputs_info=[x, x],
+        non_sequences=[w],
+        n_steps=20,
+    )
+    _, remarks = optimized(graph_of(ys, zs), "hoist-states")
+    (told,) = remarks
+    assert "has a stop condition" in told
+
+
+def test_must_not_fire_in_batches() -> None:
+    ys, zs = scan(lambda y, z, w: (w + 1, z * 2), outputs_info=[x, x], non_sequences=[w], n_steps=3)
+    batched = vectorize_graph([ys, zs], {x: pt.dvector("xs")})
+    _, remarks = optimized(graph_of(*batched), "hoist-states")
+    assert ["the loop is batched" in told for told in remarks] == [True]
+
+
+def test_must_not_fire_on_trimmed_buffers() -> None:
+    ys, zs = scan(
+        lambda y, z, w: (w + 1, z * y), outputs_info=[x, x], non_sequences=[w], n_steps=30
+    )
+    graph = graph_of(ys[-1], zs[-1])
+    view = only_scan(graph.fgraph)
+    slot = view.slots[0]
+    slot.outer_input = slot.outer_input[:2]
+    graph.fgraph.replace_all(list(view.rebuild().items()))
+    _, remarks = optimized(graph, "hoist-states")
+    assert ["not shown to hold every step" in told for told in remarks] == [True]

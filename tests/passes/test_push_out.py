@@ -1,0 +1,147 @@
+"""`push-out`: what needs no loop is computed before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.conditional.op import IfElse
+from pytensor.graph.replace import vectorize_graph
+from pytensor.raise_op import Assert
+from pytensor.scan.utils import until
+
+from evaluating import assert_same_outcomes, evaluate
+from graph_building import arguments, graph_of, only_scan, optimized, scan
+from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.graphs.statistics import statistics
+
+x, w = pt.dscalars("x", "w")
+n = pt.lscalar("n")
+s = pt.dvector("s")
+m = pt.dmatrix("m")
+
+
+def same(graph: Graph, work: Graph, **values: Any) -> None:
+    data = arguments(graph, **values)
+    assert_same_outcomes(
+        evaluate(graph.inputs, graph.outputs, data), evaluate(work.inputs, work.outputs, data)
+    )
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_case_1_invariants(steps: int) -> None:
+    graph = graph_of(
+        scan(
+            lambda y, m: pt.tanh(y @ pt.exp(m @ m)),
+            outputs_info=[pt.dvector("h")],
+            non_sequences=[m],
+            n_steps=n,
+        )
+    )
+    work, remarks = optimized(graph, "push-out,remove-unused")
+    body = only_scan(work.fgraph).op.fgraph
+    assert not any(node.op == pt.exp for node in body.toposort())
+    assert "moved" in remarks[0]
+    same(graph, work, h=np.ones(3), m=np.arange(9.0).reshape(3, 3) / 20, n=steps)
+
+
+RAISING: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "an index": (lambda v: v[7], np.zeros(3)),
+    "an assertion": (lambda v: Assert("no")(v, pt.all(v > 0)).sum(), np.zeros(3)),
+    "an index, and arithmetic behind it": (lambda v: pt.exp(v[7] * 2), np.zeros(3)),
+}
+
+
+@pytest.mark.parametrize("name", RAISING)
+def test_what_may_raise_is_computed_if_there_is_a_step(name: str) -> None:
+    compute, bad = RAISING[name]
+    graph = graph_of(
+        scan(lambda y, v: y + compute(v), outputs_info=[x], non_sequences=[s], n_steps=n)
+    )
+    work, _ = optimized(graph, "push-out")
+    assert any(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes)
+    same(graph, work, x=1.0, s=bad, n=0)
+    same(graph, work, x=1.0, s=bad, n=2)
+    same(graph, work, x=1.0, s=np.arange(1.0, 12.0), n=2)
+
+
+def test_no_condition_where_a_step_is_made_or_nothing_can_raise() -> None:
+    always = scan(lambda y, v: y + v[1], outputs_info=[x], non_sequences=[s], n_steps=3)
+    total = scan(lambda y, v: y + v.sum(), outputs_info=[x], non_sequences=[s], n_steps=n)
+    for graph in (graph_of(always), graph_of(total)):
+        work, remarks = optimized(graph, "push-out")
+        assert "moved" in remarks[0]
+        assert not any(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes)
+
+
+def test_case_1_while_loops_and_invariant_outputs() -> None:
+    ys, zs = scan(
+        lambda y, w: ((y + pt.exp(w), pt.exp(w)), until(y > 3)),
+        outputs_info=[x, None],
+        non_sequences=[w],
+        n_steps=20,
+    )
+    graph = graph_of(ys, zs)
+    work, _ = optimized(graph, "push-out")
+    same(graph, work, x=1.0, w=-1.0)
+
+
+@pytest.mark.parametrize("steps", [0, 4])
+def test_case_2_sequences(steps: int) -> None:
+    graph = graph_of(
+        scan(lambda a, y: y + pt.exp(a) * 2, sequences=[s], outputs_info=[x], name="sums")
+    )
+    work, remarks = optimized(graph, "push-out")
+    assert remarks == ["changed sums: computes elementwise arithmetic of sequences before the loop"]
+    same(graph, work, x=1.0, s=np.arange(float(steps)))
+
+
+@pytest.mark.parametrize("steps", [0, 4])
+def test_case_2_a_loop_that_is_not_needed(steps: int) -> None:
+    ys, zs = scan(lambda a, y: (pt.exp(a), a * 2), sequences=[s], outputs_info=[x, None])
+    graph = graph_of(ys, zs)
+    work, _ = optimized(graph, "push-out")
+    assert statistics(work.fgraph).scans == 0
+    same(graph, work, x=1.0, s=np.arange(float(steps)))
+
+
+def _longer(states: Any) -> Any:
+    """The last row, of a loop whose sequence is another one, of any length."""
+    node = states.owner.inputs[0].owner
+    return node.op.make_node(node.inputs[0], pt.dvector("t"), *node.inputs[2:]).outputs[0][-1]
+
+
+NOT: dict[str, Callable[[], Any]] = {
+    "a sequence whose length is not known to be that of the loop": lambda: _longer(
+        scan(lambda a, y: y + pt.exp(a), sequences=[s], outputs_info=[x])
+    ),
+    "what reads a state": lambda: scan(lambda y: pt.exp(y), outputs_info=[x], n_steps=n),
+}
+
+
+@pytest.mark.parametrize("name", NOT)
+def test_must_not_fire(name: str) -> None:
+    _, remarks = optimized(graph_of(NOT[name]()), "push-out")
+    assert remarks == []
+
+
+def test_must_not_fire_on_maps_kept_in_buffers_of_different_starts() -> None:
+    """PyTensor's rewriter takes the smallest tap of all mit_sots for each of them."""
+    u, v = pt.dvector("u"), pt.dvector("v")
+    ys, zs = scan(
+        lambda a, *_: (a + 1, a * 2),
+        sequences=[s],
+        outputs_info=[{"initial": u, "taps": [-2, -1]}, {"initial": v, "taps": [-3, -1]}],
+    )
+    graph = graph_of(ys, zs)
+    work, _ = optimized(graph, "push-out")
+    same(graph, work, s=np.arange(4.0), u=[1.0, 2.0], v=[1.0, 2.0, 3.0])
+
+
+def test_must_not_fire_in_batches() -> None:
+    ys = scan(lambda y, w: y + pt.exp(w), outputs_info=[x], non_sequences=[w], n_steps=3)
+    _, remarks = optimized(graph_of(vectorize_graph(ys, {x: pt.dvector("xs")})), "push-out")
+    assert remarks == []
