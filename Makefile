@@ -11,10 +11,10 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 BENCH_ARGS ?= --benchmark-only
 
 .DEFAULT_GOAL := help
-.PHONY: help demo samples test lint bench clean FORCE
+.PHONY: help demo samples test test-deep lint bench clean FORCE
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
 	@echo '  PYTHON=/path/to/python names the interpreter for a new .venv'
 
 demo: samples ## Run the main job on the sample graphs
@@ -30,6 +30,9 @@ samples: .venv/installed ## Build sample_graphs/*.pkl
 
 test: .venv/installed-dev ## Run the tests
 	$(VENV)/python -m pytest $(PYTEST_ARGS)
+
+test-deep: .venv/installed-dev ## Run the tests that take minutes: the whole zoo, and Numba
+	$(VENV)/python -m pytest $(PYTEST_ARGS) -m deep
 
 lint: .venv/installed-dev ## Check style and types
 	$(VENV)/python -m ruff check .

@@ -54,15 +54,25 @@ def unsafe_readers(
 ) -> list[tuple[Any, int]]:
     """Return who reads rows of the output of ``slot`` that PyTensor takes for steps by number.
 
-    These are all that index it, but for those that take one row counted from the end.
+    These are all that index it, but for those that take one row counted from the end, and those
+    that take all steps as they are.
     """
     assert slot.outer_output is not None
+
+    def is_unsafe(node: Apply) -> bool:
+        readers = list(_readers(view, slot, node, clients, lengths))
+        if None not in readers:
+            return False
+        index = rows_alone(node, 0)
+        if not (isinstance(index, slice) and is_strip(index, slot.reach)):
+            return True
+        indexing = [c for c, _ in clients(node.outputs[0]) if isinstance(c.op, Subtensor)]
+        return any(reader not in readers for reader in indexing)
+
     return [
         (node, position)
         for node, position in clients(slot.outer_output)
-        if isinstance(node.op, Subtensor)
-        and position == 0
-        and None in list(_readers(view, slot, node, clients, lengths))
+        if isinstance(node.op, Subtensor) and position == 0 and is_unsafe(node)
     ]
 
 

@@ -7,20 +7,29 @@ generator draws is left out for that.
 from __future__ import annotations
 
 import pytest
-from compiled_ways import WAYS, assert_right
+from compiled_programs import PROGRAMS
+from compiled_ways import NUMBA, VM, WAYS, assert_right
 from hypothesis import given, settings
-from pytensor.configdefaults import config
 
 from strategies import GeneratedScan, scan_graphs
 
-if not config.scan__allow_output_prealloc:
-    pytest.skip("loops are compiled otherwise", allow_module_level=True)
-
-_EXAMPLES = 15 if settings.default.max_examples <= 50 else 40
+_EXAMPLES = 15 if settings.default.max_examples <= 50 else 60
 
 
 @pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=_EXAMPLES)
 @given(generated=scan_graphs(generators=True))
 def test_generated_loops_compile_to_their_values(generated: GeneratedScan, way: str) -> None:
-    assert_right(generated, WAYS[way])
+    assert_right(generated.inputs, generated.outputs, generated.arguments, WAYS[way])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_chosen_loops_compile_to_their_values(program: str, way: str) -> None:
+    assert_right(*PROGRAMS[program](), WAYS[way], VM)
+
+
+@pytest.mark.parametrize("way", ["optimize -p grad", "enabled('grad')"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_chosen_loops_compile_with_numba(program: str, way: str) -> None:
+    assert_right(*PROGRAMS[program](), WAYS[way], NUMBA)

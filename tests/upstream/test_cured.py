@@ -1,29 +1,24 @@
 """What PyTensor compiles wrongly, it compiles right with scanopt: inside of `enabled`, and saved.
 
-The reproducers are those of ``tests/upstream``, which fail there. Here a graph goes through scanopt
+The reproducers are those of the other files here, which fail there. Here a graph goes through scanopt
 before it is evaluated.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytensor
 import pytest
-from pytensor.compile.mode import Mode
-
-import scanopt_cli as so
-
-sys.path.append(str(Path(__file__).parents[1] / "upstream"))
-
 import test_merging
 import test_pushing_out
 import test_trimming
+from pytensor.compile.mode import Mode
+
+import scanopt_cli as so
 
 VM = Mode("vm", "fast_run").excluding("fusion")
 

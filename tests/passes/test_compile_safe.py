@@ -1,0 +1,222 @@
+"""`compile-safe`: forms of loops that PyTensor compiles wrongly, written otherwise.
+
+That PyTensor compiles the result right is in ``tests/upstream/test_cured.py``; here is
+where the pass fires, where it does not, and that values stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.mode import Mode
+from pytensor.compile.ops import DeepCopyOp
+from pytensor.graph.replace import vectorize_graph
+from pytensor.scan.utils import until
+
+import scanopt_cli as so
+from evaluating import assert_same_outcomes, evaluate
+from graph_building import arguments, graph_of, optimized, scan
+from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.identity.canonical import digest
+
+x, w = pt.dscalars("x", "w")
+n = pt.lscalar("n")
+a, b = pt.dtensor3("a"), pt.dtensor3("b")
+m = pt.dmatrix("m")
+VM = Mode("vm", "fast_run").excluding("fusion")
+VALUES: dict[str, Any] = {
+    "x": 0.5,
+    "w": 2.0,
+    "n": 4,
+    "k": -2,
+    "a": np.arange(16.0).reshape(4, 2, 2) / 7,
+    "b": np.ones((4, 2, 2)),
+    "m": np.arange(4.0).reshape(2, 2),
+}
+
+
+def raw(states: Any) -> Any:
+    """The buffer of a state, initial rows included."""
+    return states.owner.inputs[0]
+
+
+def checked(graph: Graph) -> list[str]:
+    """Run the pass; check values, and that a second run finds nothing; return its remarks."""
+    work, remarks = optimized(graph, "compile-safe")
+    data = [np.asarray(VALUES[str(v.name)], dtype=v.type.dtype) for v in graph.inputs]
+    assert_same_outcomes(
+        evaluate(graph.inputs, graph.outputs, data), evaluate(work.inputs, work.outputs, data)
+    )
+    before = digest(work.fgraph)
+    again, more = optimized(work, "compile-safe")
+    assert not [remark for remark in more if remark.startswith("changed")]
+    assert digest(again.fgraph) == before
+    return [remark.partition(": ")[2] for remark in remarks if remark.startswith("changed")]
+
+
+def sums(step: Callable[..., Any], start: Any = None) -> Any:
+    start = pt.zeros((2, 2)) if start is None else start
+    return scan(step, sequences=[a, b], outputs_info=[start], name="sums")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda p, q, s: pt.add(s, pt.dot(p, q), p),
+        lambda p, q, s: pt.add(p, pt.dot(p, q), s),
+        lambda p, q, s: pt.add(pt.dot(p, q), s, pt.dot(q, p), q),
+    ],
+    ids=["state first", "state last", "two products"],
+)
+def test_case_2_sums_of_many_terms(step: Callable[..., Any]) -> None:
+    assert checked(graph_of(raw(sums(step))[-1])) == [
+        "wrote the sum `sit_sot[0]` as one that PyTensor leaves alone"
+    ]
+
+
+def test_case_2_products_that_are_computed_from_states() -> None:
+    told = checked(graph_of(raw(sums(lambda p, q, s: s + pt.dot(s, p)))[-1]))
+    assert told == ["wrote the sum `sit_sot[0]` as one that PyTensor leaves alone"]
+
+
+def test_case_2_sums_that_pytensor_gets_right_stay() -> None:
+    assert checked(graph_of(raw(sums(lambda p, q, s: s + pt.dot(p, q)))[-1])) == []
+    assert checked(graph_of(raw(sums(lambda p, q, s: pt.add(s, p, q)))[-1])) == []
+
+
+def test_case_1_invariant_states_are_hoisted() -> None:
+    ys = scan(lambda y, w: w + 1, outputs_info=[x], non_sequences=[w], n_steps=n)
+    assert checked(graph_of(ys)) == ["hoisted the invariant state `x`"]
+
+
+def test_case_1_while_loops_in_which_nothing_varies() -> None:
+    ys, zs = scan(
+        lambda y, z, w: ((w + 1, w * 2), until(w > 9)),
+        outputs_info=[x, x],
+        non_sequences=[w],
+        n_steps=20,
+    )
+    assert checked(graph_of(ys, zs)) == ["a step copies `x#1`"]
+
+
+def test_case_3_maps_in_buffers_of_different_starts() -> None:
+    ys, zs = scan(
+        lambda p, *_: (p + 1, p * 2),
+        sequences=[m[:, 0]],
+        outputs_info=[
+            {"initial": m[0], "taps": [-2, -1]},
+            {"initial": pt.zeros(3), "taps": [-3, -1]},
+        ],
+    )
+    assert len(checked(graph_of(ys, zs))) == 1
+
+
+def test_case_4_conditions_that_read_states() -> None:
+    def loop(rate: float, name: str) -> Any:
+        return scan(lambda y: (y * rate, until(y > 3)), outputs_info=[x], n_steps=30, name=name)[-1]
+
+    one, two, three = loop(1.5, "one"), loop(1.7, "two"), loop(1.9, "three")
+    assert checked(graph_of(one, two, three)) == ["gave the stop condition a form of its own"] * 2
+    assert checked(graph_of(one)) == []
+
+
+def test_case_5_buffers_that_mit_sots_share() -> None:
+    start = {"initial": m[0], "taps": [-2, -1]}
+    ys, _ = scan(
+        lambda y2, y1, z2, z1: (y1 + y2, z1 * 2 + z2), outputs_info=[start, start], n_steps=n
+    )
+    node = raw(ys).owner
+    shared = node.op.make_node(node.inputs[0], node.inputs[1], node.inputs[1])
+    graph = graph_of(*(output[2:] for output in shared.outputs))
+    assert checked(graph) == ["made a buffer of its own for 1 of its mit_sots"]
+    apart = scan(
+        lambda y2, y1, z1: (y1 + y2, z1 * 2), outputs_info=[start, {"initial": x}], n_steps=n
+    )
+    assert checked(graph_of(*apart)) == []
+
+
+k = pt.lscalar("k")
+MISREAD: dict[str, Callable[[], Any]] = {
+    "the last rows of a map": lambda: scan(lambda p: p * 2, sequences=[m[:, 0]])[-2:],
+    "last rows up to an index": lambda: scan(lambda y: y * 2, outputs_info=[x], n_steps=n)[-3:k],
+    "from an index to the last but one": lambda: scan(lambda y: y * 2, outputs_info=[x], n_steps=n)[
+        k:-1
+    ],
+    "all but the last rows, nothing else": lambda: scan(
+        lambda y: y * 2, outputs_info=[x], n_steps=n
+    )[:-2],
+    "the first rows of a while loop": lambda: scan(
+        lambda y: (y * 2, until(y > 5)), outputs_info=[x], n_steps=30
+    )[1:3],
+}
+UNDERSTOOD: dict[str, Callable[[], Any]] = {
+    "the last row": lambda: scan(lambda y: y * 2, outputs_info=[x], n_steps=n)[-1],
+    "the last rows of a state": lambda: scan(lambda y: y * 2, outputs_info=[x], n_steps=n)[-3:],
+    "the last rows of enough": lambda: scan(lambda p: p * w, non_sequences=[x], n_steps=5)[-3:],
+    "everything": lambda: scan(lambda y: y * 2, outputs_info=[x], n_steps=n),
+    "every other": lambda: scan(lambda y: y * 2, outputs_info=[x], n_steps=n)[::2],
+    "the first rows": lambda: scan(lambda y: y * 2, outputs_info=[x], n_steps=n)[:2],
+    "the last row of a while loop": lambda: scan(
+        lambda y: (y * 2, until(y > 5)), outputs_info=[x], n_steps=30
+    )[-1],
+}
+
+
+@pytest.mark.parametrize("name", MISREAD)
+def test_case_6_reads_that_pytensor_misunderstands(name: str) -> None:
+    (told,) = checked(graph_of(MISREAD[name]()))
+    assert told.startswith("readers of `")
+
+
+@pytest.mark.parametrize("name", UNDERSTOOD)
+def test_case_6_reads_that_pytensor_understands(name: str) -> None:
+    assert checked(graph_of(UNDERSTOOD[name]())) == []
+
+
+def test_batched_loops_stay() -> None:
+    ys = scan(lambda y, w: w + 1, outputs_info=[x], non_sequences=[w], n_steps=3)
+    batched = vectorize_graph(ys, {x: pt.dvector("xs")})
+    work, remarks = optimized(graph_of(batched), "compile-safe")
+    assert not [remark for remark in remarks if remark.startswith("changed")]
+    assert not any(isinstance(node.op, DeepCopyOp) for node in work.fgraph.apply_nodes)
+
+
+def test_loops_in_bodies_are_looked_at() -> None:
+    def outer(row: Any, h: Any) -> Any:
+        return h + scan(lambda y, v: v * 2, outputs_info=[h], non_sequences=[row], n_steps=3)[-1]
+
+    ys = scan(outer, sequences=[m[:, 0]], outputs_info=[x])
+    (told,) = checked(graph_of(ys))
+    assert "hoisted the invariant state" in told
+
+
+def test_optimize_ends_with_it_whatever_is_named() -> None:
+    graph = graph_of(raw(sums(lambda p, q, s: pt.add(s, pt.dot(p, q), p)))[-1])
+    result = so.optimize(graph, "merge-states")
+    assert [run.name for run in result.passes] == ["merge-states", "compile-safe"]
+    assert so.optimize(graph, "none").passes == ()
+    again = so.optimize(result.graph, "merge-states")
+    assert not again.changed
+
+
+def test_what_one_pass_writes_and_the_last_writes_back_is_no_change() -> None:
+    """`simplify` flattens the sum each time."""
+    graph = graph_of(raw(sums(lambda p, q, s: pt.add(s, pt.dot(p, q), p)))[-1])
+    first = so.optimize(graph, "grad")
+    second = so.optimize(first.graph, "grad")
+    assert (first.changed, second.changed) == (True, False)
+    assert digest(second.graph.fgraph) == digest(first.graph.fgraph)
+
+
+def test_the_values_of_saved_graphs_compiled() -> None:
+    import pytensor
+
+    graph = graph_of(raw(sums(lambda p, q, s: pt.add(s, pt.dot(p, q), p)))[-1])
+    data = arguments(graph, a=VALUES["a"], b=VALUES["b"])
+    work = so.optimize(graph, "grad").graph
+    function = pytensor.function(work.inputs, work.outputs, mode=VM)
+    assert_same_outcomes(evaluate(graph.inputs, graph.outputs, data), function(*data))

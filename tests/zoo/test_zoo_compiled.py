@@ -1,0 +1,72 @@
+"""Every model of the zoo computes the same, compiled, whichever way it went through scanopt.
+
+The reference is the raw graph, evaluated as it stands: `test_zoo_references` compares that with
+NumPy. Two of the ways are in the quick tier; the others, and Numba, which takes minutes, in the
+deep one.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from pytensor import function
+from pytensor.compile.mode import Mode
+from zoo_all import MODELS
+from zoo_model import Model, as_arrays, outputs_of
+from zoo_ways import NUMBA, VM, WAYS
+
+from evaluating import PLAIN
+
+CASES = [
+    pytest.param(model, order, id=f"{model}-{order}")
+    for model in MODELS
+    for order in range(model.order + 1)
+]
+QUICK = ("optimize -p grad", "enabled()")
+# One model of each kind of loop: Numba takes half a minute for some.
+COMPILED_BY_NUMBA = (
+    "Kalman",
+    "HMM, log space",
+    "AR(2)",
+    "RNN",
+    "Metropolis",
+    "Newton, until it stands",
+    "rows of elements",
+    "invariant state, read whole",
+)
+
+
+@cache
+def wanted(model: Model, order: int) -> list[np.ndarray]:
+    """What the raw graph computes as it stands."""
+    inputs, outputs = outputs_of(model, order)
+    plain = function(inputs, outputs, mode=PLAIN, on_unused_input="ignore")
+    return as_arrays(plain(*model.fresh_arguments()))
+
+
+def check(model: Model, order: int, way: str, mode: Mode) -> None:
+    compiled = WAYS[way](*outputs_of(model, order), mode)
+    got = as_arrays(compiled(*model.fresh_arguments()))
+    for expected, value in zip(wanted(model, order), got, strict=True):
+        assert (value.shape, value.dtype) == (expected.shape, expected.dtype)
+        size = float(np.max(np.abs(expected), initial=0.0))
+        np.testing.assert_allclose(value, expected, rtol=1e-7, atol=1e-9 * max(1.0, size))
+
+
+def _tiered(way: str) -> object:
+    return way if way in QUICK else pytest.param(way, marks=pytest.mark.deep)
+
+
+@pytest.mark.parametrize("way", [_tiered(way) for way in WAYS])
+@pytest.mark.parametrize(("model", "order"), CASES)
+def test_in_the_virtual_machine(model: Model, order: int, way: str) -> None:
+    check(model, order, way, VM)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("way", ["optimize -p default", "optimize -p grad", "enabled()"])
+@pytest.mark.parametrize("model", [m for m in MODELS if m.name in COMPILED_BY_NUMBA], ids=str)
+def test_in_numba(model: Model, way: str) -> None:
+    check(model, min(1, model.order), way, NUMBA)
