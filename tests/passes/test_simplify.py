@@ -13,8 +13,9 @@ from pytensor.gradient import pushforward
 
 from evaluating import assert_same_outcomes, evaluate
 from graph_building import arguments, graph_of, only_scan, optimized, scan
-from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.graphs.graph import Graph, from_io
 from scanopt_cli.graphs.statistics import statistics
+from scanopt_cli.identity.canonical import digest
 
 
 def _same(graph: Graph, work: Graph, **values: object) -> None:
@@ -98,3 +99,82 @@ def test_limit() -> None:
     before = statistics(work.fgraph)
     run_pipeline(work.fgraph, parse("simplify"), limit=0)
     assert statistics(work.fgraph) == before
+
+
+LOG_SUMS: dict[str, Callable[[Any, Any], Any]] = {
+    "log of exponentials": lambda a, x: pt.log(pt.exp(a) + pt.exp(x)),
+    "logsumexp": lambda a, x: pt.logsumexp(pt.stack([a, x])),
+    "softmax": lambda a, x: pt.special.softmax(pt.stack([a, x])).max() + x,
+    "log_softmax": lambda a, x: pt.special.log_softmax(pt.stack([a, x])).min() + x,
+}
+
+
+@pytest.mark.parametrize("name", LOG_SUMS)
+@pytest.mark.parametrize("pipeline", ["simplify", "simplify{outer=true}", "grad"])
+def test_bodies_that_belong_to_a_class_of_ops_stay(name: str, pipeline: str) -> None:
+    """PyTensor makes a LogAddExp, whose body it would write otherwise again and again."""
+    s, x = pt.dvector("s"), pt.dscalar("x")
+    ys = scan(LOG_SUMS[name], sequences=[s], outputs_info=[x])
+    graph = graph_of(ys[-1], pt.grad(ys[-1], s), LOG_SUMS[name](s[0], x))
+    work, remarks = optimized(graph, pipeline)
+    assert not any("again and again" in remark for remark in remarks)
+    _same(graph, work, s=np.arange(4.0), x=0.3)
+
+
+def test_a_draw_that_nobody_reads_advances_the_generator() -> None:
+    """PyTensor's rewrites that are tagged ``random_unsafe`` return another generator."""
+    generator = pt.random.type.random_generator_type("generator")
+
+    def step(rng: Any) -> Any:
+        following, _ = pt.random.normal(rng=rng, return_next_rng=True)
+        return following
+
+    graph = graph_of(scan(step, outputs_info=[generator], n_steps=3))
+    work, _ = optimized(graph, "simplify{outer=true}")
+    last, wanted = np.random.default_rng(1), np.random.default_rng(1)
+    wanted.normal(size=3)
+    (found,) = evaluate(work.inputs, work.outputs, [last])
+    assert found.bit_generator.state == wanted.bit_generator.state
+
+
+def test_forms_that_lead_to_one_another_settle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of them a body has, it comes to have the same one, and keeps it."""
+    from scanopt_cli.passes import simplify
+
+    x, y = pt.dscalars("x", "y")
+
+    class Swapping:
+        """Makes ``-(b - a)`` of ``a - b`` and back."""
+
+        def rewrite(self, fgraph: Any) -> None:
+            (old,) = fgraph.outputs
+            node = old.owner
+            if node.op == pt.sub:
+                fgraph.replace(old, pt.neg(pt.sub(*node.inputs[::-1])))
+            else:
+                fgraph.replace(old, pt.sub(*node.inputs[0].owner.inputs[::-1]))
+
+    monkeypatch.setattr(simplify, "_rewriter", lambda _: Swapping())
+    found = {
+        digest(optimized(from_io([x, y], [form]), "simplify{outer=true}")[0].fgraph)
+        for form in (x - y, pt.neg(y - x))
+    }
+    assert found == {digest(from_io([x, y], [x - y]).fgraph)}
+
+
+def test_forms_that_do_not_settle_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from scanopt_cli.passes import simplify
+
+    class Growing:
+        """Adds one, for ever."""
+
+        def rewrite(self, fgraph: Any) -> None:
+            (old,) = fgraph.outputs
+            fgraph.replace(old, old * 1.5)
+
+    monkeypatch.setattr(simplify, "_rewriter", lambda _: Growing())
+    x = pt.dscalar("x")
+    graph = graph_of(x + 1)
+    work, remarks = optimized(graph, "simplify{outer=true}")
+    assert digest(work.fgraph) == digest(graph.fgraph)
+    assert remarks == ["kept graph: not simplified: 6 rewrites lead to no form that stays"]

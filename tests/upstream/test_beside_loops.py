@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.ops import deep_copy_op
 from pytensor.tensor.random.rewriting.basic import sidestep_unused_rng_consumer
 from pytensor.tensor.random.type import random_generator_type
 from upstream_modes import FAST, alone, value
@@ -42,3 +43,25 @@ def test_a_generator_is_advanced_by_a_draw_that_nobody_reads(mode: Any) -> None:
     given, wanted = np.random.default_rng(1), np.random.default_rng(1)
     wanted.normal()
     assert value(after, {generator: given}, mode).normal() == wanted.normal()
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="a fused reciprocal is computed in single precision by the virtual machine in Python: "
+    "Reciprocal.impl divides a NumPy float32 by a Python float; scanopt: verification/modes.py",
+)
+def test_a_fused_reciprocal_has_double_precision() -> None:
+    x = pt.dvector("x")
+    found = value(pt.reciprocal(x) + pt.exp(-x), {x: [3.0]}, FAST)
+    np.testing.assert_allclose(found, [1 / 3 + np.exp(-3.0)], rtol=1e-12)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=NotImplementedError,
+    reason="a copy has no gradient; scanopt: README (clean a graph after its last derivative)",
+)
+def test_a_copy_can_be_differentiated() -> None:
+    x = pt.dvector("x")
+    assert value(pt.grad(deep_copy_op(x).sum(), x), {x: [3.0]}, FAST) == [1.0]

@@ -1,7 +1,7 @@
 """What PyTensor compiles wrongly, it compiles right with scanopt: inside of `enabled`, and saved.
 
-The reproducers are those of the other files here, which fail there. Here a graph goes through scanopt
-before it is evaluated.
+The reproducers are those of the other files of this directory, and fail there. Here a graph goes
+through scanopt before it is evaluated.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ s = pt.dvector("s")
     strict=True,
     raises=AssertionError,
     reason="scan_merge_inouts takes states that start equal for equal at every step, and merges "
-    "what is computed of them; scanopt: compiling/",
+    "what is computed of them; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [FAST, get_mode("NUMBA")], ids=["vm", "numba"])
 def test_states_that_only_start_equal(mode: Any) -> None:
@@ -48,7 +48,7 @@ def test_states_that_only_start_equal(mode: Any) -> None:
     strict=True,
     raises=AssertionError,
     reason="ScanMerge merges while loops whose conditions are equal in the first step only; "
-    "scanopt: compiling/",
+    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [alone(ScanMerge()), FAST], ids=["alone", "fast_run"])
 def test_while_loops_whose_conditions_only_start_equal(mode: Any) -> None:
@@ -63,7 +63,7 @@ def test_while_loops_whose_conditions_only_start_equal(mode: Any) -> None:
     strict=True,
     raises=AssertionError,
     reason="scan_inline_invariant_constants takes 0.0 and -0.0 for one value, since "
-    "TensorConstant.unique_value does; scanopt: compiling/, passes/inline_constants.py",
+    "TensorConstant.unique_value does; scanopt: compiling/sealing.py, passes/inline_constants.py",
 )
 def test_zeros_of_both_signs_are_two_values() -> None:
     zeros = pt.constant(np.array([0.0, -0.0]))
@@ -87,7 +87,7 @@ def test_bodies_that_differ_by_the_sign_of_a_zero_are_two() -> None:
 @pytest.mark.xfail(
     strict=True,
     reason="scan_inline_invariant_constants drops a constant sequence that is too short, and so "
-    "the error; scanopt: compiling/",
+    "the error; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 def test_a_constant_sequence_that_is_too_short_raises() -> None:
     twos = pt.constant(np.array([2.0, 2.0]))

@@ -45,7 +45,7 @@ def last_sum(step: Any) -> Any:
     strict=True,
     raises=AssertionError,
     reason="scan_push_out_add takes every sum for one of two terms and drops the third; "
-    "scanopt: compiling/",
+    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [ADD, FAST], ids=["alone", "fast_run"])
 def test_a_sum_of_three_keeps_its_third_term(mode: Any) -> None:
@@ -57,7 +57,8 @@ def test_a_sum_of_three_keeps_its_third_term(mode: Any) -> None:
     strict=True,
     raises=AssertionError,
     reason="scan_push_out_add fails an assertion where the state is the last of three terms, and "
-    "PyTensor raises it even where errors of rewrites are ignored; scanopt: compiling/",
+    "PyTensor raises it even where errors of rewrites are ignored; "
+    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 def test_a_sum_of_three_with_the_state_last_compiles() -> None:
     out = last_sum(lambda a, b, acc: pt.add(a, pt.dot(a, b), acc))
@@ -68,7 +69,7 @@ def test_a_sum_of_three_with_the_state_last_compiles() -> None:
     strict=True,
     raises=AssertionError,
     reason="scan_push_out_add sums all steps in the dtype of the factors, which overflows; "
-    "scanopt: compiling/",
+    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [ADD, FAST], ids=["alone", "fast_run"])
 def test_products_of_small_integers_are_summed_in_the_dtype_of_the_state(mode: Any) -> None:
@@ -84,7 +85,8 @@ def test_products_of_small_integers_are_summed_in_the_dtype_of_the_state(mode: A
     strict=True,
     raises=ValueError,
     reason="scan_push_out_add adds a map of matrices, of which the loop of no steps knows no shape "
-    "(the virtual machine returns (0, 0, 0)), and reshapes it; scanopt: compiling/",
+    "(the virtual machine returns (0, 0, 0)), and reshapes it; "
+    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 def test_a_sum_of_products_over_no_steps_is_its_start() -> None:
     sums = scan(
@@ -101,7 +103,7 @@ def test_a_sum_of_products_over_no_steps_is_its_start() -> None:
     strict=True,
     raises=AssertionError,
     reason="scan_push_out_non_seq replaces the buffer of a state by its steps, so the rows that it "
-    "starts with are missing; scanopt: compiling/",
+    "starts with are missing; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [NON_SEQ, FAST], ids=["alone", "fast_run"])
 def test_a_state_that_is_always_set_to_the_same_has_all_steps(mode: Any) -> None:
@@ -113,7 +115,7 @@ def test_a_state_that_is_always_set_to_the_same_has_all_steps(mode: Any) -> None
     strict=True,
     raises=AssertionError,
     reason="scan_push_out_non_seq loses the start of a state that is always set to the same, and a "
-    "gradient by it is 0; scanopt: compiling/",
+    "gradient by it is 0; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 def test_the_gradient_by_a_start_that_only_the_first_step_reads() -> None:
     before = pt.zeros((), dtype="float64")
@@ -127,7 +129,7 @@ def test_the_gradient_by_a_start_that_only_the_first_step_reads() -> None:
     strict=True,
     raises=AssertionError,
     reason="scan_push_out_non_seq fills all n_steps rows although the while loop stops before; "
-    "scanopt: compiling/",
+    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [NON_SEQ, FAST], ids=["alone", "fast_run"])
 def test_a_while_loop_that_stops_at_once_has_one_step(mode: Any) -> None:
@@ -140,7 +142,7 @@ def test_a_while_loop_that_stops_at_once_has_one_step(mode: Any) -> None:
     strict=True,
     raises=IndexError,
     reason="scan_push_out_non_seq computes once what no step computes, and that may raise; "
-    "scanopt: compiling/",
+    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [NON_SEQ, FAST], ids=["alone", "fast_run"])
 def test_what_no_step_computes_does_not_raise(mode: Any) -> None:
@@ -152,7 +154,7 @@ def test_what_no_step_computes_does_not_raise(mode: Any) -> None:
     strict=True,
     raises=ValueError,
     reason="scan_push_out_seq skips as many rows as the longest reach of all states, not that of "
-    "the state itself; scanopt: compiling/",
+    "the state itself; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [SEQ, FAST], ids=["alone", "fast_run"])
 def test_states_of_different_reach_are_set_behind_their_own_starts(mode: Any) -> None:
@@ -170,7 +172,7 @@ def test_states_of_different_reach_are_set_behind_their_own_starts(mode: Any) ->
 @pytest.mark.xfail(
     strict=True,
     reason="scan_push_out_seq returns as many rows as the sequence has, where the loop raises that "
-    "it has too few; scanopt: compiling/",
+    "it has too few; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [SEQ, FAST], ids=["alone", "fast_run"])
 def test_a_sequence_that_is_too_short_raises(mode: Any) -> None:

@@ -47,7 +47,7 @@ def doubled(steps: Any = None) -> Any:
     raises=AssertionError,
     reason="scan_reduce_nsteps runs fewer steps of a gradient than the row needs, and reads "
     "another row, since a mit_mot has rows besides its steps: the gradient is 0; "
-    "scanopt: compiling/",
+    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [FAST, get_mode("NUMBA")], ids=["vm", "numba"])
 def test_the_gradient_by_the_second_of_two_starts(mode: Any) -> None:
@@ -62,7 +62,7 @@ def test_the_gradient_by_the_second_of_two_starts(mode: Any) -> None:
     strict=True,
     raises=AssertionError,
     reason="scan_reduce_nsteps keeps a start of a slice that is not a constant, and a negative one "
-    "then counts from another end; scanopt: compiling/",
+    "then counts from another end; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [STEPS, FAST], ids=["alone", "fast_run"])
 def test_a_slice_from_a_negative_start_without_the_last(mode: Any) -> None:
@@ -73,7 +73,7 @@ def test_a_slice_from_a_negative_start_without_the_last(mode: Any) -> None:
 @pytest.mark.xfail(
     strict=True,
     reason="scan_reduce_nsteps counts a row that does not exist from the end, and finds another "
-    "one; scanopt: compiling/",
+    "one; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [STEPS, FAST], ids=["alone", "fast_run"])
 @pytest.mark.parametrize("row", [7, k], ids=["7", "k"])
@@ -86,7 +86,7 @@ def test_a_row_behind_the_last_raises(row: Any, mode: Any) -> None:
     strict=True,
     raises=IndexError,
     reason="scan_reduce_nsteps asks for a negative number of steps where a slice leaves out more "
-    "rows than there are; scanopt: compiling/",
+    "rows than there are; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [STEPS, FAST], ids=["alone", "fast_run"])
 def test_a_slice_that_leaves_out_more_than_there_is_is_empty(mode: Any) -> None:
@@ -97,7 +97,7 @@ def test_a_slice_that_leaves_out_more_than_there_is_is_empty(mode: Any) -> None:
     strict=True,
     raises=AssertionError,
     reason="scan_reduce_trace keeps the stop of a slice that it trims for, which then counts from "
-    "another start; scanopt: compiling/",
+    "another start; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [TRACE, FAST], ids=["alone", "fast_run"])
 def test_a_slice_from_the_third_last_to_a_row_by_its_number(mode: Any) -> None:
@@ -109,7 +109,7 @@ def test_a_slice_from_the_third_last_to_a_row_by_its_number(mode: Any) -> None:
     strict=True,
     raises=AssertionError,
     reason="scan_reduce_trace makes a buffer of three rows for a map of two steps, and returns one "
-    "that nothing was written to; scanopt: compiling/",
+    "that nothing was written to; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [TRACE, FAST, get_mode("NUMBA")], ids=["alone", "vm", "numba"])
 def test_the_last_three_of_two_rows_are_two(mode: Any) -> None:
@@ -120,7 +120,7 @@ def test_the_last_three_of_two_rows_are_two(mode: Any) -> None:
 @pytest.mark.xfail(
     strict=True,
     reason="scan_reduce_trace makes a buffer of three rows for a map of two steps, and the third "
-    "last one can be read; scanopt: compiling/",
+    "last one can be read; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 def test_the_third_last_of_two_rows_raises() -> None:
     with pytest.raises(IndexError):
@@ -147,7 +147,7 @@ def powers_of_two() -> Any:
     strict=True,
     raises=(AssertionError, IndexError),
     reason="scan_reduce_trace counts rows of a while loop from the last step that it may take; "
-    "scanopt: compiling/",
+    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize(
     "read",
@@ -163,7 +163,7 @@ def test_a_while_loop_that_stops_early_is_read_from_its_start(read: Any) -> None
     strict=True,
     raises=AssertionError,
     reason="Scan.perform cuts a buffer that scan_reduce_trace has made short by the steps that a "
-    "while loop did not take; scanopt: compiling/, passes/save_mem.py",
+    "while loop did not take; scanopt: compiling/sealing.py, passes/save_mem.py",
 )
 @pytest.mark.parametrize("mode", [TRACE, FAST], ids=["alone", "fast_run"])
 def test_the_last_two_of_one_step_of_a_while_loop(mode: Any) -> None:
