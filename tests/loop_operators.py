@@ -107,7 +107,7 @@ CHANGING_NAN = {"multiply", *ALGEBRA}
 BLOCKWISE = {"matmul_vector", "solve", "cholesky"}
 """Operators that are a Blockwise."""
 
-SYMBOLIC = {"softmax", "log_softmax"}
+SYMBOLIC = {"diagonal", "softmax", "log_softmax", "log_sum_exp"}
 """Operators that are an OpFromGraph."""
 
 OPERATORS: dict[str, Callable[..., Variable]] = {

@@ -65,6 +65,11 @@ class Enabled:
         """What was done so far, one entry for each graph in which something changed."""
         return tuple(self._compilations)
 
+    @property
+    def seconds(self) -> float:
+        """Wall time that the passes took so far, where they changed anything."""
+        return sum(done.seconds for done in self._compilations)
+
     def record(self, fgraph: FunctionGraph, done: Compilation) -> None:
         """Add what was done to ``fgraph``, to what was done to it before."""
         position = self._positions.get(fgraph)

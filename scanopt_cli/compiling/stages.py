@@ -11,10 +11,27 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from scanopt_cli.compiling.rewriters import Stage
 from scanopt_cli.passes.base import Pass
+from scanopt_cli.passes.hoist_states import HoistStates
+from scanopt_cli.passes.inline_constants import InlineConstants
+from scanopt_cli.passes.merge_duplicates import MergeDuplicates
+from scanopt_cli.passes.merge_scans import MergeScans
+from scanopt_cli.passes.merge_states import MergeStates
 from scanopt_cli.passes.push_out import PushOut
+from scanopt_cli.passes.remove_unused import RemoveUnused
+from scanopt_cli.passes.remove_zeros import RemoveZeros
+from scanopt_cli.passes.save_mem import SaveMem
 from scanopt_cli.passes.simplify import Simplify
 
 _PREALLOC = "scan_reduce_trace_prealloc"
+_AGAIN = (
+    HoistStates,
+    InlineConstants,
+    MergeDuplicates,
+    MergeScans,
+    MergeStates,
+    RemoveUnused,
+    RemoveZeros,
+)
 
 
 def passes_of(
@@ -22,12 +39,19 @@ def passes_of(
 ) -> tuple[Pass, ...]:
     """Return those of ``passes`` that run in ``stage``, fitted to the mode that took ``query``.
 
-    PyTensor's own rewrites of loops do not run; what is sound and good of them runs here.
+    PyTensor's own rewrites of loops do not run: what is sound of its push-outs runs in the first
+    stage, and `SaveMem` stands in for its trimming where ``passes`` name nothing that trims. When
+    PyTensor has simplified the graph around the loops, more of it is equal, unused or constant, so
+    the passes that look for that run once more.
     """
     if not passes:
         return ()
     first = next((place for place, item in enumerate(passes) if item.trims), len(passes))
-    chosen = [*passes[:first], PushOut()] if stage is Stage.LOOPS else passes[first:]
+    if stage is Stage.LOOPS:
+        chosen = [*passes[:first], PushOut()]
+    else:
+        again = [item for item in passes[:first] if isinstance(item, _AGAIN)]
+        chosen = [*dict.fromkeys(again), *(passes[first:] or [SaveMem()])]
     return tuple(_fitted(item, query) for item in chosen)
 
 

@@ -79,17 +79,24 @@ def run_pipeline(
     seconds = [0.0] * len(passes)
     most = _ROUNDS + sum(scan_op(node) is not None for node in walk(fgraph))
     seen: set[str] = set()
+    # A pass that found nothing to do finds nothing either, as long as no other changes the graph.
+    changes, idle_at = 0, [-1] * len(passes)
     for number in range(most if rounds is None else rounds):
         busy: list[_Walker] = []
         for position, walker in enumerate(walkers):
+            if idle_at[position] == changes:
+                continue
             begin = perf_counter()
             changed = walker.run(fgraph)
             seconds[position] += perf_counter() - begin
             if changed:
+                changes += 1
                 _check(fgraph, signature, walker.item)
                 busy.append(walker)
                 if watch is not None:
                     watch(walker.item, fgraph)
+            else:
+                idle_at[position] = changes
         if not busy:
             break
         if rounds is None and number >= _ROUNDS_WITHOUT_DOUBT:

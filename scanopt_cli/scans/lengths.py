@@ -17,6 +17,7 @@ from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import (
     Alloc,
     AllocEmpty,
+    ARange,
     Join,
     MakeVector,
     ScalarFromTensor,
@@ -234,6 +235,10 @@ class Lengths:
                 return None if part is None else self.length_of(part, axis, depth - 1)
             case Subtensor():
                 return self._subtensor_length(node, axis, depth)
+            case ARange():
+                start, stop, step = (self.value_of(part, depth - 1) for part in node.inputs)
+                is_counted = step == Linear(1) and self.at_most(start, stop)
+                return stop - start if is_counted else None
             case Join(axis=along) if along == axis:
                 parts = (self.length_of(part, axis, depth - 1) for part in node.inputs)
                 return sum(parts, Linear())

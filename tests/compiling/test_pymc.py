@@ -48,7 +48,8 @@ def test_values_with_and_without(model: str, what: str) -> None:
     for point in points(MODELS[model]()):
         np.testing.assert_allclose(clean(point), plain(point), rtol=1e-8, atol=1e-10)
     assert counts(clean.f).mit_mot == 0
-    assert counts(clean.f).scans <= counts(plain.f).scans
+    # A loop that comes out of the Hessian's loop stands alone.
+    assert counts(clean.f).scans <= counts(plain.f).scans + (what == "compile_d2logp")
     if what == "compile_d2logp":
         assert counts(plain.f).mit_mot > 0
         assert counts(clean.f).inner_nodes < counts(plain.f).inner_nodes

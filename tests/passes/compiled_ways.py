@@ -94,7 +94,7 @@ def assert_right(
     try:
         with _errors() as errors:
             function = way(inputs, outputs, mode)
-        assert not errors, errors[0]
+        assert not errors, "\n".join(errors)
     except (PassError, AssertionError) as error:
         # In a process with many graphs, PyTensor may have taken -0.0 for 0.0 in a body; scanopt
         # tells, and leaves the graph alone.

@@ -29,6 +29,7 @@ def test_chosen_loops_compile_to_their_values(program: str, way: str) -> None:
     assert_right(*PROGRAMS[program](), WAYS[way], VM)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("way", ["optimize -p grad", "enabled('grad')"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_chosen_loops_compile_with_numba(program: str, way: str) -> None:

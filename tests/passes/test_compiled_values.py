@@ -12,7 +12,6 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from hypothesis import Phase, assume, given, settings
 from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
 from pytensor.graph.replace import vectorize_graph
@@ -20,12 +19,7 @@ from pytensor.scan.utils import until
 
 from evaluating import PLAIN, Outcome, assert_same_outcomes
 from graph_building import arguments, graph_of, optimized, scan
-from scanopt_cli.errors import PassError
-from scanopt_cli.graphs.bodies import walk
-from scanopt_cli.graphs.graph import Graph, from_io
-from scanopt_cli.passes.trimmed_reads import is_mapped
-from scanopt_cli.scans.view import ScanView, SlotKind, scan_op
-from strategies import GeneratedScan, scan_graphs
+from scanopt_cli.graphs.graph import Graph
 
 FAST = Mode(linker="vm", optimizer="fast_run")
 PIPELINES = ("save-mem", "save-mem{reductions=true}", "default", "grad")
@@ -96,39 +90,3 @@ def test_traces_while_loops_and_batches(pipeline: str) -> None:
     data = arguments(graph, x=1.0, s=np.arange(7) / 10, xs=[1.0, 2.0])
     work, _ = optimized(graph, pipeline)
     assert_same_outcomes(values(graph, PLAIN, data), values(work, FAST, data))
-
-
-@pytest.mark.parametrize("pipeline", PIPELINES)
-@settings(max_examples=20, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-@given(generated=scan_graphs())
-def test_generated_loops_compile_to_the_same_values(
-    generated: GeneratedScan, pipeline: str
-) -> None:
-    """Where PyTensor compiles the graph itself right, it compiles the rewritten one right.
-
-    Of while loops that stop early it reads the wrong rows, with or without us. A state that depends
-    on no state loses its start where PyTensor comes to know that it never changes.
-    """
-    graph = from_io(generated.inputs, generated.outputs)
-    views = [ScanView.of(node) for node in walk(graph.fgraph) if scan_op(node) is not None]
-    states = [
-        (view, slot) for view in views for slot in view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT)
-    ]
-    assume(not any(view.is_while for view in views))
-    assume(not any(is_mapped(view, slot) for view, slot in states))
-    try:
-        work, _ = optimized(graph, pipeline)
-    except PassError as error:
-        # It tells where PyTensor, in a process with many graphs, took -0.0 for 0.0 in a body.
-        assume("0.0" not in str(error))
-        raise
-    data = generated.arguments[0]
-    wanted, alone = values(graph, PLAIN, data), values(graph, FAST, data)
-    for right, compiled, got in zip(wanted, alone, values(work, FAST, data), strict=True):
-        if isinstance(right, Exception) or isinstance(compiled, Exception):
-            continue
-        if not np.size(right):
-            # PyTensor's rows of no steps lose their shape, or have it, as it happens to compile.
-            continue
-        if np.shape(right) == np.shape(compiled) and np.allclose(right, compiled, equal_nan=True):
-            assert_same_outcomes([right], [got])

@@ -177,3 +177,13 @@ def test_outputs_of_a_while_loop_that_keeps_less() -> None:
     short = node.op(node.inputs[0], node.inputs[1], node.inputs[2][:2])
     lengths = Lengths()
     assert lengths.length_of(short[0]) != lengths.length_of(short[1])
+
+
+def test_counted_ranges() -> None:
+    n, s = pt.lscalar("n"), pt.dvector("s")
+    lengths = Lengths()
+    assert lengths.length_of(pt.arange(4)) == Linear(4)
+    assert lengths.length_of(pt.arange(2, 6)) == Linear(4)
+    assert lengths.length_of(pt.arange(s.shape[0])) == lengths.length_of(s)
+    for unknown in (pt.arange(n), pt.arange(6, 2), pt.arange(0, 6, 2)):
+        assert not lengths.length_of(unknown).is_constant or unknown.type.shape != (None,)
