@@ -76,7 +76,7 @@ class Check:
         match self.outcome:
             case Outcome.AGREES:
                 told = f"agrees with {self.against} on {runs}"
-                told += f", compiled by {', '.join(self.modes)} too" if self.modes else ""
+                told += f", compiled by {', '.join(self.modes)} as well" if self.modes else ""
                 return f"{told}; {self.reason}" if self.reason else told
             case Outcome.DIFFERS:
                 first = self.differences[0]

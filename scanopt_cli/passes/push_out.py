@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,12 +18,12 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, Prod, Sum
 from pytensor.tensor.shape import Shape, Shape_i
-from pytensor.tensor.subtensor import Subtensor, get_idx_list
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
 from scanopt_cli.passes.base import ScanPass, Site
 from scanopt_cli.scans.buffers import is_whole
 from scanopt_cli.scans.lengths import Lengths, Linear
-from scanopt_cli.scans.view import STATES, TRACED, ScanView, Slot, SlotKind
+from scanopt_cli.scans.view import STATES, TRACED, ScanView, Slot, SlotKind, scan_op
 
 # What computes whatever the values of its inputs are. Shapes that do not fit are an error still.
 _TOTAL = (
@@ -90,7 +90,7 @@ def _hoist(view: ScanView, site: Site) -> dict[Variable, Variable] | None:
     outer = {slot.inner_inputs[0]: slot.outer_input for slot in view.of_kind(SlotKind.NON_SEQ)}
     outputs = view.inner_outputs()
     nodes = list(io_toposort([], outputs))
-    hoisted = _invariant_nodes(nodes, set(outer))
+    hoisted = _without_buffers(_invariant_nodes(nodes, set(outer)), nodes)
     boundary = [
         variable
         for variable in _read_by((node for node in nodes if node not in hoisted), outputs)
@@ -124,6 +124,27 @@ def _invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]
             known.update(node.outputs)
             found.add(node)
     return found
+
+
+def _without_buffers(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
+    """Return ``hoisted`` without what makes a buffer that other nodes write into.
+
+    Made in each step, it may be overwritten; made before the loop, each step would copy it.
+    """
+    hoisted = set(hoisted)
+    for node in reversed(nodes):
+        if node not in hoisted:
+            hoisted.difference_update(v.owner for v in _written(node) if v.owner is not None)
+    return hoisted
+
+
+def _written(node: Apply) -> list[Variable]:
+    """Return the inputs of a node that it writes into, once PyTensor works in place."""
+    if isinstance(node.op, IncSubtensor):
+        return node.inputs[:1]
+    if scan_op(node) is None:
+        return []
+    return [slot.outer_input for slot in ScanView.of(node).of_kind(*STATES)]
 
 
 def _read_by(nodes: Iterable[Apply], outputs: Iterable[Variable]) -> dict[Variable, None]:

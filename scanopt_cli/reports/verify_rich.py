@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -37,7 +39,7 @@ def summary(verification: Verification) -> str:
     """Return the verdict in one line."""
     done, tried = verification.runs, verification.runs_tried
     reason = f": {printable(verification.reason)}" if verification.reason else ""
-    compiled = f", compiled by {', '.join(verification.modes)} too" if verification.modes else ""
+    compiled = f"; the same compiled by {_modes(verification.modes)}" if verification.modes else ""
     match verification.verdict:
         case Verdict.IDENTICAL:
             return f"identical on {done} of {tried} runs{compiled}{reason}"
@@ -46,6 +48,10 @@ def summary(verification: Verification) -> str:
         case Verdict.DIFFERS:
             return f"differs: {len(verification.differences)} places in {tried} runs{reason}"
     return f"could not run{reason}"
+
+
+def _modes(names: Sequence[str]) -> str:
+    return ", ".join("the default mode" if name == "default" else name for name in names)
 
 
 def _place(item: Difference) -> str:
