@@ -50,26 +50,31 @@ def run_stage(
     PassError
         If a pass breaks its contract. PyTensor handles it.
     """
-    passes = passes_of(stage, block.passes if block is not None else parse(DEFAULT), query)
+    pipeline = block.passes if block is not None else parse(DEFAULT)
+    passes = passes_of(stage, pipeline, query)
     if not passes or all(scan_op(node) is None for node in walk(fgraph)):
         return
-    if not _is_done(fgraph, stage, passes):
-        _run_passes(fgraph, stage, passes, block)
+    if not _is_done(fgraph, stage, pipeline):
+        _run_passes(fgraph, stage, passes, pipeline, block)
     if stage is Stage.LOOPS:
         seal(fgraph)
 
 
-def _is_done(fgraph: FunctionGraph, stage: Stage, passes: Sequence[Pass]) -> bool:
-    """Whether the loops of ``fgraph`` went through ``passes`` before, in the body of another."""
+def _is_done(fgraph: FunctionGraph, stage: Stage, pipeline: tuple[Pass, ...]) -> bool:
+    """Whether the loops of ``fgraph`` went through a stage before, in the body of another."""
     return all(
-        (stage, tuple(passes)) in _done.get(node.op, ())
+        (stage, pipeline) in _done.get(node.op, ())
         for node in fgraph.apply_nodes
         if scan_op(node) is not None
     )
 
 
 def _run_passes(
-    fgraph: FunctionGraph, stage: Stage, passes: Sequence[Pass], block: Enabled | None
+    fgraph: FunctionGraph,
+    stage: Stage,
+    passes: Sequence[Pass],
+    pipeline: tuple[Pass, ...],
+    block: Enabled | None,
 ) -> None:
     begin = perf_counter()
     work = _copy(fgraph)
@@ -99,9 +104,12 @@ def _run_passes(
             done.seconds,
         )
     _tell(runs)
+    # What went through the last stage went through those before it.
+    stages = list(Stage)
+    reached = {(passed, pipeline) for passed in stages[: stages.index(stage) + 1]}
     for node in walk(fgraph):
         if scan_op(node) is not None:
-            _done.setdefault(node.op, set()).add((stage, tuple(passes)))
+            _done.setdefault(node.op, set()).update(reached)
 
 
 def _copy(fgraph: FunctionGraph) -> FunctionGraph:
