@@ -94,7 +94,8 @@ def _share_ops(site: Site) -> Counter[str]:
         assert body is not None
         types = [variable.type for variable in (*body.inputs, *body.outputs)]
         op = first.setdefault((site.digests.sameness.of_op(node.op), *types), node.op)
-        if op is node.op:
+        # A body is frozen anew each time it is rewritten, with Ops that are equal and not the same.
+        if op is node.op or (site.path and op == node.op):
             continue
         new: Apply = op.make_node(*node.inputs)
         if [v.type for v in new.outputs] == [v.type for v in node.outputs] and site.budget.spend():

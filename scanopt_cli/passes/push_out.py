@@ -12,6 +12,7 @@ from pytensor.conditional.op import ifelse
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import io_toposort
+from pytensor.scalar.basic import ScalarType
 from pytensor.scan.rewriting.push_out import scan_push_out_seq
 from pytensor.tensor.basic import Alloc, Eye, Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.blockwise import Blockwise
@@ -19,6 +20,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, Prod, Sum
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
+from pytensor.tensor.type import TensorType
 
 from scanopt_cli.passes.base import ScanPass, Site
 from scanopt_cli.scans.buffers import is_whole
@@ -118,7 +120,7 @@ def _invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]
     known = set(known)
     found = set()
     for node in nodes:
-        if isinstance(node.op, ViewOp | DeepCopyOp):
+        if isinstance(node.op, ViewOp | DeepCopyOp) or not _is_numeric(node):
             continue
         if all(v in known or isinstance(v, Constant) for v in node.inputs):
             known.update(node.outputs)
@@ -126,15 +128,23 @@ def _invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]
     return found
 
 
-def _without_buffers(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
-    """Return ``hoisted`` without what makes a buffer that other nodes write into.
+def _is_numeric(node: Apply) -> bool:
+    """Whether a node has to do with numbers only, and not with generators, say."""
+    types = [variable.type for variable in (*node.inputs, *node.outputs)]
+    return all(isinstance(one, TensorType | ScalarType) for one in types)
 
-    Made in each step, it may be overwritten; made before the loop, each step would copy it.
+
+def _without_buffers(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
+    """Return ``hoisted`` without what makes a buffer that other nodes write into, or an index.
+
+    A buffer that is made in each step may be overwritten; made before the loop, each step would
+    copy it. What a loop is given are tensors, and the scalars that indices are made of are not.
     """
     hoisted = set(hoisted)
     for node in reversed(nodes):
         if node not in hoisted:
-            hoisted.difference_update(v.owner for v in _written(node) if v.owner is not None)
+            scalars = [v for v in node.inputs if isinstance(v.type, ScalarType)]
+            hoisted.difference_update(v.owner for v in (*_written(node), *scalars) if v.owner)
     return hoisted
 
 

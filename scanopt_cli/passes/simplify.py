@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from pytensor.compile.mode import optdb
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.scalar.basic import Add, Sub
+from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.graphs.graph import copy_nodes
 from scanopt_cli.identity.canonical import digest
@@ -54,8 +56,9 @@ class Simplify(Pass):
 
     Out of scope: everything about loops; bodies that belong to the class of an Op (PyTensor's
     SymbolicOps, such as LogAddExp); and rewrites of PyTensor's that change values: those tagged
-    ``random_unsafe``, which return another generator than the graph does, and
-    ``local_dimshuffle_subtensor``, which gets reversed slices of a known length wrong.
+    ``random_unsafe``, which return another generator than the graph does,
+    ``local_dimshuffle_subtensor``, which gets reversed slices of a known length wrong, and
+    ``local_add_canonizer`` where a boolean is added or subtracted.
     """
 
     name: ClassVar[str] = "simplify"
@@ -91,7 +94,7 @@ class Simplify(Pass):
         Forms that lead to one another in a circle are one form: the smallest is taken, of those of
         one size the one with the first digest, whichever the circle was entered by.
         """
-        rewriter = _rewriter(self.without)
+        rewriter = _rewriter(self.without, sums=not _adds_booleans(fgraph))
         digests = [before]
         forms = [copy_nodes(fgraph)]
         while len(forms) <= _ATTEMPTS:
@@ -117,8 +120,23 @@ def _take_over(fgraph: FunctionGraph, form: FunctionGraph) -> None:
             fgraph.replace(old, new, reason="simplify")
 
 
+def _adds_booleans(fgraph: FunctionGraph) -> bool:
+    """Whether a sum or difference has a boolean term, as derivatives of minima and maxima do.
+
+    Of ``(1 - b) + (1 - b)`` PyTensor's ``local_add_canonizer`` makes ``2 - (b + b)``, and the sum
+    of two booleans is a boolean.
+    """
+    return any(
+        isinstance(node.op, Elemwise)
+        and isinstance(node.op.scalar_op, Add | Sub)
+        and any(variable.type.dtype == "bool" for variable in node.inputs)
+        for node in fgraph.apply_nodes
+    )
+
+
 @cache
-def _rewriter(without: str) -> Any:
+def _rewriter(without: str, *, sums: bool) -> Any:
     include = ["canonicalize", "stabilize", "specialize"]
     exclude = [*_WITHOUT, *filter(None, without.split(":"))]
+    exclude += [] if sums else ["local_add_canonizer"]
     return optdb.query(RewriteDatabaseQuery(include=include, exclude=exclude))

@@ -112,7 +112,37 @@ def second_gradient() -> Program:
     return [xs, h, w], [states[-1], *first, *second], arguments
 
 
+def first_rows() -> Program:
+    """The first rows of loops over longer sequences: of a map, and of what forgets its state."""
+    x, v = pt.dvector("x"), pt.dscalar("v")
+    mapped = scan(lambda x: pt.exp(x), sequences=[x])
+    states = scan(lambda x, h: pt.tanh(x), sequences=[x], outputs_info=[v])
+    return [x, v], [mapped[:2], states[0]], [[_numbers(7), np.array(0.5)]]
+
+
+def counted_inside() -> Program:
+    """A loop in a loop whose steps are an input."""
+    h, v = pt.dscalars("h", "v")
+    n, m = pt.lscalars("n", "m")
+
+    def step(h: Any, v: Any, m: Any) -> Any:
+        return scan(lambda z, u: u * z, outputs_info=[v], non_sequences=[h], n_steps=m)[-1]
+
+    states = scan(step, outputs_info=[h], non_sequences=[v, m], n_steps=n)
+    values = [np.array(v) for v in (0.5, 0.3, 4, 3)]
+    return [h, v, n, m], [states[-1]], [values]
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     program.__name__: program
-    for program in (matrices, terms, random_walk, stopping, nested, second_gradient)
+    for program in (
+        matrices,
+        terms,
+        random_walk,
+        stopping,
+        nested,
+        second_gradient,
+        first_rows,
+        counted_inside,
+    )
 }

@@ -6,14 +6,22 @@ generator draws is left out for that.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from compiled_programs import PROGRAMS
-from compiled_ways import NUMBA, VM, WAYS, assert_right
+from compiled_ways import NUMBA, VM, WAYS, assert_right, right_sums
 from hypothesis import given, settings
 
 from strategies import GeneratedScan, scan_graphs
 
 _EXAMPLES = 15 if settings.default.max_examples <= 50 else 60
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _right_sums() -> Iterator[None]:
+    with right_sums():
+        yield
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -154,7 +154,7 @@ def test_forms_that_lead_to_one_another_settle(monkeypatch: pytest.MonkeyPatch) 
             else:
                 fgraph.replace(old, pt.sub(*node.inputs[0].owner.inputs[::-1]))
 
-    monkeypatch.setattr(simplify, "_rewriter", lambda _: Swapping())
+    monkeypatch.setattr(simplify, "_rewriter", lambda *_, **__: Swapping())
     found = {
         digest(optimized(from_io([x, y], [form]), "simplify{outer=true}")[0].fgraph)
         for form in (x - y, pt.neg(y - x))
@@ -172,9 +172,21 @@ def test_forms_that_do_not_settle_are_left_alone(monkeypatch: pytest.MonkeyPatch
             (old,) = fgraph.outputs
             fgraph.replace(old, old * 1.5)
 
-    monkeypatch.setattr(simplify, "_rewriter", lambda _: Growing())
+    monkeypatch.setattr(simplify, "_rewriter", lambda *_, **__: Growing())
     x = pt.dscalar("x")
     graph = graph_of(x + 1)
     work, remarks = optimized(graph, "simplify{outer=true}")
     assert digest(work.fgraph) == digest(graph.fgraph)
     assert remarks == ["kept graph: not simplified: 6 rewrites lead to no form that stays"]
+
+
+@pytest.mark.parametrize("b", [0.5, 1.0, 1.5])
+def test_sums_of_booleans_stay_right(b: float) -> None:
+    """PyTensor 3.3.7 itself makes ``2 - (b + b)`` of ``(1 - b) + (1 - b)``, of booleans."""
+    x = pt.dscalar("b")
+    most = pt.maximum(1.0, x)
+    graph = graph_of(
+        pt.grad(most + most * 1.0, x), pt.grad(pt.maximum(1.0, x) + pt.maximum(1.0, x), x)
+    )
+    work, _ = optimized(graph, "simplify{outer=true}")
+    _same(graph, work, b=b)

@@ -65,3 +65,15 @@ def test_a_fused_reciprocal_has_double_precision() -> None:
 def test_a_copy_can_be_differentiated() -> None:
     x = pt.dvector("x")
     assert value(pt.grad(deep_copy_op(x).sum(), x), {x: [3.0]}, FAST) == [1.0]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="local_add_canonizer makes 2 - (b + b) of (1 - b) + (1 - b), and the sum of two booleans "
+    "is a boolean: derivatives of maxima come out wrong; scanopt: passes/simplify.py",
+)
+def test_a_sum_of_booleans_is_counted() -> None:
+    x = pt.dscalar("x")
+    most = pt.maximum(1.0, x)
+    assert value(pt.grad(most + most * 1.0, x), {x: 0.5}, FAST) == 0.0

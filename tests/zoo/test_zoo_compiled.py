@@ -15,8 +15,8 @@ from pytensor import function
 from pytensor.compile.mode import Mode
 from zoo_all import MODELS
 from zoo_model import Model, as_arrays, outputs_of
-from zoo_ways import NUMBA, VM, WAYS
 
+from compiled_ways import NUMBA, VM, WAYS
 from evaluating import PLAIN
 
 CASES = [
@@ -24,7 +24,7 @@ CASES = [
     for model in MODELS
     for order in range(model.order + 1)
 ]
-QUICK = ("optimize -p grad", "enabled()")
+QUICK = ("optimize -p grad", "enabled('grad')")
 # One model of each kind of loop: Numba takes half a minute for some.
 COMPILED_BY_NUMBA = (
     "Kalman",
@@ -66,7 +66,7 @@ def test_in_the_virtual_machine(model: Model, order: int, way: str) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("way", ["optimize -p default", "optimize -p grad", "enabled()"])
+@pytest.mark.parametrize("way", ["optimize -p default", "optimize -p grad", "enabled('grad')"])
 @pytest.mark.parametrize("model", [m for m in MODELS if m.name in COMPILED_BY_NUMBA], ids=str)
 def test_in_numba(model: Model, way: str) -> None:
     check(model, min(1, model.order), way, NUMBA)

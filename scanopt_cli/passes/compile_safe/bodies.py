@@ -14,12 +14,15 @@ from pytensor.scalar.basic import Add
 from pytensor.tensor.basic import as_tensor
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
+from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.identity.canonical import Digests
 from scanopt_cli.passes.base import ScanPass, Site
 from scanopt_cli.scans.buffers import is_whole
 from scanopt_cli.scans.lengths import Lengths
+from scanopt_cli.scans.minima import minimum_parts
 from scanopt_cli.scans.view import STATES, TRACED, ScanView, Slot, SlotKind
+from scanopt_cli.scans.windows import rows_index
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,19 @@ class Bodies(ScanPass):
         if view.batch_ndim or not site.budget.is_left:
             return None
         names = site.names(view)
+        long = [] if view.batch_ndim else _long_sequences(view)
         copied = _to_copy(view)
         sums = [slot for slot in view.of_kind(SlotKind.SIT_SOT) if _is_misread_sum(view, slot)]
         again = self._comes_again(view)
-        if not (copied or sums or again) or not site.budget.spend():
+        if not (long or copied or sums or again) or not site.budget.spend():
             return None
+        stop = pt.scalar_from_tensor(view.n_steps) if long else None
+        for slot in long:
+            site.changed(view, f"cut the sequence `{names[slot]}` to the steps")
+            sequence: Any = slot.outer_input
+            slot.outer_input = sequence[:stop]
+        if not (copied or sums or again):
+            return view.rebuild()
         view.thaw()
         if copied is not None:
             site.changed(view, f"a step copies `{names[copied]}`")
@@ -75,6 +86,38 @@ def _other_form(condition: Any, times: int) -> Any:
     for _ in range(times):
         condition = pt.or_(condition, pt.zeros((), dtype="bool"))
     return condition
+
+
+def _long_sequences(view: ScanView) -> list[Slot]:
+    """Return the sequences not shown to be as long as the loop, if PyTensor may compute with them.
+
+    It computes elementwise arithmetic for all rows that there are.
+    """
+    lengths = Lengths(view.n_steps)
+    found = [s for s in view.of_kind(SlotKind.SEQ) if not _is_cut(s, view, lengths)]
+    read = {v for slot in found for v in slot.inner_inputs}
+    is_used = any(
+        isinstance(node.op, Elemwise | DimShuffle) and not read.isdisjoint(node.inputs)
+        for node in view.op.fgraph.toposort()
+    )
+    return found if is_used else []
+
+
+def _is_cut(slot: Slot, view: ScanView, lengths: Lengths) -> bool:
+    """Whether a sequence is as long as the loop, or cut to that."""
+    steps = lengths.value_of(view.n_steps)
+    if lengths.length_of(slot.outer_input) == steps:
+        return True
+    node = slot.outer_input.owner
+    index = None if node is None else rows_index(node, 0)
+    if not isinstance(index, slice) or not isinstance(node.op, Subtensor):
+        return False
+    if index.stop is None or index.start is not None or index.step is not None:
+        return False
+    stop = lengths.value_of(index.stop)
+    # ``x[:k]`` has as many rows as the smaller of its length and k.
+    parts = {lengths.value_of(part) for part in minimum_parts(view.n_steps) or ()}
+    return stop == steps or parts == {stop, lengths.length_of(node.inputs[0])}
 
 
 def _to_copy(view: ScanView) -> Slot | None:
@@ -126,13 +169,9 @@ def _is_misread_sum(view: ScanView, slot: Slot) -> bool:
     if not _is_product(product) or product.type.dtype != state.dtype or "float" not in state.dtype:
         return True
     lengths = Lengths(view.n_steps)
-    steps = lengths.value_of(view.n_steps)
-    long = {
-        sequence.inner_inputs[0]
-        for sequence in view.of_kind(SlotKind.SEQ)
-        if lengths.length_of(sequence.outer_input) == steps
-    }
-    return not long.issuperset(product.owner.inputs)
+    sequences = view.of_kind(SlotKind.SEQ)
+    cut = {s.inner_inputs[0] for s in sequences if _is_cut(s, view, lengths)}
+    return not cut.issuperset(product.owner.inputs)
 
 
 def _regrouped(slot: Slot) -> Variable:

@@ -30,9 +30,11 @@ class CompileSafe(Pass):
        two, ``S + A @ B`` is written as ``S - -(A @ B)`` where that rewrite is not shown to be
        right: where the factors are no sequences of the length of the loop, or no floats of the
        state's type.
-    3. A loop that would be computed without one, from its sequences, has trimmed buffers, untraced
-       states, or mit_sots that reach back differently far: a step copies an output.
-       (``scan_push_out_seq`` mixes up their rows.)
+    3. A sequence that a step does elementwise arithmetic with is not shown to be as long as the
+       loop: it is cut to the steps. A loop that would be computed without one, from its sequences,
+       has trimmed buffers, untraced states, or mit_sots that reach back differently far: a step
+       copies an output. (``scan_push_out_seq`` computes with all rows that sequences have, and
+       mixes up those of states.)
     4. While loops have equal stop conditions that read states: each gets a condition of its own
        form (``c or False``). (``ScanMerge`` takes loops for one whose states only start equal.)
     5. mit_sots with the same taps start with equal buffers: all but one start with a copy.

@@ -6,12 +6,16 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pytensor
+import pytest
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.basic import Variable
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.rewriting.math import AlgebraicCanonizer
 
 import scanopt_cli as so
 from evaluating import PLAIN
@@ -59,6 +63,27 @@ WAYS: dict[str, Way] = {
     "enabled('grad')": _enabled("grad"),
     "including": _including,
 }
+
+
+@contextmanager
+def right_sums() -> Iterator[None]:
+    """Keep PyTensor from one mistake that has nothing to do with loops.
+
+    Its canonizers make ``2 - (b + b)`` of ``(1 - b) + (1 - b)``, but the sum of two booleans is a
+    boolean. Derivatives of minima and maxima have such sums.
+    """
+    original = AlgebraicCanonizer.transform
+
+    def transform(self: Any, fgraph: Any, node: Any, *arguments: Any, **options: Any) -> Any:
+        if isinstance(node.op, Elemwise):
+            terms = chain.from_iterable(self.get_num_denum(node.outputs[0]))
+            if any(term.type.dtype == "bool" for term in terms):
+                return False
+        return original(self, fgraph, node, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AlgebraicCanonizer, "transform", transform)
+        yield
 
 
 @contextmanager
