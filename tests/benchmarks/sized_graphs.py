@@ -67,3 +67,18 @@ def summing_graph(nodes: int) -> Graph:
         )
         results.append(ys.owner.inputs[0][-1])
     return graph_of(*results)
+
+
+def invariant_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, loops with a state and terms that never change."""
+    results = []
+    for _ in range(max(nodes // _NODES_A_GRADIENT, 1)):
+        x, w, n = pt.dscalar("x"), pt.dscalar("w"), pt.lscalar("n")
+        same, ys = scan(
+            lambda same, y, w: [w + 1, y * pt.exp(w) + same],
+            outputs_info=[x, x],
+            non_sequences=[w],
+            n_steps=n,
+        )
+        results += [same[-1], ys[-1]]
+    return graph_of(*results)

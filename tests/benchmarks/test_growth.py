@@ -11,7 +11,13 @@ from pathlib import Path
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
-from sized_graphs import SIZES, differentiated_graph, sized_graph, summing_graph
+from sized_graphs import (
+    SIZES,
+    differentiated_graph,
+    invariant_graph,
+    sized_graph,
+    summing_graph,
+)
 
 from scanopt_cli.diffing.comparing import diff
 from scanopt_cli.graphs.graph import Graph
@@ -20,19 +26,23 @@ from scanopt_cli.graphs.saving import save
 from scanopt_cli.graphs.statistics import statistics
 from scanopt_cli.identity.canonical import digest
 from scanopt_cli.passes.clean_slices import CleanSlices
+from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.grammar import parse
+from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.passes.optimizing import optimize
 from scanopt_cli.passes.pipeline import run_pipeline
+from scanopt_cli.passes.push_out import PushOut
 from scanopt_cli.passes.push_out_sums import PushOutSums
 from scanopt_cli.passes.registry import BUILTIN
 from scanopt_cli.passes.trim_steps import TrimSteps
 
 _ON_GRADIENTS = (MitMotToSitSot.name, CleanSlices.name, TrimSteps.name, "grad")
+_ON_INVARIANTS = (HoistStates.name, CompileSafe.name, PushOut.name)
 _PIPELINES = [
     name
     for name in (*(cls.name for cls in BUILTIN), "default")
-    if name not in (*_ON_GRADIENTS, PushOutSums.name)
+    if name not in (*_ON_GRADIENTS, *_ON_INVARIANTS, PushOutSums.name)
 ]
 graph_of_size = cache(sized_graph)
 differentiated = cache(differentiated_graph)
@@ -52,6 +62,12 @@ def test_pipeline(benchmark, graph: Graph, pipeline: str) -> None:
 @pytest.mark.parametrize("pipeline", _ON_GRADIENTS)
 def test_pipeline_on_gradients(benchmark, nodes: int, pipeline: str) -> None:
     _run_on_copies(benchmark, differentiated(nodes), pipeline)
+
+
+@pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
+@pytest.mark.parametrize("pipeline", _ON_INVARIANTS)
+def test_pipeline_on_invariants(benchmark, nodes: int, pipeline: str) -> None:
+    _run_on_copies(benchmark, cache(invariant_graph)(nodes), pipeline)
 
 
 @pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
