@@ -1,8 +1,8 @@
 """Every model of the zoo computes the same, compiled, whichever way it went through scanopt.
 
 The reference is the raw graph, evaluated as it stands: `test_zoo_references` compares that with
-NumPy. Two of the ways are in the quick tier; the others, and Numba, which takes minutes, in the
-deep one.
+NumPy. Two of the ways are in the quick tier; the others, and some models by Numba, in the deep one.
+All models by Numba take about an hour: ``pytest -m "numba_zoo or deep" tests/zoo``.
 """
 
 from __future__ import annotations
@@ -65,8 +65,13 @@ def test_in_the_virtual_machine(model: Model, order: int, way: str) -> None:
     check(model, order, way, VM)
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("way", ["optimize -p default", "optimize -p grad", "enabled('grad')"])
-@pytest.mark.parametrize("model", [m for m in MODELS if m.name in COMPILED_BY_NUMBA], ids=str)
+def _chosen(model: Model) -> object:
+    is_chosen = model.name in COMPILED_BY_NUMBA
+    marks = pytest.mark.deep if is_chosen else pytest.mark.numba_zoo
+    return pytest.param(model, marks=marks, id=str(model))
+
+
+@pytest.mark.parametrize("way", QUICK)
+@pytest.mark.parametrize("model", [_chosen(model) for model in MODELS])
 def test_in_numba(model: Model, way: str) -> None:
     check(model, min(1, model.order), way, NUMBA)
