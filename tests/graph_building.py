@@ -9,7 +9,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.scan.basic import scan as pytensor_scan
 
-from evaluating import evaluate
+from evaluating import assert_same_outcomes, evaluate
 from scanopt_cli.graphs.graph import Graph, from_io
 from scanopt_cli.graphs.statistics import scan_views
 from scanopt_cli.passes.grammar import parse
@@ -64,3 +64,11 @@ def arguments(graph: Graph, **values: Any) -> list[Any]:
 def outputs_of(graph: Graph, **values: Any) -> list[Any]:
     """Evaluate a graph on ``values`` by input name; an error is an outcome like any other."""
     return evaluate(graph.inputs, graph.outputs, arguments(graph, **values))
+
+
+def assert_same_values(graph: Graph, work: Graph, **values: Any) -> None:
+    """Check that two graphs give the same on ``values`` by input name; errors are outcomes too."""
+    data = arguments(graph, **values)
+    assert_same_outcomes(
+        evaluate(graph.inputs, graph.outputs, data), evaluate(work.inputs, work.outputs, data)
+    )

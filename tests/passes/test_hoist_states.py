@@ -12,21 +12,12 @@ from pytensor.conditional.op import IfElse
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
-from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, graph_of, labels, only_scan, optimized, scan
-from scanopt_cli.graphs.graph import Graph
+from graph_building import assert_same_values, graph_of, labels, only_scan, optimized, scan
 from scanopt_cli.graphs.statistics import statistics
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")
 m = pt.dmatrix("m")
-
-
-def same(graph: Graph, work: Graph, **values: Any) -> None:
-    data = arguments(graph, **values)
-    assert_same_outcomes(
-        evaluate(graph.inputs, graph.outputs, data), evaluate(work.inputs, work.outputs, data)
-    )
 
 
 @pytest.mark.parametrize("read", [lambda ys: ys, lambda ys: ys[3:], lambda ys: ys[-1]])
@@ -37,7 +28,7 @@ def test_case_1_alone_in_its_loop(read: Callable[[Any], Any]) -> None:
     work, remarks = optimized(graph, "hoist-states")
     assert statistics(work.fgraph).scans == 0
     assert remarks == ["changed scan_fn: hoisted the invariant state `x`"]
-    same(graph, work, x=0.5, w=2.0)
+    assert_same_values(graph, work, x=0.5, w=2.0)
 
 
 @pytest.mark.parametrize("taps", [[-1], [-2, -1], [-3, -1]])
@@ -57,7 +48,7 @@ def test_case_1_read_by_others(taps: list[int], steps: int) -> None:
     sequences = [f"seq[{i}]" for i in range(len(taps))]
     assert labels(view) == [*sequences, "sit_sot[0]", "non_seq[0]"]
     given = {"start": np.arange(-min(taps)) + 2.0} if taps != [-1] else {}
-    same(graph, work, x=0.5, w=0.1, n=steps, **given)
+    assert_same_values(graph, work, x=0.5, w=0.1, n=steps, **given)
 
 
 @pytest.mark.parametrize("steps", [0, 3])
@@ -70,7 +61,7 @@ def test_what_may_raise_is_computed_if_there_is_a_step(steps: int) -> None:
     work, _ = optimized(graph, "hoist-states")
     assert any(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes)
     good = 4 * np.eye(3)
-    same(graph, work, start=np.ones((3, 3)), m=good if steps else -good, n=steps)
+    assert_same_values(graph, work, start=np.ones((3, 3)), m=good if steps else -good, n=steps)
 
 
 def test_what_cannot_raise_needs_no_condition() -> None:
@@ -89,7 +80,7 @@ def test_constants_and_states_set_by_name() -> None:
     graph = graph_of(first, second)
     work, _ = optimized(graph, "hoist-states")
     assert statistics(work.fgraph).scans == 0
-    same(graph, work, x=0.5, w=2.0)
+    assert_same_values(graph, work, x=0.5, w=2.0)
 
 
 NOT: dict[str, Callable[[], Any]] = {

@@ -1,1 +1,1 @@
-"""The pass `compile-safe`: one module for each of PyTensor's rewrites that it keeps out."""
+"""The pass `compile-safe`: what it does to bodies, and to buffers and readers around them."""

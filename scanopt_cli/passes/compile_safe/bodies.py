@@ -39,7 +39,7 @@ class Bodies(ScanPass):
         if view.batch_ndim or not site.budget.is_left:
             return None
         names = site.names(view)
-        long = [] if view.batch_ndim else _long_sequences(view)
+        long = _long_sequences(view)
         copied = _to_copy(view)
         sums = [slot for slot in view.of_kind(SlotKind.SIT_SOT) if _is_misread_sum(view, slot)]
         again = self._comes_again(view)
