@@ -10,12 +10,12 @@ import pytensor.tensor as pt
 from pytensor.conditional.op import ifelse
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import applys_between
+from pytensor.graph.traversal import applys_between, io_toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.passes.base import ScanPass, Site
 from scanopt_cli.scans.buffers import is_whole
-from scanopt_cli.scans.invariant_states import invariant_states
+from scanopt_cli.scans.dependence import invariant_states
 from scanopt_cli.scans.lengths import Lengths, Linear
 from scanopt_cli.scans.view import ScanView, Slot, SlotKind
 
@@ -93,9 +93,8 @@ def _buffer(view: ScanView, slot: Slot, *, always_runs: bool) -> Variable:
     initial: Any = slot.outer_input
     outer = {other.inner_inputs[0]: other.outer_input for other in view.of_kind(SlotKind.NON_SEQ)}
     (update,) = slot.inner_outputs
-    nodes = list(applys_between(list(outer), [update]))
     value: Any = clone_replace([update], outer, rebuild_strict=False)[0]
-    if not always_runs and any(map(_can_fail, nodes)):
+    if not always_runs and any(map(_can_fail, io_toposort([], [update]))):
         value = ifelse(pt.gt(view.n_steps, 0), value, initial[0])
     buffer: Variable = pt.set_subtensor(initial[slot.reach :], value)
     return buffer

@@ -23,9 +23,9 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.buffers import is_whole
+from scanopt_cli.scans.dependence import is_elementwise_map, is_replaceable_map
 from scanopt_cli.scans.lengths import Lengths, Linear
-from scanopt_cli.scans.view import STATES, TRACED, ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.scans.view import STATES, ScanView, Slot, SlotKind, scan_op
 
 # What computes whatever the values of its inputs are. Shapes that do not fit are an error still.
 _TOTAL = (
@@ -206,14 +206,4 @@ def _may_push_out_sequences(view: ScanView) -> bool:
     sequences = view.of_kind(SlotKind.SEQ)
     if any(lengths.length_of(slot.outer_input) != steps for slot in sequences):
         return False
-    states = {v for slot in view.of_kind(*STATES) for v in slot.inner_inputs}
-    if any(
-        not isinstance(node.op, Elemwise | DimShuffle) or not states.isdisjoint(node.inputs)
-        for node in view.op.fgraph.toposort()
-    ):
-        return True
-    return (
-        len({slot.reach for slot in view.of_kind(SlotKind.MIT_SOT)}) <= 1
-        and not view.is_while
-        and all(slot.kind in TRACED and is_whole(view, slot, lengths) for slot in view.outputs())
-    )
+    return not is_elementwise_map(view) or is_replaceable_map(view)

@@ -20,9 +20,10 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
+from scanopt_cli.scans.dependence import state_inputs
 from scanopt_cli.scans.lengths import Lengths, Linear
 from scanopt_cli.scans.reads import Clients, is_strip, number, row_index, rows_alone
-from scanopt_cli.scans.view import STATES, ScanView, Slot
+from scanopt_cli.scans.view import ScanView, Slot
 
 
 def trimmed_reads(
@@ -78,8 +79,7 @@ def unsafe_readers(
 
 def is_mapped(view: ScanView, slot: Slot) -> bool:
     """Whether no step computes ``slot`` from a state, so that PyTensor may do without the loop."""
-    states = {variable for other in view.of_kind(*STATES) for variable in other.inner_inputs}
-    return not view.batch_ndim and states.isdisjoint(ancestors(slot.inner_outputs))
+    return not view.batch_ndim and state_inputs(view).isdisjoint(ancestors(slot.inner_outputs))
 
 
 def _readers(

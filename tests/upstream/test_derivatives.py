@@ -80,7 +80,7 @@ def test_the_pushforward_of_a_power_at_a_negative_base() -> None:
     strict=True,
     raises=AssertionError,
     reason="AdvancedIncSubtensor.pullback gives every write at a repeated index the whole "
-    "gradient, also those that are overwritten; scanopt: nothing yet",
+    "gradient, also those that are overwritten; scanopt: left alone, no loop is concerned",
 )
 def test_the_gradient_of_a_write_at_repeated_indices() -> None:
     zeros = pt.zeros(2, dtype="float64")

@@ -130,7 +130,7 @@ def test_the_third_last_of_two_rows_raises() -> None:
 @pytest.mark.xfail(
     strict=True,
     reason="local_subtensor_merge_integer reads the last row of the whole buffer, which is the "
-    "start if there was no step; scanopt: nothing yet",
+    "start if there was no step; scanopt: left alone, only an error is lost",
 )
 def test_a_loop_of_no_steps_has_no_last_one() -> None:
     last = scan(lambda y: y + 1, outputs_info=[x], n_steps=n)[-1]
@@ -190,7 +190,7 @@ def test_a_row_of_a_trimmed_buffer_is_not_a_step() -> None:
     raises=OverflowError,
     reason="fusion makes a Composite of the minimum(1, n) that scan_reduce_trace sizes a buffer "
     "by; in Python that compares an int8 with a Python integer, which may be more than 127; "
-    "scanopt: nothing yet",
+    "scanopt: verification/modes.py (no fusion in Python)",
 )
 def test_two_hundred_steps() -> None:
     last = scan(lambda q, y: y + q, sequences=[s], outputs_info=[x], n_steps=n)[-1]
@@ -201,8 +201,8 @@ def test_two_hundred_steps() -> None:
     strict=True,
     raises=AssertionError,
     reason="Scan.perform writes a state's buffer of one row, as scan_reduce_trace_no_prealloc "
-    "makes them, before it has copied two maps that return the state; scanopt: nothing yet "
-    "(passes/save_mem.py trims so for other backends)",
+    "makes them, before it has copied two maps that return the state; "
+    "scanopt: passes/save_mem.py keeps a row more, unless told that nothing is written in place",
 )
 def test_two_maps_of_a_state_that_keeps_one_row() -> None:
     _, first, second = scan(lambda y: (y + 1, y, y), outputs_info=[x, None, None], n_steps=n)

@@ -18,10 +18,15 @@ from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.identity.canonical import Digests
 from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.buffers import is_whole
+from scanopt_cli.scans.dependence import (
+    is_elementwise_map,
+    is_replaceable_map,
+    keeps_every_step,
+    varying_inputs,
+)
 from scanopt_cli.scans.lengths import Lengths
 from scanopt_cli.scans.minima import minimum_parts
-from scanopt_cli.scans.view import STATES, TRACED, ScanView, Slot, SlotKind
+from scanopt_cli.scans.view import ScanView, Slot, SlotKind
 from scanopt_cli.scans.windows import rows_index
 
 
@@ -122,27 +127,15 @@ def _is_cut(slot: Slot, view: ScanView, lengths: Lengths) -> bool:
 
 def _to_copy(view: ScanView) -> Slot | None:
     """Return an output that a step should copy, so that PyTensor does not do without the loop."""
-    nodes = view.op.fgraph.toposort()
     computed = [slot for slot in view.outputs() if slot.inner_outputs[0].owner is not None]
     if not computed or isinstance(computed[0].inner_outputs[0].owner.op, DeepCopyOp):
         return None
-    lengths = Lengths(view.n_steps)
-    slots = view.outputs()
-    is_whole_map = not view.is_while and all(
-        slot.kind in TRACED and is_whole(view, slot, lengths) for slot in slots
-    )
-    invariant = {v for slot in view.of_kind(SlotKind.NON_SEQ) for v in slot.inner_inputs}
-    varying = set(view.op.fgraph.inputs) - invariant
-    if all(varying.isdisjoint(ancestors(node.inputs)) for node in nodes):
-        is_right = is_whole_map and all(slot.kind is SlotKind.NIT_SOT for slot in slots)
-        return None if is_right else computed[0]
-    states = {v for slot in view.of_kind(*STATES) for v in slot.inner_inputs}
-    if view.is_while or not all(
-        isinstance(node.op, Elemwise | DimShuffle) and states.isdisjoint(node.inputs)
-        for node in nodes
-    ):
-        return None
-    is_right = is_whole_map and len({slot.reach for slot in view.of_kind(SlotKind.MIT_SOT)}) <= 1
+    varying = varying_inputs(view)
+    if all(varying.isdisjoint(ancestors(node.inputs)) for node in view.op.fgraph.toposort()):
+        are_traces = all(slot.kind is SlotKind.NIT_SOT for slot in view.outputs())
+        is_right = are_traces and keeps_every_step(view)
+    else:
+        is_right = view.is_while or not is_elementwise_map(view) or is_replaceable_map(view)
     return None if is_right else computed[0]
 
 
