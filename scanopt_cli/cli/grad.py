@@ -121,7 +121,7 @@ def grad(
                     strategy=name.value,
                     full=full,
                     check=check is not False,
-                    modes=",".join(mode or [DEFAULT if check else PLAIN]),
+                    modes=mode or (DEFAULT if check else PLAIN),
                     stages=stages,
                     progress=tell,
                 )

@@ -101,7 +101,7 @@ def optimize(
                 graph,
                 passes,
                 verify=verify,
-                modes=",".join(mode or [DEFAULT]),
+                modes=mode or DEFAULT,
                 limit=limit,
                 watch=changes.add if wants_diff or print_changed else None,
             )

@@ -41,7 +41,7 @@ def verify(
 
     graphs = [load_graph(path, trust=trust, allow_packages=allow_package) for path in (a, b)]
     found = verify_graphs(
-        *graphs, runs=runs, seed=seed, modes=",".join(mode or [DEFAULT]), timeout=timeout
+        *graphs, runs=runs, seed=seed, modes=mode or DEFAULT, timeout=timeout
     )
     match output_format:
         case Format.JSON:

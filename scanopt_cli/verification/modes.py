@@ -24,15 +24,15 @@ _OWN = (DEFAULT, PLAIN, "vm", "cvm", "numba", "jax")
 
 
 def compiling_modes(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the modes that ``names`` lists, without `PLAIN`; a text may list several by commas.
+    """Return the modes that ``names`` lists, without `PLAIN`; each may be several, by commas.
 
     Raises
     ------
     VerificationError
         If there is no such mode.
     """
-    listed = names.split(",") if isinstance(names, str) else names
-    modes = dict.fromkeys(name.strip() for name in listed)
+    listed = [names] if isinstance(names, str) else names
+    modes = dict.fromkeys(name.strip() for text in listed for name in text.split(","))
     for name in modes:
         if name not in _OWN and name not in predefined_modes:
             raise VerificationError(

@@ -65,13 +65,13 @@ def test_in_the_virtual_machine(model: Model, order: int, way: str) -> None:
     check(model, order, way, VM)
 
 
-def _chosen(model: Model) -> object:
-    is_chosen = model.name in COMPILED_BY_NUMBA
+def _chosen(model: Model, order: int) -> object:
+    is_chosen = model.name in COMPILED_BY_NUMBA and order == min(1, model.order)
     marks = pytest.mark.deep if is_chosen else pytest.mark.numba_zoo
-    return pytest.param(model, marks=marks, id=str(model))
+    return pytest.param(model, order, marks=marks, id=f"{model}-{order}")
 
 
 @pytest.mark.parametrize("way", QUICK)
-@pytest.mark.parametrize("model", [_chosen(model) for model in MODELS])
-def test_in_numba(model: Model, way: str) -> None:
-    check(model, min(1, model.order), way, NUMBA)
+@pytest.mark.parametrize(("model", "order"), [_chosen(*case.values) for case in CASES])
+def test_in_numba(model: Model, order: int, way: str) -> None:
+    check(model, order, way, NUMBA)
