@@ -20,6 +20,9 @@ def verify(
     ] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
     mode: Modes = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="If only the first graph raises, they differ.")
+    ] = False,
     timeout: Annotated[
         float, typer.Option(min=1, help="Seconds until the evaluation is given up.")
     ] = 300.0,
@@ -41,7 +44,7 @@ def verify(
 
     graphs = [load_graph(path, trust=trust, allow_packages=allow_package) for path in (a, b)]
     found = verify_graphs(
-        *graphs, runs=runs, seed=seed, modes=mode or DEFAULT, timeout=timeout
+        *graphs, runs=runs, seed=seed, modes=mode or DEFAULT, timeout=timeout, strict=strict
     )
     match output_format:
         case Format.JSON:

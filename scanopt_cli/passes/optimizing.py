@@ -119,4 +119,4 @@ def optimize(
     )
     if not verify:
         return result
-    return replace(result, verification=verify_graphs(graph, work, modes=modes, refines=True))
+    return replace(result, verification=verify_graphs(graph, work, modes=modes))

@@ -20,6 +20,11 @@ def printable(text: str) -> str:
     )
 
 
+def plural(count: int, noun: str) -> str:
+    """Return ``1 place``, ``2 places``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def markdown(text: str) -> str:
     """Return ``text`` so that Markdown shows it as it is, on one line."""
     return _MARKDOWN.sub(r"\\\1", printable(text))

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from scanopt_cli.reports.text import printable
-from scanopt_cli.verification.result import Difference, Verdict, Verification
+from scanopt_cli.reports.text import plural, printable
+from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict, Verification
 
 _STYLES = {
     Verdict.IDENTICAL: "green",
@@ -46,7 +46,8 @@ def summary(verification: Verification) -> str:
         case Verdict.AGREES:
             return f"agrees on {done} of {tried} runs{compiled}{reason}"
         case Verdict.DIFFERS:
-            return f"differs: {len(verification.differences)} places in {tried} runs{reason}"
+            places = plural(len(verification.differences), "place")
+            return f"differs: {places} in {plural(tried, 'run')}{reason}"
     return f"could not run{reason}"
 
 
@@ -55,9 +56,18 @@ def _modes(names: Sequence[str]) -> str:
 
 
 def _place(item: Difference) -> str:
-    output = "the graph" if item.output is None else f"output {item.name or item.output}"
     where = f" at {list(item.where)}" if item.where else ""
+    output = "" if item.output is None else f"output {item.name or item.output}{where}: "
     error = "" if item.abs_error is None else f", off by {item.abs_error:.3g}"
     mode = "" if item.mode is None else f", compiled by {item.mode}"
     run = f"run {item.run} ({item.arguments}{mode})"
-    return f"{run}: {output}{where}: {item.kind}: {item.a} against {item.b}{error}"
+    match item.kind:
+        case DifferenceKind.ONLY_A_RAISES:
+            what = f"the first graph raises {item.a}, the second computes"
+        case DifferenceKind.ONLY_B_RAISES:
+            what = f"the second graph raises {item.b}, the first computes"
+        case DifferenceKind.VALUES:
+            what = f"{item.a} against {item.b}{error}"
+        case _:
+            what = f"{item.kind} {item.a} against {item.b}"
+    return f"{run}: {output}{what}"

@@ -286,7 +286,7 @@ class _Session:
 
 
 def _both_raise(a: str, b: str) -> str:
-    return f"in the rest both raise {a}" if a == b else f"graph a raises {a}, graph b raises {b}"
+    return f"in the rest both raise {a}" if a == b else f"the first raises {a}, the second {b}"
 
 
 def _one_raises(a: Any, b: Any, run: int, arguments: str) -> Difference:

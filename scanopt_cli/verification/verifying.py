@@ -21,7 +21,7 @@ def verify(
     seed: int = 0,
     modes: str | Sequence[str] = DEFAULT,
     timeout: float = 300.0,
-    refines: bool = False,
+    strict: bool = False,
 ) -> Verification:
     """Evaluate two graphs on the same arguments and tell whether the values agree.
 
@@ -31,7 +31,8 @@ def verify(
     ``b`` is compiled by each of ``modes``, as a user would compile it, and has to give the values
     of ``a``, or those that ``a`` has compiled by this mode. All of it happens in one child process,
     so a crash or an endless loop ends the child, not the caller. ``a`` is the reference: where it
-    gives values, ``b`` has to give them too.
+    gives values, ``b`` has to give them too. Where ``a`` raises, ``b`` may compute: a rewrite that
+    drops what nobody reads drops its errors. Such a run is not compared, and ``reason`` says so.
 
     Parameters
     ----------
@@ -49,9 +50,8 @@ def verify(
         of PyTensor's. ``plain`` alone compiles nothing.
     timeout
         Seconds for everything together.
-    refines
-        Whether ``b`` may compute where ``a`` raises. A rewrite that drops what nobody reads drops
-        the errors in it; such a run is then not compared. By default it is a difference.
+    strict
+        Whether it is a difference if only ``a`` raises.
 
     Raises
     ------
@@ -75,17 +75,17 @@ def verify(
         timeout=timeout,
     )
     planned = len(pair.recorded) + runs
-    return _verification(run_child(request), planned, compiling, refines=refines)
+    return _verification(run_child(request), planned, compiling, strict=strict)
 
 
 def _verification(
-    record: Record, planned: int, modes: tuple[str, ...], *, refines: bool
+    record: Record, planned: int, modes: tuple[str, ...], *, strict: bool
 ) -> Verification:
     """Sum up what the child saw."""
     notes = tuple(dict.fromkeys(entry["note"] for entry in record.entries if "note" in entry))
     compiled = [fields for entry in record.entries for fields in entry.get("compiled", ())]
     entries = [
-        _without_lost_errors(entry) if refines else entry
+        entry if strict else _without_lost_errors(entry)
         for entry in record.entries
         if "note" not in entry and "compiled" not in entry
     ]
@@ -122,7 +122,8 @@ def _without_lost_errors(entry: dict[str, Any]) -> dict[str, Any]:
     kinds = {fields["kind"] for fields in entry.get("differences", ())}
     if kinds != {DifferenceKind.ONLY_A_RAISES.value}:
         return entry
-    return {"unevaluated": f"the original raises {entry['differences'][0]['a']}"}
+    lost = entry["differences"][0]["a"]
+    return {"unevaluated": f"in the rest the first raises {lost}, and the second computes"}
 
 
 def _difference(fields: dict[str, Any]) -> Difference:
