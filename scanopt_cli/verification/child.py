@@ -21,12 +21,14 @@ from typing import Any, TextIO
 
 import numpy as np
 from pytensor.compile.executor import Function
+from pytensor.compile.inner_function import HasInnerFunction
 from pytensor.compile.io import In
 from pytensor.compile.maker import function
 from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
 from pytensor.scalar.basic import Composite
+from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import CAReduce
 
 from scanopt_cli.graphs.bodies import walk
@@ -50,6 +52,9 @@ def main(directory: str) -> None:
         sys.setrecursionlimit(1_000_000)  # what deep graphs need; Python frames use no C stack
         request: Request = pickle.load(file)
     _limit(request)
+    # A mode that is recorded in a Scan is that of whoever compiled it; here the mode of the check
+    # counts, in bodies too.
+    Scan.link_mode = HasInnerFunction.link_mode  # type: ignore[method-assign]
     with (Path(directory) / RECORD).open("w") as file:
         _Session(request, file).run()
 

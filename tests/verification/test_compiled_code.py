@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.mode import Mode
 
 import scanopt_cli as so
 from graph_building import graph_of, optimized, scan
@@ -103,3 +105,16 @@ def test_what_compiled_code_raises_of_both_graphs_is_no_difference() -> None:
     found = so.verify(graph, graph, modes="vm")
     # PyTensor computes it once, before a loop that may run no step: the original raises as well.
     assert found.verdict is not Verdict.DIFFERS
+
+
+@pytest.mark.parametrize("recorded", ["c|py", "JAX", Mode("c", "fast_run")], ids=["c", "jax", "C"])
+def test_a_mode_recorded_in_a_scan_does_not_matter(recorded: Any) -> None:
+    x = pt.dvector("x")
+    ys = pytensor.scan(
+        lambda s, y: y + s,
+        sequences=[x],
+        outputs_info=[pt.zeros(())],
+        mode=recorded,
+        return_updates=False,
+    )
+    assert so.verify(([x], [ys[-1]]), ([x], [x.sum()]), modes="vm").ok
