@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from scanopt_cli.text import printable
+
 
 class ScanoptError(Exception):
     """Something scanopt was asked to do cannot be done.
@@ -18,9 +20,7 @@ class ScanoptError(Exception):
 
     def __str__(self) -> str:
         line = f"{self.where}: {self.what}" if self.where else self.what
-        line = f"{line}; {self.hint}" if self.hint else line
-        # texts from files may hold control characters, which a terminal would obey
-        return "".join(character if character.isprintable() else "?" for character in line)
+        return printable(f"{line}; {self.hint}" if self.hint else line)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.what, self.where, self.hint)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -18,6 +20,7 @@ from scanopt_cli.cli import inspect as inspect_command
 from scanopt_cli.cli import optimize as optimize_command
 from scanopt_cli.cli import passes as passes_command
 from scanopt_cli.cli import verify as verify_command
+from scanopt_cli.cli.console import finish, set_up, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.errors import ScanoptError
 
@@ -72,7 +75,13 @@ def _main(
 
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
-    sys.exit(run(sys.argv[1:]))
+    set_up()
+    code = run(sys.argv[1:])
+    # What cannot be written now could not be written before; the interpreter need not try again.
+    with suppress(ScanoptError, OSError):
+        finish()
+        sys.exit(code)
+    os._exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -80,11 +89,12 @@ def run(arguments: Sequence[str]) -> int:
     arguments, debug = _take_debug(arguments)
     try:
         result = app(arguments, prog_name="scanopt", standalone_mode=False)
+        finish()
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except SystemExit:
-        # Typer and Rich leave this way when the reader of a pipe has gone.
-        return ExitCode.FAILED
+        # Typer leaves this way when the reader of its help has gone.
+        return ExitCode.CLEAN
     except Exception as error:
         if debug:
             raise
@@ -114,10 +124,14 @@ def _print_error(error: Exception) -> None:
         text = f"{usage()}; see `{_command_path(error)} --help`"
     elif isinstance(error, ScanoptError):
         text = str(error)
+    elif isinstance(error, MemoryError):
+        text = "out of memory"
+    elif isinstance(error, OSError):
+        text = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
     else:
         told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         text = f"{told}; this is a bug in scanopt, run again with --debug for the traceback"
-    sys.stderr.write(f"scanopt: error: {' '.join(text.split())}\n")
+    tell(f"error: {' '.join(text.split())}")
 
 
 def _command_path(error: Exception) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from scanopt_cli.cli.console import err
+from scanopt_cli.cli.console import tell
 
 
 def capture(
@@ -30,5 +30,5 @@ def capture(
     kept = len(set(directory.glob("*.pkl")) - before)
     graphs = "1 graph" if kept == 1 else f"{kept} graphs"
     told = f"kept {graphs} in {directory}" if kept else "the program compiled no graph with a Scan"
-    err().print(f"scanopt: {told}", soft_wrap=True)
+    tell(told)
     return code

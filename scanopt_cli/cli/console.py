@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import shutil
 import sys
+from contextlib import suppress
 from functools import cache
 from typing import IO, TYPE_CHECKING, Any, cast
+
+from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,41 +19,107 @@ if TYPE_CHECKING:
 # A pipe has no width. Wide enough that tables are not folded, narrow enough for a CI log.
 _PIPE_WIDTH = 120
 _TRAILING = re.compile(r"[ \t]+(?=\n)")
+_LOOKALIKES = str.maketrans(
+    {
+        "→": "->",
+        "…": "...",
+        "≤": "<=",
+        "≥": ">=",
+        "×": "x",
+        **dict.fromkeys("─━", "-"),
+        **dict.fromkeys("│├┃", "|"),
+        **dict.fromkeys("└╰", "`"),
+    }
+)
 
 
 @cache
 def out() -> Console:
     """Return the console for results. Plain text in a pipe; honours NO_COLOR and COLUMNS."""
-    return _console(stderr=False)
+    return _console("stdout")
 
 
 @cache
 def err() -> Console:
     """Return the console for errors, remarks, progress and timings."""
-    return _console(stderr=True)
+    return _console("stderr")
 
 
-def _console(*, stderr: bool) -> Console:
+def tell(text: str) -> None:
+    """Print one line of scanopt's own on stderr, whatever the names in it are made of."""
+    from scanopt_cli.text import printable
+
+    err().print(f"scanopt: {printable(text)}", soft_wrap=True)
+
+
+def finish() -> None:
+    """Write what is still held back.
+
+    Raises
+    ------
+    ScanoptError
+        If stdout cannot be written to.
+    """
+    for name in ("stdout", "stderr"):
+        Stream(name).flush()
+
+
+def set_up() -> None:
+    """Have the standard streams take any text, as well as their encoding can show it."""
+    codecs.register_error("scanopt", _lookalike)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):
+            stream.reconfigure(errors="scanopt")  # type: ignore[union-attr]
+
+
+def _lookalike(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_LOOKALIKES)
+    return text.encode("ascii", "backslashreplace").decode(), error.end
+
+
+def _console(name: str) -> Console:
     from rich.console import Console
 
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.file = cast(IO[str], _WithoutTrailingBlanks("stderr" if stderr else "stdout"))
-        if "COLUMNS" not in os.environ:
-            console.width = max(shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns, _PIPE_WIDTH)
+    stream = cast(IO[str], Stream(name))
+    console = Console(file=stream, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = max(shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns, _PIPE_WIDTH)
     return console
 
 
-class _WithoutTrailingBlanks:
-    """A standard stream without the blanks with which tables fill up their lines."""
+class Stream:
+    """A standard stream that a reader may leave, without blanks at the ends of lines in a pipe."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def write(self, text: str) -> int:
         """Write text that ends with a line."""
-        written: int = getattr(sys, self._name).write(_TRAILING.sub("", text))
-        return written
+        if not self.isatty():
+            text = _TRAILING.sub("", text)
+        self._try("write", text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is still held back."""
+        self._try("flush")
+
+    def _try(self, action: str, *arguments: str) -> None:
+        stream = getattr(sys, self._name)
+        try:
+            getattr(stream, action)(*arguments)
+        except BrokenPipeError:
+            # The reader has what it wants. The command ends as it would have, for its exit code.
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        except OSError as error:
+            raise ScanoptError(
+                f"cannot be written: {error.strerror or error}",
+                where=self._name,
+                hint="check the disk, or write elsewhere",
+            ) from None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(getattr(sys, self._name), name)

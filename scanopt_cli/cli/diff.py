@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scanopt_cli.cli.console import err, out
+from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.loading import load_graph
 from scanopt_cli.cli.options import AllowPackages, DiffFormat, Trust
@@ -68,10 +68,9 @@ def _print(
 ) -> None:
     from scanopt_cli.reports import diff_github, diff_markdown, diff_rich
     from scanopt_cli.reports.as_json import plain, to_json
-    from scanopt_cli.reports.text import printable
 
     for note in found.notes:
-        err().print(f"scanopt: note: {printable(note)}", soft_wrap=True)
+        tell(f"note: {note}")
     match output_format:
         case DiffFormat.RICH:
             out().print(diff_rich.render(found, violations, stat=stat))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scanopt_cli.cli.console import err, out
+from scanopt_cli.cli.console import err, out, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.loading import load_graph
 from scanopt_cli.cli.options import (
@@ -110,7 +110,7 @@ def grad(
     stages = [item.value for item in stage or (StageName.PYTENSOR, StageName.SCANOPT)]
     found: list[Derivative] = []
     codes = [ExitCode.CLEAN]
-    with _progress() as tell:
+    with _progress() as show_progress:
         for name in dict.fromkeys(strategy or [StrategyName.AUTO]):
             try:
                 one = differentiate(
@@ -123,12 +123,12 @@ def grad(
                     check=check is not False,
                     modes=mode or (DEFAULT if check else PLAIN),
                     stages=stages,
-                    progress=tell,
+                    progress=show_progress,
                 )
             except ScanoptError as error:
                 if not found:
                     raise
-                err().print(f"scanopt: error: {name}: {error}", soft_wrap=True)
+                tell(f"error: {name}: {error}")
                 codes.append(ExitCode.FAILED)
             else:
                 found.append(one)
@@ -162,9 +162,9 @@ def _write(derivative: Derivative, target: Path | None, *, is_right: ExitCode) -
         return
     if is_right is ExitCode.CLEAN:
         save(derivative.graph, target)
-        err().print(f"scanopt: wrote {target}", soft_wrap=True)
+        tell(f"wrote {target}")
     else:
-        err().print(f"scanopt: {target} is not written", soft_wrap=True)
+        tell(f"{target} is not written")
 
 
 @contextmanager

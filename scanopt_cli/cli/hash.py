@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scanopt_cli.cli.console import err, out
+from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.loading import load_graph
+from scanopt_cli.cli.loading import Batch, load_graph
 from scanopt_cli.cli.options import AllowPackages, Format, GraphFiles, OutputFormat, Trust
-from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
     from scanopt_cli.identity.hashing import GraphDigest
@@ -42,39 +41,31 @@ def hash_graphs(
 
     The same in every process; renaming and reordering do not change it.
     """
-    from scanopt_cli.identity.hashing import hash_graph
+    from scanopt_cli.identity.hashing import GraphDigest, hash_graph
     from scanopt_cli.reports import hash_markdown, hash_rich
     from scanopt_cli.reports.as_json import to_json
 
-    code = ExitCode.CLEAN
-    told: list[GraphDigest] = []
+    batch = Batch(graphs)
     for path in graphs:
-        try:
+        with batch.attempt(path):
             graph = load_graph(path, trust=trust, allow_packages=allow_package)
-        except ScanoptError as error:
-            if len(graphs) == 1:
-                raise
-            err().print(f"scanopt: error: {error}", soft_wrap=True)
-            code = ExitCode.FAILED
-            continue
-        told.append(hash_graph(graph, inner=inner, names=names, gradients=gradients))
-        if output_format is Format.RICH:
-            out().print(hash_rich.render(told[-1]), soft_wrap=True)
-        _warn_if_opaque(told[-1])
+            digest = hash_graph(graph, inner=inner, names=names, gradients=gradients)
+            batch.results.append(digest)
+            if output_format is Format.RICH:
+                out().print(hash_rich.render(digest), soft_wrap=True)
+            _warn_if_opaque(digest)
     if output_format is Format.JSON:
-        out().out(to_json("hash", {"names": names, "gradients": gradients, "graphs": told}))
+        options = {"names": names, "gradients": gradients}
+        out().out(to_json("hash", {**options, "graphs": batch.results}))
     elif output_format is Format.MARKDOWN:
-        out().out(hash_markdown.render(told))
-    return code
+        out().out(hash_markdown.render([r for r in batch.results if isinstance(r, GraphDigest)]))
+    return batch.finish(ExitCode.CLEAN)
 
 
 def _warn_if_opaque(graph: GraphDigest) -> None:
-    from scanopt_cli.reports.text import printable
-
     if graph.opaque:
         first = graph.opaque[0] if len(graph.opaque) == 1 else f"{graph.opaque[0]} and others"
-        err().print(
-            f"scanopt: note: {printable(graph.source)}: holds what cannot be told by value "
-            f"({printable(first)}); its digest is good for this process only",
-            soft_wrap=True,
+        tell(
+            f"note: {graph.source}: holds what cannot be compared by value ({first}); "
+            "its digest is good for this process only"
         )

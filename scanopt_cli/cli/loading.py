@@ -1,22 +1,25 @@
-"""Loading for commands: one call, with warnings as lines on stderr."""
+"""Loading for commands: warnings as lines on stderr, and errors of one file among several."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from scanopt_cli.cli.console import err
+from scanopt_cli.cli.console import tell
+from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
     from scanopt_cli.graphs.graph import Graph
 
 
 def load_graph(path: Path, *, trust: bool, allow_packages: Sequence[str] | None) -> Graph:
-    """Load ``path``; tell its notes and warnings on stderr."""
+    """Load ``path``; print its notes and warnings on stderr."""
     from scanopt_cli.graphs.loading import load
-    from scanopt_cli.reports.text import printable
 
     with warnings.catch_warnings(record=True) as caught:
         # What PyTensor thinks of its own calls does not concern the file.
@@ -24,5 +27,48 @@ def load_graph(path: Path, *, trust: bool, allow_packages: Sequence[str] | None)
         warnings.simplefilter("always", UserWarning)
         graph = load(path, trust=trust, allow_packages=allow_packages or ())
     for note in [*(str(warning.message) for warning in caught), *graph.notes]:
-        err().print(f"scanopt: note: {printable(str(path))}: {printable(note)}", soft_wrap=True)
+        tell(f"note: {path}: {note}")
     return graph
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What stands in JSON in place of the result of a file: why there is none."""
+
+    source: str
+    error: str
+
+
+class Batch:
+    """Files that a command takes one after the other: an error of one does not stop the others.
+
+    ``results`` has one entry a file, in their order: what the command puts there, or a `Failure`.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.results: list[Any] = []
+        self._is_lone = len(paths) == 1
+        self._errors: list[ScanoptError] = []
+
+    @contextmanager
+    def attempt(self, path: Path) -> Iterator[None]:
+        """Keep an error that the work on ``path`` ends with, and print it at once."""
+        try:
+            yield
+        except ScanoptError as error:
+            self._errors.append(error)
+            self.results.append(Failure(str(path), str(error)))
+            if not self._is_lone:
+                tell(f"error: {error}")
+
+    def finish(self, code: ExitCode) -> ExitCode:
+        """Return the exit code: ``code``, unless a file failed.
+
+        Raises
+        ------
+        ScanoptError
+            The error of a file that was the only one.
+        """
+        if self._is_lone and self._errors:
+            raise self._errors[0]
+        return ExitCode.FAILED if self._errors else code

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scanopt_cli.cli.console import err, out
+from scanopt_cli.cli.console import err, out, tell
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.loading import load_graph
+from scanopt_cli.cli.loading import Batch, load_graph
 from scanopt_cli.cli.options import (
     AllowPackages,
     Format,
@@ -71,6 +72,7 @@ def optimize(
         ),
     ] = False,
     mode: Modes = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks on stderr.")] = False,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,
@@ -80,17 +82,18 @@ def optimize(
 
     from scanopt_cli.passes.grammar import parse
     from scanopt_cli.passes.optimizing import optimize as optimize_graph
+    from scanopt_cli.reports.as_json import plain, to_json
     from scanopt_cli.reports.changes_rich import Changes
-    from scanopt_cli.reports.optimize_json import to_json
     from scanopt_cli.verification.modes import DEFAULT
 
     parse(passes)
     targets = _targets(graphs, output)
-    codes: list[ExitCode] = []
-    results: list[tuple[str, OptimizeResult]] = []
+    batch = Batch(graphs)
+    codes = [ExitCode.CLEAN]
     wants_diff = output_format is Format.RICH and diff is not DiffKind.NONE
-    for path in track(graphs, "optimizing", console=err(), transient=True, disable=len(graphs) < 2):
-        try:
+    hidden = len(graphs) < 2 or not err().is_terminal
+    for path in track(graphs, "optimizing", console=err(), transient=True, disable=hidden):
+        with batch.attempt(path):
             graph = load_graph(path, trust=trust, allow_packages=allow_package)
             changes = Changes(
                 graph, structural=diff is DiffKind.STRUCTURAL, depth=depth, lines=lines
@@ -105,18 +108,15 @@ def optimize(
                 limit=limit,
                 watch=changes.add if wants_diff or print_changed else None,
             )
-            results.append((str(path), result))
-            if output_format is not Format.JSON:
-                _show(result, graph, changes if wants_diff else None, output_format, time_passes)
+            if output_format is Format.JSON:
+                batch.results.append({"source": str(path)} | plain(result))
+            else:
+                shown = changes if wants_diff else None
+                _show(result, graph, shown, output_format, time_passes, quiet=quiet)
             codes.append(_finish(result, targets.get(path), check=check))
-        except ScanoptError as error:
-            if len(graphs) == 1:
-                raise
-            err().print(f"scanopt: error: {error}", soft_wrap=True)
-            codes.append(ExitCode.FAILED)
     if output_format is Format.JSON:
-        out().out(to_json(results))
-    return max(codes)
+        out().out(to_json("optimize", {"graphs": batch.results}))
+    return batch.finish(max(codes))
 
 
 def _targets(graphs: list[Path], output: Path | None) -> dict[Path, Path]:
@@ -135,10 +135,10 @@ def _targets(graphs: list[Path], output: Path | None) -> dict[Path, Path]:
             where=f"-o {output}",
             hint="create the directory first",
         )
-    targets = {path: output / path.name for path in graphs}
-    if len(set(targets.values())) < len(targets):
-        raise ScanoptError("two of the graphs have the same file name", where=f"-o {output}")
-    return targets
+    # Files of one name in several directories keep their directories.
+    sources = {path: Path(os.path.abspath(path)) for path in graphs}
+    common = os.path.commonpath([source.parent for source in sources.values()])
+    return {path: output / source.relative_to(common) for path, source in sources.items()}
 
 
 def _show(
@@ -147,6 +147,8 @@ def _show(
     changes: Changes | None,
     output_format: Format,
     time_passes: bool,
+    *,
+    quiet: bool,
 ) -> None:
     from scanopt_cli.reports import optimize_markdown, optimize_rich
     from scanopt_cli.reports.verify_rich import render as render_verification
@@ -163,7 +165,9 @@ def _show(
     if result.verification is not None:
         out().print("verification:", end=" ")
         out().print(render_verification(result.verification))
-    err().print(optimize_rich.remarks(result.passes))
+    if not quiet and any(run.remarks for run in result.passes):
+        err().print(optimize_rich.heading(graph.source, "remarks"), soft_wrap=True)
+        err().print(optimize_rich.remarks(result.passes))
     if time_passes:
         err().print(optimize_rich.timings(result.passes))
 
@@ -181,9 +185,14 @@ def _finish(result: OptimizeResult, target: Path | None, *, check: bool) -> Exit
             if verification.verdict is Verdict.DIFFERS
             else "could not be verified"
         )
-        err().print(f"scanopt: the result {told}{kept}", soft_wrap=True)
+        tell(f"the result {told}{kept}")
         return ExitCode.FINDING if verification.verdict is Verdict.DIFFERS else ExitCode.FAILED
     if target is not None:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = error.strerror or error
+            raise ScanoptError(f"cannot be made: {reason}", where=str(target.parent)) from None
         save(result.graph, target)
-        err().print(f"scanopt: wrote {target}", soft_wrap=True)
+        tell(f"wrote {target}")
     return ExitCode.FINDING if check and result.changed else ExitCode.CLEAN

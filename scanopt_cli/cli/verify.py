@@ -36,8 +36,8 @@ def verify(
     or those that --mode names.
     """
     from scanopt_cli.reports.as_json import to_json
-    from scanopt_cli.reports.text import markdown
     from scanopt_cli.reports.verify_rich import render, summary
+    from scanopt_cli.text import markdown
     from scanopt_cli.verification.modes import DEFAULT
     from scanopt_cli.verification.result import Verdict
     from scanopt_cli.verification.verifying import verify as verify_graphs

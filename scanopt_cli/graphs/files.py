@@ -104,7 +104,8 @@ def write_atomically(path: Path, data: bytes) -> None:
             scratch.chmod(stat.S_IMODE(target.stat().st_mode))
         scratch.replace(target)
     except BaseException as error:
-        scratch.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            scratch.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise ScanoptError(
                 f"cannot be written: {error.strerror or error}",

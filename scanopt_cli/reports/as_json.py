@@ -9,22 +9,20 @@ from enum import Enum
 from os import PathLike, fspath
 from typing import Any
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def to_json(command: str, result: Any) -> str:
     """Return ``result`` as one JSON object, with the schema version and the command in front.
 
-    Dataclasses become objects; a field that has ``as_json`` false in its metadata is left out.
+    Dataclasses become objects; a field that has ``as_json`` false in its metadata is left out. The
+    text is ASCII: no character of a name moves a terminal's cursor or is no Unicode,
+    and none starts a command of a CI service.
     """
     plain_result = plain(result)
     body = plain_result if isinstance(plain_result, dict) else {"result": plain_result}
-    return json.dumps(envelope(command) | body, indent=2, ensure_ascii=False, allow_nan=True)
-
-
-def envelope(command: str) -> dict[str, Any]:
-    """Return what every JSON object of the command line starts with."""
-    return {"schema": SCHEMA_VERSION, "command": command}
+    text = json.dumps({"schema": SCHEMA_VERSION, "command": command} | body, indent=2)
+    return text.replace("##", "#\\u0023")  # what commands in a log start with
 
 
 def plain(value: Any) -> Any:

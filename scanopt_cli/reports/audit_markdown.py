@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scanopt_cli.graphs.auditing import AuditReport
 from scanopt_cli.reports.audit_rich import verdict, why
-from scanopt_cli.reports.text import markdown
+from scanopt_cli.text import markdown
 
 
 def render(report: AuditReport) -> str:

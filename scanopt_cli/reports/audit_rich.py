@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scanopt_cli.graphs.auditing import AuditedGlobal, AuditReport
-from scanopt_cli.reports.text import printable
+from scanopt_cli.text import printable
 
 
 def render(report: AuditReport) -> RenderableType:

@@ -14,7 +14,7 @@ from scanopt_cli.graphs.statistics import statistics
 from scanopt_cli.identity.canonical import digest
 from scanopt_cli.passes.optimizing import Snapshot
 from scanopt_cli.reports import diff_rich
-from scanopt_cli.reports.text import printable
+from scanopt_cli.text import plural, printable
 
 _STYLES = {
     LineKind.ADDED: ("+", "green"),
@@ -61,7 +61,7 @@ class Changes:
                 f"{before.inner_nodes} → {now.inner_nodes} inside"
             )
         if self._structural:
-            return diff_rich.render(diff(self._before, after))
+            return diff_rich.render(diff(self._before, after), lines=self._lines)
         return tree_text(tree_diff(self._before.fgraph, after.fgraph, self._depth), self._lines)
 
 
@@ -71,7 +71,8 @@ def tree_text(lines: Sequence[DiffLine], most: int = 0) -> Text:
     text = Text("\n", no_wrap=True, overflow="ellipsis").join(_line(line) for line in shown)
     text.no_wrap, text.overflow = True, "ellipsis"
     if len(shown) < len(lines):
-        text.append(f"\n… {len(lines) - len(shown)} more lines; --lines 0 shows them", "dim")
+        more = plural(len(lines) - len(shown), "more line")
+        text.append(f"\n… {more}; --lines 0 shows all", "dim")
     return text
 
 

@@ -12,7 +12,7 @@ from scanopt_cli.diffing.budget import Violation
 from scanopt_cli.diffing.result import GraphDiff
 from scanopt_cli.reports import diff_markdown
 from scanopt_cli.reports.diff_rich import same_text, sentence
-from scanopt_cli.reports.text import printable
+from scanopt_cli.text import printable
 
 _MOST = 10
 _SUMMARY_BYTES = 1_000_000

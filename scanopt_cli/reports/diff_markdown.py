@@ -8,7 +8,7 @@ from itertools import groupby
 from scanopt_cli.diffing.budget import Violation
 from scanopt_cli.diffing.result import GraphDiff
 from scanopt_cli.reports.diff_rich import SIGNS, categories, same_text, sentence
-from scanopt_cli.reports.text import markdown
+from scanopt_cli.text import markdown
 
 
 def render(diff: GraphDiff, violations: Sequence[Violation] = (), *, stat: bool = False) -> str:

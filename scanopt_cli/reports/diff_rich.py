@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from scanopt_cli.diffing.budget import Violation
 from scanopt_cli.diffing.result import Change, ChangeKind, GraphDiff
-from scanopt_cli.reports.text import printable
+from scanopt_cli.text import plural, printable
 
 SIGNS = {
     ChangeKind.ADDED: "+",
@@ -32,21 +32,38 @@ _BAR = 60
 
 
 def render(
-    diff: GraphDiff, violations: Sequence[Violation] = (), *, stat: bool = False
+    diff: GraphDiff,
+    violations: Sequence[Violation] = (),
+    *,
+    stat: bool = False,
+    lines: int = 0,
 ) -> RenderableType:
-    """Return the changes by loop, or with ``stat`` one line a category, and broken budgets."""
+    """Return the changes by loop, or with ``stat`` one line a category, and broken budgets.
+
+    After ``lines`` lines (0: never), the rest of the changes is only counted.
+    """
     parts: list[RenderableType] = []
     if diff.same:
         parts.append(Text(printable(same_text(diff)), style="green"))
     elif stat:
         parts.extend(_stat(diff))
     else:
-        for where, changes in groupby(diff.changes, key=lambda change: change.where):
+        shown = _first(diff.changes, lines) if lines else diff.changes
+        for where, changes in groupby(shown, key=lambda change: change.where):
             if where:
                 parts.append(Text(f"in {printable(' / '.join(where))}", style="bold"))
             parts.extend(_line(change, len(where)) for change in changes)
+        if len(shown) < len(diff.changes):
+            more = plural(len(diff.changes) - len(shown), "more change")
+            parts.append(Text(f"… {more}; --lines 0 shows all", "dim"))
     parts.extend(Text(f"over budget: {printable(item.text)}", style="red") for item in violations)
     return Group(*parts)
+
+
+def _first(changes: Sequence[Change], lines: int) -> Sequence[Change]:
+    """Return as many changes as ``lines`` lines hold, one at least."""
+    ends = accumulate(1 + len(change.details) for change in changes)
+    return changes[: max(1, sum(end <= lines for end in ends))]
 
 
 def same_text(diff: GraphDiff) -> str:

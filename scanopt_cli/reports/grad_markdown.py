@@ -8,7 +8,7 @@ from scanopt_cli.gradients.derivative import Derivative
 from scanopt_cli.gradients.pedigree import Pedigree
 from scanopt_cli.reports.grad_rich import children, facts
 from scanopt_cli.reports.grad_table import HEADINGS, checks, rows, strategies, title
-from scanopt_cli.reports.text import markdown, printable
+from scanopt_cli.text import markdown, printable
 
 
 def render(derivative: Derivative, *, show: str | None = None) -> str:

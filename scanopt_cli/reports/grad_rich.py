@@ -14,7 +14,7 @@ from scanopt_cli.gradients.derivative import Derivative
 from scanopt_cli.gradients.pedigree import Pedigree, ScanRecord
 from scanopt_cli.gradients.stages import Stage
 from scanopt_cli.reports.grad_table import HEADINGS, Row, checks, rows, strategies, title
-from scanopt_cli.reports.text import printable
+from scanopt_cli.text import printable
 
 # Formulas up to this length stand in the table.
 _SHORT = 14

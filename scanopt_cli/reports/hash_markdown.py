@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from scanopt_cli.identity.hashing import GraphDigest
 from scanopt_cli.reports.hash_rich import title
-from scanopt_cli.reports.text import markdown
+from scanopt_cli.text import markdown
 
 
 def render(graphs: Sequence[GraphDigest]) -> str:

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from scanopt_cli.identity.hashing import GraphDigest
 from scanopt_cli.identity.inner import BodyDigest
-from scanopt_cli.reports.text import printable
+from scanopt_cli.text import printable
 
 _INDENT = 2
 _NAMES = 4

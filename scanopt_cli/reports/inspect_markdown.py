@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from scanopt_cli.reports.inspect_rich import COLUMNS, cells, heading
-from scanopt_cli.reports.text import markdown
 from scanopt_cli.scans.inspection import Inspection
+from scanopt_cli.text import markdown
 
 
 def render(inspection: Inspection) -> str:

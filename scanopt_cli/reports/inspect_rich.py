@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from scanopt_cli.reports.text import printable
 from scanopt_cli.scans.describing import at_tap
 from scanopt_cli.scans.inspection import Inspection, ScanReport, SlotReport
+from scanopt_cli.text import printable
 
 COLUMNS = ("kind", "name", "taps", "rows", "fed by", "inside", "read by")
 # Columns of a slot's first line where there is no room for a table.

@@ -7,7 +7,7 @@ from dataclasses import fields
 from scanopt_cli.graphs.statistics import Statistics
 from scanopt_cli.passes.optimizing import OptimizeResult
 from scanopt_cli.reports.optimize_rich import LABELS, told_once, verdict
-from scanopt_cli.reports.text import markdown
+from scanopt_cli.text import markdown
 
 
 def render(source: str, result: OptimizeResult) -> str:

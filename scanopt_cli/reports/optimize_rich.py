@@ -16,7 +16,7 @@ from scanopt_cli.graphs.statistics import COUNTS, Statistics
 from scanopt_cli.passes.base import Remark, RemarkKind
 from scanopt_cli.passes.optimizing import OptimizeResult
 from scanopt_cli.passes.pipeline import PassRun
-from scanopt_cli.reports.text import printable
+from scanopt_cli.text import printable
 
 LABELS = {
     "scans": "Scans",

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from scanopt_cli.reports.text import plural, printable
+from scanopt_cli.text import plural, printable
 from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict, Verification
 
 _STYLES = {

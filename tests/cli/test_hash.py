@@ -99,9 +99,10 @@ def test_json(more: Path, files: Path) -> None:
     done = scanopt("hash", *paths, "--format", "json", "--inner", "--names")
     assert done.code == 2
     told = json.loads(done.out)
-    assert (told["schema"], told["command"]) == (1, "hash")
+    assert (told["schema"], told["command"]) == (2, "hash")
     assert (told["names"], told["gradients"]) == (True, False)
-    nested, square = told["graphs"]
+    nested, missing, square = told["graphs"]
+    assert (missing["source"], "no such file" in missing["error"]) == (str(paths[1]), True)
     assert (nested["source"], nested["opaque"]) == (str(paths[0]), [])
     assert nested["digest"] == so.digest(so.load(paths[0]), names=True)
     assert {tuple(body["names"]): (body["depth"], body["times"]) for body in nested["inner"]} == {

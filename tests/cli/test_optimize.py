@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import scanopt
 
 from scanopt_cli.graphs.loading import load
 from scanopt_cli.graphs.statistics import COUNTS, statistics
+
+
+def _only_graph(text: str) -> Any:
+    (graph,) = json.loads(text)["graphs"]
+    return graph
 
 
 def test_shows_counts_changes_and_remarks(files: Path) -> None:
@@ -42,8 +48,8 @@ def test_writes_what_it_shows(files: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.pkl"
     done = scanopt("optimize", files / "wasteful.pkl", "-o", target, "--format", "json", "--verify")
     assert done.code == 0
-    told = json.loads(done.out)
-    assert told["command"] == "optimize"
+    told = _only_graph(done.out)
+    assert told["source"] == str(files / "wasteful.pkl")
     assert told["changed"] is True
     assert told["verification"]["verdict"] in ("identical", "agrees")
     counted = statistics(load(target).fgraph)
@@ -78,7 +84,7 @@ def test_passes_limit_and_times(files: Path) -> None:
 
 def test_diff_kinds(files: Path) -> None:
     tree = scanopt("optimize", files / "wasteful.pkl", "--diff", "tree", "--lines", "5")
-    assert "--lines 0 shows them" in tree.out
+    assert "--lines 0 shows all" in tree.out
     structural = scanopt("optimize", files / "wasteful.pkl", "--diff", "structural")
     assert "after merge-duplicates" in structural.out
     nothing = scanopt("optimize", files / "wasteful.pkl", "--diff", "none")
@@ -101,7 +107,7 @@ def test_several_files(files: Path, tmp_path: Path) -> None:
         "optimize", files / "wasteful.pkl", files / "clean.pkl", "-o", tmp_path, "--format", "json"
     )
     assert done.code == 0
-    assert [item["changed"] for item in json.loads(done.out)] == [True, False]
+    assert [item["changed"] for item in json.loads(done.out)["graphs"]] == [True, False]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clean.pkl", "wasteful.pkl"]
 
 
@@ -112,6 +118,55 @@ def test_one_bad_file_of_several_is_told_and_the_rest_done(files: Path, tmp_path
     assert done.code == 2
     assert done.err.count("scanopt: error:") == 1
     assert "changed by" in done.out
+
+
+@pytest.mark.parametrize(
+    "names", [["bad"], ["bad", "wasteful"], ["wasteful", "bad"], ["no", "bad"]]
+)
+def test_json_has_one_shape_and_holds_the_errors(
+    names: list[str], files: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.pkl").write_bytes(b"not a pickle")
+    shutil.copy(files / "wasteful.pkl", tmp_path)
+    done = scanopt("optimize", *(f"{name}.pkl" for name in names), "--format", "json", cwd=tmp_path)
+    told = json.loads(done.out)
+    assert (done.code, told["command"]) == (2, "optimize")
+    assert [item["source"] for item in told["graphs"]] == [f"{name}.pkl" for name in names]
+    for item in told["graphs"]:
+        assert ("error" in item) != ("changed" in item)
+    errors = [item["error"] for item in told["graphs"] if "error" in item]
+    assert [line.removeprefix("scanopt: error: ") for line in done.err.splitlines()] == errors
+
+
+def test_files_of_one_name_keep_their_directories(files: Path, tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(files / "wasteful.pkl", tmp_path / folder)
+    (tmp_path / "out").mkdir()
+    names = ["a/wasteful.pkl", "b/../b/wasteful.pkl"]
+    done = scanopt("optimize", *names, "-o", "out", "-q", "--diff", "none", cwd=tmp_path)
+    assert done.code == 0
+    written = {
+        str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.pkl")
+    }
+    assert written == {"a/wasteful.pkl", "b/wasteful.pkl"}
+
+
+def test_remarks_name_their_file_and_quiet_has_none(files: Path) -> None:
+    graph = files / "wasteful.pkl"
+    remarks = scanopt("optimize", graph, "--diff", "none")
+    assert remarks.err.startswith(f"{graph}: remarks\n")
+    quiet = scanopt("optimize", graph, "--diff", "none", "--quiet")
+    assert (quiet.err, quiet.out) == ("", remarks.out)
+
+
+def test_lines_limit_every_kind_of_diff(files: Path) -> None:
+    for kind in ("structural", "tree"):
+        few = scanopt("optimize", files / "wasteful.pkl", "--diff", kind, "--lines", "1")
+        every = scanopt("optimize", files / "wasteful.pkl", "--diff", kind, "--lines", "0")
+        assert "--lines 0 shows all" in few.out
+        assert "--lines 0" not in every.out
+        assert len(few.out.splitlines()) < len(every.out.splitlines())
 
 
 def test_mistakes(files: Path, tmp_path: Path) -> None:

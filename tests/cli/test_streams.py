@@ -1,0 +1,63 @@
+"""What becomes of output that cannot be shown, stored or delivered."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import scanopt
+
+SCANOPT = f"{sys.executable} -m scanopt_cli"
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "latin-1"])
+def test_output_that_is_not_utf8(files: Path, encoding: str) -> None:
+    done = scanopt(
+        "optimize", files / "wasteful.pkl", "--diff", "structural", PYTHONIOENCODING=encoding
+    )
+    assert (done.code, "error" in done.err) == (0, False)
+    assert "rows: n+1 -> min(1,n)+1" in done.out
+    assert "Scans" in done.out
+    done = scanopt("optimize", files / "no.pkl", PYTHONIOENCODING=encoding)
+    assert (done.code, "bug" in done.err) == (2, False)
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("diff {0}/wasteful.pkl {0}/off.pkl", 1),
+        ("optimize {0}/wasteful.pkl --diff tree --lines 0", 0),
+        ("inspect {0}/wasteful.pkl --format json", 0),
+        ("passes --format json", 0),
+        ("--help", 0),
+        ("--version", 0),
+    ],
+)
+def test_a_reader_that_leaves_early_changes_no_exit_code(
+    files: Path, arguments: str, code: int
+) -> None:
+    done = shell(f"{SCANOPT} {arguments.format(files)} | head -c 1")
+    assert (done.returncode, done.stderr.count("error")) == (code, 0)
+    assert "Exception" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+@pytest.mark.parametrize("arguments", ["inspect {0}/clean.pkl", "passes --format json", "--help"])
+def test_a_full_disk_is_no_bug(files: Path, arguments: str) -> None:
+    done = shell(f"{SCANOPT} {arguments.format(files)} > /dev/full")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+    assert "bug" not in done.stderr

@@ -1,0 +1,112 @@
+"""Names from a file reach no terminal, no log of a CI service and no JSON reader as commands."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytensor.tensor as pt
+import pytest
+
+from graph_building import scan
+from scanopt_cli.cli.app import run
+from scanopt_cli.graphs.saving import save
+
+UGLY = [
+    *(f"a{chr(code)}b" for code in [*range(32), *range(127, 160)]),
+    *(f"::{command}::owned" for command in ("error", "debug", "add-mask", "set-env", "ERROR")),
+    *("::stop-commands::x", "  ::error file=a,line=1::owned", "x\n::error::owned", "x\r::error::"),
+    *("##[error]owned", "a##[group]b", "##vso[task.setvariable variable=a]b", "x ##VSO[task]b"),
+    *("\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\x1b[2J\x1b[H", "\x9b31m", "\x1b]8;;http://a\x07"),
+    *("\u202eright to left", "\u2066isolated\u2069", "\u200bzero width", "\ufeffmark"),
+    *("line\u2028end", "paragraph\u2029end", "next\x85line", "\ud800", "\udcff", "\udfff"),
+    *("[red]markup[/red]", "[link=http://a]b[/link]", ":smile:", "[/]", "\\[x]"),
+    *("<script>alert(1)</script>", "![x](http://a)", "[x](javascript:1)", "|a|", "```", "# a"),
+    *("%0A::error::owned", "%25", "{x}", "{0}", "%s", "$(id)", "`id`", "';--", '"', "\\"),
+    *("", " ", "\t", "e\u0301", "\u05d0\u05d1", "\U0001f600", "x" * 3000, "wide\uff21", "\\x1b"),
+]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two graphs of loops, whose inputs and names are ugly; the second computes more."""
+    outputs, inputs = [], []
+    for place, name in enumerate(UGLY):
+        sequence = pt.dvector(name)
+        inputs.append(sequence)
+        if place % 10 == 0:
+            start = sequence[0]
+            start.name = name
+            ys = scan(
+                lambda s, y: y * s,
+                sequences=[sequence],
+                outputs_info=[start],
+                name=_loop_name(name),
+            )
+            outputs.append(ys[-1])
+        else:
+            outputs.append(sequence.sum())
+    outputs[0].name = UGLY[0]
+    folder = tmp_path_factory.mktemp("ugly")
+    paths = folder / "a.pkl", folder / "b.pkl"
+    for path, results in zip(paths, (outputs, [output + 1 for output in outputs]), strict=True):
+        save((inputs, [sum(results)]), path)
+    return paths
+
+
+def _loop_name(name: str) -> str | None:
+    """The name, if one of an Op may be so: the loader admits words with single colons."""
+    return name if re.fullmatch(r"[\w :#\[\]().-]{1,60}", name) else None
+
+
+def check(text: str, *, commands: bool = False) -> None:
+    """Check that ``text`` is lines of plain characters, and says nothing to a CI service."""
+    assert all(char.isprintable() for char in text.replace("\n", ""))
+    for line in text.split("\n"):
+        assert not re.search(r"##(\[|vso\[)", line, re.IGNORECASE), line
+        if line.lstrip().startswith("::"):
+            assert commands, line
+            assert re.match(r"::(warning|error) file=[^:,]*,title=[^:,]*::", line), line
+
+
+CASES = {
+    "optimize": ["optimize", "A", "-p", "grad", "--verify", "--mode", "plain"],
+    "optimize, structural": ["optimize", "A", "--diff", "structural", "--lines", "0"],
+    "optimize, tree": ["optimize", "A", "--diff", "tree", "--lines", "0", "--print-changed"],
+    "diff": ["diff", "A", "B"],
+    "diff, stat": ["diff", "A", "B", "--stat"],
+    "hash": ["hash", "A", "B", "--inner"],
+    "inspect": ["inspect", "A"],
+    "verify": ["verify", "A", "B", "--mode", "plain"],
+    "grad": ["grad", "A", "--stage", "raw", "--no-check", "--wrt", UGLY[0]],
+    "audit": ["audit", "A"],
+}
+FORMATS = ("rich", "json", "markdown", "github")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_obeys_a_name(
+    case: str, form: str, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    if form == "github" and not case.startswith("diff"):
+        pytest.skip("a format of diff")
+    paths = {"A": str(files[0]), "B": str(files[1])}
+    code = run([*(paths.get(part, part) for part in CASES[case]), "--format", form])
+    shown = capsys.readouterr()
+    assert code in (0, 1), shown.err
+    check(shown.out, commands=form == "github")
+    check(shown.err)
+    if form == "json":
+        assert shown.out.isascii()
+        assert json.loads(shown.out)["command"] == case.split(",")[0]
+
+
+def test_ugly_paths_are_told_harmlessly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in UGLY[::3]:
+        if 0 < len(name) < 200 and not {"\0", "/"} & set(name):
+            assert run(["inspect", str(tmp_path / name)]) == 2
+            error = capsys.readouterr().err
+            assert error.count("\n") == 1
+            check(error)
