@@ -105,7 +105,9 @@ def grad(
     from scanopt_cli.reports.as_json import to_json
     from scanopt_cli.verification.modes import DEFAULT, PLAIN
 
-    loaded = load_graph(graph, trust=trust, allow_packages=allow_package)
+    loaded = load_graph(
+        graph, trust=trust, allow_packages=allow_package, recorded=check is not False
+    )
     position = int(output) if output.lstrip("+-").isdigit() else output
     stages = [item.value for item in stage or (StageName.PYTENSOR, StageName.SCANOPT)]
     found: list[Derivative] = []

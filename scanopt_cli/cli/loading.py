@@ -17,15 +17,18 @@ if TYPE_CHECKING:
     from scanopt_cli.graphs.graph import Graph
 
 
-def load_graph(path: Path, *, trust: bool, allow_packages: Sequence[str] | None) -> Graph:
-    """Load ``path``; print its notes and warnings on stderr."""
+def load_graph(
+    path: Path, *, trust: bool, allow_packages: Sequence[str] | None, recorded: bool = False
+) -> Graph:
+    """Load ``path``, with its ``recorded`` calls or without; print notes and warnings on stderr."""
     from scanopt_cli.graphs.loading import load
 
     with warnings.catch_warnings(record=True) as caught:
         # What PyTensor thinks of its own calls does not concern the file.
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
-        graph = load(path, trust=trust, allow_packages=allow_packages or ())
+        packages = allow_packages or ()
+        graph = load(path, trust=trust, allow_packages=packages, recorded=recorded)
     for note in [*(str(warning.message) for warning in caught), *graph.notes]:
         tell(f"note: {path}: {note}")
     return graph

@@ -94,7 +94,7 @@ def optimize(
     hidden = len(graphs) < 2 or not err().is_terminal
     for path in track(graphs, "optimizing", console=err(), transient=True, disable=hidden):
         with batch.attempt(path):
-            graph = load_graph(path, trust=trust, allow_packages=allow_package)
+            graph = load_graph(path, trust=trust, allow_packages=allow_package, recorded=verify)
             changes = Changes(
                 graph, structural=diff is DiffKind.STRUCTURAL, depth=depth, lines=lines
             )

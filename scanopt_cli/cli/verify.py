@@ -42,7 +42,10 @@ def verify(
     from scanopt_cli.verification.result import Verdict
     from scanopt_cli.verification.verifying import verify as verify_graphs
 
-    graphs = [load_graph(path, trust=trust, allow_packages=allow_package) for path in (a, b)]
+    graphs = [
+        load_graph(path, trust=trust, allow_packages=allow_package, recorded=True)
+        for path in (a, b)
+    ]
     found = verify_graphs(
         *graphs, runs=runs, seed=seed, modes=mode or DEFAULT, timeout=timeout, strict=strict
     )

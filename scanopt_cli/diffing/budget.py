@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.graphs.files import read_bytes
 from scanopt_cli.graphs.graph import GraphLike, as_graph
 from scanopt_cli.graphs.statistics import COUNTS, statistics
 from scanopt_cli.scans.inspection import ScanReport, inspect_graph
@@ -95,8 +96,8 @@ def check(budget: Budget, graph: GraphLike) -> tuple[Violation, ...]:
 
 def _budget_in(path: Path) -> Budget | None:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = tomllib.loads(read_bytes(path).decode())
+    except (ValueError, RecursionError) as error:
         raise ScanoptError(f"cannot be read ({error})", where=str(path)) from error
     table: Any = content
     for key in ("tool", "scanopt", "budget"):

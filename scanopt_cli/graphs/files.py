@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import os
 import stat
 import zlib
 from pathlib import Path
-from typing import BinaryIO
 from uuid import uuid4
 
 from scanopt_cli.errors import LoadError, ScanoptError
 
-MAX_BYTES = 4 << 30
-"""The largest graph file that is read, in bytes after decompression."""
+MAX_BYTES = 256 << 20
+"""The largest file that is read, in bytes, compressed and decompressed."""
 
 _CHUNK = 1 << 20
+_O_BINARY = getattr(os, "O_BINARY", 0)  # Windows
+_GIVE_A_FILE = "give the path of a graph file"
 _GZIP = b"\x1f\x8b"
 _OTHER_KINDS = (
     (b"\x7fELF", "an ELF binary"),
@@ -31,7 +33,7 @@ _OTHER_KINDS = (
 
 
 def read_file(path: Path) -> bytes:
-    """Return the contents of ``path``, decompressed if they are gzipped, whatever its name.
+    """Return the contents of the graph file ``path``, decompressed if gzipped, whatever its name.
 
     Raises
     ------
@@ -40,29 +42,15 @@ def read_file(path: Path) -> bytes:
         damaged gzip file, or larger than `MAX_BYTES`.
     """
     where = str(path)
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            kind = "a directory" if path.is_dir() else "not a regular file"
-            raise LoadError(f"is {kind}", where=where, hint="give the path of a graph file")
-        with path.open("rb") as file:
-            zipped = file.read(len(_GZIP)) == _GZIP
-            file.seek(0)
-            if zipped:
-                with gzip.GzipFile(fileobj=file) as unzipped:
-                    data = _read_bounded(unzipped, where)
-            else:
-                data = _read_bounded(file, where)
-    except FileNotFoundError:
-        raise LoadError("no such file", where=where, hint="check the path") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise LoadError(
-            f"a damaged gzip file: {error}", where=where, hint="write it again"
-        ) from None
-    except (OSError, ValueError) as error:
-        reason = (isinstance(error, OSError) and error.strerror) or error
-        raise LoadError(
-            f"cannot be read: {reason}", where=where, hint="check the path and its permissions"
-        ) from None
+    data = read_bytes(path)
+    if data.startswith(_GZIP):
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as unzipped:
+                data = _read_bounded(unzipped, where)
+        except (OSError, EOFError, zlib.error) as error:
+            raise LoadError(
+                f"a damaged gzip file: {error}", where=where, hint="write it again"
+            ) from None
     if not data:
         raise LoadError("is empty", where=where, hint="write it again")
     for magic, kind in _OTHER_KINDS:
@@ -71,18 +59,52 @@ def read_file(path: Path) -> bytes:
     return data
 
 
-def _read_bounded(file: BinaryIO | gzip.GzipFile, where: str) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """Return the contents of a regular file, as many bytes as the file system says it has.
+
+    Raises
+    ------
+    LoadError
+        If the file is missing, unreadable, not a regular file, or larger than `MAX_BYTES`.
+    """
+    where = str(path)
+    try:
+        # Opening a pipe waits for somebody to write to it, unless told otherwise.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _O_BINARY)
+        with open(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise LoadError("is not a regular file", where=where, hint=_GIVE_A_FILE)
+            if found.st_size > MAX_BYTES:
+                raise _too_large(where)
+            return file.read(found.st_size)
+    except FileNotFoundError:
+        raise LoadError("no such file", where=where, hint="check the path") from None
+    except IsADirectoryError:
+        raise LoadError("is a directory", where=where, hint=_GIVE_A_FILE) from None
+    except (OSError, ValueError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise LoadError(
+            f"cannot be read: {reason}", where=where, hint="check the path and its permissions"
+        ) from None
+
+
+def _read_bounded(file: gzip.GzipFile, where: str) -> bytes:
     chunks, left = [], MAX_BYTES
     while chunk := file.read(_CHUNK):
         left -= len(chunk)
         if left < 0:
-            raise LoadError(
-                f"holds more than {MAX_BYTES:,} bytes",
-                where=where,
-                hint="a graph file is far smaller; shrink its constants",
-            )
+            raise _too_large(where)
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+def _too_large(where: str) -> LoadError:
+    return LoadError(
+        f"holds more than {MAX_BYTES:,} bytes",
+        where=where,
+        hint="a graph file is far smaller; make large constants shared variables or inputs",
+    )
 
 
 def write_atomically(path: Path, data: bytes) -> None:

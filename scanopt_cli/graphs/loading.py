@@ -31,7 +31,11 @@ class VersionWarning(UserWarning):
 
 
 def load(
-    path: str | os.PathLike[str], *, trust: bool = False, allow_packages: Sequence[str] = ()
+    path: str | os.PathLike[str],
+    *,
+    trust: bool = False,
+    allow_packages: Sequence[str] = (),
+    recorded: bool = True,
 ) -> Graph:
     """Read the graph in ``path``: a pickle or cloudpickle of any protocol, gzipped or not.
 
@@ -51,6 +55,8 @@ def load(
     allow_packages
         Packages, beside PyTensor's own family, whose classes of graphs may be loaded. They are
         imported, so name only packages you would import.
+    recorded
+        Read recorded calls as well, which only a verification needs.
 
     Raises
     ------
@@ -65,7 +71,7 @@ def load(
     held = _unpickle(data, where) if trust else read_safely(data, where, allow_packages)
     graph = _interpret(held, where)
     _warn_of_version(graph)
-    return _with_recorded(graph, source)
+    return _with_recorded(graph, source) if recorded else graph
 
 
 def _unpickle(data: bytes, where: str) -> Any:

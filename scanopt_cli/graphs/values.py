@@ -12,10 +12,17 @@ from typing import Any
 import numpy as np
 
 from scanopt_cli.errors import LoadError
-from scanopt_cli.graphs.files import MAX_BYTES, write_atomically
+from scanopt_cli.graphs.arrays import array_from
+from scanopt_cli.graphs.files import MAX_BYTES, read_bytes, write_atomically
 from scanopt_cli.graphs.generators import generator_from_state, plain_state
 
 _KINDS = "biufc"
+_MAX_CALLS = 1000
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
 def values_path(path: Path) -> Path:
@@ -67,14 +74,10 @@ def read_values(path: Path, n_inputs: int) -> tuple[tuple[Any, ...], ...]:
         If the file is damaged, too large, or does not fit a graph of ``n_inputs`` inputs.
     """
     source = values_path(path)
-    if not source.is_file():
+    if not source.exists():
         return ()
     try:
-        with zipfile.ZipFile(source) as archive:
-            if sum(member.file_size for member in archive.infolist()) > MAX_BYTES:
-                raise ValueError(f"it holds more than {MAX_BYTES:,} bytes")
-        with np.load(source, allow_pickle=False) as archive:
-            members = {name: archive[name] for name in archive.files}
+        members = _members(read_bytes(source), most=_MAX_CALLS * max(n_inputs, 1))
         if not members or len(members) % max(n_inputs, 1):
             raise ValueError(f"it does not hold {n_inputs} values a call")
         return tuple(
@@ -82,11 +85,37 @@ def read_values(path: Path, n_inputs: int) -> tuple[tuple[Any, ...], ...]:
             for call in range(len(members) // n_inputs)
         )
     except Exception as error:
+        reason = error.what if isinstance(error, LoadError) else error or type(error).__name__
         raise LoadError(
-            f"recorded values cannot be used: {error or type(error).__name__}",
+            f"recorded values cannot be used: {reason}",
             where=str(source),
             hint="capture the graph again, or delete the file",
         ) from None
+
+
+def _members(data: bytes, most: int) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the arrays of an ``.npz`` file by name, of no more bytes than there are."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        infos = archive.infolist()
+        if len(infos) > most:
+            raise ValueError(f"it holds more than {_MAX_CALLS} calls")
+        if any(info.compress_type not in _COMPRESSIONS for info in infos):
+            raise ValueError("it is compressed in a way that NumPy does not use")
+        if sum(info.file_size for info in infos) > MAX_BYTES:
+            raise ValueError(f"it holds more than {MAX_BYTES:,} bytes")
+        return {info.filename.removesuffix(".npy"): _array(archive.read(info)) for info in infos}
+
+
+def _array(data: bytes) -> np.ndarray[Any, Any]:
+    """Return the array in the ``.npy`` file ``data``."""
+    stream = io.BytesIO(data)
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"version {version} of NumPy's format")
+    shape, is_fortran, dtype = _HEADERS[version](stream)
+    if dtype.kind not in f"{_KINDS}U" or dtype.subdtype is not None:
+        raise ValueError(f"an array of {dtype}")
+    return array_from(stream.read(), dtype, shape, "F" if is_fortran else "C")
 
 
 def _value(members: dict[str, Any], key: str) -> Any:

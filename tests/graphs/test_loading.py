@@ -342,7 +342,7 @@ def test_unreadable_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(*_: Any, **__: Any) -> Any:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", denied)
+    monkeypatch.setattr(os, "open", denied)
     with pytest.raises(LoadError, match="cannot be read: Permission denied; check"):
         load(file)
 
