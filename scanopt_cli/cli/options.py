@@ -60,7 +60,8 @@ AllowPackages = Annotated[
     typer.Option(
         "--allow-package",
         metavar="NAME",
-        help="Also build Ops and Types that this installed package defines. Repeatable.",
+        help="Also build Ops and Types that this installed package defines: their constructors "
+        "run on what the file says. Repeatable.",
     ),
 ]
 OutputFile = Annotated[

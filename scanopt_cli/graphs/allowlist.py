@@ -1,7 +1,7 @@
-"""Which globals a graph file may refer to: a few by exact name, the classes of graphs by rule.
+"""Which globals a graph file may refer to: functions, exceptions and classes, by exact name.
 
-The rule only ever admits classes. A function is admitted by its exact name or not at all: PyTensor
-is full of functions that start processes and compilers. Being admitted does not mean being called:
+A class is admitted because somebody has read its constructor (`scanopt_cli.graphs.reviewed`), or
+because the user admits its package. Being admitted does not mean being called:
 `scanopt_cli.graphs.safety` says what is done with each.
 """
 
@@ -25,10 +25,14 @@ from pytensor.graph.type import Type
 from pytensor.link.c.type import CDataType
 from pytensor.printing import _print_fn
 
+from scanopt_cli.graphs.reviewed import ADMITTED, REFUSED
+
 TRUST = "--trust loads it, for files of your own"
 
 PACKAGES = ("pytensor", "pymc", "pymc_extras", "pytensor_distributions")
-"""Packages whose graph classes are admitted, where installed."""
+"""Packages whose graph classes were read; those of a newer release may not have been."""
+
+_REVIEWED = frozenset((module, name) for module in ADMITTED for name in ADMITTED[module].split())
 
 _SCALAR_FUNCTIONS = (
     *(scalar.upcast_out, scalar.upcast_out_nobool, scalar.upcast_out_min8),
@@ -61,9 +65,6 @@ _CLOSED_MODULES = (
 )
 """Modules that hold no class of a graph, or only such as run foreign code."""
 
-_OPEN_CLASSES = {("pytensor.link.c.type", "Generic")}
-"""Harmless classes of graphs in closed modules."""
-
 _NEVER_GRAPHS = {"numpy", "scipy", "cloudpickle"}
 """Packages that define no class of graphs, so that admitting them would not help."""
 
@@ -86,7 +87,7 @@ class Allowlist:
 
     def __init__(self, forms: Container[tuple[str, str]], packages: Iterable[str] = ()) -> None:
         self._forms = forms
-        self._packages = frozenset((*PACKAGES, *packages))
+        self._packages = frozenset(packages)
         self._judged: dict[tuple[str, str], Any] = {}
 
     def judge(self, module: str, name: str) -> Any:
@@ -106,22 +107,32 @@ class Allowlist:
             return None
         if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
             return Refusal("its name is not that of a thing at the top of a module")
-        root, *rest = module.split(".")
-        if module.startswith("cloudpickle"):
-            return Refusal("it carries code")
-        if root not in self._packages:
-            reason = f"{root!r} is not a package of graphs"
-            if root in sys.stdlib_module_names or root in _NEVER_GRAPHS:
-                return Refusal(reason)
-            return Refusal(reason, f"--allow-package {root} admits its graph classes, {TRUST}")
-        closed = any(module == door or module.startswith(f"{door}.") for door in _CLOSED_MODULES)
-        private = {"__main__", "tests", "test", "conftest", "setup"} & set(rest)
-        if (closed or private) and (module, name) not in _OPEN_CLASSES:
-            return Refusal("its module is not one of those that define graphs")
+        if (module, name) in REFUSED:
+            return Refusal(REFUSED[module, name])
+        if (module, name) not in _REVIEWED | _LAZY_OBJECTS:
+            refusal = self._refuse(module)
+            if refusal is not None:
+                return refusal
         thing = _find(module, name)
         if (module, name) in _LAZY_OBJECTS or isinstance(thing, Refusal):
             return thing
         return _judge_class(thing, module, name)
+
+    def _refuse(self, module: str) -> Refusal | None:
+        """Say why nothing of ``module`` is admitted but what was read, if that is so."""
+        root, *rest = module.split(".")
+        if module.startswith("cloudpickle"):
+            return Refusal("it carries code")
+        if root in self._packages:
+            closed = any(module == m or module.startswith(f"{m}.") for m in _CLOSED_MODULES)
+            if closed or {"__main__", "tests", "test", "conftest", "setup"} & set(rest):
+                return Refusal("its module is not one of those that define graphs")
+            return None
+        if root in sys.stdlib_module_names or root in _NEVER_GRAPHS:
+            return Refusal(f"{root!r} is not a package of graphs")
+        known = root in PACKAGES
+        reason = "nobody has read what its constructor does" if known else "its package is unknown"
+        return Refusal(reason, f"--allow-package {root} runs constructors of {root}, {TRUST}")
 
 
 def _judge_class(thing: Any, module: str, name: str) -> Any:
