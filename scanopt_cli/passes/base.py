@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
 
 from scanopt_cli.graphs.bodies import op_name
 from scanopt_cli.identity.canonical import Digests
@@ -64,10 +65,10 @@ class Budget:
 class Site:
     """One graph that a pass works on: the outer graph, or a body.
 
-    ``path`` names the loops and graphs around it, and ``around`` what the loop around it calls the
-    graph's inputs. Remarks go to ``remarks``. ``settled`` holds the digests of graphs in which the
-    pass has no work, for as long as the pipeline runs: a pass that is slow to find that out adds to
-    it, and looks there first.
+    ``path`` names the loops and graphs around it, ``holder`` is the Op whose body it is, and
+    ``around`` says what the loop around it calls the graph's inputs. Remarks go to ``remarks``.
+    ``settled`` holds the digests of graphs in which the pass has no work, for as long as the
+    pipeline runs: a pass that is slow to find that out adds to it, and looks there first.
     """
 
     fgraph: FunctionGraph
@@ -76,6 +77,7 @@ class Site:
     remarks: list[Remark]
     path: tuple[str, ...] = ()
     around: Mapping[Variable, str] = field(default_factory=dict)
+    holder: Op | None = None
     settled: set[str] = field(default_factory=set)
     _digests: Digests | None = field(default=None, init=False)
     _titles: dict[Apply, str] = field(default_factory=dict, init=False)

@@ -141,10 +141,20 @@ class _Walker:
         fgraph: FunctionGraph,
         path: tuple[str, ...] = (),
         around: Mapping[Variable, str] = MappingProxyType({}),
+        holder: Op | None = None,
     ) -> bool:
         """Rewrite the bodies in ``fgraph``, then ``fgraph`` itself."""
         before = self._budget.spent
-        site = Site(fgraph, self.item.name, self._budget, self.remarks, path, around, self._settled)
+        site = Site(
+            fgraph,
+            self.item.name,
+            self._budget,
+            self.remarks,
+            path,
+            around,
+            holder,
+            self._settled,
+        )
         changed = self._run_bodies(site)
         inside = self._budget.spent - before
         changed = self.item.run(site) or changed
@@ -186,7 +196,7 @@ class _Walker:
                 names = {thaw[variable]: name for variable, name in frozen.items()}
             path = (*site.path, title)
             spent, rewrites, told = self._budget.spent, self.rewrites, len(self.remarks)
-            changed = self.run(thawed, path, names)
+            changed = self.run(thawed, path, names, node.op)
             if changed and only_narrows(body, thawed):
                 # What is around the body relies on its types, and static lengths are part of them.
                 self._budget.spent, self.rewrites, changed = spent, rewrites, False

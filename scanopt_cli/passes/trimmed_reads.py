@@ -50,31 +50,22 @@ def trimmed_reads(
     return found
 
 
-def unsafe_readers(
-    view: ScanView, slot: Slot, clients: Clients, lengths: Lengths
-) -> list[tuple[Any, int]]:
-    """Return who reads rows of the output of ``slot`` that PyTensor takes for steps by number.
+def is_unsafe_reader(
+    view: ScanView, slot: Slot, clients: Clients, lengths: Lengths, node: Apply
+) -> bool:
+    """Whether ``node`` indexes the output of ``slot``, and PyTensor takes rows for other steps.
 
-    These are all that index it, but for those that take one row counted from the end, and those
-    that take all steps as they are.
+    All that index it do, but for those that take the last row, and those that take all steps as
+    they are.
     """
-    assert slot.outer_output is not None
-
-    def is_unsafe(node: Apply) -> bool:
-        readers = list(_readers(view, slot, node, clients, lengths))
-        if None not in readers:
-            return False
-        index = rows_alone(node, 0)
-        if not (isinstance(index, slice) and is_strip(index, slot.reach)):
-            return True
-        indexing = [c for c, _ in clients(node.outputs[0]) if isinstance(c.op, Subtensor)]
-        return any(reader not in readers for reader in indexing)
-
-    return [
-        (node, position)
-        for node, position in clients(slot.outer_output)
-        if isinstance(node.op, Subtensor) and position == 0 and is_unsafe(node)
-    ]
+    readers = list(_readers(view, slot, node, clients, lengths))
+    if None not in readers:
+        return False
+    index = rows_alone(node, 0)
+    if not (isinstance(index, slice) and is_strip(index, slot.reach)):
+        return True
+    indexing = [c for c, _ in clients(node.outputs[0]) if isinstance(c.op, Subtensor)]
+    return any(reader not in readers for reader in indexing)
 
 
 def is_mapped(view: ScanView, slot: Slot) -> bool:
@@ -115,8 +106,7 @@ def _row(node: Apply) -> int | None:
     if isinstance(index, slice):
         is_last = number(index.start) == -1 and index.stop is None and number(index.step, 1) == 1
         return 1 if is_last and rows_alone(node, 0) is not None else None
-    place = None if index is None else number(index)
-    return -place if place is not None and place < 0 else None
+    return 1 if index is not None and number(index) == -1 else None
 
 
 def _counted_back(node: Apply, buffer: Any) -> Variable:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import ancestors
+from collections.abc import Iterable, Sequence, Set
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.scans.buffers import is_whole
@@ -32,13 +34,29 @@ def invariant_states(view: ScanView) -> list[Slot]:
     ]
 
 
-def is_elementwise_map(view: ScanView) -> bool:
-    """Whether a step is elementwise arithmetic that reads no state, and so needs no loop."""
+def dependent_nodes(varying: Set[Variable], outputs: Sequence[Variable]) -> list[Apply]:
+    """Return the nodes that compute ``outputs`` from any of ``varying``, in topological order."""
+    dependent = set(varying)
+    found = []
+    for node in io_toposort([], outputs):
+        if not dependent.isdisjoint(node.inputs):
+            dependent.update(node.outputs)
+            found.append(node)
+    return found
+
+
+def are_elementwise_map(view: ScanView, nodes: Iterable[Apply]) -> bool:
+    """Whether ``nodes`` of a step are elementwise arithmetic that reads no state."""
     states = state_inputs(view)
     return all(
         isinstance(node.op, Elemwise | DimShuffle) and states.isdisjoint(node.inputs)
-        for node in view.op.fgraph.toposort()
+        for node in nodes
     )
+
+
+def is_elementwise_map(view: ScanView) -> bool:
+    """Whether a step is elementwise arithmetic that reads no state, and so needs no loop."""
+    return are_elementwise_map(view, view.op.fgraph.toposort())
 
 
 def keeps_every_step(view: ScanView) -> bool:

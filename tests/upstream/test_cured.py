@@ -16,9 +16,12 @@ import pytest
 import test_merging
 import test_pushing_out
 import test_trimming
+from later_forms import MISREAD
 from pytensor.compile.mode import Mode
+from upstream_modes import value
 
 import scanopt_cli as so
+from evaluating import PLAIN
 
 VM = Mode("vm", "fast_run").excluding("fusion")
 
@@ -40,7 +43,12 @@ def _saved(preset: str) -> Callable[..., Any]:
     return value
 
 
-WAYS = {"enabled": _enabled, "default": _saved("default"), "grad": _saved("grad")}
+WAYS = {
+    "enabled": _enabled,
+    "default": _saved("default"),
+    "grad": _saved("grad"),
+    "merge-equal": _saved("merge-equal"),
+}
 
 # No rewrite of loops is at fault.
 OTHERS = {
@@ -98,3 +106,11 @@ def test_reproducers_are_right(
         pytest.skip("it is about an error")
     monkeypatch.setattr(module, "value", WAYS[way])
     test(**case)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", MISREAD)
+def test_forms_that_appear_while_compiling_are_right(name: str, way: str) -> None:
+    output, arguments = MISREAD[name][0]()
+    right = value(output, arguments, PLAIN)
+    np.testing.assert_allclose(WAYS[way](output, arguments, VM), right)

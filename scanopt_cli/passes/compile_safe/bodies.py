@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
+from hashlib import blake2b
 from typing import Any, ClassVar
 
 import pytensor.tensor as pt
 from pytensor.compile.ops import DeepCopyOp, deep_copy_op
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar.basic import Add
+from pytensor.scalar.basic import EQ, OR, Add
+from pytensor.scan.op import Scan
 from pytensor.tensor.basic import as_tensor
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import Subtensor
 
+from scanopt_cli.graphs.bodies import walk
 from scanopt_cli.identity.canonical import Digests
 from scanopt_cli.passes.base import ScanPass, Site
 from scanopt_cli.scans.dependence import (
-    is_elementwise_map,
+    are_elementwise_map,
+    dependent_nodes,
     is_replaceable_map,
     keeps_every_step,
     varying_inputs,
 )
 from scanopt_cli.scans.lengths import Lengths
 from scanopt_cli.scans.minima import minimum_parts
-from scanopt_cli.scans.view import ScanView, Slot, SlotKind
+from scanopt_cli.scans.view import ScanView, Slot, SlotKind, scan_op
 from scanopt_cli.scans.windows import rows_index
+from scanopt_cli.text import plural
 
 
 @dataclass(frozen=True)
@@ -36,61 +41,81 @@ class Bodies(ScanPass):
 
     name: ClassVar[str] = "compile-safe"
 
-    conditions: set[bytes] = field(default_factory=set)
-    """Keys of the stop conditions of the loops so far."""
-
     def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan whose body PyTensor does not misunderstand."""
         if view.batch_ndim or not site.budget.is_left:
             return None
         names = site.names(view)
         long = _long_sequences(view)
-        copied = _to_copy(view)
         sums = [slot for slot in view.of_kind(SlotKind.SIT_SOT) if _is_misread_sum(view, slot)]
-        again = self._comes_again(view)
-        if not (long or copied or sums or again) or not site.budget.spend():
+        mark = _missing_mark(view, site)
+        # Places in the inner outputs, which stay where they are when the body is thawed.
+        copied = _to_copy(view, site)
+        if not (long or copied or sums or mark is not None) or not site.budget.spend():
             return None
         stop = pt.scalar_from_tensor(view.n_steps) if long else None
         for slot in long:
             site.changed(view, f"cut the sequence `{names[slot]}` to the steps")
             sequence: Any = slot.outer_input
             slot.outer_input = sequence[:stop]
-        if not (copied or sums or again):
+        if not (copied or sums or mark is not None):
             return view.rebuild()
         view.thaw()
-        if copied is not None:
-            site.changed(view, f"a step copies `{names[copied]}`")
-            copied.inner_outputs[0] = deep_copy_op.make_node(copied.inner_outputs[0]).outputs[0]
         for slot in sums:
             site.changed(view, f"wrote the sum `{names[slot]}` as one that PyTensor leaves alone")
             slot.inner_outputs = [_regrouped(slot)]
-        if again:
+        if copied:
+            outputs = view.inner_outputs()
+            for place in copied:
+                outputs[place] = deep_copy_op.make_node(outputs[place]).outputs[0]
+            view.set_inner_outputs(outputs)
+            site.changed(view, f"a step copies {plural(len(copied), 'output')}")
+        if mark is not None:
             site.changed(view, "gave the stop condition a form of its own")
-            view.condition = _other_form(view.condition, again)
+            view.condition = _marked(view.condition, mark)
         return view.rebuild()
 
-    def _comes_again(self, view: ScanView) -> int:
-        """How often the stop condition, if it reads a state, must be written otherwise."""
-        if view.condition is None:
-            return 0
-        key = Digests(view.op.fgraph.inputs).of(view.condition)
-        again = 0
-        if key in self.conditions:
-            view = ScanView.of(view.node)
-            view.thaw()
-            inputs = [v for slot in view.slots for v in slot.inner_inputs]
-            while key in self.conditions:
-                again += 1
-                key = Digests(inputs).of(_other_form(view.condition, again))
-        self.conditions.add(key)
-        return again
+
+def _missing_mark(view: ScanView, site: Site) -> int | None:
+    """Return what tells a stop condition from those of other loops, if it needs that and lacks it.
+
+    It is a number that only loops of equal outputs share. Conditions that are not equal now may
+    become so while PyTensor compiles, and those of graphs that it inlines come to this one.
+    """
+    if view.condition is None or _is_marked(view.condition):
+        return None
+    loops = sum(is_while(scan_op(node)) for node in walk(site.fgraph))
+    if loops < 2 and not getattr(site.holder, "is_inline", False):
+        return None
+    digests = Digests(site.fgraph.inputs)
+    keys = b"".join(map(digests.of, view.node.outputs))
+    return 2 + (int.from_bytes(blake2b(keys, digest_size=4).digest()) >> 1)
 
 
-def _other_form(condition: Any, times: int) -> Any:
-    """``condition``, written with ``or False`` so many times."""
-    for _ in range(times):
-        condition = pt.or_(condition, pt.zeros((), dtype="bool"))
-    return condition
+def _marked(condition: Any, mark: int) -> Variable:
+    """The condition, or that it is a number which it never is; not an invariant to move out."""
+    is_true = condition if condition.type.dtype == "bool" else pt.neq(condition, 0)
+    never = pt.eq(pt.cast(is_true, "int64"), pt.constant(mark, dtype="int64"))
+    return as_tensor(pt.or_(is_true, never))
+
+
+def is_while(op: Scan | None) -> bool:
+    """Whether an Op is a loop that stops at a condition."""
+    return op is not None and bool(op.info.as_while)
+
+
+def _is_marked(condition: Variable) -> bool:
+    node = condition.owner
+    if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, OR):
+        return False
+    mark = node.inputs[-1].owner
+    return (
+        mark is not None
+        and isinstance(mark.op, Elemwise)
+        and isinstance(mark.op.scalar_op, EQ)
+        and isinstance(mark.inputs[1], Constant)
+        and node.inputs[0] in ancestors([mark.inputs[0]])
+    )
 
 
 def _long_sequences(view: ScanView) -> list[Slot]:
@@ -125,18 +150,33 @@ def _is_cut(slot: Slot, view: ScanView, lengths: Lengths) -> bool:
     return stop == steps or parts == {stop, lengths.length_of(node.inputs[0])}
 
 
-def _to_copy(view: ScanView) -> Slot | None:
-    """Return an output that a step should copy, so that PyTensor does not do without the loop."""
-    computed = [slot for slot in view.outputs() if slot.inner_outputs[0].owner is not None]
-    if not computed or isinstance(computed[0].inner_outputs[0].owner.op, DeepCopyOp):
-        return None
+def _to_copy(view: ScanView, site: Site) -> list[int]:
+    """Return the places of the inner outputs to copy, so that PyTensor keeps the loop.
+
+    It looks for loops to do without when it has moved invariants out, dropped what nobody reads,
+    and found sequences that are the same in every row.
+    """
+    read = [slot for slot in view.outputs() if site.clients(slot.outer_output)]
+    kept = [variable for slot in read for variable in slot.inner_outputs]
+    computed = {variable for variable in kept if variable.owner is not None}
+    if any(isinstance(variable.owner.op, DeepCopyOp) for variable in computed):
+        return []
+    condition = [] if view.condition is None else [view.condition]
+    constant = [s for s in view.of_kind(SlotKind.SEQ) if isinstance(s.outer_input, Constant)]
     varying = varying_inputs(view)
-    if all(varying.isdisjoint(ancestors(node.inputs)) for node in view.op.fgraph.toposort()):
-        are_traces = all(slot.kind is SlotKind.NIT_SOT for slot in view.outputs())
-        is_right = are_traces and keeps_every_step(view)
-    else:
-        is_right = view.is_while or not is_elementwise_map(view) or is_replaceable_map(view)
-    return None if is_right else computed[0]
+    may_vary = varying.difference(v for slot in constant for v in slot.inner_inputs)
+    for inputs in (varying, may_vary):
+        nodes = dependent_nodes(inputs, [*kept, *condition])
+        if not nodes:
+            is_trace = all(slot.kind is SlotKind.NIT_SOT for slot in read)
+            is_right = is_trace and keeps_every_step(view)
+        else:
+            is_map = are_elementwise_map(view, nodes)
+            is_right = view.is_while or not is_map or is_replaceable_map(view)
+        if not is_right:
+            places = enumerate(view.inner_outputs()[: len(view.op.fgraph.outputs) - view.is_while])
+            return [place for place, variable in places if variable in computed]
+    return []
 
 
 def _terms(slot: Slot) -> list[Any]:

@@ -19,12 +19,17 @@ class CompileSafe(Pass):
     rewrites of loops are unsound. `scanopt optimize` ends with this pass, whatever passes are
     named, so that what it writes may be compiled by anyone, in any mode.
 
+    What a loop looks like when PyTensor rewrites it is not what it looks like now: by then PyTensor
+    has folded constants, moved invariants out of bodies and indices through arithmetic, and inlined
+    OpFromGraphs. So what may become one of these forms counts as one.
+
     Legal cases:
 
     1. A state that every step sets to the same value is computed outside, as by ``hoist-states``.
-       Of a loop in which nothing varies all the same, a step copies an output (a ``DeepCopyOp``),
-       which PyTensor does not move: ``scan_push_out_non_seq`` drops the initial rows of states, and
-       takes a while loop for one that runs all steps.
+       Of a loop in which nothing varies all the same, a step copies what it computes (by
+       ``DeepCopyOp``), which PyTensor does not move: ``scan_push_out_non_seq`` drops the initial
+       rows of states, mixes up those of mit_mots, and takes a while loop for one that runs all
+       steps.
     2. A state is updated to a sum of itself and a matrix product. Of three or more terms, it is
        written as sums of two terms, in the same order: ``scan_push_out_add`` drops the third. Of
        two, ``S + A @ B`` is written as ``S - -(A @ B)`` where that rewrite is not shown to be
@@ -33,23 +38,28 @@ class CompileSafe(Pass):
     3. A sequence that a step does elementwise arithmetic with is not shown to be as long as the
        loop: it is cut to the steps. A loop that would be computed without one, from its sequences,
        has trimmed buffers, untraced states, or mit_sots that reach back differently far: a step
-       copies an output. (``scan_push_out_seq`` computes with all rows that sequences have, and
-       mixes up those of states.)
-    4. While loops have equal stop conditions that read states: each gets a condition of its own
-       form (``c or False``). (``ScanMerge`` takes loops for one whose states only start equal.)
-    5. mit_sots with the same taps start with equal buffers: all but one start with a copy.
-       (``scan_merge_inouts`` takes them for one.)
+       copies what it computes. (``scan_push_out_seq`` computes with all rows that sequences have,
+       and mixes up those of states.)
+    4. Of several while loops, each gets a stop condition that no other has: ``c or c == K``, where
+       ``c`` is never the number ``K``. (``ScanMerge`` takes loops for one whose conditions read
+       states that only start equal.)
+    5. mit_sots or mit_mots with the same taps, in one loop or several, may start equal: each starts
+       with a different number of copies. (``scan_merge_inouts`` takes them for one.)
     6. Rows of an output are read in a way that PyTensor's ``scan_reduce_nsteps`` and
-       ``scan_reduce_trace`` get wrong: the reader reads a copy (a ``DeepCopyOp``), through which
-       they do not look. These are readers of
+       ``scan_reduce_trace`` may get wrong: the reader reads a copy, through which they do not look.
+       These are
 
-       * a trimmed buffer, or a while loop, other than by single rows counted from the end;
+       * of a while loop, and of a buffer that is not shown to hold every step: all reads by an
+         index, but of the last row;
+       * of a mit_mot: all reads by an index;
        * last rows that are not shown to exist (``xs[-3:]`` of a map of maybe two steps), or that do
-         not end at the end (``xs[-3:i]``);
-       * where no reader needs all steps: a mit_mot, and a slice with an unknown bound
-         (``xs[i:-1]``) or an end that is not shown to exist (``xs[:-3]``).
+         not end at the end (``xs[-3:i]``), with a step (``xs[-4:4:2]``), or with an unknown bound
+         (``xs[i:-1]``), and all but last rows that are not shown to exist (``xs[:-3]``);
+       * a row of two or more initial ones;
+       * indices of what is computed from the output, other than through a loop that carries states
+         (``sin(xs)[i:]``), and of slices of it; and what an OpFromGraph returns that is inlined.
 
-    Values are the same, to the last bit.
+    Values are the same, to the last bit. A copy costs the time and the memory of one.
 
     Preconditions: none. Batched loops stay as they are: PyTensor does not rewrite them.
 

@@ -4,48 +4,100 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import count
+from typing import Any, cast
 
-from pytensor.compile.ops import deep_copy_op
-from pytensor.graph.basic import Apply
-from pytensor.tensor.subtensor import Subtensor
+import pytensor.tensor as pt
+from pytensor.compile.ops import DeepCopyOp, deep_copy_op
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import Output
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor
 
 from scanopt_cli.passes.base import Site
-from scanopt_cli.passes.trimmed_reads import unsafe_readers
-from scanopt_cli.scans.buffers import is_trimmed
+from scanopt_cli.passes.trimmed_reads import is_unsafe_reader
+from scanopt_cli.scans.buffers import is_whole
 from scanopt_cli.scans.lengths import Lengths, Linear
 from scanopt_cli.scans.reads import is_strip, number, row_index
-from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind, scan_op
-
-type Readers = list[tuple[Any, int]]
+from scanopt_cli.scans.view import STATES, TRACED, ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.text import plural
 
 
 def copy_buffers(site: Site) -> bool:
-    """Give mit_sots with equal taps and equal buffers a buffer each; whether any needed one."""
+    """Give states whose buffers may become equal a different number of copies each.
+
+    PyTensor compares the buffers of mit_sots, and of mit_mots, of all loops that it merges.
+    """
     changed = False
+    taken: dict[object, set[int]] = {}
     for view in _loops(site):
-        seen: set[tuple[object, bytes]] = set()
         copied = []
-        for slot in view.of_kind(SlotKind.MIT_SOT):
-            while (slot.taps, site.same(slot.outer_input)) in seen:
-                slot.outer_input = deep_copy_op.make_node(slot.outer_input).outputs[0]
+        for slot in view.of_kind(SlotKind.MIT_SOT, SlotKind.MIT_MOT):
+            depth, buffer = _copies(slot.outer_input)
+            origin = _origin(buffer)
+            # Two inputs of the graph stay different, and so do constants that are.
+            key = (
+                slot.kind,
+                slot.taps,
+                _type_key(slot),
+                None if origin is None else site.same(origin),
+            )
+            wanted = next(n for n in count(depth) if n not in taken.get(key, ()))
+            taken.setdefault(key, set()).add(wanted)
+            if wanted > depth:
+                if all(isinstance(root, Constant) for root in graph_inputs([buffer])):
+                    buffer = _unfolded(buffer)
+                for _ in range(wanted):
+                    buffer = deep_copy_op.make_node(buffer).outputs[0]
+                slot.outer_input = buffer
                 copied.append(slot)
-            seen.add((slot.taps, site.same(slot.outer_input)))
         if copied and site.budget.spend():
-            site.changed(view, f"made a buffer of its own for {len(copied)} of its mit_sots")
+            site.changed(view, f"made buffers of their own for {plural(len(copied), 'state')}")
             site.fgraph.replace_all(list(view.rebuild().items()), reason=site.pass_name)
             changed = True
     return changed
 
 
+def _copies(variable: Any) -> tuple[int, Any]:
+    """Return how many copies lie around a buffer, and what they copy."""
+    depth = 0
+    while variable.owner is not None and isinstance(variable.owner.op, DeepCopyOp):
+        variable, depth = variable.owner.inputs[0], depth + 1
+    return depth, variable
+
+
+def _origin(buffer: Any) -> Variable | None:
+    """Return the input or constant that the initial rows of a buffer are, as they are."""
+    node = buffer.owner
+    if node is not None and isinstance(node.op, IncSubtensor) and node.op.set_instead_of_inc:
+        buffer = node.inputs[1]
+    return buffer if buffer.owner is None else None
+
+
+def _type_key(slot: Slot) -> tuple[object, ...]:
+    kind: Any = slot.inner_inputs[0].type
+    return kind.dtype, kind.ndim
+
+
+def _unfolded(buffer: Any) -> Variable:
+    """Return a buffer, written in two parts into an empty one: PyTensor folds no empty arrays."""
+    empty = pt.empty_like(buffer)
+    for rows in (slice(1), slice(1, None)):
+        empty = pt.set_subtensor(empty[rows], buffer[rows])
+    return cast(Variable, empty)
+
+
 def copy_rows(site: Site) -> bool:
-    """Let readers that PyTensor would misunderstand read a copy; whether there were any."""
+    """Let readers that PyTensor may misunderstand read a copy; whether there were any."""
     changed = False
+    indices = _Indices(site)
     for view in _loops(site):
         names = site.names(view)
-        for slot, readers in _misunderstood(view, site):
-            if not site.budget.spend():
-                break
+        for slot in view.of_kind(*TRACED, SlotKind.MIT_MOT):
+            readers = _misunderstood(view, slot, site, indices)
+            if not readers or not site.budget.spend():
+                continue
             assert slot.outer_output is not None
             site.changed(view, f"readers of `{names[slot]}` read a copy of it")
             copied = deep_copy_op.make_node(slot.outer_output).outputs[0]
@@ -55,74 +107,112 @@ def copy_rows(site: Site) -> bool:
     return changed
 
 
+class _Indices:
+    """Where PyTensor may come to read rows of what, by moving indices up through other nodes.
+
+    It moves them through most of what is not a loop. What a graph that will be inlined returns may
+    be indexed there.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._is_inlined = bool(getattr(site.holder, "is_inline", False))
+        self._indexed: set[Variable] = set(site.fgraph.outputs if self._is_inlined else ())
+        for node in reversed(site.fgraph.toposort()):
+            is_index = isinstance(node.op, Subtensor | AdvancedSubtensor)
+            if is_index or self.may_reach(node):
+                self._indexed.update(node.inputs[:1] if is_index else node.inputs)
+
+    def may_reach(self, node: Any) -> bool:
+        """Whether an index of what ``node`` makes may become one of what it reads."""
+        if isinstance(node.op, Output):
+            return self._is_inlined
+        if isinstance(node.op, DeepCopyOp | Shape | Shape_i):
+            return False
+        if scan_op(node) is not None and ScanView.of(node).of_kind(*STATES):
+            return False  # it cannot become an expression
+        return any(v in self._indexed and getattr(v.type, "ndim", 0) for v in node.outputs)
+
+
 def _loops(site: Site) -> Iterator[ScanView]:
     for node in site.fgraph.toposort():
         if node in site.fgraph.apply_nodes and scan_op(node) is node.op is not None:
             yield ScanView.of(node)
 
 
-def _misunderstood(view: ScanView, site: Site) -> Iterator[tuple[Slot, Readers]]:
-    """Yield the slots some of whose readers PyTensor misunderstands, with these."""
+def _misunderstood(
+    view: ScanView, slot: Slot, site: Site, indices: _Indices
+) -> list[tuple[Any, int]]:
+    """Return who reads the output of a slot in a way that PyTensor may get wrong."""
     lengths = Lengths(view.n_steps)
-    keeps_steps = view.is_while or bool(view.of_kind(SlotKind.UNTRACED)) or _needs_all(view, site)
-    for slot in view.of_kind(*TRACED):
-        if view.is_while or is_trimmed(view, slot, lengths):
-            found = unsafe_readers(view, slot, site.clients, lengths)
-        else:
-            found = [
-                (node, 0)
-                for node in _slicing(slot, site)
-                if not all(
-                    _is_understood(view, slot, read, lengths, keeps_steps=keeps_steps)
-                    for read in _reads(node, slot, site)
-                )
-            ]
-        if found:
-            keeps_steps = True
-            yield slot, found
-    for slot in view.of_kind(SlotKind.MIT_MOT):
-        found = [(node, 0) for node in _slicing(slot, site)]
-        if found and not keeps_steps:
-            keeps_steps = True
-            yield slot, found
+    is_plain = slot.kind in TRACED and _keeps_all_rows(view, slot, site, lengths)
+
+    def is_read_wrongly(node: Any, position: int) -> bool:
+        if not isinstance(node.op, Subtensor) or position:
+            return indices.may_reach(node)
+        if slot.kind is SlotKind.MIT_MOT:
+            return True
+        reads = list(_reads(node, slot, site, indices))
+        if is_plain:
+            return not all(_is_understood(view, slot, read, lengths) for read in reads)
+        is_moved = any(read.index is None and read.is_indexed for read in reads)
+        return is_moved or is_unsafe_reader(view, slot, site.clients, lengths, node)
+
+    return [
+        (node, position)
+        for node, position in site.clients(slot.outer_output)
+        if is_read_wrongly(node, position)
+    ]
 
 
-def _slicing(slot: Slot, site: Site) -> list[Apply]:
-    """Return who indexes the output of a slot."""
-    readers = site.clients(slot.outer_output)
-    return [node for node, position in readers if isinstance(node.op, Subtensor) and not position]
+def _keeps_all_rows(view: ScanView, slot: Slot, site: Site, lengths: Lengths) -> bool:
+    """Whether PyTensor is right to take a buffer for one that holds every step."""
+    if view.is_while or not is_whole(view, slot, lengths):
+        return False
+    # It compares the length of a trace with the number of steps as variables.
+    is_trace = slot.kind is SlotKind.NIT_SOT
+    return not is_trace or site.same(slot.outer_input) == site.same(view.n_steps)
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What a reader takes of the rows, of all of them or of those behind the initial ones."""
+    """What a reader takes of the rows, of all of them or of those behind the initial ones.
+
+    ``is_indexed`` tells that PyTensor may index what was read once more.
+    """
 
     index: Any
     is_stripped: bool
+    is_indexed: bool
 
 
-def _reads(node: Apply, slot: Slot, site: Site) -> Iterator[_Read]:
+def _reads(node: Apply, slot: Slot, site: Site, indices: _Indices) -> Iterator[_Read]:
     index = row_index(node, 0)
-    if isinstance(index, slice) and is_strip(index, slot.reach):
-        for reader, position in site.clients(node.outputs[0]):
-            if isinstance(reader.op, Subtensor) and not position:
-                yield _Read(row_index(reader, 0), is_stripped=True)
-    else:
-        yield _Read(index, is_stripped=False)
+    if not (isinstance(index, slice) and is_strip(index, slot.reach)):
+        yield _Read(index, is_stripped=not slot.reach, is_indexed=indices.may_reach(node))
+        return
+    for reader, position in site.clients(node.outputs[0]):
+        is_index = isinstance(reader.op, Subtensor) and not position
+        inner = row_index(reader, 0) if is_index else None
+        yield _Read(inner, is_stripped=True, is_indexed=indices.may_reach(reader))
 
 
-def _is_understood(
-    view: ScanView, slot: Slot, read: _Read, lengths: Lengths, *, keeps_steps: bool
-) -> bool:
-    """Whether PyTensor's trimming keeps what is read, but for errors.
-
-    With ``keeps_steps`` it runs all steps; else it may run fewer.
-    """
+def _is_understood(view: ScanView, slot: Slot, read: _Read, lengths: Lengths) -> bool:
+    """Whether PyTensor's trimming keeps what is read, but for errors."""
     index = read.index
-    if not isinstance(index, slice) or number(index.step, 1) != 1:
+    if index is not None and not isinstance(index, slice):
+        # Of initial rows it may make a negative number of steps.
+        return read.is_stripped or slot.reach < 2 or number(index) == -1
+    if read.is_indexed:
+        return False
+    if index is None:
         return True
-    steps = lengths.value_of(view.n_steps)
+    step = number(index.step, 1)
     start, stop = number(index.start, 0), number(index.stop)
+    if step is None or step < 0:
+        return True
+    if step > 1:
+        return start is not None and start >= 0 and index.stop is None
+    steps = lengths.value_of(view.n_steps)
 
     def exists(row: int) -> bool:
         return lengths.at_most(Linear(-row), steps)
@@ -132,44 +222,6 @@ def _is_understood(
             # However few the last rows of a state are, PyTensor counts them as it should.
             return (slot.reach > 0 and read.is_stripped) or exists(start)
         return stop is not None and stop < 0 and exists(start)
-    if keeps_steps or index.stop is None:
+    if index.stop is None:
         return True
     return start is not None and stop is not None and (stop >= 0 or exists(stop))
-
-
-def _needs_all(view: ScanView, site: Site) -> bool:
-    """Whether something reads an output so that PyTensor sees that all steps are needed."""
-    return any(
-        _reads_all(reader, position, site) or _reads_last(reader, site)
-        for slot in view.outputs()
-        for reader, position in site.clients(slot.outer_output)
-    )
-
-
-def _reads_all(node: Apply, position: int, site: Site) -> bool:
-    """Whether a node reads an output as a whole, or what is behind an open slice of it."""
-    if not isinstance(node.op, Subtensor) or position:
-        return True
-    index = row_index(node, 0)
-    return (
-        isinstance(index, slice)
-        and index.stop is None
-        and any(
-            not isinstance(reader.op, Subtensor) or place
-            for reader, place in site.clients(node.outputs[0])
-        )
-    )
-
-
-def _reads_last(node: Apply, site: Site) -> bool:
-    """Whether a node reads the last row of an output, directly or behind an open slice."""
-    index = row_index(node, 0)
-    if isinstance(index, slice):
-        is_open = index.stop is None and number(index.step, 1) == 1
-        return is_open and any(_is_last(reader) for reader, _ in site.clients(node.outputs[0]))
-    return _is_last(node)
-
-
-def _is_last(node: Apply) -> bool:
-    index = row_index(node, 0)
-    return index is not None and not isinstance(index, slice) and number(index) == -1
