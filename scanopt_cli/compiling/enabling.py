@@ -99,8 +99,8 @@ def enabled(passes: str | Sequence[Pass] = DEFAULT) -> Iterator[Enabled]:
 
     It makes no difference who compiles, in which thread, and in which mode, with these exceptions:
     a mode that rewrites nothing (``Mode(..., optimizer=None)``), or only what its linker needs,
-    stays as it is, and so does one that excludes the tag ``scanopt``. Functions that are compiled
-    inside stay as they are after the block; nothing else does.
+    stays as it is, and so do DebugMode and one that excludes the tag ``scanopt``. Functions that
+    are compiled inside stay as they are after the block; nothing else does.
 
     Blocks may be nested; the innermost counts, and ``passes="none"`` switches off. A mode that
     includes the tag ``scanopt`` uses the passes of the innermost block, outside of all blocks the
@@ -114,7 +114,8 @@ def enabled(passes: str | Sequence[Pass] = DEFAULT) -> Iterator[Enabled]:
     ----------
     passes
         A pipeline as text, a preset, or passes. Those that trim buffers, and all behind them, run
-        after PyTensor's own trimming, the others before PyTensor's first rewrite of loops.
+        when PyTensor has simplified the graph around the loops, the others before its first rewrite
+        of loops.
 
     Yields
     ------

@@ -1,6 +1,6 @@
 """The entries in PyTensor's ``optdb``: where in a compilation the passes run.
 
-There are two places, since a loop whose buffers were trimmed is not one for many passes:
+The passes have two places, since a loop whose buffers were trimmed is not one for many of them:
 
 * What does not trim runs before PyTensor's first rewrite of loops (``scan_eqopt1``, 0.05), as soon
   as OpFromGraphs are inlined (-0.01) and equal nodes merged (0). A compiled graph is not

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pytensor.compile.mode import get_mode
+from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import GraphRewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
@@ -36,7 +36,10 @@ class Always(GraphRewriter):
         """Rewrite ``fgraph`` in place."""
         from scanopt_cli.compiling.running import run_stage
 
-        run_stage(fgraph, self.stage, innermost(), query_of(fgraph))
+        mode = mode_of(fgraph)
+        # DebugMode compares the graph before and after each rewrite, and rewrites several times.
+        if type(mode).__name__ != "DebugMode":
+            run_stage(fgraph, self.stage, innermost(), mode)
 
 
 class WhenEnabled(Always):
@@ -46,7 +49,7 @@ class WhenEnabled(Always):
         """Rewrite ``fgraph`` in place, if that was asked for."""
         if innermost() is None:
             return
-        query = query_of(fgraph)
+        query = query_of(mode_of(fgraph))
         # A mode that includes the tag has the other rewriter; one that excludes it wants none.
         if query is None or "scanopt" not in (*query.include, *query.exclude):
             super().apply(fgraph)
@@ -57,16 +60,20 @@ class Unseal(GraphRewriter):
 
     def apply(self, fgraph: FunctionGraph) -> None:
         """Unseal the loops of ``fgraph``, if any are sealed."""
+        # By its name, for its module imports PyTensor's Scan.
         if any(type(node.op).__name__ == "SealedScan" for node in fgraph.apply_nodes):
             from scanopt_cli.compiling.sealing import unseal
 
             unseal(fgraph)
 
 
-def query_of(fgraph: FunctionGraph) -> RewriteDatabaseQuery | None:
-    """Return what the mode of the compilation in progress takes from ``optdb``, where known."""
+def mode_of(fgraph: FunctionGraph) -> Mode | None:
+    """Return the mode of the compilation in progress, where known."""
     mode = getattr(fgraph, "_compile_mode", None)
-    if mode is None:
-        return None
-    query = getattr(get_mode(mode), "_optimizer", None)
+    return None if mode is None else get_mode(mode)
+
+
+def query_of(mode: Mode | None) -> RewriteDatabaseQuery | None:
+    """Return what ``mode`` takes from ``optdb``, where known."""
+    query = getattr(mode, "_optimizer", None)
     return query if isinstance(query, RewriteDatabaseQuery) else None

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from time import perf_counter
 from weakref import WeakKeyDictionary
 
+from pytensor.compile.mode import Mode, optdb
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
-from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from scanopt_cli.compiling.enabling import DEFAULT, Compilation, Enabled
-from scanopt_cli.compiling.rewriters import Stage
+from scanopt_cli.compiling.rewriters import Stage, Unseal, query_of
 from scanopt_cli.compiling.sealing import seal
 from scanopt_cli.compiling.stages import passes_of
 from scanopt_cli.errors import PassError
-from scanopt_cli.graphs.bodies import walk
+from scanopt_cli.graphs.bodies import inner_graphs, walk
 from scanopt_cli.graphs.graph import copy_nodes
 from scanopt_cli.graphs.statistics import statistics
 from scanopt_cli.passes.base import Pass, RemarkKind
@@ -27,7 +27,7 @@ from scanopt_cli.scans.view import scan_op
 # What a third round finds is little, and PyTensor finds most of it too; it would cost as much time
 # as the second, in a compilation that somebody waits for.
 _ROUNDS = 2
-# The loops that were made, with what made them. PyTensor compiles each body in a graph of its own,
+# The loops in bodies, with what went over them. PyTensor compiles each body in a graph of its own,
 # and what is in it went through the passes with the graph around it.
 _done: WeakKeyDictionary[Op, set[tuple[Stage, tuple[Pass, ...]]]] = WeakKeyDictionary()
 _logger = logging.getLogger("scanopt_cli.compiling")
@@ -35,7 +35,7 @@ _LEVELS = {RemarkKind.CHANGED: logging.INFO, RemarkKind.KEPT: logging.DEBUG}
 
 
 def run_stage(
-    fgraph: FunctionGraph, stage: Stage, block: Enabled | None, query: RewriteDatabaseQuery | None
+    fgraph: FunctionGraph, stage: Stage, block: Enabled | None, mode: Mode | None
 ) -> None:
     """Run one stage of the passes of ``block`` on ``fgraph``, if there is a loop in it.
 
@@ -51,13 +51,19 @@ def run_stage(
         If a pass breaks its contract. PyTensor handles it.
     """
     pipeline = block.passes if block is not None else parse(DEFAULT)
-    passes = passes_of(stage, pipeline, query)
+    passes = passes_of(stage, pipeline, mode)
     if not passes or all(scan_op(node) is None for node in walk(fgraph)):
         return
     if not _is_done(fgraph, stage, pipeline):
         _run_passes(fgraph, stage, passes, pipeline, block)
-    if stage is Stage.LOOPS:
+    if stage is Stage.LOOPS and _will_unseal(mode):
         seal(fgraph)
+
+
+def _will_unseal(mode: Mode | None) -> bool:
+    """Whether the mode runs the rewriter that gives PyTensor its Scans back."""
+    query = query_of(mode)
+    return query is None or any(isinstance(item, Unseal) for item in optdb.query(query))
 
 
 def _is_done(fgraph: FunctionGraph, stage: Stage, pipeline: tuple[Pass, ...]) -> bool:
@@ -107,9 +113,10 @@ def _run_passes(
     # What went through the last stage went through those before it.
     stages = list(Stage)
     reached = {(passed, pipeline) for passed in stages[: stages.index(stage) + 1]}
-    for node in walk(fgraph):
-        if scan_op(node) is not None:
-            _done.setdefault(node.op, set()).update(reached)
+    for body in (inner for node in fgraph.apply_nodes for inner in inner_graphs(node.op)):
+        for node in walk(body):
+            if scan_op(node) is not None:
+                _done.setdefault(node.op, set()).update(reached)
 
 
 def _copy(fgraph: FunctionGraph) -> FunctionGraph:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
+from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
-from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
-from scanopt_cli.compiling.rewriters import Stage
+from scanopt_cli.compiling.rewriters import Stage, query_of
 from scanopt_cli.passes.base import Pass
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.inline_constants import InlineConstants
@@ -34,10 +33,8 @@ _AGAIN = (
 )
 
 
-def passes_of(
-    stage: Stage, passes: Sequence[Pass], query: RewriteDatabaseQuery | None
-) -> tuple[Pass, ...]:
-    """Return those of ``passes`` that run in ``stage``, fitted to the mode that took ``query``.
+def passes_of(stage: Stage, passes: Sequence[Pass], mode: Mode | None) -> tuple[Pass, ...]:
+    """Return those of ``passes`` that run in ``stage``, fitted to the mode that compiles.
 
     PyTensor's own rewrites of loops do not run: what is sound of its push-outs runs in the first
     stage, and `SaveMem` stands in for its trimming where ``passes`` name nothing that trims. When
@@ -52,18 +49,22 @@ def passes_of(
     else:
         again = [item for item in passes[:first] if isinstance(item, _AGAIN)]
         chosen = [*dict.fromkeys(again), *(passes[first:] or [SaveMem()])]
-    return tuple(_fitted(item, query) for item in chosen)
+    return tuple(_fitted(item, mode) for item in chosen)
 
 
-def _fitted(item: Pass, query: RewriteDatabaseQuery | None) -> Pass:
-    excluded = tuple(query.exclude) if query is not None else ()
-    options: dict[str, Any] = {}
+def _fitted(item: Pass, mode: Mode | None) -> Pass:
+    linker = None if mode is None else mode.linker
     if isinstance(item, Simplify):
         # PyTensor simplifies the graph itself next, in every mode that has our entries; twice
         # takes longer and leaves no fewer loops. Bodies it simplifies last, which is too late.
-        options = {"outer": False, "without": ":".join(sorted(excluded))}
-    elif "prealloc" in {option.name for option in fields(item)}:
+        query = query_of(mode)
+        without = {*filter(None, item.without.split(":")), *(query.exclude if query else ())}
+        return replace(item, outer=False, without=":".join(sorted(without)))
+    if isinstance(item, SaveMem):
         # The row that results are written to in place is of no use to backends that do not do so.
-        writes = bool(config.scan__allow_output_prealloc) and _PREALLOC not in excluded
-        options = {"prealloc": writes}
-    return replace(item, **options)
+        other = _PREALLOC in getattr(linker, "incompatible_rewrites", ())
+        return replace(item, prealloc=bool(config.scan__allow_output_prealloc) and not other)
+    if isinstance(item, PushOut):
+        # JAX raises no errors for values, and both branches of its conditions have one shape.
+        return replace(item, guarded="jax" not in getattr(linker, "required_rewrites", ()))
+    return item

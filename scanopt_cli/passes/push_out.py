@@ -20,7 +20,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, Prod, Sum
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
-from pytensor.tensor.type import TensorType
+from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.passes.base import ScanPass, Site
 from scanopt_cli.scans.dependence import is_elementwise_map, is_replaceable_map
@@ -52,7 +52,8 @@ class PushOut(ScanPass):
     Legal cases:
 
     1. What depends on non-sequences alone is computed once, before the loop. What may raise an
-       error for some values is computed only if the loop runs a step (an ``ifelse``).
+       error for some values is computed only if the loop runs a step (an ``ifelse``); with
+       ``guarded=false``, for backends that raise no such errors, in any case.
     2. Elementwise arithmetic of sequences and non-sequences is computed for all steps at once, by
        PyTensor's ``scan_push_out_seq``.
 
@@ -73,6 +74,8 @@ class PushOut(ScanPass):
     name: ClassVar[str] = "push-out"
     takes_in_place: ClassVar[bool] = False
 
+    guarded: bool = True
+
     def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan whose body computes less."""
         if view.batch_ndim or not site.budget.is_left:
@@ -83,10 +86,10 @@ class PushOut(ScanPass):
                 site.budget.spend()
                 site.changed(view, "computes elementwise arithmetic of sequences before the loop")
                 return {old: new for old, new in found.items() if old != "remove"}
-        return _hoist(view, site)
+        return _hoist(view, site, guarded=self.guarded)
 
 
-def _hoist(view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+def _hoist(view: ScanView, site: Site, *, guarded: bool) -> dict[Variable, Variable] | None:
     """Compute invariants before the loop."""
     view.thaw()
     outer = {slot.inner_inputs[0]: slot.outer_input for slot in view.of_kind(SlotKind.NON_SEQ)}
@@ -102,7 +105,7 @@ def _hoist(view: ScanView, site: Site) -> dict[Variable, Variable] | None:
         return None
     values = clone_replace(boundary, outer, rebuild_strict=False)
     lengths = Lengths(view.n_steps)
-    if not lengths.at_most(Linear(1), lengths.value_of(view.n_steps)):
+    if guarded and not lengths.at_most(Linear(1), lengths.value_of(view.n_steps)):
         values = _computed_if_needed(view.n_steps, values, hoisted, boundary)
     inner = [variable.type() for variable in boundary]
     view.set_inner_outputs(
@@ -129,9 +132,9 @@ def _invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]
 
 
 def _is_numeric(node: Apply) -> bool:
-    """Whether a node has to do with numbers only, and not with generators, say."""
+    """Whether a node has to do with numbers and arrays only: no generators, no sparse matrices."""
     types = [variable.type for variable in (*node.inputs, *node.outputs)]
-    return all(isinstance(one, TensorType | ScalarType) for one in types)
+    return all(isinstance(one, DenseTensorType | ScalarType) for one in types)
 
 
 def _without_buffers(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:

@@ -39,7 +39,9 @@ def summary(verification: Verification) -> str:
     """Return the verdict in one line."""
     done, tried = verification.runs, verification.runs_tried
     reason = f": {printable(verification.reason)}" if verification.reason else ""
-    compiled = f"; the same compiled by {_modes(verification.modes)}" if verification.modes else ""
+    # A note says where PyTensor itself compiles something else.
+    is_same = verification.modes and not verification.notes
+    compiled = f"; the same compiled by {_modes(verification.modes)}" if is_same else ""
     match verification.verdict:
         case Verdict.IDENTICAL:
             return f"identical on {done} of {tried} runs{compiled}{reason}"

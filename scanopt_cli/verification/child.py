@@ -130,14 +130,18 @@ class Compiled:
 
     def values(self, place: int, arguments: Sequence[Any]) -> Outcome:
         """Return what a graph gives; the error if it does not compile."""
+        function = self.function(place)
+        return function if isinstance(function, Exception) else _call(function, arguments)
+
+    def function(self, place: int) -> Function | Exception:
+        """Return a compiled graph, or the error if it does not compile."""
         if place not in self._functions:
             self._write(doing=f"compiling graph {'ab'[place]} in mode {self._name}")
             try:
                 self._functions[place] = _compile(self._graphs[place], self._mode)
             except Exception as error:
                 self._functions[place] = error
-        function = self._functions[place]
-        return function if isinstance(function, Exception) else _call(function, arguments)
+        return self._functions[place]
 
 
 class _Session:
@@ -187,6 +191,10 @@ class _Session:
             compiled = Compiled(name, self.graphs, self._write)
         except Exception as error:
             self._write(fatal=f"mode {name} cannot be used: {_text(error)}")
+            return
+        failed = compiled.function(1) if self.samples else None
+        if isinstance(failed, Exception) and isinstance(compiled.function(0), Exception):
+            self._write(fatal=f"mode {name} compiles neither graph: {_text(failed)}")
             return
         for sample in self.samples:
             self._write(doing=f"evaluating graph b in mode {name} in run {sample.run}")

@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 import pytest
 from loops import ARGUMENTS, growth
 from pytensor import function
+from pytensor.compile.debug.debugmode import DebugMode
 from pytensor.compile.mode import Mode, optdb
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
@@ -21,6 +22,7 @@ from graph_building import graph_of, scan
 from scanopt_cli.compiling.sealing import SealedScan, seal, unseal
 from scanopt_cli.graphs.graph import from_io
 from scanopt_cli.identity.canonical import digest
+from scanopt_cli.scans.inspection import inspect_graph
 
 VM = Mode("vm", "fast_run").excluding("fusion")
 
@@ -102,3 +104,59 @@ def test_an_error_of_a_pass_leaves_the_loops_to_pytensor(
     with so.enabled():
         compiled = function(*growth(), mode=VM)
     assert set(kinds(compiled.maker.fgraph)) == {Scan}
+
+
+CUT_OFF = Mode("vm", RewriteDatabaseQuery(include=["fast_run"], position_cutoff=1.5))
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [CUT_OFF, VM.excluding("minimum_compile"), Mode("vm", "stabilize")],
+    ids=["cut off", "no minimum", "stabilize"],
+)
+@pytest.mark.parametrize("tags", [[], ["scanopt"]], ids=["enabled", "including"])
+def test_loops_are_sealed_only_where_they_will_be_unsealed(mode: Mode, tags: list[str]) -> None:
+    inputs, outputs = growth()
+    wanted = evaluate(inputs, outputs, [np.asarray(value) for value in ARGUMENTS])
+    with so.enabled():
+        compiled = function(inputs, outputs, mode=mode.including(*tags))
+    assert set(kinds(compiled.maker.fgraph)) == {Scan}
+    assert_same_outcomes(wanted, compiled(*ARGUMENTS))
+
+
+def test_debug_mode_compiles_as_ever() -> None:
+    x = pt.dscalar("x")
+    ys = scan(lambda y, w: y * w, outputs_info=[x], non_sequences=[x], n_steps=3)
+    with so.enabled() as done:
+        compiled = function([x], ys[-1], mode=DebugMode(check_c_code=False))
+    assert compiled(2.0) == 16.0
+    assert done.compilations == ()
+
+
+def rows_of(fgraph: FunctionGraph) -> str | None:
+    (loop,) = inspect_graph(fgraph).scans
+    return loop.slots[0].rows
+
+
+def test_a_loop_goes_through_the_passes_in_every_graph_that_it_is_in() -> None:
+    n, x = pt.lscalar("n"), pt.dscalar("x")
+    states = scan(lambda y: y * 2, outputs_info=[x], n_steps=n)
+    rows = []
+    with so.enabled():
+        function([n, x], states, mode=VM)
+        for _ in range(2):
+            compiled = function([n, x], states[-1], mode=VM)
+            assert compiled(5, 1.0) == 32.0
+            rows.append(rows_of(compiled.maker.fgraph))
+    assert rows == ["min(1,n)+1"] * 2
+
+
+def test_where_results_are_written_in_place_is_up_to_the_linker() -> None:
+    """A mode without PyTensor's own trimming still runs in Python, where they are."""
+    x, n = pt.dscalar("x"), pt.lscalar("n")
+    last, first, second = scan(lambda y: (y + 1, y, y), outputs_info=[x, None, None], n_steps=n)
+    outputs = [last[-1], first, second]
+    wanted = evaluate([x, n], outputs, [np.asarray(1.0), np.asarray(3)])
+    with so.enabled():
+        compiled = function([x, n], outputs, mode=VM.excluding("scan_reduce_trace_prealloc"))
+    assert_same_outcomes(wanted, compiled(1.0, 3))

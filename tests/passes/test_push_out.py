@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from pytensor import sparse
 from pytensor.conditional.op import IfElse
 from pytensor.graph.replace import vectorize_graph
 from pytensor.raise_op import Assert
@@ -136,3 +137,28 @@ def test_must_not_fire_in_batches() -> None:
     ys = scan(lambda y, w: y + pt.exp(w), outputs_info=[x], non_sequences=[w], n_steps=3)
     _, remarks = optimized(graph_of(vectorize_graph(ys, {x: pt.dvector("xs")})), "push-out")
     assert remarks == []
+
+
+def test_sparse_matrices_stay_in_the_body() -> None:
+    matrix = sparse.csr_matrix("matrix", dtype="float64")
+    u, v, n = pt.dmatrix("u"), pt.dmatrix("v"), pt.lscalar("n")
+    states = scan(
+        lambda v, w, u: v + sparse.dot(w.T, u),
+        outputs_info=[v],
+        non_sequences=[matrix, u],
+        n_steps=n,
+    )
+    work, _ = optimized(graph_of(states), "push-out")
+    body = only_scan(work.fgraph).op.fgraph
+    assert any(isinstance(v.type, sparse.SparseTensorType) for v in body.inputs)
+    assert not any(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes)
+
+
+def test_what_may_raise_is_guarded_unless_told_otherwise() -> None:
+    m, v, n = pt.dmatrix("m"), pt.dvector("v"), pt.lscalar("n")
+    states = scan(
+        lambda v, m: pt.linalg.cholesky(m) @ v, outputs_info=[v], non_sequences=[m], n_steps=n
+    )
+    for passes, guards in (("push-out", 1), ("push-out{guarded=false}", 0)):
+        work, _ = optimized(graph_of(states), passes)
+        assert sum(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes) == guards

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import pytensor
@@ -12,6 +13,7 @@ from pytensor.compile.mode import Mode
 import scanopt_cli as so
 from graph_building import graph_of, optimized, scan
 from scanopt_cli.errors import VerificationError
+from scanopt_cli.reports.verify_rich import summary
 from scanopt_cli.verification.modes import compiling_modes
 from scanopt_cli.verification.result import DifferenceKind, Verdict
 
@@ -118,3 +120,19 @@ def test_a_mode_recorded_in_a_scan_does_not_matter(recorded: Any) -> None:
         return_updates=False,
     )
     assert so.verify(([x], [ys[-1]]), ([x], [x.sum()]), modes="vm").ok
+
+
+def test_a_mode_that_compiles_neither_graph_shows_nothing() -> None:
+    x = pt.dvector("x")
+    found = so.verify(([x], [x + 1]), ([x], [1 + x]), modes="jax", runs=1)
+    if importlib.util.find_spec("jax") is None:
+        assert found.verdict is Verdict.COULD_NOT_RUN
+        assert found.reason is not None
+        assert "mode jax" in found.reason
+    else:
+        assert found.ok
+
+
+def test_a_note_on_values_is_no_claim_that_they_are_the_same() -> None:
+    assert "compiled by" not in summary(so.verify(WRONG, WRONG, modes="vm", runs=1))
+    assert "the same compiled by vm" in summary(so.verify(RIGHT, RIGHT, modes="vm", runs=1))
