@@ -1,0 +1,20 @@
+"""What is read of loops is what was there, once PyTensor has compiled what scanopt returned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from compiled_readers import ARGUMENTS, INPUTS, read_loops
+from hypothesis import given, settings
+
+from compiled_ways import WAYS, assert_right
+
+_EXAMPLES = 25 if settings.default.max_examples <= 50 else 100
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=_EXAMPLES)
+@given(outputs=read_loops())
+def test_rows_are_read_as_they_were(outputs: list[Any], way: str) -> None:
+    assert_right(INPUTS, outputs, ARGUMENTS, WAYS[way])
