@@ -18,7 +18,7 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.type import Type
 from pytensor.printing import Print
-from pytensor.scalar.basic import Composite
+from pytensor.scalar.basic import Composite, ScalarOp
 from pytensor.scalar.loop import ScalarLoop
 from pytensor.scan.op import Scan, ScanInfo
 from pytensor.tensor.optimize import ScipyWrapperOp
@@ -46,6 +46,10 @@ def make(cls: type[Any], state: Mapping[str, Any]) -> Any:
     StateError
         If a property is not of the kind that the constructor is for.
     """
+    name = state.get("name")
+    if issubclass(cls, ScalarOp) and not (name is None or str(name).isidentifier()):
+        # Backends make names of functions and literals of it.
+        raise StateError(f"{name!r} is not the name of a scalar op")
     if issubclass(cls, OpFromGraph):
         return _make_from_graph(cls, state)
     if issubclass(cls, ScipyWrapperOp):
@@ -59,10 +63,10 @@ def make(cls: type[Any], state: Mapping[str, Any]) -> Any:
         return cls(list(inner.inputs), list(inner.outputs), name=state["name"])
     if issubclass(cls, ScalarLoop):
         return _make_scalar_loop(cls, state)
-    if issubclass(cls, RandomVariable):
-        name = state.get("name")
-        if name != getattr(cls, "name", name) or not str(name).isidentifier():
-            raise StateError(f"{name!r} is not the name of its distribution")
+    if issubclass(cls, RandomVariable) and (
+        name != getattr(cls, "name", name) or not str(name).isidentifier()
+    ):
+        raise StateError(f"{name!r} is not the name of its distribution")
     if issubclass(cls, SpecifyAssumptions):
         return cls(dict(state["assumptions"]))
     if issubclass(cls, Print) and not set(state.get("attrs", ())) <= _PRINTED:
@@ -91,6 +95,10 @@ def _argument_sources(cls: Hashable) -> tuple[tuple[str, str], ...]:
 def _make_from_graph(cls: type[Any], state: Mapping[str, Any]) -> Any:
     """Make an op around an inner graph without running the subclass's code for building one."""
     inner = _inner_graph(state)
+    if not set(state["kwargs"]) <= {"on_unused_input"}:
+        raise StateError("it has options that PyTensor does not know")
+    if not set(state.get("_init_kwargs", ())) <= {"inline", "strict", "name"}:
+        raise StateError("it would be made anew with options of its own")
     made: Any = object.__new__(cls)
     OpFromGraph.__init__(
         made,
@@ -143,9 +151,8 @@ def _with_own_attributes(made: Any, state: Mapping[str, Any]) -> Any:
 
 def _make_scan(cls: type[Scan], state: Mapping[str, Any]) -> Scan:
     inner, info = _inner_graph(state), state["info"]
-    mode = state["mode"]
-    if not isinstance(info, ScanInfo) or not (mode is None or isinstance(mode, str)):
-        raise StateError("its mode or its info is not a plain one")
+    if not isinstance(info, ScanInfo):
+        raise StateError("its info is not a plain one")
     if state["profile"] not in (None, False, True):
         raise StateError("its profile is not a plain switch")
     if info.n_inner_inputs != len(inner.inputs) or info.n_inner_outputs != len(inner.outputs):
@@ -154,7 +161,6 @@ def _make_scan(cls: type[Scan], state: Mapping[str, Any]) -> Scan:
         name: state[name] for name in ("truncate_gradient", "name", "profile", "allow_gc", "strict")
     }
     thawed = inner.unfreeze()
-    arguments["mode"] = mode  # PyTensor takes a name here too
     made = cls(thawed.inputs, thawed.outputs, info, **arguments)
     made.fgraph = inner  # the order of its nodes counts, and freezing again may change it
     wanted = _types(state, "output_types", made.output_types)

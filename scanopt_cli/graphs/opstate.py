@@ -16,18 +16,55 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.misc.frozendict import frozendict
+from pytensor.tensor.type import TensorType
 
 from scanopt_cli.graphs.constructors import StateError, make
 from scanopt_cli.graphs.records import brief
 
 _FREE_TEXT = frozenset({"name", "msg", "message", "why_null"})
-_FREE = re.compile(r"[^\\\x00-\x08\x0b-\x1f\x7f]*")
+# No backslash, and no "??", of which old C makes one.
+_FREE = re.compile(r"(?:(?!\?\?)[^\\\x00-\x08\x0b-\x1f\x7f])*")
 _SIGNATURE = re.compile(r"[\w(),\[\] <>-]*")
 _WORD = re.compile(r"[\w .,:<>=+*/|-]*")
+_DTYPES = frozenset({"dtype", "acc_dtype", "out_dtype"})
+_COUNTS = frozenset(
+    {
+        *("len_splits", "input_ndim", "ndim", "ndim_supp", "ndims_params", "n_outs", "n_inputs"),
+        *("start_axis", "n_axes", "nin", "nout"),
+    }
+)
+"""Attributes up to which constructors count."""
+_MAX_COUNT = 10_000
+_MAX_AXIS = 64
+_HOLDERS: tuple[tuple[type[Any], frozenset[str]], ...] = (
+    (
+        Op,
+        frozenset(
+            {
+                *("scalar_op", "core_op", "binary_op", "base_rv_op", "true_branch", "false_branch"),
+                *("pullback_overrides", "pushforward_overrides", "reduced_outputs"),
+                *("indexed_inputs", "indexed_outputs"),
+            }
+        ),
+    ),
+    (
+        Type,
+        frozenset(
+            {
+                *("input_types", "output_types", "inputs_type", "outputs_type"),
+                *("output_types_preference", "o_type", "ttype"),
+            }
+        ),
+    ),
+    (Variable, frozenset({"inputs", "outputs"})),
+)
+"""Attributes that hold Ops, Types and Variables. Elsewhere these have no business: an Op in place
+of a number is pasted into generated code by its name."""
 _MAX_PARTS = 1_000_000
 _MAX_TEXT = 10_000
 
@@ -76,7 +113,7 @@ def merged_state(state: Any) -> dict[str, Any]:
 
 
 def _check_plain(state: Mapping[str, Any]) -> None:
-    """Refuse text that could end a string or a statement in generated C or Python code."""
+    """Refuse what could end a string or a statement in generated code, or exhaust a constructor."""
     left = _MAX_PARTS
     for name, value in state.items():
         pending = [value]
@@ -91,12 +128,25 @@ def _check_plain(state: Mapping[str, Any]) -> None:
                     allowed = _SIGNATURE
                 if len(part) > _MAX_TEXT or not allowed.fullmatch(part):
                     raise StateError(f"attribute {name!r} holds text that no op needs")
+                if allowed is _SIGNATURE and any(
+                    int(digits) > _MAX_AXIS for digits in re.findall(r"\d+", part)
+                ):
+                    raise StateError(f"attribute {name!r} has more axes than an array")
+                if name in _DTYPES and part not in TensorType.dtype_specs_map:
+                    raise StateError(f"attribute {name!r} is not the dtype of a tensor")
+            elif isinstance(part, int):
+                if name in _COUNTS and not 0 <= part <= _MAX_COUNT:
+                    raise StateError(f"attribute {name!r} is out of all proportion")
             elif isinstance(part, bytes):
                 raise StateError(f"attribute {name!r} holds bytes")
             elif isinstance(part, Mapping):
                 pending += [*part.keys(), *part.values()]
             elif isinstance(part, list | tuple | set | frozenset):
                 pending += part
+            else:
+                for kind, holders in _HOLDERS:
+                    if isinstance(part, kind) and name not in holders:
+                        raise StateError(f"attribute {name!r} holds a {kind.__name__}")
 
 
 def _same(left: Any, right: Any) -> bool:

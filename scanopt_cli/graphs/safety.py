@@ -13,6 +13,7 @@ from typing import Any
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
+from pytensor.scan.op import Scan
 
 from scanopt_cli.errors import LoadError, UnsafeFileError
 from scanopt_cli.graphs.allowlist import TRUST, Allowlist, Refusal
@@ -194,6 +195,8 @@ class Builder:
             inner = made_class(part)
             opaque = inner is not None and (inner.module, inner.name) in OPAQUE
             state[name] = None if opaque else self.value(part)
+        if issubclass(cls, Scan):
+            state["mode"] = None  # that of whoever compiled it; PyTensor would link by it
         return rebuild(cls, state)
 
     def _refusal(self, what: str) -> UnsafeFileError:

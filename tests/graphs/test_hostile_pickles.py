@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import cloudpickle
+import hostile_names
 import hostile_state
 import numpy as np
 import pytensor.tensor as pt
@@ -22,7 +23,8 @@ from scanopt_cli.errors import LoadError, UnsafeFileError
 from scanopt_cli.graphs.auditing import audit
 from scanopt_cli.graphs.loading import load
 
-assert hostile_state  # its import completes HOSTILE
+assert hostile_names  # their import completes HOSTILE
+assert hostile_state
 
 FIRES = (
     *("system_by_reduce", "system_by_inst", "system_by_obj", "memmap_by_newobj", "eval_call"),
