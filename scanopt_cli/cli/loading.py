@@ -21,8 +21,10 @@ def load_graph(
     path: Path, *, trust: bool, allow_packages: Sequence[str] | None, recorded: bool = False
 ) -> Graph:
     """Load ``path``, with its ``recorded`` calls or without; print notes and warnings on stderr."""
+    from scanopt_cli.graphs.folding import bound_folding
     from scanopt_cli.graphs.loading import load
 
+    bound_folding()
     with warnings.catch_warnings(record=True) as caught:
         # What PyTensor thinks of its own calls does not concern the file.
         warnings.simplefilter("ignore")

@@ -38,6 +38,7 @@ from scanopt_cli.gradients.selecting import (
 )
 from scanopt_cli.gradients.stages import Stage, staged
 from scanopt_cli.gradients.strategies import Strategy, steps
+from scanopt_cli.graphs.folding import bounded_folding
 from scanopt_cli.graphs.graph import Graph, GraphLike, as_graph
 from scanopt_cli.graphs.statistics import Statistics, statistics
 from scanopt_cli.verification.modes import DEFAULT
@@ -48,6 +49,7 @@ _MANY_SCANS = 32
 _CALLS_A_NODE = 10
 
 
+@bounded_folding()
 def grad(
     graph: GraphLike,
     order: int = 1,

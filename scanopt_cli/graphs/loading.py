@@ -19,6 +19,7 @@ from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from scanopt_cli.errors import LoadError, ScanoptError
 from scanopt_cli.graphs.compiled import Compiled, graph_of, inspect_function
 from scanopt_cli.graphs.files import read_file
+from scanopt_cli.graphs.folding import bounded_folding
 from scanopt_cli.graphs.graph import Graph, as_graph, from_io
 from scanopt_cli.graphs.payload import FORMAT, decode
 from scanopt_cli.graphs.records import brief
@@ -30,6 +31,7 @@ class VersionWarning(UserWarning):
     """A file was written by another version of PyTensor than the one that reads it."""
 
 
+@bounded_folding()
 def load(
     path: str | os.PathLike[str],
     *,

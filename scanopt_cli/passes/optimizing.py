@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from scanopt_cli.graphs.folding import bounded_folding
 from scanopt_cli.graphs.graph import Graph, GraphLike, as_graph
 from scanopt_cli.graphs.statistics import Statistics, statistics
 from scanopt_cli.identity.canonical import digest
@@ -55,6 +56,7 @@ class OptimizeResult:
     verification: Verification | None = None
 
 
+@bounded_folding()
 def optimize(
     graph: GraphLike,
     passes: str | Sequence[Pass] = "default",

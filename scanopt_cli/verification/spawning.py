@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import cloudpickle
+from pytensor.configdefaults import config
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.op import Op
 
@@ -126,6 +127,9 @@ def _environment(modes: Collection[str]) -> dict[str, str]:
     environment = {key: value for key, value in os.environ.items() if key != VARIABLE}
     flags = [environment.get("PYTENSOR_FLAGS", ""), "traceback__limit=0"]
     flags += ["cxx="] if WITHOUT_C.issuperset(modes) else []
+    # PyTensor finds compiled code by less than all that it depends on: what a file with wrong types
+    # has left behind must not be found by the user's own programs.
+    flags += [f"base_compiledir={Path(config.base_compiledir) / 'scanopt'}"]
     environment["PYTENSOR_FLAGS"] = ",".join(filter(None, flags))
     return environment
 

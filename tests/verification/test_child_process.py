@@ -15,11 +15,13 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.typed_list import TypedListType
 
 from scanopt_cli.errors import VerificationError
+from scanopt_cli.verification import spawning
 from scanopt_cli.verification.result import Verdict, Verification
 from scanopt_cli.verification.verifying import verify
 
@@ -188,3 +190,10 @@ def test_a_script_without_main_guard_and_ops_of_its_own(tmp_path: Path) -> None:
         [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert done.stdout.split() == ["started", "identical"], done.stderr
+
+
+def test_what_is_compiled_for_a_check_stays_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTENSOR_FLAGS", raising=False)
+    flags = spawning._environment(("numba",))["PYTENSOR_FLAGS"].split(",")
+    (where,) = (flag for flag in flags if flag.startswith("base_compiledir="))
+    assert Path(where.partition("=")[2]).parent == Path(config.base_compiledir)
