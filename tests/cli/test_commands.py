@@ -94,7 +94,7 @@ def test_verify(files: Path) -> None:
     assert scanopt("verify", files / "power.pkl", files / "power.pkl").code == 0
     differs = scanopt("verify", files / "wasteful.pkl", files / "off.pkl", "--runs", "2")
     assert differs.code == 1
-    assert "off by 0.001" in differs.out
+    assert "off by 0.001" in " ".join(differs.out.split())
     assert scanopt("verify", files / "power.pkl", files / "missing.pkl").code == 2
     told = json.loads(
         scanopt("verify", files / "power.pkl", files / "power.pkl", "--format", "json").out

@@ -64,7 +64,7 @@ def test_budgets_have_the_names_of_the_inspection() -> None:
 
 
 def test_remarks_have_the_names_of_the_inspection() -> None:
-    remarks = [r for run in optimize(graph(), "remove-unused").passes for r in run.remarks]
+    remarks = optimize(graph(), "remove-unused").passes[0].remarks
     assert {r.scan for r in remarks} == {name for name in NAMES if "inner" in name}
 
 
@@ -108,7 +108,7 @@ def test_what_is_said_of_every_loop_of_a_name_is_printed_once() -> None:
     last: Variable = pt.dvector("s")
     for _ in range(4):
         last, _unread = scan(lambda a: [pt.exp(a), a], sequences=[last], name="loop")
-    (run,) = optimize(graph_of(last), "remove-unused").passes
+    run = optimize(graph_of(last), "remove-unused").passes[0]
     assert {remark.scan for remark in run.remarks} == {f"loop#{n}" for n in range(1, 5)}
     (told,) = told_once(run.remarks)
     assert told.scan == f"{run.remarks[0].scan} and 3 more"
