@@ -63,7 +63,9 @@ def test_the_state_that_a_garch_gradient_reads_is_the_one_that_stays() -> None:
     """Each of three loops has three states that start and are updated alike; one is read."""
     graph = from_io(*import_module("garch").build()["garch_dlogp"])
     found = diff(graph, optimize(graph, "remove-unused,save-mem").graph)
-    assert {change.kind for change in found.changes} == {ChangeKind.REMOVED, ChangeKind.CHANGED}
+    # Copies are what `compile-safe` adds for whoever compiles the result.
+    kinds = {change.kind for change in found.changes if "DeepCopyOp" not in change.what}
+    assert kinds == {ChangeKind.REMOVED, ChangeKind.CHANGED}
     (rows,) = [change for change in found.changes if change.aspect == "rows"]
     assert (rows.before, rows.after, rows.count) == ("6", "2", 3)
     assert not any(change.where for change in found.changes)
