@@ -55,7 +55,10 @@ OBJECTS: Mapping[tuple[str, str], Any] = {
 }
 """What ops may hold a reference to, by exact name: functions from types to types, exceptions."""
 
-_LAZY_OBJECTS = {("pymc.logprob.utils", "ParameterValueError")}
+_LAZY_OBJECTS = {
+    ("pymc.exceptions", "TruncationError"),
+    ("pymc.logprob.utils", "ParameterValueError"),
+}
 
 _CLOSED_MODULES = (
     *("pytensor.bin", "pytensor.breakpoint", "pytensor.configdefaults", "pytensor.configparser"),

@@ -63,9 +63,7 @@ def make(cls: type[Any], state: Mapping[str, Any]) -> Any:
         return cls(list(inner.inputs), list(inner.outputs), name=state["name"])
     if issubclass(cls, ScalarLoop):
         return _make_scalar_loop(cls, state)
-    if issubclass(cls, RandomVariable) and (
-        name != getattr(cls, "name", name) or not str(name).isidentifier()
-    ):
+    if issubclass(cls, RandomVariable) and name != getattr(cls, "name", name):
         raise StateError(f"{name!r} is not the name of its distribution")
     if issubclass(cls, SpecifyAssumptions):
         return cls(dict(state["assumptions"]))

@@ -29,8 +29,11 @@ from scanopt_cli.graphs.records import brief
 _FREE_TEXT = frozenset({"name", "msg", "message", "why_null"})
 # No backslash, and no "??", of which old C makes one.
 _FREE = re.compile(r"(?:(?!\?\?)[^\\\x00-\x08\x0b-\x1f\x7f])*")
+# Shown in reports and by no backend, in LaTeX too.
+_DISPLAYED = re.compile(r"[^\x00-\x1f\x7f]*")
 _SIGNATURE = re.compile(r"[\w(),\[\] <>-]*")
 _WORD = re.compile(r"[\w .,:<>=+*/|-]*")
+_TENSOR_DTYPES = frozenset({*TensorType.dtype_specs_map, "floatX"})
 _DTYPES = frozenset({"dtype", "acc_dtype", "out_dtype"})
 _COUNTS = frozenset(
     {
@@ -126,13 +129,15 @@ def _check_plain(state: Mapping[str, Any]) -> None:
                 allowed = _FREE if name in _FREE_TEXT else _WORD
                 if name.endswith("signature"):
                     allowed = _SIGNATURE
+                elif name == "_print_name":
+                    allowed = _DISPLAYED
                 if len(part) > _MAX_TEXT or not allowed.fullmatch(part):
                     raise StateError(f"attribute {name!r} holds text that no op needs")
                 if allowed is _SIGNATURE and any(
                     int(digits) > _MAX_AXIS for digits in re.findall(r"\d+", part)
                 ):
                     raise StateError(f"attribute {name!r} has more axes than an array")
-                if name in _DTYPES and part not in TensorType.dtype_specs_map:
+                if name in _DTYPES and part not in _TENSOR_DTYPES:
                     raise StateError(f"attribute {name!r} is not the dtype of a tensor")
             elif isinstance(part, int):
                 if name in _COUNTS and not 0 <= part <= _MAX_COUNT:
