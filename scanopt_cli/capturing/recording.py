@@ -16,8 +16,11 @@ from pytensor.scan.op import Scan
 
 from scanopt_cli.capturing.directory import made, reserve
 from scanopt_cli.capturing.hooks import FirstCall, listen, stop_listening
+from scanopt_cli.capturing.origin import Origin, origin
+from scanopt_cli.errors import LoadError
 from scanopt_cli.graphs.bodies import core_op, walk
 from scanopt_cli.graphs.graph import as_graph
+from scanopt_cli.graphs.loading import load
 from scanopt_cli.graphs.saving import save
 from scanopt_cli.graphs.values import write_values
 from scanopt_cli.identity.canonical import digest
@@ -27,8 +30,10 @@ class Capture:
     """The graphs kept so far.
 
     Each graph is a file ``NUMBER_NAME.pkl`` in ``directory``, as compiled by the program but not
-    yet optimized, with shared variables as inputs and updates as the last outputs. The values of
-    its first call, shared variables included, are beside it in ``NUMBER_NAME.values.npz``.
+    yet optimized, with shared variables as inputs and updates as the last outputs. It is named
+    after the function, what PyMC was asked for (``dlogp``), the first output that has a name, or
+    the line of the program. The values of its first call, shared variables included, are beside it
+    in ``NUMBER_NAME.values.npz``.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -60,17 +65,24 @@ class Capture:
         if identity in self._digests:
             return None
         asked = [spec.variable.name for spec in outputs]
+        caller = origin()
         graph = replace(
             as_graph(fgraph),
             output_names=(*asked, *[None] * (len(fgraph.outputs) - len(asked))),
-            notes=_notes(name, fgraph),
+            notes=_notes(name, caller, fgraph),
         )
-        path = reserve(self.directory, name or next(filter(None, asked), None) or "graph")
+        place = (caller.place or "").replace(".py:", "_")
+        names = (name, caller.name, *asked, place, "graph")
+        path = reserve(self.directory, next(filter(None, names)))
         try:
             save(graph, path)
         except BaseException:
             path.unlink()
             raise
+        try:
+            load(path, recorded=False)
+        except LoadError as error:
+            _warn("a graph is kept that will not load without --trust", error)
         self._digests.add(identity)
         self._files.append(path)
         return lambda values: _write_first_call(path, values)
@@ -108,8 +120,10 @@ def _write_first_call(path: Path, values: Sequence[Any]) -> None:
         _warn(f"the values of the first call of {path} are not kept", error)
 
 
-def _notes(name: str | None, fgraph: FunctionGraph) -> tuple[str, ...]:
-    notes = [f"Captured from function {name}, as the program built it."] if name else []
+def _notes(name: str | None, caller: Origin, fgraph: FunctionGraph) -> tuple[str, ...]:
+    what = f"function {name}" if name else caller.name or "a function"
+    place = f" at {caller.place}" if caller.place else ""
+    notes = [f"Captured from {what}{place}, as the program built it."]
     updates: dict[int, int] = fgraph.update_mapping or {}  # type: ignore[assignment]
     notes += [
         f"Output {output} is the new value of {fgraph.inputs[updated].name or 'a shared variable'}."

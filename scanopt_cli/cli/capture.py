@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from scanopt_cli.cli.console import tell
+from scanopt_cli.text import plural
 
 
 def capture(
@@ -28,7 +29,10 @@ def capture(
     before = set(directory.glob("*.pkl"))
     code = run_captured(program, directory)
     kept = len(set(directory.glob("*.pkl")) - before)
-    graphs = "1 graph" if kept == 1 else f"{kept} graphs"
-    told = f"kept {graphs} in {directory}" if kept else "the program compiled no graph with a Scan"
-    tell(told)
+    there = f", beside {plural(len(before), 'graph')} of before" if before else ""
+    tell(
+        f"kept {plural(kept, 'graph')} in {directory}{there}"
+        if kept
+        else "the program compiled no graph with a Scan"
+    )
     return code

@@ -24,6 +24,7 @@ from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.link.c.type import CDataType
 from pytensor.printing import _print_fn
+from pytensor.tensor.linalg.solvers import linear_control
 
 from scanopt_cli.graphs.reviewed import ADMITTED, REFUSED
 
@@ -46,9 +47,16 @@ _EXCEPTIONS = (
     *(LookupError, NotImplementedError, OverflowError, RuntimeError, TypeError, ValueError),
     *(ZeroDivisionError, np.linalg.LinAlgError),
 )
+PULLBACKS = frozenset(
+    getattr(linear_control, name)
+    for name in ("_lop_solve_continuous_sylvester", "_lop_solve_discrete_are")
+    if hasattr(linear_control, name)
+)
+"""PyTensor's own gradients of OpFromGraphs: functions from variables to variables."""
+
 OBJECTS: Mapping[tuple[str, str], Any] = {
     **{(thing.__module__, thing.__qualname__): thing for thing in _SCALAR_FUNCTIONS},
-    **{(thing.__module__, thing.__qualname__): thing for thing in _EXCEPTIONS},
+    **{(thing.__module__, thing.__qualname__): thing for thing in (*_EXCEPTIONS, *PULLBACKS)},
     **{("numpy", np.dtype(code).type.__name__): np.dtype(code).type for code in "?bhilqBHILQefdFD"},
     ("numpy", "bool_"): np.bool,
     ("pytensor.printing", "_print_fn"): _print_fn,

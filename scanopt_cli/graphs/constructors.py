@@ -24,6 +24,8 @@ from pytensor.scan.op import Scan, ScanInfo
 from pytensor.tensor.optimize import ScipyWrapperOp
 from pytensor.tensor.random.op import RandomVariable
 
+from scanopt_cli.graphs.allowlist import PULLBACKS
+
 _WITHHELD = frozenset({"nfunc_spec", "gufunc_spec", "global_fn", "broadcastable"})
 """Constructor arguments that keep their defaults: what they hold is imported or called later."""
 
@@ -117,7 +119,9 @@ def _make_from_graph(cls: type[Any], state: Mapping[str, Any]) -> Any:
 
 def _override(value: Any) -> Any:
     parts = value if isinstance(value, list) else [value]
-    if not all(part is None or isinstance(part, OpFromGraph) for part in parts):
+    if not all(
+        part is None or isinstance(part, OpFromGraph) or part in PULLBACKS for part in parts
+    ):
         raise StateError("its gradient is overridden by something that is not a graph")
     return value
 

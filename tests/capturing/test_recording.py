@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytensor
@@ -14,6 +17,7 @@ from pytensor.compile.executor import Function
 from pytensor.compile.io import In
 from pytensor.compile.maker import FunctionMaker
 from pytensor.compile.mode import Mode
+from pytensor.compile.ops import FromFunctionOp
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 
@@ -154,7 +158,47 @@ def test_files_that_are_there_stay(tmp_path: Path) -> None:
 def test_makers_can_be_used_directly(tmp_path: Path) -> None:
     with capture(tmp_path) as kept:
         FunctionMaker([In(x)], powers(x), MODE).create()
-    assert [path.name for path in kept.files] == ["001_graph.pkl"]
+    (path,) = kept.files
+    assert re.fullmatch(r"001_test_recording_\d+\.pkl", path.name)
+
+
+def test_files_are_named_after_the_line_of_the_program(tmp_path: Path) -> None:
+    program = "\n".join(["", "def build(compile, inputs, outputs, mode):",
+                         "    return compile(inputs, outputs, mode=mode)"])  # fmt: skip
+    scope: dict[str, Any] = {"__name__": "my_model"}
+    exec(compile(program, "/somewhere/my_model.py", "exec"), scope)
+    with capture(tmp_path) as kept:
+        scope["build"](function, [x], powers(x), MODE)
+    assert [path.name for path in kept.files] == ["001_my_model_3.pkl"]
+    assert "at my_model.py:3" in load(kept.files[0]).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "name"), [("compile_d2logp", "d2logp"), ("sample", "sample"), ("_hidden", None)]
+)
+def test_files_are_named_after_what_pymc_was_asked_for(
+    method: str, name: str | None, tmp_path: Path
+) -> None:
+    scope: dict[str, Any] = {"__name__": "pymc.model.core"}
+    exec(f"def {method}(call): return call()", scope)
+    with capture(tmp_path) as kept:
+        scope[method](partial(function, [x], powers(x), mode=MODE))
+    (path,) = kept.files
+    assert path.name.startswith(f"001_{name or 'test_recording'}")
+
+
+def test_what_will_not_load_is_told_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    doubled = FromFunctionOp(double, [x.type], [x.type], None)
+    with capture(tmp_path) as kept:
+        function([x], doubled(powers(x)[-1]), mode=MODE)
+    assert len(kept.files) == 1
+    assert "is kept that will not load without --trust" in capsys.readouterr().err
+
+
+def double(value: Any) -> Any:
+    return 2 * value
 
 
 def hooked() -> tuple[object, ...]:
