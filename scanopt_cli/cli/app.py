@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,6 +23,7 @@ from scanopt_cli.cli import passes as passes_command
 from scanopt_cli.cli import verify as verify_command
 from scanopt_cli.cli.console import finish, set_up, tell
 from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.options import flag
 from scanopt_cli.errors import ScanoptError
 
 app = typer.Typer(
@@ -63,14 +65,26 @@ def _print_version(wanted: bool) -> None:
 def _main(
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
-        ),
+        flag("--version", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error; works anywhere.")
+        bool, flag("--debug", help="Show the traceback of an error; works anywhere.")
     ] = False,
 ) -> None: ...
+
+
+_REWORDED = (
+    (r"Invalid value for '([^']*)': ", r"\1: "),
+    (r"Value error, ", ""),
+    (r"Missing (?:argument|option) '([^']*)'", r"\1 is missing"),
+    (r"No such command", "there is no command"),
+    (r"No such option:?", "there is no option"),
+    (r"Input should be a valid integer.*", "it is not a whole number"),
+    (r"Input should be a valid number.*", "it is not a number"),
+    (r"Input should be greater than or equal to", "it must be at least"),
+    (r"Input should be less than or equal to", "it must be at most"),
+)
+"""Wordings of Typer and pydantic, as patterns, and ours."""
 
 
 def main() -> NoReturn:
@@ -115,13 +129,13 @@ def _take_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def _print_error(error: Exception) -> None:
-    # Typer's usage errors (Click's, below older Typers) word themselves; the one that has printed
-    # the help instead has nothing more to say.
+    # A usage error of Typer's (of Click's, below older Typers); the one that has printed the help
+    # instead has nothing more to say.
     usage = getattr(error, "format_message", None)
     if usage is not None:
         if not usage():
             return
-        text = f"{usage()}; see `{_command_path(error)} --help`"
+        text = f"{_reworded(usage())}; see `{_command_path(error)} --help`"
     elif isinstance(error, ScanoptError):
         text = str(error)
     elif isinstance(error, MemoryError):
@@ -132,6 +146,13 @@ def _print_error(error: Exception) -> None:
         told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         text = f"{told}; this is a bug in scanopt, run again with --debug for the traceback"
     tell(f"error: {' '.join(text.split())}")
+
+
+def _reworded(usage: str) -> str:
+    """Say a usage error of Typer's, or of pydantic's below it, as ours are said."""
+    for pattern, wording in _REWORDED:
+        usage = re.sub(pattern, wording, usage)
+    return usage.removesuffix(".")
 
 
 def _command_path(error: Exception) -> str:

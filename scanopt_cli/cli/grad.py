@@ -22,6 +22,7 @@ from scanopt_cli.cli.options import (
     OutputFile,
     OutputFormat,
     Trust,
+    flag,
 )
 from scanopt_cli.errors import ScanoptError
 
@@ -72,7 +73,7 @@ def grad(
         ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="With --order 2: the whole Hessian, a row an entry.")
+        bool, flag("--full", help="With --order 2: the whole Hessian, a row an entry.")
     ] = False,
     stage: Annotated[
         list[StageName] | None,
@@ -83,7 +84,7 @@ def grad(
     ] = None,
     check: Annotated[
         bool | None,
-        typer.Option(
+        flag(
             "--check/--no-check",
             help="Compare values with another strategy or finite differences, in a child process. "
             "By default the graphs are evaluated as they are, and a comparison that cannot be made "

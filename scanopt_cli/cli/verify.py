@@ -9,7 +9,15 @@ import typer
 from scanopt_cli.cli.console import out
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.loading import load_graph
-from scanopt_cli.cli.options import AllowPackages, Format, GraphFile, Modes, OutputFormat, Trust
+from scanopt_cli.cli.options import (
+    AllowPackages,
+    Format,
+    GraphFile,
+    Modes,
+    OutputFormat,
+    Trust,
+    flag,
+)
 
 
 def verify(
@@ -21,7 +29,7 @@ def verify(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
     mode: Modes = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="If only the first graph raises, they differ.")
+        bool, flag("--strict", help="If only the first graph raises, they differ.")
     ] = False,
     timeout: Annotated[
         float, typer.Option(min=1, help="Seconds until the evaluation is given up.")

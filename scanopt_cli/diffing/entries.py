@@ -24,7 +24,7 @@ from scanopt_cli.diffing.wording import (
 
 # How many readers of one thing are told one by one.
 _READERS = 2
-_SAME_TEXT = "another one, told by the same text"
+_SAME_TEXT = "different, though printed alike"
 _INPUT = re.compile(r"^input \d+ of ")
 
 

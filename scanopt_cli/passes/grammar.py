@@ -27,7 +27,7 @@ PRESETS: dict[str, str] = {
 """Pipelines with a name of their own."""
 
 _ITEM = re.compile(r"\s*(?P<name>[A-Za-z][\w-]*)\s*(?:\{(?P<options>[^{}]*)\})?\s*(?P<end>,|$)")
-_WHERE = "--passes"
+_WHERE = "pipeline"
 
 
 def parse(text: str) -> tuple[Pass, ...]:

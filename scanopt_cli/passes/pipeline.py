@@ -240,7 +240,7 @@ def _check_order(passes: Sequence[Pass]) -> None:
         if trimming is not None and not getattr(item, "takes_trimmed", True):
             raise PassError(
                 f"{item.name} cannot run after {trimming.name}, which leaves trimmed loops",
-                where="--passes",
+                where="pipeline",
                 hint=f"move {trimming.name} to the end",
             )
         if item.trims:

@@ -73,7 +73,7 @@ def _describe(variable: Variable, names: Mapping[Variable, str], depth: int) -> 
     if variable.name:
         return str(variable.name)
     if node is None:
-        return str(variable)
+        return _unnamed(variable)
     if isinstance(node.op, _SEE_THROUGH):
         return _describe(node.inputs[0], names, depth)
     if scan_op(node) is not None:
@@ -81,6 +81,16 @@ def _describe(variable: Variable, names: Mapping[Variable, str], depth: int) -> 
     if depth == 0:
         return "…"
     return _operation(node, names, depth - 1)
+
+
+def _unnamed(variable: Variable) -> str:
+    """Return what to call an input without a name: ``<int16 scalar>``."""
+    kind = variable.type
+    dtype, ndim = getattr(kind, "dtype", None), getattr(kind, "ndim", 0)
+    if dtype is None:
+        return f"<{type(kind).__name__}>"
+    shapes = ("scalar", "vector", "matrix")
+    return f"<{dtype} {shapes[ndim] if ndim < len(shapes) else f'tensor of {ndim} axes'}>"
 
 
 def _result(variable: Variable, title: str) -> str:
