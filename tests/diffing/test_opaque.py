@@ -78,7 +78,7 @@ def test_classes_of_one_name_are_not_told_apart_by_silence() -> None:
     twin = type("Opaque", (Opaque,), {})
     change = only_change(applied(Opaque(3)), applied(twin(3)))
     assert change.before == change.after == "Opaque of x"
-    assert change.details == ("another one, told by the same text",)
+    assert change.details == ("different, though printed alike",)
 
 
 def test_what_has_a_value_needs_no_note() -> None:
