@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.mode import get_mode
 from pytensor.compile.ops import deep_copy_op
 from pytensor.tensor.random.rewriting.basic import sidestep_unused_rng_consumer
 from pytensor.tensor.random.type import random_generator_type
@@ -55,6 +56,18 @@ def test_a_fused_reciprocal_has_double_precision() -> None:
     x = pt.dvector("x")
     found = value(pt.reciprocal(x) + pt.exp(-x), {x: [3.0]}, FAST)
     np.testing.assert_allclose(found, [1 / 3 + np.exp(-3.0)], rtol=1e-12)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Numba computes the reciprocal of an integer in single precision, which it casts to "
+    "double; scanopt: left alone, no loop is concerned",
+)
+def test_the_reciprocal_of_an_integer_has_double_precision() -> None:
+    k = pt.lvector("k")
+    found = value(1 / k, {k: [3]}, get_mode("NUMBA"))
+    np.testing.assert_allclose(found, [1 / 3], rtol=1e-12)
 
 
 @pytest.mark.xfail(
