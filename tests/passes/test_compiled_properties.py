@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 from compiled_programs import PROGRAMS
-from compiled_ways import NUMBA, VM, WAYS, assert_right, right_sums
 from hypothesis import given, settings
 
+from compiled_ways import NUMBA, VM, WAYS, assert_right, right_sums
 from strategies import GeneratedScan, scan_graphs
 
 _EXAMPLES = 15 if settings.default.max_examples <= 50 else 60
