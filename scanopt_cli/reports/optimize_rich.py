@@ -66,7 +66,8 @@ def statistics_table(before: Statistics, after: Statistics) -> Table:
 def buffers(before: Statistics, after: Statistics) -> Text:
     """Return the sizes of the loop buffers, which are formulas, on a line of their own."""
     sizes = dict.fromkeys((printable(before.buffers), printable(after.buffers)))
-    return Text(f"{LABELS['buffers']}: {' → '.join(sizes)}\n")
+    text = f"{LABELS['buffers']}: {' → '.join(sizes)}\n"
+    return Text(f"{text}(?: a length that has no name)\n" if "?" in text else text)
 
 
 def remarks(runs: Iterable[PassRun]) -> RenderableType:

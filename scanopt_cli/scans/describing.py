@@ -163,4 +163,4 @@ def _constant(constant: Constant) -> str:
     data = constant.data
     if getattr(data, "size", 1) == 1 and getattr(data, "ndim", 0) == 0:
         return str(data)
-    return f"constant{tuple(getattr(data, 'shape', ()))}"
+    return f"{getattr(data, 'dtype', 'constant')}{list(getattr(data, 'shape', ()))}"

@@ -18,7 +18,7 @@ class Atom:
 
     def __str__(self) -> str:
         variable = self.variable
-        name = variable.name or (str(variable) if variable.owner is None else "?")
+        name = variable.name or "?"
         if self.axis is not None:
             return f"{name}.shape[{self.axis}]"
         return minimum_text(variable, _part_text) or name
