@@ -23,6 +23,7 @@ from scanopt_cli.cli import passes as passes_command
 from scanopt_cli.cli import verify as verify_command
 from scanopt_cli.cli.console import finish, set_up, tell
 from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.loading import until_command_ends
 from scanopt_cli.cli.options import flag
 from scanopt_cli.errors import ScanoptError
 
@@ -102,7 +103,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; print an error as one line on stderr."""
     arguments, debug = _take_debug(arguments)
     try:
-        result = app(arguments, prog_name="scanopt", standalone_mode=False)
+        with until_command_ends:
+            result = app(arguments, prog_name="scanopt", standalone_mode=False)
         finish()
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED

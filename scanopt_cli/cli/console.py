@@ -12,6 +12,7 @@ from functools import cache
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,8 +48,6 @@ def err() -> Console:
 
 def tell(text: str) -> None:
     """Print one line of scanopt's own on stderr, whatever the names in it are made of."""
-    from scanopt_cli.text import printable
-
     err().print(f"scanopt: {printable(text)}", soft_wrap=True)
 
 

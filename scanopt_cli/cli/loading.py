@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +16,18 @@ from scanopt_cli.errors import ScanoptError
 if TYPE_CHECKING:
     from scanopt_cli.graphs.graph import Graph
 
+until_command_ends = ExitStack()
+"""What a command holds on to; `app.run` enters and leaves it."""
+
 
 def load_graph(
     path: Path, *, trust: bool, allow_packages: Sequence[str] | None, recorded: bool = False
 ) -> Graph:
     """Load ``path``, with its ``recorded`` calls or without; print notes and warnings on stderr."""
-    from scanopt_cli.graphs.folding import bound_folding
+    from scanopt_cli.graphs.folding import bounded_folding
     from scanopt_cli.graphs.loading import load
 
-    bound_folding()
+    until_command_ends.enter_context(bounded_folding())
     with warnings.catch_warnings(record=True) as caught:
         # What PyTensor thinks of its own calls does not concern the file.
         warnings.simplefilter("ignore")

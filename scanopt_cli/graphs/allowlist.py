@@ -33,8 +33,6 @@ TRUST = "--trust loads it, for files of your own"
 PACKAGES = ("pytensor", "pymc", "pymc_extras", "pytensor_distributions")
 """Packages whose graph classes were read; those of a newer release may not have been."""
 
-_REVIEWED = frozenset((module, name) for module in ADMITTED for name in ADMITTED[module].split())
-
 _SCALAR_FUNCTIONS = (
     *(scalar.upcast_out, scalar.upcast_out_nobool, scalar.upcast_out_min8),
     *(scalar.upcast_out_no_complex, scalar.upgrade_to_float, scalar.upgrade_to_float64),
@@ -67,6 +65,9 @@ _LAZY_OBJECTS = {
     ("pymc.exceptions", "TruncationError"),
     ("pymc.logprob.utils", "ParameterValueError"),
 }
+_READ = _LAZY_OBJECTS.union(
+    (module, name) for module in ADMITTED for name in ADMITTED[module].split()
+)
 
 _CLOSED_MODULES = (
     *("pytensor.bin", "pytensor.breakpoint", "pytensor.configdefaults", "pytensor.configparser"),
@@ -120,7 +121,7 @@ class Allowlist:
             return Refusal("its name is not that of a thing at the top of a module")
         if (module, name) in REFUSED:
             return Refusal(REFUSED[module, name])
-        if (module, name) not in _REVIEWED | _LAZY_OBJECTS:
+        if (module, name) not in _READ:
             refusal = self._refuse(module)
             if refusal is not None:
                 return refusal

@@ -47,9 +47,9 @@ MOST = 1 << 22
 # PyTensor's Python code takes no more; it would fall back to C.
 _MOST_OPERANDS = 32
 _NO_LARGER_THAN_INPUTS = (
-    *(Argmax, CAReduce, CheckAndRaise, CumOp, DeepCopyOp, DimShuffle, ExtractDiag, IncSubtensor),
-    *(JoinDims, MakeVector, Nonzero, Reshape, ScalarFromTensor, Shape, Shape_i, SortOp, ArgSortOp),
-    *(SpecifyShape, Split, SplitDims, Subtensor, TensorFromScalar, ViewOp),
+    *(Argmax, ArgSortOp, CAReduce, CheckAndRaise, CumOp, DeepCopyOp, DimShuffle, ExtractDiag),
+    *(IncSubtensor, Join, JoinDims, MakeVector, Nonzero, Reshape, ScalarFromTensor, Shape, Shape_i),
+    *(SortOp, SpecifyShape, Split, SplitDims, Subtensor, TensorFromScalar, ViewOp),
 )
 
 _lock = threading.Lock()
@@ -71,15 +71,6 @@ def bounded_folding() -> Iterator[None]:
             _depth -= 1
             if _depth == 0:
                 del unconditional_constant_folding.transform
-
-
-def bound_folding() -> None:
-    """As `bounded_folding`, for the rest of the process."""
-    global _depth
-    with _lock:
-        if _depth == 0:
-            _install()
-        _depth += 1
 
 
 def _install() -> None:
@@ -122,10 +113,8 @@ def _work(node: Apply, values: list[Any], sizes: list[int]) -> float:
             return abs(stop - start) / abs(step) if step else math.inf
         case Eye():
             return math.prod(max(int(length), 1) for length in values[:2])
-        case Join():
-            return sum(sizes)
         case Dot():
-            return float(sizes[0] * max(1, *np.shape(values[1])[1:], 1))
+            return sizes[0] * float(math.prod(np.shape(values[1])[1:]))
         case AdvancedSubtensor():
             return math.prod(sizes)
     return sum(sizes) if isinstance(op, _NO_LARGER_THAN_INPUTS) else math.inf

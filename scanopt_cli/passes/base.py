@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.op import Op
 
 from scanopt_cli.graphs.bodies import op_name
 from scanopt_cli.identity.canonical import Digests
@@ -65,10 +64,11 @@ class Budget:
 class Site:
     """One graph that a pass works on: the outer graph, or a body.
 
-    ``path`` names the loops and graphs around it, ``holder`` is the Op whose body it is, and
-    ``around`` says what the loop around it calls the graph's inputs. Remarks go to ``remarks``.
-    ``settled`` holds the digests of graphs in which the pass has no work, for as long as the
-    pipeline runs: a pass that is slow to find that out adds to it, and looks there first.
+    ``path`` names the loops and graphs around it, and ``around`` what the loop around it calls the
+    graph's inputs. ``is_inlined`` is for bodies that PyTensor puts in place of their OpFromGraph.
+    Remarks go to ``remarks``. ``settled`` holds the digests of graphs in which the pass has no
+    work, for as long as the pipeline runs: a pass that is slow to find that out adds to it, and
+    looks there first.
     """
 
     fgraph: FunctionGraph
@@ -77,7 +77,7 @@ class Site:
     remarks: list[Remark]
     path: tuple[str, ...] = ()
     around: Mapping[Variable, str] = field(default_factory=dict)
-    holder: Op | None = None
+    is_inlined: bool = False
     settled: set[str] = field(default_factory=set)
     _digests: Digests | None = field(default=None, init=False)
     _titles: dict[Apply, str] = field(default_factory=dict, init=False)
@@ -89,6 +89,13 @@ class Site:
     def kept(self, view: ScanView | None, message: str) -> None:
         """Say what was left alone, in a Scan or in the graph, and why."""
         self._remark(view, RemarkKind.KEPT, message)
+
+    def scans(self, *, from_the_end: bool = False) -> Iterator[ScanView]:
+        """Yield each Scan that is still in the graph when its turn comes, in topological order."""
+        nodes = self.fgraph.toposort()
+        for node in reversed(nodes) if from_the_end else nodes:
+            if scan_op(node) is not None and node in self.fgraph.apply_nodes:
+                yield ScanView.of(node)
 
     def clients(self, variable: Variable | None) -> list[tuple[Any, int]]:
         """Return who reads ``variable``: pairs of a node and the position of its input."""
@@ -202,11 +209,7 @@ class ScanPass(Pass):
     def run(self, site: Site) -> bool:
         """Rewrite every Scan of ``site.fgraph`` once."""
         changed = False
-        nodes = site.fgraph.toposort()
-        for node in reversed(nodes) if self.from_the_end else nodes:
-            if scan_op(node) is None or node not in site.fgraph.apply_nodes:
-                continue
-            view = ScanView.of(node)
+        for view in site.scans(from_the_end=self.from_the_end):
             if not self.takes_trimmed and (short := trimmed(view)):
                 names = ", ".join(slot.label for slot in short)
                 site.kept(view, f"the buffers of {names} are not shown to hold every step")

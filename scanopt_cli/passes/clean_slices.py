@@ -18,6 +18,7 @@ from scanopt_cli.passes.slice_counts import counted
 from scanopt_cli.passes.slice_facts import Facts
 from scanopt_cli.passes.slice_reads import behind_write, element, merged
 from scanopt_cli.passes.slice_writes import nested, plainer, started, whole
+from scanopt_cli.text import plural
 
 # What a rewrite frees comes after it in a sweep, but for a few.
 _SWEEPS = 20
@@ -105,7 +106,7 @@ class CleanSlices(Pass):
             done += swept
         for place, count in sorted(done.items()):
             told, what, _ = _RULES[place]
-            site.changed(None, told.format(f"{count} {what}{'s' if count > 1 else ''}"))
+            site.changed(None, told.format(plural(count, what)))
         return bool(done)
 
 

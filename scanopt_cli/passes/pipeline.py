@@ -141,7 +141,8 @@ class _Walker:
         fgraph: FunctionGraph,
         path: tuple[str, ...] = (),
         around: Mapping[Variable, str] = MappingProxyType({}),
-        holder: Op | None = None,
+        *,
+        is_inlined: bool = False,
     ) -> bool:
         """Rewrite the bodies in ``fgraph``, then ``fgraph`` itself."""
         before = self._budget.spent
@@ -152,7 +153,7 @@ class _Walker:
             self.remarks,
             path,
             around,
-            holder,
+            is_inlined,
             self._settled,
         )
         changed = self._run_bodies(site)
@@ -196,7 +197,8 @@ class _Walker:
                 names = {thaw[variable]: name for variable, name in frozen.items()}
             path = (*site.path, title)
             spent, rewrites, told = self._budget.spent, self.rewrites, len(self.remarks)
-            changed = self.run(thawed, path, names, node.op)
+            is_inlined = bool(getattr(node.op, "is_inline", False))
+            changed = self.run(thawed, path, names, is_inlined=is_inlined)
             if changed and only_narrows(body, thawed):
                 # What is around the body relies on its types, and static lengths are part of them.
                 self._budget.spent, self.rewrites, changed = spent, rewrites, False

@@ -2,8 +2,8 @@
 
 PyTensor takes every buffer for whole: of an output whose length it knows, a row that is counted
 from the start is the step of that number to it, and it runs no more steps than that. It merges
-slices of slices into rows counted from the start. What it leaves alone are rows counted from the
-end, and outputs that something else reads than an index. A loop of which no step reads a state,
+slices of slices into rows counted from the start. What it leaves alone are the last row, and
+outputs that something else reads than an index. A loop of which no step reads a state,
 once what is unused is gone, it turns into one expression that has all steps, and then has no room
 for them in a shorter buffer.
 """
@@ -31,8 +31,8 @@ def trimmed_reads(
 ) -> dict[Variable, Variable]:
     """Return replacements for the output of ``slot`` and its readers, now that it is ``trimmed``.
 
-    A row counted from the end is read from the output itself. All else reads a copy of the few rows
-    that are left, which keeps PyTensor from looking through. It does not look into a batched loop.
+    The last row is read from the output itself. All else reads a copy of the few rows that are
+    left, which keeps PyTensor from looking through. It does not look into a batched loop.
     """
     old = slot.outer_output
     assert old is not None
@@ -43,7 +43,7 @@ def trimmed_reads(
         if isinstance(node.op, Shape | Shape_i):
             continue
         readers = list(_readers(view, slot, node, clients, lengths)) if position == 0 else []
-        rows = {reader: _counted_back(reader, trimmed) for reader in readers if reader is not None}
+        rows = {reader: _last_row(reader, trimmed) for reader in readers if reader is not None}
         if None in readers or not readers:
             found[old] = deep_copy_op.make_node(trimmed).outputs[0]
         found |= {node.outputs[0]: row for node, row in rows.items()}
@@ -76,19 +76,18 @@ def is_mapped(view: ScanView, slot: Slot) -> bool:
 def _readers(
     view: ScanView, slot: Slot, node: Apply, clients: Clients, lengths: Lengths
 ) -> Iterator[Apply | None]:
-    """Yield who reads one row counted from the end through ``node``, and ``None`` for others.
+    """Yield who reads the last row through ``node``, and ``None`` for others.
 
     Without the start, a loop of too few steps has no such row, so there must be enough.
     """
     steps = lengths.value_of(view.n_steps)
 
     def is_there(reader: Apply, start: int, *, is_raw: bool) -> bool:
-        row = _row(reader)
-        if row is None:
+        if not _reads_last(reader):
             return False
         # Of the buffer itself, an index that is out of bounds is an error before and after.
         is_error = is_raw and not isinstance(row_index(reader, 0), slice)
-        return is_error or lengths.at_most(Linear(row - start), steps)
+        return is_error or lengths.at_most(Linear(1 - start), steps)
 
     index = rows_alone(node, 0)
     if is_there(node, slot.reach, is_raw=True):
@@ -100,16 +99,16 @@ def _readers(
         yield None
 
 
-def _row(node: Apply) -> int | None:
-    """How far from the end the one row is that ``node`` reads, 1 for the last."""
+def _reads_last(node: Apply) -> bool:
+    """Whether ``node`` reads the last row and no other."""
     index = row_index(node, 0)
     if isinstance(index, slice):
         is_last = number(index.start) == -1 and index.stop is None and number(index.step, 1) == 1
-        return 1 if is_last and rows_alone(node, 0) is not None else None
-    return 1 if index is not None and number(index) == -1 else None
+        return is_last and rows_alone(node, 0) is not None
+    return index is not None and number(index) == -1
 
 
-def _counted_back(node: Apply, buffer: Any) -> Variable:
+def _last_row(node: Apply, buffer: Any) -> Variable:
     """What ``node`` reads, of ``buffer``; one row as a slice is the row, with its axis put in."""
     index = row_index(node, 0)
     if isinstance(index, slice):

@@ -13,6 +13,7 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.type import TensorType
 
+from scanopt_cli.text import plural
 from scanopt_cli.verification.demands import Demands, Role
 from scanopt_cli.verification.dimensions import Label
 
@@ -84,7 +85,7 @@ class Attempt:
         steps = self.setting.steps
         parts = ["random"]
         if steps is not None:
-            parts.append(f"{steps} step{'' if steps == 1 else 's'}")
+            parts.append(plural(steps, "step"))
         if self.setting.special:
             parts.append("NaN and infinities among them")
         return ", ".join(parts)

@@ -13,6 +13,7 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.text import plural
 
 # The position of one input in each graph; None where a graph does not have it.
 type Place = tuple[int | None, int | None]
@@ -144,5 +145,4 @@ def _output_names(a: Graph, b: Graph) -> tuple[str | None, ...]:
 
 def _signature(graph: Graph) -> str:
     inputs = ", ".join(f"{variable.name or '?'}: {variable.type}" for variable in graph.inputs)
-    count = len(graph.outputs)
-    return f"({inputs}) -> {count} output{'' if count == 1 else 's'}"
+    return f"({inputs}) -> {plural(len(graph.outputs), 'output')}"

@@ -103,8 +103,8 @@ def test_one_changed_node_is_told_both_ways_in_a_few_changes(
     assert 1 <= len(others) <= _FEW
 
 
-# Two graphs that have nothing to do with each other may match in two ways that are equally good;
-# of which of them a change is named after then depends on the direction, in one of some 10,000.
+# The same examples each time: two graphs that have nothing to do with each other may match in two
+# ways that are equally good, and which of them `diff` takes then depends on the direction.
 @settings(derandomize=True)
 @given(scan_graphs(), scan_graphs())
 def test_any_two_graphs_are_told_both_ways(a: GeneratedScan, b: GeneratedScan) -> None:

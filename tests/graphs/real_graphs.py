@@ -14,6 +14,7 @@ from pytensor import ifelse, scan
 from pytensor.assumptions import assume
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
+from pytensor.graph.replace import vectorize_graph
 from pytensor.printing import Print
 from pytensor.raise_op import Assert
 from pytensor.scalar.basic import Composite, float64
@@ -256,6 +257,14 @@ def blockwise_op() -> Pair:
     x, y = pt.matrix("x"), pt.matrix("y")
     op = Blockwise(OpFromGraph([x, y], [x @ y]), signature="(m,n),(n,p)->(m,p)")
     return [a, b], [op(a, b)]
+
+
+@graph
+def blockwise_of_many_operands() -> Pair:
+    vectors = [pt.vector(f"x{i}") for i in range(12)]
+    op = OpFromGraph(vectors, [sum(vectors[1:], vectors[0])])
+    matrices = [pt.matrix(f"a{i}") for i in range(12)]
+    return matrices, [vectorize_graph(op(*vectors), dict(zip(vectors, matrices, strict=True)))]
 
 
 @graph

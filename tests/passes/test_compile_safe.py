@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
@@ -199,8 +200,6 @@ def test_uniform_sequences_vary_no_more_than_nothing() -> None:
 
 def compiled(graph: Graph, passes: str, data: Any) -> Any:
     """Optimise a graph and evaluate it as PyTensor compiles it."""
-    import pytensor
-
     work = so.optimize(graph, passes).graph
     function = pytensor.function(work.inputs, work.outputs, mode=VM, on_unused_input="ignore")
     return function(*data)

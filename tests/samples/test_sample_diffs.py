@@ -11,7 +11,9 @@ from build import SAMPLES
 from scanopt_cli.diffing.comparing import diff
 from scanopt_cli.diffing.result import ChangeKind, GraphDiff
 from scanopt_cli.graphs.graph import Graph, from_io
+from scanopt_cli.passes.grammar import parse
 from scanopt_cli.passes.optimizing import optimize
+from scanopt_cli.passes.pipeline import run_pipeline
 
 
 @cache
@@ -23,6 +25,13 @@ def graphs() -> dict[str, Graph]:
 NAMES = tuple(graphs())
 # What earlier passes do, so that the numbers below stay what they are when others join them.
 PASSES = "remove-unused,inline-constants,merge-duplicates,save-mem"
+
+
+def rewritten(graph: Graph, passes: str) -> Graph:
+    """What the passes alone do, without what `optimize` ends with for whoever compiles it."""
+    work = graph.copy()
+    run_pipeline(work.fgraph, parse(passes))
+    return work
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -52,20 +61,18 @@ def test_what_the_passes_add_one_way_they_remove_the_other(name: str) -> None:
     assert one_way == other_way
 
 
-@pytest.mark.parametrize(("name", "most"), [("nested", 6), ("unused", 5), ("kalman_dlogp", 6)])
+@pytest.mark.parametrize(("name", "most"), [("nested", 6), ("unused", 5), ("kalman_dlogp", 2)])
 def test_what_the_passes_do_is_told_in_a_few_changes(name: str, most: int) -> None:
     graph = graphs()[name]
-    assert 0 < len(diff(graph, optimize(graph, PASSES).graph).changes) <= most
+    assert 0 < len(diff(graph, rewritten(graph, PASSES)).changes) <= most
 
 
 @pytest.mark.pymc
 def test_the_state_that_a_garch_gradient_reads_is_the_one_that_stays() -> None:
     """Each of three loops has three states that start and are updated alike; one is read."""
     graph = from_io(*import_module("garch").build()["garch_dlogp"])
-    found = diff(graph, optimize(graph, "remove-unused,save-mem").graph)
-    # Copies are what `compile-safe` adds for whoever compiles the result.
-    kinds = {change.kind for change in found.changes if "DeepCopyOp" not in change.what}
-    assert kinds == {ChangeKind.REMOVED, ChangeKind.CHANGED}
+    found = diff(graph, rewritten(graph, "remove-unused,save-mem"))
+    assert {change.kind for change in found.changes} == {ChangeKind.REMOVED, ChangeKind.CHANGED}
     (rows,) = [change for change in found.changes if change.aspect == "rows"]
     assert (rows.before, rows.after, rows.count) == ("6", "2", 3)
     assert not any(change.where for change in found.changes)

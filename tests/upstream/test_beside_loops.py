@@ -14,16 +14,15 @@ from pytensor.compile.mode import get_mode
 from pytensor.compile.ops import deep_copy_op
 from pytensor.tensor.random.rewriting.basic import sidestep_unused_rng_consumer
 from pytensor.tensor.random.type import random_generator_type
-from upstream_modes import FAST, alone, value
+from upstream_modes import FAST, alone, bug, value
 
 five = pt.tensor("five", shape=(5,))
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "local_dimshuffle_subtensor reads the row 0 of a reversed slice of one row",
+    ours="passes/simplify.py",
     raises=AssertionError,
-    reason="local_dimshuffle_subtensor reads the row 0 of a reversed slice of one row; "
-    "scanopt: passes/simplify.py",
 )
 @pytest.mark.parametrize("rows", [slice(None, -2, -1), slice(None, -3, -2)])
 def test_a_reversed_slice_of_one_row(rows: slice) -> None:
@@ -31,11 +30,10 @@ def test_a_reversed_slice_of_one_row(rows: slice) -> None:
     assert value(five[rows].sum(), {five: values}, FAST) == values[rows].sum()
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "sidestep_unused_rng_consumer returns the generator before a draw, if the draw is not read",
+    ours="passes/simplify.py",
     raises=AssertionError,
-    reason="sidestep_unused_rng_consumer returns the generator before a draw, if the draw is not "
-    "read; scanopt: passes/simplify.py",
 )
 @pytest.mark.parametrize("mode", [alone(sidestep_unused_rng_consumer), FAST], ids=["alone", "all"])
 def test_a_generator_is_advanced_by_a_draw_that_nobody_reads(mode: Any) -> None:
@@ -46,11 +44,11 @@ def test_a_generator_is_advanced_by_a_draw_that_nobody_reads(mode: Any) -> None:
     assert value(after, {generator: given}, mode).normal() == wanted.normal()
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "a fused reciprocal is computed in single precision by the virtual machine in Python:"
+    " Reciprocal.impl divides a NumPy float32 by a Python float",
+    ours="verification/modes.py",
     raises=AssertionError,
-    reason="a fused reciprocal is computed in single precision by the virtual machine in Python: "
-    "Reciprocal.impl divides a NumPy float32 by a Python float; scanopt: verification/modes.py",
 )
 def test_a_fused_reciprocal_has_double_precision() -> None:
     x = pt.dvector("x")
@@ -58,11 +56,10 @@ def test_a_fused_reciprocal_has_double_precision() -> None:
     np.testing.assert_allclose(found, [1 / 3 + np.exp(-3.0)], rtol=1e-12)
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "Numba computes the reciprocal of an integer in single precision, which it casts to double",
+    ours="left alone, no loop is concerned",
     raises=AssertionError,
-    reason="Numba computes the reciprocal of an integer in single precision, which it casts to "
-    "double; scanopt: left alone, no loop is concerned",
 )
 def test_the_reciprocal_of_an_integer_has_double_precision() -> None:
     k = pt.lvector("k")
@@ -70,21 +67,21 @@ def test_the_reciprocal_of_an_integer_has_double_precision() -> None:
     np.testing.assert_allclose(found, [1 / 3], rtol=1e-12)
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "a copy has no gradient",
+    ours="README (clean a graph after its last derivative)",
     raises=NotImplementedError,
-    reason="a copy has no gradient; scanopt: README (clean a graph after its last derivative)",
 )
 def test_a_copy_can_be_differentiated() -> None:
     x = pt.dvector("x")
     assert value(pt.grad(deep_copy_op(x).sum(), x), {x: [3.0]}, FAST) == [1.0]
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "local_add_canonizer makes 2 - (b + b) of (1 - b) + (1 - b), and the sum of two "
+    "booleans is a boolean: derivatives of maxima come out wrong",
+    ours="passes/simplify.py",
     raises=AssertionError,
-    reason="local_add_canonizer makes 2 - (b + b) of (1 - b) + (1 - b), and the sum of two "
-    "booleans is a boolean: derivatives of maxima come out wrong; scanopt: passes/simplify.py",
 )
 def test_a_sum_of_booleans_is_counted() -> None:
     x = pt.dscalar("x")

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytensor.tensor as pt
-import pytest
 from pytensor.gradient import pushforward
 from pytensor.scan.rewriting.trace import scan_reduce_trace_no_prealloc
-from upstream_modes import buffer_of, trimmed, value
+from upstream_modes import buffer_of, bug, trimmed, value
 
 from evaluating import PLAIN
 from graph_building import scan
@@ -21,11 +20,10 @@ n = pt.lscalar("n")
 s = pt.dvector("s")
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "Scan.pullback reads every step from a buffer that scan_reduce_trace has trimmed",
+    ours="gradients/refusals.py",
     raises=AssertionError,
-    reason="Scan.pullback reads every step from a buffer that scan_reduce_trace has trimmed; "
-    "scanopt: gradients/refusals.py",
 )
 def test_the_gradient_of_a_trimmed_loop() -> None:
     steps = scan(lambda y: y**2, outputs_info=[x], n_steps=3)
@@ -33,11 +31,10 @@ def test_the_gradient_of_a_trimmed_loop() -> None:
     np.testing.assert_allclose(value(pt.grad(last, given), {given: 1.5}, PLAIN), 8 * 1.5**7)
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "Scan.pullback of a truncated gradient starts at the end that the truncation left zero",
+    ours="gradients/refusals.py",
     raises=AssertionError,
-    reason="Scan.pullback of a truncated gradient starts at the end that the truncation left zero; "
-    "scanopt: gradients/refusals.py",
 )
 def test_the_second_derivative_of_a_truncated_loop() -> None:
     last = scan(lambda q, y: y + q**2, sequences=[s], outputs_info=[x], truncate_gradient=2)[-1]
@@ -46,11 +43,11 @@ def test_the_second_derivative_of_a_truncated_loop() -> None:
     np.testing.assert_allclose(found, [0.0, 0.0, 0.0, 2.0, 2.0])
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "Scan.connection_pattern takes the start of a state that no step computes from itself"
+    " for unconnected with its buffer",
+    ours="gradients/refusals.py",
     raises=AssertionError,
-    reason="Scan.connection_pattern takes the start of a state that no step computes from itself "
-    "for unconnected with its buffer; scanopt: gradients/refusals.py",
 )
 def test_the_second_derivative_by_a_start_that_one_step_reads() -> None:
     _, total = scan(
@@ -63,12 +60,11 @@ def test_the_second_derivative_by_a_start_that_one_step_reads() -> None:
     np.testing.assert_allclose(value(second, {x: 3.0, w: 1.0, n: 4}, PLAIN), 2 + 6 * 3.0)
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "Scan.pushforward gives a tangent of zeros to what does not move; of a power by an "
+    "exponent that is a non-sequence that makes NaN at a negative base",
+    ours="gradients/pushforwards.py",
     raises=AssertionError,
-    reason="Scan.pushforward gives a tangent of zeros to what does not move; of a power by an "
-    "exponent that is a non-sequence that makes NaN at a negative base; "
-    "scanopt: gradients/pushforwards.py",
 )
 def test_the_pushforward_of_a_power_at_a_negative_base() -> None:
     last = scan(lambda y, e: y**e, outputs_info=[x], non_sequences=[w], n_steps=2)[-1]
@@ -76,11 +72,11 @@ def test_the_pushforward_of_a_power_at_a_negative_base() -> None:
     np.testing.assert_allclose(value(tangent, {x: -2.0, w: 2.0}, PLAIN), -32.0)
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "AdvancedIncSubtensor.pullback gives every write at a repeated index the whole "
+    "gradient, also those that are overwritten",
+    ours="left alone, no loop is concerned",
     raises=AssertionError,
-    reason="AdvancedIncSubtensor.pullback gives every write at a repeated index the whole "
-    "gradient, also those that are overwritten; scanopt: left alone, no loop is concerned",
 )
 def test_the_gradient_of_a_write_at_repeated_indices() -> None:
     zeros = pt.zeros(2, dtype="float64")

@@ -5,19 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from later_forms import MISREAD
-from upstream_modes import FAST, value
+from upstream_modes import FAST, bug, value
 
 from evaluating import PLAIN
-
-_KEPT_AWAY = "; scanopt: compiling/sealing.py, passes/compile_safe"
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(
-            name, marks=pytest.mark.xfail(strict=True, reason=f"{reason}{_KEPT_AWAY}"), id=name
-        )
+        pytest.param(name, marks=bug(reason, ours="compiling/sealing.py, passes/compile_safe"))
         for name, (_, reason) in MISREAD.items()
     ],
 )

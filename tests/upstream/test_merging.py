@@ -17,7 +17,7 @@ from pytensor.configdefaults import config
 from pytensor.scan.rewriting.io import scan_remove_unused
 from pytensor.scan.rewriting.merge import ScanMerge
 from pytensor.scan.utils import until
-from upstream_modes import FAST, alone, value
+from upstream_modes import FAST, alone, bug, value
 
 from evaluating import PLAIN
 from graph_building import scan
@@ -26,11 +26,11 @@ x = pt.dscalar("x")
 s = pt.dvector("s")
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_merge_inouts takes states that start equal for equal at every step, and merges "
+    "what is computed of them",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=AssertionError,
-    reason="scan_merge_inouts takes states that start equal for equal at every step, and merges "
-    "what is computed of them; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [FAST, get_mode("NUMBA")], ids=["vm", "numba"])
 def test_states_that_only_start_equal(mode: Any) -> None:
@@ -44,11 +44,10 @@ def test_states_that_only_start_equal(mode: Any) -> None:
     np.testing.assert_array_equal(found, [[6.0, 9.0, 15.0, 24.0], [6.0, 6.0, 12.0, 24.0]])
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "ScanMerge merges while loops whose conditions are equal in the first step only",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=AssertionError,
-    reason="ScanMerge merges while loops whose conditions are equal in the first step only; "
-    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [alone(ScanMerge()), FAST], ids=["alone", "fast_run"])
 def test_while_loops_whose_conditions_only_start_equal(mode: Any) -> None:
@@ -59,11 +58,11 @@ def test_while_loops_whose_conditions_only_start_equal(mode: Any) -> None:
     np.testing.assert_array_equal(value(lengths, {x: 1.0}, mode), [4, 3])
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_inline_invariant_constants takes 0.0 and -0.0 for one value, since "
+    "TensorConstant.unique_value does",
+    ours="compiling/sealing.py, passes/inline_constants.py",
     raises=AssertionError,
-    reason="scan_inline_invariant_constants takes 0.0 and -0.0 for one value, since "
-    "TensorConstant.unique_value does; scanopt: compiling/sealing.py, passes/inline_constants.py",
 )
 def test_zeros_of_both_signs_are_two_values() -> None:
     zeros = pt.constant(np.array([0.0, -0.0]))
@@ -71,10 +70,10 @@ def test_zeros_of_both_signs_are_two_values() -> None:
     np.testing.assert_array_equal(value(steps, {x: 1.0}, FAST), [np.inf, -np.inf])
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "FrozenFunctionGraph keeps 0.0 and -0.0 as one constant",
+    ours="graphs/constants.py",
     raises=AssertionError,
-    reason="FrozenFunctionGraph keeps 0.0 and -0.0 as one constant; scanopt: graphs/constants.py",
 )
 def test_bodies_that_differ_by_the_sign_of_a_zero_are_two() -> None:
     plus, minus = (
@@ -84,10 +83,9 @@ def test_bodies_that_differ_by_the_sign_of_a_zero_are_two() -> None:
     np.testing.assert_array_equal(value(plus - minus, {s: [1.0]}, PLAIN), [np.inf])
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="scan_inline_invariant_constants drops a constant sequence that is too short, and so "
-    "the error; scanopt: compiling/sealing.py, passes/compile_safe",
+@bug(
+    "scan_inline_invariant_constants drops a constant sequence that is too short, and so the error",
+    ours="compiling/sealing.py, passes/compile_safe",
 )
 def test_a_constant_sequence_that_is_too_short_raises() -> None:
     twos = pt.constant(np.array([2.0, 2.0]))
@@ -96,10 +94,9 @@ def test_a_constant_sequence_that_is_too_short_raises() -> None:
         value(steps, {x: 1.0}, FAST)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="scan_remove_unused drops what is not read, and so the error that it raises; "
-    "scanopt: left alone, only an error is lost, as by its own remove-unused",
+@bug(
+    "scan_remove_unused drops what is not read, and so the error that it raises",
+    ours="left alone, only an error is lost, as by its own remove-unused",
 )
 @pytest.mark.parametrize("mode", [alone(scan_remove_unused), FAST], ids=["alone", "fast_run"])
 def test_a_state_that_nobody_reads_may_raise(mode: Any) -> None:
@@ -120,21 +117,20 @@ class Doubled(SymbolicOp):
         return [2 * inputs[0]]
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "OpFromGraph.__eq__ compares graphs and overrides, not the properties of a subclass",
+    ours="identity/sameness.py",
     raises=AssertionError,
-    reason="OpFromGraph.__eq__ compares graphs and overrides, not the properties of a subclass; "
-    "scanopt: identity/sameness.py",
 )
 def test_symbolic_ops_of_different_properties_are_different() -> None:
     assert Doubled([x.type], label="one") != Doubled([x.type], label="other")
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "Scan.perform returns (0, 0) for a map of vectors that takes no step, whatever the "
+    "length of the vectors",
+    ours="left alone, the array is empty either way",
     raises=AssertionError,
-    reason="Scan.perform returns (0, 0) for a map of vectors that takes no step, whatever the "
-    "length of the vectors; scanopt: left alone, the array is empty either way",
 )
 def test_a_map_of_no_steps_has_the_shape_of_its_rows() -> None:
     rows = pt.tensor("rows", shape=(None, 3))
@@ -142,11 +138,11 @@ def test_a_map_of_no_steps_has_the_shape_of_its_rows() -> None:
     assert value(steps, {rows: np.zeros((0, 3))}, PLAIN).shape == (0, 3)
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "constant_folding evaluates a loop of no steps, whose value does not have the static "
+    "shape that its type says",
+    ours="left alone, the error is PyTensor's and loud",
     raises=TypeError,
-    reason="constant_folding evaluates a loop of no steps, whose value does not have the static "
-    "shape that its type says; scanopt: left alone, the error is PyTensor's and loud",
 )
 def test_a_constant_loop_of_no_steps_can_be_folded() -> None:
     rows = pt.constant(np.zeros((0, 3)))

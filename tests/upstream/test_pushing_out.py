@@ -17,7 +17,7 @@ from pytensor.scan.rewriting.push_out import (
 )
 from pytensor.scan.rewriting.trace import scan_reduce_trace_no_prealloc
 from pytensor.scan.utils import until
-from upstream_modes import FAST, alone, buffer_of, trimmed, value
+from upstream_modes import FAST, alone, buffer_of, bug, trimmed, value
 
 from graph_building import scan
 
@@ -41,11 +41,10 @@ def last_sum(step: Any) -> Any:
     return buffer_of(scan(step, sequences=[A, B], outputs_info=[start]))[-1]
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_push_out_add takes every sum for one of two terms and drops the third",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=AssertionError,
-    reason="scan_push_out_add takes every sum for one of two terms and drops the third; "
-    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [ADD, FAST], ids=["alone", "fast_run"])
 def test_a_sum_of_three_keeps_its_third_term(mode: Any) -> None:
@@ -53,23 +52,21 @@ def test_a_sum_of_three_keeps_its_third_term(mode: Any) -> None:
     np.testing.assert_allclose(value(out, MATRICES, mode), np.full((2, 2), 4 * (2 + 1.0)))
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_push_out_add fails an assertion where the state is the last of three terms, and"
+    " PyTensor raises it even where errors of rewrites are ignored",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=AssertionError,
-    reason="scan_push_out_add fails an assertion where the state is the last of three terms, and "
-    "PyTensor raises it even where errors of rewrites are ignored; "
-    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 def test_a_sum_of_three_with_the_state_last_compiles() -> None:
     out = last_sum(lambda a, b, acc: pt.add(a, pt.dot(a, b), acc))
     np.testing.assert_allclose(value(out, MATRICES, FAST), np.full((2, 2), 4 * (2 + 1.0)))
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_push_out_add sums all steps in the dtype of the factors, which overflows",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=AssertionError,
-    reason="scan_push_out_add sums all steps in the dtype of the factors, which overflows; "
-    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [ADD, FAST], ids=["alone", "fast_run"])
 def test_products_of_small_integers_are_summed_in_the_dtype_of_the_state(mode: Any) -> None:
@@ -81,12 +78,11 @@ def test_products_of_small_integers_are_summed_in_the_dtype_of_the_state(mode: A
     np.testing.assert_array_equal(out, np.full((2, 2), 4 * 2 * 25))
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_push_out_add adds a map of matrices, of which the loop of no steps knows no "
+    "shape (the virtual machine returns (0, 0, 0)), and reshapes it",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=ValueError,
-    reason="scan_push_out_add adds a map of matrices, of which the loop of no steps knows no shape "
-    "(the virtual machine returns (0, 0, 0)), and reshapes it; "
-    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 def test_a_sum_of_products_over_no_steps_is_its_start() -> None:
     sums = scan(
@@ -99,11 +95,11 @@ def test_a_sum_of_products_over_no_steps_is_its_start() -> None:
     np.testing.assert_array_equal(out, np.zeros((2, 2)))
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_push_out_non_seq replaces the buffer of a state by its steps, so the rows that "
+    "it starts with are missing",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=AssertionError,
-    reason="scan_push_out_non_seq replaces the buffer of a state by its steps, so the rows that it "
-    "starts with are missing; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [NON_SEQ, FAST], ids=["alone", "fast_run"])
 def test_a_state_that_is_always_set_to_the_same_has_all_steps(mode: Any) -> None:
@@ -111,11 +107,11 @@ def test_a_state_that_is_always_set_to_the_same_has_all_steps(mode: Any) -> None
     np.testing.assert_array_equal(value(steps, {x: 0.0, w: 1.0}, mode), np.full(5, 2.0))
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_push_out_non_seq loses the start of a state that is always set to the same, and"
+    " a gradient by it is 0",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=AssertionError,
-    reason="scan_push_out_non_seq loses the start of a state that is always set to the same, and a "
-    "gradient by it is 0; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 def test_the_gradient_by_a_start_that_only_the_first_step_reads() -> None:
     before = pt.zeros((), dtype="float64")
@@ -125,11 +121,10 @@ def test_the_gradient_by_a_start_that_only_the_first_step_reads() -> None:
     assert value(pt.grad(steps[0], x), {x: 1.0, w: 1.0, n: 3}, FAST) == 1.0
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_push_out_non_seq fills all n_steps rows although the while loop stops before",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=AssertionError,
-    reason="scan_push_out_non_seq fills all n_steps rows although the while loop stops before; "
-    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [NON_SEQ, FAST], ids=["alone", "fast_run"])
 def test_a_while_loop_that_stops_at_once_has_one_step(mode: Any) -> None:
@@ -138,11 +133,10 @@ def test_a_while_loop_that_stops_at_once_has_one_step(mode: Any) -> None:
     np.testing.assert_array_equal(value(steps, {w: 1.0, stop: 1}, mode), [2.0])
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_push_out_non_seq computes once what no step computes, and that may raise",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=IndexError,
-    reason="scan_push_out_non_seq computes once what no step computes, and that may raise; "
-    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [NON_SEQ, FAST], ids=["alone", "fast_run"])
 def test_what_no_step_computes_does_not_raise(mode: Any) -> None:
@@ -150,11 +144,11 @@ def test_what_no_step_computes_does_not_raise(mode: Any) -> None:
     assert value(steps, {x: 0.0, s: [1.0], n: 0}, mode).shape == (0,)
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_push_out_seq skips as many rows as the longest reach of all states, not that of"
+    " the state itself",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=ValueError,
-    reason="scan_push_out_seq skips as many rows as the longest reach of all states, not that of "
-    "the state itself; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [SEQ, FAST], ids=["alone", "fast_run"])
 def test_states_of_different_reach_are_set_behind_their_own_starts(mode: Any) -> None:
@@ -169,10 +163,10 @@ def test_states_of_different_reach_are_set_behind_their_own_starts(mode: Any) ->
     np.testing.assert_array_equal(value(both, arguments, mode), [[2.0, 4.0], [3.0, 6.0]])
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="scan_push_out_seq returns as many rows as the sequence has, where the loop raises that "
-    "it has too few; scanopt: compiling/sealing.py, passes/compile_safe",
+@bug(
+    "scan_push_out_seq returns as many rows as the sequence has, where the loop raises "
+    "that it has too few",
+    ours="compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [SEQ, FAST], ids=["alone", "fast_run"])
 def test_a_sequence_that_is_too_short_raises(mode: Any) -> None:
@@ -181,11 +175,10 @@ def test_a_sequence_that_is_too_short_raises(mode: Any) -> None:
         value(steps, {s: [1.0, 2.0]}, mode)
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_push_out_seq writes all steps into a buffer that was trimmed to fewer rows",
+    ours="passes/trimmed_reads.py",
     raises=ValueError,
-    reason="scan_push_out_seq writes all steps into a buffer that was trimmed to fewer rows; "
-    "scanopt: passes/trimmed_reads.py",
 )
 @pytest.mark.parametrize("mode", [SEQ, FAST], ids=["alone", "fast_run"])
 def test_a_trimmed_state_that_follows_a_sequence_compiles(mode: Any) -> None:
@@ -195,11 +188,10 @@ def test_a_trimmed_state_that_follows_a_sequence_compiles(mode: Any) -> None:
     assert value(out, {first: [1.0, 2.0, 3.0], second: 0.0}, mode) == 6.0
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_push_out_non_seq gives a trimmed buffer as many rows as there are steps",
+    ours="passes/trimmed_reads.py",
     raises=AssertionError,
-    reason="scan_push_out_non_seq gives a trimmed buffer as many rows as there are steps; "
-    "scanopt: passes/trimmed_reads.py",
 )
 def test_a_trimmed_map_that_never_changes_keeps_its_rows() -> None:
     steps = scan(lambda f: f + 1, non_sequences=[w], n_steps=n)

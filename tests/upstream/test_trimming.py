@@ -17,7 +17,7 @@ from pytensor.scan.rewriting.trace import (
     scan_reduce_trace_prealloc,
 )
 from pytensor.scan.utils import until
-from upstream_modes import FAST, alone, buffer_of, trimmed, value
+from upstream_modes import FAST, alone, buffer_of, bug, trimmed, value
 
 from graph_building import scan
 
@@ -42,12 +42,11 @@ def doubled(steps: Any = None) -> Any:
     return maps
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_reduce_nsteps runs fewer steps of a gradient than the row needs, and reads "
+    "another row, since a mit_mot has rows besides its steps: the gradient is 0",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=AssertionError,
-    reason="scan_reduce_nsteps runs fewer steps of a gradient than the row needs, and reads "
-    "another row, since a mit_mot has rows besides its steps: the gradient is 0; "
-    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [FAST, get_mode("NUMBA")], ids=["vm", "numba"])
 def test_the_gradient_by_the_second_of_two_starts(mode: Any) -> None:
@@ -58,11 +57,11 @@ def test_the_gradient_by_the_second_of_two_starts(mode: Any) -> None:
     np.testing.assert_allclose(found, 5 * 2.0**3 * 3.0**4)  # the last state is p**3 * q**5
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_reduce_nsteps keeps a start of a slice that is not a constant, and a negative "
+    "one then counts from another end",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=AssertionError,
-    reason="scan_reduce_nsteps keeps a start of a slice that is not a constant, and a negative one "
-    "then counts from another end; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [STEPS, FAST], ids=["alone", "fast_run"])
 def test_a_slice_from_a_negative_start_without_the_last(mode: Any) -> None:
@@ -70,10 +69,9 @@ def test_a_slice_from_a_negative_start_without_the_last(mode: Any) -> None:
     np.testing.assert_array_equal(out, [6.0, 8.0])
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="scan_reduce_nsteps counts a row that does not exist from the end, and finds another "
-    "one; scanopt: compiling/sealing.py, passes/compile_safe",
+@bug(
+    "scan_reduce_nsteps counts a row that does not exist from the end, and finds another one",
+    ours="compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [STEPS, FAST], ids=["alone", "fast_run"])
 @pytest.mark.parametrize("row", [7, k], ids=["7", "k"])
@@ -82,22 +80,22 @@ def test_a_row_behind_the_last_raises(row: Any, mode: Any) -> None:
         value(doubled()[row], {s: _RISING[:5], k: 7}, mode)
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_reduce_nsteps asks for a negative number of steps where a slice leaves out more"
+    " rows than there are",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=IndexError,
-    reason="scan_reduce_nsteps asks for a negative number of steps where a slice leaves out more "
-    "rows than there are; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [STEPS, FAST], ids=["alone", "fast_run"])
 def test_a_slice_that_leaves_out_more_than_there_is_is_empty(mode: Any) -> None:
     assert value(doubled()[:-3], {s: _RISING[:2]}, mode).shape == (0,)
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_reduce_trace keeps the stop of a slice that it trims for, which then counts "
+    "from another start",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=AssertionError,
-    reason="scan_reduce_trace keeps the stop of a slice that it trims for, which then counts from "
-    "another start; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [TRACE, FAST], ids=["alone", "fast_run"])
 def test_a_slice_from_the_third_last_to_a_row_by_its_number(mode: Any) -> None:
@@ -105,11 +103,11 @@ def test_a_slice_from_the_third_last_to_a_row_by_its_number(mode: Any) -> None:
     np.testing.assert_array_equal(out, [6.0, 8.0])
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_reduce_trace makes a buffer of three rows for a map of two steps, and returns "
+    "one that nothing was written to",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=AssertionError,
-    reason="scan_reduce_trace makes a buffer of three rows for a map of two steps, and returns one "
-    "that nothing was written to; scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize("mode", [TRACE, FAST, get_mode("NUMBA")], ids=["alone", "vm", "numba"])
 def test_the_last_three_of_two_rows_are_two(mode: Any) -> None:
@@ -117,20 +115,20 @@ def test_the_last_three_of_two_rows_are_two(mode: Any) -> None:
     np.testing.assert_array_equal(out, [0.0, 2.0])
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="scan_reduce_trace makes a buffer of three rows for a map of two steps, and the third "
-    "last one can be read; scanopt: compiling/sealing.py, passes/compile_safe",
+@bug(
+    "scan_reduce_trace makes a buffer of three rows for a map of two steps, and the third"
+    " last one can be read",
+    ours="compiling/sealing.py, passes/compile_safe",
 )
 def test_the_third_last_of_two_rows_raises() -> None:
     with pytest.raises(IndexError):
         value(doubled()[-3], {s: _RISING[:2]}, TRACE)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="local_subtensor_merge_integer reads the last row of the whole buffer, which is the "
-    "start if there was no step; scanopt: left alone, only an error is lost",
+@bug(
+    "local_subtensor_merge_integer reads the last row of the whole buffer, which is the "
+    "start if there was no step",
+    ours="left alone, only an error is lost",
 )
 def test_a_loop_of_no_steps_has_no_last_one() -> None:
     last = scan(lambda y: y + 1, outputs_info=[x], n_steps=n)[-1]
@@ -143,11 +141,10 @@ def powers_of_two() -> Any:
     return scan(lambda y: (y * 2, until(y > 10)), outputs_info=[x], n_steps=20)
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_reduce_trace counts rows of a while loop from the last step that it may take",
+    ours="compiling/sealing.py, passes/compile_safe",
     raises=(AssertionError, IndexError),
-    reason="scan_reduce_trace counts rows of a while loop from the last step that it may take; "
-    "scanopt: compiling/sealing.py, passes/compile_safe",
 )
 @pytest.mark.parametrize(
     "read",
@@ -159,11 +156,11 @@ def test_a_while_loop_that_stops_early_is_read_from_its_start(read: Any) -> None
     np.testing.assert_array_equal(value(read(powers_of_two()), {x: 1.0}, FAST), wanted)
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "Scan.perform cuts a buffer that scan_reduce_trace has made short by the steps that a"
+    " while loop did not take",
+    ours="compiling/sealing.py, passes/save_mem.py",
     raises=AssertionError,
-    reason="Scan.perform cuts a buffer that scan_reduce_trace has made short by the steps that a "
-    "while loop did not take; scanopt: compiling/sealing.py, passes/save_mem.py",
 )
 @pytest.mark.parametrize("mode", [TRACE, FAST], ids=["alone", "fast_run"])
 def test_the_last_two_of_one_step_of_a_while_loop(mode: Any) -> None:
@@ -172,11 +169,10 @@ def test_the_last_two_of_one_step_of_a_while_loop(mode: Any) -> None:
     np.testing.assert_array_equal(out, [2.0])
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "scan_reduce_nsteps takes a row of a trimmed buffer for the step of that number",
+    ours="passes/trimmed_reads.py",
     raises=AssertionError,
-    reason="scan_reduce_nsteps takes a row of a trimmed buffer for the step of that number; "
-    "scanopt: passes/trimmed_reads.py",
 )
 def test_a_row_of_a_trimmed_buffer_is_not_a_step() -> None:
     steps = scan(lambda y: y * 2, outputs_info=[x], n_steps=5)
@@ -185,24 +181,23 @@ def test_a_row_of_a_trimmed_buffer_is_not_a_step() -> None:
     assert value(second, {first: 1.0}, FAST) == 32.0
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "fusion makes a Composite of the minimum(1, n) that scan_reduce_trace sizes a buffer "
+    "by; in Python that compares an int8 with a Python integer, which may be more than "
+    "127",
+    ours="verification/modes.py (no fusion in Python)",
     raises=OverflowError,
-    reason="fusion makes a Composite of the minimum(1, n) that scan_reduce_trace sizes a buffer "
-    "by; in Python that compares an int8 with a Python integer, which may be more than 127; "
-    "scanopt: verification/modes.py (no fusion in Python)",
 )
 def test_two_hundred_steps() -> None:
     last = scan(lambda q, y: y + q, sequences=[s], outputs_info=[x], n_steps=n)[-1]
     assert value(last, {s: np.ones(200), x: 0.0, n: 200}, FAST) == 200.0
 
 
-@pytest.mark.xfail(
-    strict=True,
+@bug(
+    "Scan.perform writes a state's buffer of one row, as scan_reduce_trace_no_prealloc "
+    "makes them, before it has copied two maps that return the state",
+    ours="passes/save_mem.py keeps a row more, unless told that nothing is written in place",
     raises=AssertionError,
-    reason="Scan.perform writes a state's buffer of one row, as scan_reduce_trace_no_prealloc "
-    "makes them, before it has copied two maps that return the state; "
-    "scanopt: passes/save_mem.py keeps a row more, unless told that nothing is written in place",
 )
 def test_two_maps_of_a_state_that_keeps_one_row() -> None:
     _, first, second = scan(lambda y: (y + 1, y, y), outputs_info=[x, None, None], n_steps=n)

@@ -12,10 +12,21 @@ from typing import Any
 
 import numpy as np
 import pytensor
+import pytest
 from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import GraphRewriter, NodeRewriter, dfs_rewriter
+
+
+def bug(what: str, *, ours: str, raises: type[Exception] | None = None) -> pytest.MarkDecorator:
+    """Mark a reproducer, which fails until PyTensor is mended: then it says so.
+
+    ``what`` is the rewrite and what goes wrong, ``ours`` the place of scanopt that keeps away from
+    it, or why nothing does. ``raises`` is what the test fails with, if that is always the same.
+    """
+    return pytest.mark.xfail(strict=True, raises=raises, reason=f"{what}; scanopt: {ours}")
+
 
 FAST = Mode(linker="vm", optimizer="fast_run")
 """What users get, but for the linker: every rewrite of PyTensor's."""

@@ -1,25 +1,20 @@
-"""Bodies that PyTensor's push-outs and its merging of while loops would take for others."""
+"""Bodies that PyTensor's push-outs would take for others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from hashlib import blake2b
 from typing import Any, ClassVar
 
 import pytensor.tensor as pt
 from pytensor.compile.ops import DeepCopyOp, deep_copy_op
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import ancestors
-from pytensor.scalar.basic import EQ, OR, Add
-from pytensor.scan.op import Scan
+from pytensor.scalar.basic import Add
 from pytensor.tensor.basic import as_tensor
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.graphs.bodies import walk
-from scanopt_cli.identity.canonical import Digests
 from scanopt_cli.passes.base import ScanPass, Site
 from scanopt_cli.scans.dependence import (
     are_elementwise_map,
@@ -30,14 +25,14 @@ from scanopt_cli.scans.dependence import (
 )
 from scanopt_cli.scans.lengths import Lengths
 from scanopt_cli.scans.minima import minimum_parts
-from scanopt_cli.scans.view import ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.scans.view import ScanView, Slot, SlotKind
 from scanopt_cli.scans.windows import rows_index
 from scanopt_cli.text import plural
 
 
 @dataclass(frozen=True)
 class Bodies(ScanPass):
-    """Cases 1 to 4 of ``compile-safe``, whose manual is that of this pass too."""
+    """Cases 1 to 3 of ``compile-safe``, whose manual is that of this pass too."""
 
     name: ClassVar[str] = "compile-safe"
 
@@ -48,17 +43,16 @@ class Bodies(ScanPass):
         names = site.names(view)
         long = _long_sequences(view)
         sums = [slot for slot in view.of_kind(SlotKind.SIT_SOT) if _is_misread_sum(view, slot)]
-        mark = _missing_mark(view, site)
         # Places in the inner outputs, which stay where they are when the body is thawed.
         copied = _to_copy(view, site)
-        if not (long or copied or sums or mark is not None) or not site.budget.spend():
+        if not (long or copied or sums) or not site.budget.spend():
             return None
         stop = pt.scalar_from_tensor(view.n_steps) if long else None
         for slot in long:
             site.changed(view, f"cut the sequence `{names[slot]}` to the steps")
             sequence: Any = slot.outer_input
             slot.outer_input = sequence[:stop]
-        if not (copied or sums or mark is not None):
+        if not (copied or sums):
             return view.rebuild()
         view.thaw()
         for slot in sums:
@@ -70,52 +64,7 @@ class Bodies(ScanPass):
                 outputs[place] = deep_copy_op.make_node(outputs[place]).outputs[0]
             view.set_inner_outputs(outputs)
             site.changed(view, f"a step copies {plural(len(copied), 'output')}")
-        if mark is not None:
-            site.changed(view, "gave the stop condition a form of its own")
-            view.condition = _marked(view.condition, mark)
         return view.rebuild()
-
-
-def _missing_mark(view: ScanView, site: Site) -> int | None:
-    """Return what tells a stop condition from those of other loops, if it needs that and lacks it.
-
-    It is a number that only loops of equal outputs share. Conditions that are not equal now may
-    become so while PyTensor compiles, and those of graphs that it inlines come to this one.
-    """
-    if view.condition is None or _is_marked(view.condition):
-        return None
-    loops = sum(is_while(scan_op(node)) for node in walk(site.fgraph))
-    if loops < 2 and not getattr(site.holder, "is_inline", False):
-        return None
-    digests = Digests(site.fgraph.inputs)
-    keys = b"".join(map(digests.of, view.node.outputs))
-    return 2 + (int.from_bytes(blake2b(keys, digest_size=4).digest()) >> 1)
-
-
-def _marked(condition: Any, mark: int) -> Variable:
-    """The condition, or that it is a number which it never is; not an invariant to move out."""
-    is_true = condition if condition.type.dtype == "bool" else pt.neq(condition, 0)
-    never = pt.eq(pt.cast(is_true, "int64"), pt.constant(mark, dtype="int64"))
-    return as_tensor(pt.or_(is_true, never))
-
-
-def is_while(op: Scan | None) -> bool:
-    """Whether an Op is a loop that stops at a condition."""
-    return op is not None and bool(op.info.as_while)
-
-
-def _is_marked(condition: Variable) -> bool:
-    node = condition.owner
-    if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, OR):
-        return False
-    mark = node.inputs[-1].owner
-    return (
-        mark is not None
-        and isinstance(mark.op, Elemwise)
-        and isinstance(mark.op.scalar_op, EQ)
-        and isinstance(mark.inputs[1], Constant)
-        and node.inputs[0] in ancestors([mark.inputs[0]])
-    )
 
 
 def _long_sequences(view: ScanView) -> list[Slot]:
@@ -174,8 +123,8 @@ def _to_copy(view: ScanView, site: Site) -> list[int]:
             is_map = are_elementwise_map(view, nodes)
             is_right = view.is_while or not is_map or is_replaceable_map(view)
         if not is_right:
-            places = enumerate(view.inner_outputs()[: len(view.op.fgraph.outputs) - view.is_while])
-            return [place for place, variable in places if variable in computed]
+            outputs = [variable for slot in view.outputs() for variable in slot.inner_outputs]
+            return [place for place, variable in enumerate(outputs) if variable in computed]
     return []
 
 

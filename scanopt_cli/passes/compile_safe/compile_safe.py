@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from scanopt_cli.passes.base import Pass, Site
 from scanopt_cli.passes.compile_safe.bodies import Bodies
+from scanopt_cli.passes.compile_safe.conditions import mark_conditions
 from scanopt_cli.passes.compile_safe.copies import copy_buffers, copy_rows
 from scanopt_cli.passes.hoist_states import HoistStates
 
@@ -73,5 +74,6 @@ class CompileSafe(Pass):
         """Mend each loop of a graph."""
         changed = HoistStates().run(site)
         changed = Bodies().run(site) or changed
+        changed = mark_conditions(site) or changed
         changed = copy_buffers(site) or changed
         return copy_rows(site) or changed

@@ -115,8 +115,8 @@ class _Indices:
     """
 
     def __init__(self, site: Site) -> None:
-        self._is_inlined = bool(getattr(site.holder, "is_inline", False))
-        self._indexed: set[Variable] = set(site.fgraph.outputs if self._is_inlined else ())
+        self._is_inlined = site.is_inlined
+        self._indexed: set[Variable] = set(site.fgraph.outputs if site.is_inlined else ())
         for node in reversed(site.fgraph.toposort()):
             is_index = isinstance(node.op, Subtensor | AdvancedSubtensor)
             if is_index or self.may_reach(node):
@@ -134,9 +134,7 @@ class _Indices:
 
 
 def _loops(site: Site) -> Iterator[ScanView]:
-    for node in site.fgraph.toposort():
-        if node in site.fgraph.apply_nodes and scan_op(node) is node.op is not None:
-            yield ScanView.of(node)
+    return (view for view in site.scans() if view.node.op is view.op)
 
 
 def _misunderstood(

@@ -1,0 +1,76 @@
+"""Stop conditions that no two loops share."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import EQ, OR
+from pytensor.tensor.basic import as_tensor
+from pytensor.tensor.elemwise import Elemwise
+
+from scanopt_cli.graphs.bodies import walk
+from scanopt_cli.identity.canonical import Digests
+from scanopt_cli.passes.base import Site
+from scanopt_cli.scans.view import scan_op
+
+
+def mark_conditions(site: Site) -> bool:
+    """Give each of several while loops a stop condition of its own; whether any lacked it.
+
+    What tells it from others is a number that only loops of equal outputs share. Conditions that
+    are not equal now may become so while PyTensor compiles, and those of graphs that it inlines
+    come to this one.
+    """
+    loops = sum(map(_is_while, walk(site.fgraph)))
+    if loops < 2 and not site.is_inlined:
+        return False
+    changed = False
+    digests = Digests(site.fgraph.inputs)
+    for view in site.scans():
+        if view.batch_ndim or view.condition is None or _is_marked(view.condition):
+            continue
+        if not site.budget.spend():
+            break
+        mark = _number(digests, view.node)
+        site.changed(view, "gave the stop condition a form of its own")
+        view.thaw()
+        view.condition = _marked(view.condition, mark)
+        site.fgraph.replace_all(list(view.rebuild().items()), reason=site.pass_name)
+        changed = True
+    return changed
+
+
+def _is_while(node: Apply) -> bool:
+    op = scan_op(node)
+    return op is not None and bool(op.info.as_while)
+
+
+def _number(digests: Digests, node: Apply) -> int:
+    """Return a number for a loop, from 2 on."""
+    keys = b"".join(map(digests.of, node.outputs))
+    return 2 + (int.from_bytes(blake2b(keys, digest_size=4).digest()) >> 1)
+
+
+def _marked(condition: Any, mark: int) -> Variable:
+    """The condition, or that it is a number which it never is; not an invariant to move out."""
+    is_true = condition if condition.type.dtype == "bool" else pt.neq(condition, 0)
+    never = pt.eq(pt.cast(is_true, "int64"), pt.constant(mark, dtype="int64"))
+    return as_tensor(pt.or_(is_true, never))
+
+
+def _is_marked(condition: Variable) -> bool:
+    node = condition.owner
+    if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, OR):
+        return False
+    mark = node.inputs[-1].owner
+    return (
+        mark is not None
+        and isinstance(mark.op, Elemwise)
+        and isinstance(mark.op.scalar_op, EQ)
+        and isinstance(mark.inputs[1], Constant)
+        and node.inputs[0] in ancestors([mark.inputs[0]])
+    )
