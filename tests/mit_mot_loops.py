@@ -145,6 +145,42 @@ class MitMotLoop:
         return Scan([s, *reads, state], [*writes, state + reads[0], state * s], info)
 
 
+def two_rows(step: Callable[..., Any], s: Any, buffer: Any, *others: Any) -> list[Any]:
+    """Return the buffer and the trace of a loop over ``s``, of four steps, over two rows each.
+
+    ``step`` is given an entry of ``s``, the two rows of ``buffer`` and ``others``; it computes the
+    two rows and an entry of the trace.
+    """
+    s_t = s.type.clone(shape=s.type.shape[1:])()
+    rows = [buffer.type.clone(shape=buffer.type.shape[1:])() for _ in range(2)]
+    inside = [other.type() for other in others]
+    info = ScanInfo(
+        n_seqs=1,
+        mit_mot_in_slices=((0, 1),),
+        mit_mot_out_slices=((0, 1),),
+        mit_sot_in_slices=(),
+        sit_sot_in_slices=(),
+        n_nit_sot=1,
+        n_untraced_sit_sot=0,
+        n_non_seqs=len(others),
+        as_while=False,
+    )
+    inputs = [s_t, *rows, *inside]
+    four = pt.as_tensor(4)
+    return list(Scan(inputs, list(step(*inputs)), info)(four, s, buffer, four, *others))
+
+
+def simulated_two_rows(
+    step: Callable[..., Any], s: np.ndarray, buffer: np.ndarray
+) -> list[np.ndarray]:
+    """Run the loop of `two_rows` by the definition of a mit_mot."""
+    buffer, trace = buffer.copy(), []
+    for i, value in enumerate(s):
+        buffer[i], buffer[i + 1], entry = step(value, buffer[i].copy(), buffer[i + 1].copy())
+        trace.append(entry)
+    return [buffer, np.array(trace)]
+
+
 def simulated(loop: MitMotLoop, start: np.ndarray, s: Sequence[float]) -> np.ndarray:
     """Run a loop by the definition of a mit_mot: rows of one buffer, read and written in place."""
     buffer = start.copy()

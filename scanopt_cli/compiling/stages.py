@@ -10,6 +10,7 @@ from pytensor.configdefaults import config
 
 from scanopt_cli.compiling.rewriters import Stage, query_of
 from scanopt_cli.passes.base import Pass
+from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.inline_constants import InlineConstants
 from scanopt_cli.passes.merge_duplicates import MergeDuplicates
@@ -39,7 +40,8 @@ def passes_of(stage: Stage, passes: Sequence[Pass], mode: Mode | None) -> tuple[
     PyTensor's own rewrites of loops do not run: what is sound of its push-outs runs in the first
     stage, and `SaveMem` stands in for its trimming where ``passes`` name nothing that trims. When
     PyTensor has simplified the graph around the loops, more of it is equal, unused or constant, so
-    the passes that look for that run once more.
+    the passes that look for that run once more. PyTensor compiles the bodies last, so they end in
+    a form that it compiles right.
     """
     if not passes:
         return ()
@@ -48,7 +50,7 @@ def passes_of(stage: Stage, passes: Sequence[Pass], mode: Mode | None) -> tuple[
         chosen = [*passes[:first], PushOut()]
     else:
         again = [item for item in passes[:first] if isinstance(item, _AGAIN)]
-        chosen = [*dict.fromkeys(again), *(passes[first:] or [SaveMem()])]
+        chosen = [*dict.fromkeys(again), *(passes[first:] or [SaveMem()]), CopyOverwritten()]
     return tuple(_fitted(item, mode) for item in chosen)
 
 

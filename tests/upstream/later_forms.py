@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
-from pytensor.scan.op import Scan, ScanInfo
 from pytensor.scan.utils import until
 from upstream_modes import buffer_of
 
 from graph_building import scan
+from mit_mot_loops import two_rows
 from scanopt_cli.scans.view import ScanView, SlotKind
 
 type Case = tuple[Any, dict[Any, Any]]
@@ -26,6 +26,7 @@ x, w, f = pt.dscalars("x", "w", "f")
 n, k, m = pt.lscalars("n", "k", "m")
 s = pt.dvector("s")
 start = pt.dvector("start")
+buffer = pt.dvector("buffer")
 RISING = np.arange(1.0, 7.0)
 
 
@@ -190,23 +191,18 @@ def a_map_of_which_the_first_output_is_not_read() -> Case:
 
 
 def a_mit_mot_with_an_invariant_row() -> Case:
-    row, first, second, other = pt.dscalars("row", "first", "second", "other")
-    buffer = pt.dvector("buffer")
-    info = ScanInfo(
-        n_seqs=1,
-        mit_mot_in_slices=((0, 1),),
-        mit_mot_out_slices=((0, 1),),
-        mit_sot_in_slices=(),
-        sit_sot_in_slices=(),
-        n_nit_sot=1,
-        n_untraced_sit_sot=0,
-        n_non_seqs=1,
-        as_while=False,
-    )
-    op = Scan([row, first, second, other], [second, other * 2, row], info)
-    four = pt.as_tensor(4)
-    outputs = op(four, s, buffer, four, w)
+    outputs = two_rows(lambda q, a, b, w: (b, w * 2, q), s, buffer, w)
     return pt.concatenate(outputs), {s: RISING[:4], buffer: np.zeros(6), w: 5.0}
+
+
+def rows_that_are_exchanged_once_simplified() -> Case:
+    outputs = two_rows(lambda q, a, b, w: (b * 1.0 + 0.0, a / 1.0, q), s, buffer, w)
+    return pt.concatenate(outputs), {s: RISING[:4], buffer: RISING[:5], w: 5.0}
+
+
+def a_row_that_is_traced_once_simplified() -> Case:
+    outputs = two_rows(lambda q, a, b, w: (a + q, b * 2 + a, b + 0.0 * w), s, buffer, w)
+    return pt.concatenate(outputs), {s: RISING[:4], buffer: RISING[:5], w: 5.0}
 
 
 def a_row_of_two_starts() -> Case:
@@ -249,6 +245,10 @@ MISREAD: dict[str, tuple[Callable[[], Case], str]] = {
         ),
         "scan_push_out_non_seq finds outputs by the place of their inner ones": (
             a_mit_mot_with_an_invariant_row,
+        ),
+        "the virtual machine reads rows of a mit_mot once they are overwritten": (
+            rows_that_are_exchanged_once_simplified,
+            a_row_that_is_traced_once_simplified,
         ),
         "scan_reduce_nsteps asks for -1 steps for a row of two initial ones": (
             a_row_of_two_starts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar
@@ -59,12 +60,17 @@ class Bodies(ScanPass):
             site.changed(view, f"wrote the sum `{names[slot]}` as one that PyTensor leaves alone")
             slot.inner_outputs = [_regrouped(slot)]
         if copied:
-            outputs = view.inner_outputs()
-            for place in copied:
-                outputs[place] = deep_copy_op.make_node(outputs[place]).outputs[0]
-            view.set_inner_outputs(outputs)
-            site.changed(view, f"a step copies {plural(len(copied), 'output')}")
+            copy_outputs(view, copied, site)
         return view.rebuild()
+
+
+def copy_outputs(view: ScanView, places: Sequence[int], site: Site) -> None:
+    """Let a step of a thawed view copy its inner outputs at ``places``."""
+    outputs = view.inner_outputs()
+    for place in places:
+        outputs[place] = deep_copy_op.make_node(outputs[place]).outputs[0]
+    view.set_inner_outputs(outputs)
+    site.changed(view, f"a step copies {plural(len(places), 'output')}")
 
 
 def _long_sequences(view: ScanView) -> list[Slot]:

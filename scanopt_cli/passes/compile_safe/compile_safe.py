@@ -9,6 +9,7 @@ from scanopt_cli.passes.base import Pass, Site
 from scanopt_cli.passes.compile_safe.bodies import Bodies
 from scanopt_cli.passes.compile_safe.conditions import mark_conditions
 from scanopt_cli.passes.compile_safe.copies import copy_buffers, copy_rows
+from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
 from scanopt_cli.passes.hoist_states import HoistStates
 
 
@@ -59,10 +60,15 @@ class CompileSafe(Pass):
        * a row of two or more initial ones;
        * indices of what is computed from the output, other than through a loop that carries states
          (``sin(xs)[i:]``), and of slices of it; and what an OpFromGraph returns that is inlined.
+    7. A step overwrites rows of mit_mots, and computes other outputs from them, of their type: it
+       copies these outputs. (Such an output may be simplified to the row itself, or to a view of
+       it: PyTensor's virtual machine then overwrites the row before it reads the output, or sets
+       both to None. Numba and JAX do not.)
 
     Values are the same, to the last bit. A copy costs the time and the memory of one.
 
-    Preconditions: none. Batched loops stay as they are: PyTensor does not rewrite them.
+    Preconditions: none. Batched loops, which PyTensor does not rewrite, are looked at for case 7
+    only.
 
     Out of scope: what PyTensor compiles wrongly in graphs without loops; errors that it loses (an
     index out of bounds, a sequence that is too short); a constant sequence of ``0.0`` and ``-0.0``.
@@ -74,6 +80,7 @@ class CompileSafe(Pass):
         """Mend each loop of a graph."""
         changed = HoistStates().run(site)
         changed = Bodies().run(site) or changed
+        changed = CopyOverwritten().run(site) or changed
         changed = mark_conditions(site) or changed
         changed = copy_buffers(site) or changed
         return copy_rows(site) or changed
