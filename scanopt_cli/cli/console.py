@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -49,6 +50,25 @@ def err() -> Console:
 def tell(text: str) -> None:
     """Print one line of scanopt's own on stderr, whatever the names in it are made of."""
     err().print(f"scanopt: {printable(text)}", soft_wrap=True)
+
+
+@contextmanager
+def status(subject: str, doing: str) -> Iterator[Callable[[str], None]]:
+    """Show at a terminal what is being done to ``subject``; yield what tells the next thing.
+
+    Nothing may be printed on stdout meanwhile.
+    """
+    from rich.text import Text
+
+    if not err().is_terminal:
+        yield lambda _: None
+        return
+
+    def line(doing: str) -> Text:
+        return Text(printable(f"{subject}: {doing}"), no_wrap=True, overflow="ellipsis")
+
+    with err().status(line(doing)) as shown:
+        yield lambda doing: shown.update(line(doing))
 
 
 def finish() -> None:

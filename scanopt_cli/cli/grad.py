@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scanopt_cli.cli.console import err, out, tell
+from scanopt_cli.cli.console import out, status, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.loading import load_graph
 from scanopt_cli.cli.options import (
@@ -27,8 +25,6 @@ from scanopt_cli.cli.options import (
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scanopt_cli.gradients.derivative import Derivative
 
 
@@ -78,8 +74,8 @@ def grad(
     stage: Annotated[
         list[StageName] | None,
         typer.Option(
-            help="Also count what this leaves. Repeatable; without it pytensor and scanopt, "
-            "and raw for neither."
+            help="Also count what this leaves. Repeatable; without it pytensor and both, which "
+            "compare, and raw for neither."
         ),
     ] = None,
     check: Annotated[
@@ -87,8 +83,9 @@ def grad(
         flag(
             "--check/--no-check",
             help="Compare values with another strategy or finite differences, in a child process. "
-            "By default the graphs are evaluated as they are, and a comparison that cannot be made "
-            "is no failure; with --check the derivative is compiled as well.",
+            "By default the graphs are evaluated as they are, which takes about as long as all "
+            "else, and a comparison that cannot be made is no failure; with --check the derivative "
+            "is compiled as well, which takes several times as long.",
         ),
     ] = None,
     mode: Modes = None,
@@ -110,10 +107,10 @@ def grad(
         graph, trust=trust, allow_packages=allow_package, recorded=check is not False
     )
     position = int(output) if output.lstrip("+-").isdigit() else output
-    stages = [item.value for item in stage or (StageName.PYTENSOR, StageName.SCANOPT)]
+    stages = [item.value for item in stage or (StageName.PYTENSOR, StageName.BOTH)]
     found: list[Derivative] = []
     codes = [ExitCode.CLEAN]
-    with _progress() as show_progress:
+    with status(str(graph), "differentiating") as show_progress:
         for name in dict.fromkeys(strategy or [StrategyName.AUTO]):
             try:
                 one = differentiate(
@@ -160,21 +157,12 @@ def _code(derivative: Derivative, *, is_asked_for: bool) -> ExitCode:
 
 def _write(derivative: Derivative, target: Path | None, *, is_right: ExitCode) -> None:
     from scanopt_cli.graphs.saving import save
+    from scanopt_cli.passes.optimizing import optimize
 
     if target is None:
         return
     if is_right is ExitCode.CLEAN:
-        save(derivative.graph, target)
+        save(optimize(derivative.graph, "compile-safe").graph, target)
         tell(f"wrote {target}")
     else:
         tell(f"{target} is not written")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None] | None]:
-    """Tell at a terminal what is being done."""
-    if not err().is_terminal:
-        yield None
-        return
-    with err().status("differentiating") as status:
-        yield lambda text: status.update(text)

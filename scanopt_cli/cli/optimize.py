@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scanopt_cli.cli.console import err, out, tell
+from scanopt_cli.cli.console import err, out, status, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.loading import Batch, load_graph
 from scanopt_cli.cli.options import (
@@ -77,8 +77,6 @@ def optimize(
     allow_package: AllowPackages = None,
 ) -> ExitCode:
     """Run passes on graphs; show the counts before and after, the changes and the remarks."""
-    from rich.progress import track
-
     from scanopt_cli.passes.grammar import parse
     from scanopt_cli.passes.optimizing import optimize as optimize_graph
     from scanopt_cli.reports.as_json import plain, to_json
@@ -90,23 +88,25 @@ def optimize(
     batch = Batch(graphs)
     codes = [ExitCode.CLEAN]
     wants_diff = output_format is Format.RICH and diff is not DiffKind.NONE
-    hidden = len(graphs) < 2 or not err().is_terminal
-    for path in track(graphs, "optimizing", console=err(), transient=True, disable=hidden):
+    for place, path in enumerate(graphs, 1):
+        title = f"{path} ({place} of {len(graphs)})" if len(graphs) > 1 else str(path)
         with batch.attempt(path):
-            graph = load_graph(path, trust=trust, allow_packages=allow_package, recorded=verify)
-            changes = Changes(
-                graph, structural=diff is DiffKind.STRUCTURAL, depth=depth, lines=lines
-            )
-            if print_changed:
-                changes.print_to = err()
-            result = optimize_graph(
-                graph,
-                passes,
-                verify=verify,
-                modes=mode or DEFAULT,
-                limit=limit,
-                watch=changes.add if wants_diff or print_changed else None,
-            )
+            with status(title, "optimizing") as show_progress:
+                graph = load_graph(path, trust=trust, allow_packages=allow_package, recorded=verify)
+                changes = Changes(
+                    graph, structural=diff is DiffKind.STRUCTURAL, depth=depth, lines=lines
+                )
+                if print_changed:
+                    changes.print_to = err()
+                result = optimize_graph(
+                    graph,
+                    passes,
+                    verify=verify,
+                    modes=mode or DEFAULT,
+                    limit=limit,
+                    watch=changes.add if wants_diff or print_changed else None,
+                    progress=show_progress,
+                )
             if output_format is Format.JSON:
                 batch.results.append({"source": str(path)} | plain(result))
             else:

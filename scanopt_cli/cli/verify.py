@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from scanopt_cli.cli.console import out
+from scanopt_cli.cli.console import out, status
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.loading import load_graph
 from scanopt_cli.cli.options import (
@@ -54,9 +54,16 @@ def verify(
         load_graph(path, trust=trust, allow_packages=allow_package, recorded=True)
         for path in (a, b)
     ]
-    found = verify_graphs(
-        *graphs, runs=runs, seed=seed, modes=mode or DEFAULT, timeout=timeout, strict=strict
-    )
+    with status(str(b), "verifying") as show_progress:
+        found = verify_graphs(
+            *graphs,
+            runs=runs,
+            seed=seed,
+            modes=mode or DEFAULT,
+            timeout=timeout,
+            strict=strict,
+            progress=show_progress,
+        )
     match output_format:
         case Format.JSON:
             out().out(to_json("verify", found))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
@@ -22,7 +22,7 @@ from scanopt_cli.gradients.pushforwards import TangentError
 from scanopt_cli.gradients.reverse import derivatives, total
 from scanopt_cli.gradients.strategies import Strategy, along, cleaned
 from scanopt_cli.graphs.graph import Graph
-from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict
+from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict, Verification
 from scanopt_cli.verification.verifying import verify
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class Check:
         What differs.
     modes
         The modes by which the derivative was compiled for this as well.
+    seconds
+        How long it took.
     """
 
     outcome: Outcome
@@ -70,6 +72,7 @@ class Check:
     reason: str | None = None
     differences: tuple[Difference, ...] = ()
     modes: tuple[str, ...] = ()
+    seconds: float = 0.0
 
     def __str__(self) -> str:
         runs = f"{self.runs} of {self.runs_tried} runs"
@@ -77,6 +80,7 @@ class Check:
             case Outcome.AGREES:
                 told = f"agrees with {self.against} on {runs}"
                 told += f", compiled by {', '.join(self.modes)} as well" if self.modes else ""
+                told += f" (in {self.seconds:.1f} s)"
                 return f"{told}; {self.reason}" if self.reason else told
             case Outcome.DIFFERS:
                 first = self.differences[0]
@@ -99,7 +103,11 @@ class _Question:
 
 
 def check_derivative(
-    derivative: Derivative, original: Graph, by: Sequence[int], modes: str | Sequence[str]
+    derivative: Derivative,
+    original: Graph,
+    by: Sequence[int],
+    modes: str | Sequence[str],
+    progress: Callable[[str], None] | None = None,
 ) -> Check:
     """Compare the last order of ``derivative`` with what another way gives.
 
@@ -108,7 +116,7 @@ def check_derivative(
     compared along one direction, in which every entry grows at a rate of its own, with forward
     mode, or with central differences of the order before. Where the arguments or the other way's
     values are not finite, nothing is compared. ``modes`` compile the derivative as well, see
-    `scanopt_cli.verify`.
+    `scanopt_cli.verify`, and ``progress`` is called as there.
     """
     inputs = [original.inputs[position] for position in by]
     graphs = [
@@ -133,14 +141,20 @@ def check_derivative(
         _unless_alike(g + pt.zeros_like(cost), e, sound, question.tolerance)
         for g, e in zip(question.given, expected, strict=True)
     ]
-    return _check(question.against, _graph(original, expected), _graph(original, given), modes)
-
-
-def _check(against: str, expected: Graph, given: Graph, modes: str | Sequence[str]) -> Check:
     try:
-        found = verify(expected, given, runs=_RUNS, modes=modes)
+        found = verify(
+            _graph(original, expected),
+            _graph(original, given),
+            runs=_RUNS,
+            modes=modes,
+            progress=progress,
+        )
     except VerificationError as error:
-        return Check(outcome=Outcome.NOT_CHECKED, against=against, reason=str(error))
+        return Check(outcome=Outcome.NOT_CHECKED, against=question.against, reason=str(error))
+    return _judged(question.against, found)
+
+
+def _judged(against: str, found: Verification) -> Check:
     # PyTensor's reverse mode raises for some loops of no steps, which is no wrong value.
     raised = [d for d in found.differences if d.kind is DifferenceKind.ONLY_B_RAISES]
     wrong = tuple(d for d in found.differences if d not in raised)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
@@ -148,9 +149,10 @@ def grad(
     if not check:
         return derivative
     tell(f"{choice.strategy}, order {order}: checking values")
+    start = perf_counter()
     with _recursion(orders[-1].statistics):
-        found_values = check_derivative(derivative, problem.original, problem.by, modes)
-        return replace(derivative, check=found_values)
+        checked = check_derivative(derivative, problem.original, problem.by, modes, progress)
+    return replace(derivative, check=replace(checked, seconds=round(perf_counter() - start, 2)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ def optimize(
     modes: str | Sequence[str] = DEFAULT,
     limit: int | None = None,
     watch: Callable[[Snapshot], None] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> OptimizeResult:
     """Run ``passes`` on a copy of ``graph``, and then `compile-safe`.
 
@@ -85,6 +86,8 @@ def optimize(
         Stop after so many rewrites, to find the one that went wrong by bisection.
     watch
         Called with the graph after each pass that changed it.
+    progress
+        Called with what the verification is doing, in a few words.
 
     Raises
     ------
@@ -121,4 +124,4 @@ def optimize(
     )
     if not verify:
         return result
-    return replace(result, verification=verify_graphs(graph, work, modes=modes))
+    return replace(result, verification=verify_graphs(graph, work, modes=modes, progress=progress))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from scanopt_cli.gradients.derivative import Derivative
 from scanopt_cli.gradients.pedigree import Pedigree
 from scanopt_cli.reports.grad_rich import children, facts
-from scanopt_cli.reports.grad_table import HEADINGS, checks, rows, strategies, title
+from scanopt_cli.reports.grad_table import HEADINGS, LABELS, checks, legend, rows, strategies, title
 from scanopt_cli.text import markdown, printable
 
 
@@ -25,8 +25,10 @@ def render(derivative: Derivative, *, show: str | None = None) -> str:
     lines += ["", f"| {' | '.join(map(markdown, headings))} |"]
     lines.append("|---|---:|---" + "|---:" * (len(headings) - 3) + "|")
     for row in rows(derivative):
-        cells = (row.strategy, str(row.order), row.stage, *row.counts, row.buffers)
+        cells = (row.strategy, str(row.order), LABELS[row.stage], *row.counts, row.buffers)
         lines.append(f"| {' | '.join(map(markdown, cells))} |")
+    if legend(derivative):
+        lines += ["", *(f"- {markdown(line)}" for line in legend(derivative))]
     lines += ["", *_pedigree(derivative.pedigree)]
     if derivative.notes:
         lines += ["", *(f"- note: {markdown(note)}" for note in derivative.notes)]

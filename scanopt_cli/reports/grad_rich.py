@@ -13,7 +13,16 @@ from rich.tree import Tree
 from scanopt_cli.gradients.derivative import Derivative
 from scanopt_cli.gradients.pedigree import Pedigree, ScanRecord
 from scanopt_cli.gradients.stages import Stage
-from scanopt_cli.reports.grad_table import HEADINGS, Row, checks, rows, strategies, title
+from scanopt_cli.reports.grad_table import (
+    HEADINGS,
+    LABELS,
+    Row,
+    checks,
+    legend,
+    rows,
+    strategies,
+    title,
+)
 from scanopt_cli.text import printable
 
 # Formulas up to this length stand in the table.
@@ -30,7 +39,7 @@ def render(derivative: Derivative, *, show: str | None = None) -> RenderableType
     """
     parts: list[RenderableType] = [Text(printable(title(derivative)), style="bold")]
     parts += [Text(printable(line)) for line in strategies(derivative)]
-    parts += [_table(derivative), "", _tree(derivative.pedigree)]
+    parts += [_table(derivative), *map(Text, legend(derivative)), "", _tree(derivative.pedigree)]
     if derivative.notes:
         parts += ["", *(Text(printable(f"note: {note}")) for note in derivative.notes)]
     if checks(derivative):
@@ -87,8 +96,7 @@ def _table(derivative: Derivative) -> RenderableType:
         broken = heading.replace(" ", "\n").replace("-", "-\n")
         table.add_column(broken, justify="right", no_wrap=True)
     for row in found:
-        is_raw = row.stage == Stage.RAW
-        label = row.graph if is_raw else f"  {row.stage}"
+        label = row.graph if row.stage is Stage.RAW else f"  {LABELS[row.stage]}"
         table.add_row(label, *row.counts, *((row.buffers,) if is_short else ()))
     return table if is_short else Group(table, _buffers(found))
 
@@ -99,7 +107,7 @@ def _buffers(found: Sequence[Row]) -> Table:
     table.add_row("loop buffers")
     for row in found:
         formula = Text(printable(row.buffers), overflow="fold")
-        table.add_row(f"  {row.graph}, {row.stage}:", formula)
+        table.add_row(f"  {row.graph}, {LABELS[row.stage]}:", formula)
     return table
 
 

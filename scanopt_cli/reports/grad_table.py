@@ -22,13 +22,26 @@ HEADINGS = (
 )
 
 
+LABELS = {
+    Stage.RAW: "as built",
+    Stage.PYTENSOR: "compiled",
+    Stage.SCANOPT: "scanopt",
+    Stage.BOTH: "scanopt, compiled",
+}
+_LEGEND = {
+    Stage.PYTENSOR: "what PyTensor's rewrites leave of it",
+    Stage.SCANOPT: "what `scanopt optimize -p grad` leaves of it",
+    Stage.BOTH: "what PyTensor's rewrites leave of what scanopt leaves",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One graph of the table: its strategy (none for order 0), order, stage and counts."""
 
     strategy: str
     order: int
-    stage: str
+    stage: Stage
     counts: tuple[str, ...]
     buffers: str
 
@@ -55,6 +68,12 @@ def checks(derivative: Derivative) -> list[str]:
     return [f"{one.strategy}: {one.check}" for one in derivative.every if one.check is not None]
 
 
+def legend(derivative: Derivative) -> list[str]:
+    """Return a line for each stage in the table but the first: what its label says."""
+    shown = dict.fromkeys(row.stage for row in rows(derivative))
+    return [f"{LABELS[stage]}: {_LEGEND[stage]}" for stage in shown if stage in _LEGEND]
+
+
 def rows(derivative: Derivative) -> list[Row]:
     """Return the rows: what is differentiated once, then every order of every strategy."""
     found = list(_rows("", derivative.orders[0]))
@@ -77,7 +96,7 @@ def _row(strategy: str, order: int, stage: Stage, counted: Statistics) -> Row:
     return Row(
         strategy=strategy,
         order=order,
-        stage=stage.value,
+        stage=stage,
         counts=tuple(map(str, (*counts, *nodes))),
         buffers=counted.buffers,
     )

@@ -13,11 +13,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any
 
 import cloudpickle
@@ -38,6 +39,8 @@ _BOOT = (
     "from scanopt_cli.verification.child import main; main(sys.argv[2])"
 )
 _MEMORY = 8 << 30
+# Seconds between two looks at what the child is doing.
+_GLANCE = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +84,11 @@ class Record:
     failure: str | None
 
 
-def run_child(request: Request) -> Record:
-    """Evaluate ``request`` in a child process; the child is gone when this returns."""
+def run_child(request: Request, progress: Callable[[str], None] | None = None) -> Record:
+    """Evaluate ``request`` in a child process; the child is gone when this returns.
+
+    ``progress`` is called with what the child is doing.
+    """
     with TemporaryDirectory(prefix="scanopt-verify-") as name:
         directory = Path(name)
         _write_request(directory / REQUEST, request)
@@ -95,8 +101,8 @@ def run_child(request: Request) -> Record:
                 env=_environment(request.modes),
                 start_new_session=True,
             )
-            failure = _wait(process, request.timeout)
-        return _read(directory, failure)
+            failure = _wait(process, request.timeout, directory / RECORD, progress)
+        return _record(directory, failure)
 
 
 def _write_request(path: Path, request: Request) -> None:
@@ -134,10 +140,20 @@ def _environment(modes: Collection[str]) -> dict[str, str]:
     return environment
 
 
-def _wait(process: subprocess.Popen[bytes], timeout: float) -> str | None:
+def _wait(
+    process: subprocess.Popen[bytes],
+    timeout: float,
+    record: Path,
+    progress: Callable[[str], None] | None,
+) -> str | None:
     """Wait for the child's end and say what was wrong with it; take its own children along."""
+    end = monotonic() + timeout
     try:
-        code = process.wait(timeout)
+        while progress is not None and process.poll() is None and monotonic() < end:
+            progress(f"verifying: {_Diary.read(record).doing}")
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(min(_GLANCE, max(end - monotonic(), 0)))
+        code = process.wait(max(end - monotonic(), 0))
     except subprocess.TimeoutExpired:
         return f"no answer within {timeout:g} s"
     finally:
@@ -163,25 +179,41 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _read(directory: Path, failure: str | None) -> Record:
-    """Read the record; a last line that was cut short is left out."""
-    entries: list[dict[str, Any]] = []
-    doing, done, fatal = "starting", False, None
-    path = directory / RECORD
-    for line in path.read_text().splitlines() if path.exists() else []:
-        with suppress(json.JSONDecodeError):
-            entry = json.loads(line)
-            match entry:
-                case {"doing": what}:
-                    doing = what
-                case {"fatal": what}:
-                    fatal = what
-                case {"done": _}:
-                    done = True
-                case _:
-                    entries.append(entry)
-    if not done and fatal is None:
+@dataclass(slots=True)
+class _Diary:
+    """What the child has written so far: a last line that is cut short is left out."""
+
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    doing: str = "starting"
+    fatal: str | None = None
+    is_done: bool = False
+
+    @classmethod
+    def read(cls, path: Path) -> _Diary:
+        diary = cls()
+        for line in path.read_text().splitlines() if path.exists() else []:
+            with suppress(json.JSONDecodeError):
+                diary._take(json.loads(line))
+        return diary
+
+    def _take(self, entry: dict[str, Any]) -> None:
+        match entry:
+            case {"doing": what}:
+                self.doing = what
+            case {"fatal": what}:
+                self.fatal = what
+            case {"done": _}:
+                self.is_done = True
+            case _:
+                self.entries.append(entry)
+
+
+def _record(directory: Path, failure: str | None) -> Record:
+    """Return what the child found, and what ended it."""
+    diary = _Diary.read(directory / RECORD)
+    fatal = diary.fatal
+    if not diary.is_done and fatal is None:
         last_words = (directory / _STDERR).read_text(errors="replace").strip().splitlines()[-1:]
-        fatal = f"{failure or 'the process ended early'} while {doing}"
+        fatal = f"{failure or 'the process ended early'} while {diary.doing}"
         fatal += "".join(f" ({line[:200]})" for line in last_words)
-    return Record(tuple(entries), fatal)
+    return Record(tuple(diary.entries), fatal)

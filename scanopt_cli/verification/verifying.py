@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from scanopt_cli.errors import VerificationError
@@ -22,6 +22,7 @@ def verify(
     modes: str | Sequence[str] = DEFAULT,
     timeout: float = 300.0,
     strict: bool = False,
+    progress: Callable[[str], None] | None = None,
 ) -> Verification:
     """Evaluate two graphs on the same arguments and tell whether the values agree.
 
@@ -52,6 +53,8 @@ def verify(
         Seconds for everything together.
     strict
         Whether it is a difference if only ``a`` raises.
+    progress
+        Called with what is being done, in a few words.
 
     Raises
     ------
@@ -75,7 +78,7 @@ def verify(
         timeout=timeout,
     )
     planned = len(pair.recorded) + runs
-    return _verification(run_child(request), planned, compiling, strict=strict)
+    return _verification(run_child(request, progress), planned, compiling, strict=strict)
 
 
 def _verification(

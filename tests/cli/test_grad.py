@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 import pytest
 from command_line import scanopt
 
+import scanopt_cli as so
 from evaluating import evaluate
 from graph_building import graph_of, scan
 from scanopt_cli.graphs.loading import load
@@ -40,9 +41,25 @@ def test_grad_by_several_strategies(files: Path, tmp_path: Path) -> None:
     done = scanopt("grad", files / "power.pkl", *options)
     assert done.code == 0
     assert max(map(len, done.out.splitlines())) <= 80
-    for told in ("forward 1", "reverse 1", "  pytensor", "  scanopt", "forward: agrees with"):
+    for told in (
+        "forward 1",
+        "reverse 1",
+        "  compiled",
+        "  scanopt, compiled",
+        "forward: agrees with",
+    ):
         assert told in done.out
     assert [view.name for view in scan_views(load(target).fgraph)] == ["rop_of_square"]
+
+
+def test_a_saved_derivative_is_compiled_right(files: Path, tmp_path: Path) -> None:
+    target = tmp_path / "second.pkl"
+    options = ["--order", "2", "--strategy", "reverse", "--no-check", "--stage", "raw"]
+    assert scanopt("grad", files / "power.pkl", *options, "-o", target).code == 0
+    built = so.grad(load(files / "power.pkl"), 2, strategy="reverse").graph
+    assert so.optimize(built, "compile-safe").changed
+    assert not so.optimize(load(target), "compile-safe").changed
+    assert so.verify(built, load(target)).ok
 
 
 def test_a_whole_hessian(files: Path, tmp_path: Path) -> None:

@@ -25,6 +25,13 @@ h0 = pt.scalar("h0")
 n, m = pt.iscalars("n", "m")
 
 
+def test_progress_is_told() -> None:
+    told: list[str] = []
+    assert verify(([x], [x + 1]), ([x], [1 + x]), modes="vm", progress=told.append).ok
+    assert told[0] == "verifying: starting"
+    assert all(text.startswith("verifying: ") for text in told)
+
+
 def loop(steps: Variable) -> Variable:
     return pytensor.scan(
         lambda h: pt.tanh(h * 0.9) + 0.1, outputs_info=[h0], n_steps=steps, return_updates=False
