@@ -1,4 +1,4 @@
-"""``scanopt audit``: what a file refers to, without building it."""
+"""``scanopt audit``: what a file refers to, and whether it would be loaded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def audit(
     output_format: OutputFormat = Format.RICH,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
-    """List what a file refers to, building none of it; exit 1 if loading would refuse it."""
+    """List what a file refers to, running none of it; exit 1 if loading would refuse it."""
     from scanopt_cli.graphs.auditing import audit as audit_file
     from scanopt_cli.reports import audit_markdown, audit_rich
     from scanopt_cli.reports.as_json import to_json

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.errors import ScanoptError
+from scanopt_cli.errors import LoadError, ScanoptError
 
 if TYPE_CHECKING:
     from scanopt_cli.graphs.graph import Graph
@@ -23,7 +23,11 @@ until_command_ends = ExitStack()
 def load_graph(
     path: Path, *, trust: bool, allow_packages: Sequence[str] | None, recorded: bool = False
 ) -> Graph:
-    """Load ``path``, with its ``recorded`` calls or without; print notes and warnings on stderr."""
+    """Load ``path``, with its ``recorded`` calls or without; print notes and warnings on stderr.
+
+    An error that nobody expected, in what the command does next, is the file's if its graph is not
+    in order.
+    """
     from scanopt_cli.graphs.folding import bounded_folding
     from scanopt_cli.graphs.loading import load
 
@@ -36,7 +40,24 @@ def load_graph(
         graph = load(path, trust=trust, allow_packages=packages, recorded=recorded)
     for note in [*(str(warning.message) for warning in caught), *graph.notes]:
         tell(f"note: {path}: {note}")
+    until_command_ends.enter_context(_blaming(graph))
     return graph
+
+
+@contextmanager
+def _blaming(graph: Graph) -> Iterator[None]:
+    from scanopt_cli.graphs.bodies import walk
+    from scanopt_cli.graphs.integrity import misfit
+
+    try:
+        yield
+    except ScanoptError:
+        raise
+    except Exception as error:
+        reason = misfit(walk(graph.fgraph))
+        if reason is None:
+            raise
+        raise LoadError(reason, where=graph.source, hint="write the file again") from error
 
 
 @dataclass(frozen=True, slots=True)

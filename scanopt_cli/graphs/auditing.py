@@ -12,7 +12,9 @@ from scanopt_cli.errors import LoadError, UnsafeFileError
 from scanopt_cli.graphs.allowlist import Allowlist, Refusal
 from scanopt_cli.graphs.dropping import left_out
 from scanopt_cli.graphs.files import read_file
+from scanopt_cli.graphs.folding import bounded_folding
 from scanopt_cli.graphs.forms import FORMS
+from scanopt_cli.graphs.loading import interpret
 from scanopt_cli.graphs.records import Recording, read_records
 from scanopt_cli.graphs.safety import build
 
@@ -61,13 +63,14 @@ class AuditReport:
         return self.refusal is None
 
 
+@bounded_folding()
 def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> AuditReport:
     """List what the pickle in ``path`` refers to and whether the default loader would accept it.
 
     The pickle is read into inert records. To judge a class, the PyTensor module (or that of an
     admitted package) which defines it is imported; nothing else that the file names is. If all
-    globals are allowed, the ops are made by their own constructors, as the loader makes them, to
-    see whether their state is honest.
+    globals are allowed, the graph is made as the loader makes it, to see whether the state of its
+    ops is honest, and whether it is a graph.
 
     Raises
     ------
@@ -112,7 +115,7 @@ def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> A
 
 def _refusal(recording: Recording, where: str, allowlist: Allowlist) -> str | None:
     try:
-        build(recording, where, allowlist)
+        interpret(build(recording, where, allowlist), where)
     except LoadError as error:
         return str(error)
     return None

@@ -87,6 +87,23 @@ def with_core(op: Op, core: Op) -> Op:
     )
 
 
+def unfolded(graph: AbstractFunctionGraph) -> int:
+    """Return how many nodes the inner graphs of ``graph`` have, counted wherever they are applied.
+
+    Linear in the distinct nodes, of which there may be far fewer.
+    """
+    counts: dict[int, int] = {}
+    waiting = [graph]
+    while waiting:
+        current = waiting[-1]
+        inner = [body for node in current.apply_nodes for body in inner_graphs(node.op)]
+        missing = [body for body in inner if id(body) not in counts]
+        waiting += missing
+        if not missing:
+            counts[id(waiting.pop())] = sum(len(b.apply_nodes) + counts[id(b)] for b in inner)
+    return counts[id(graph)]
+
+
 def walk(graph: AbstractFunctionGraph) -> Iterator[Apply]:
     """Yield every node of ``graph`` and of its inner graphs, each distinct inner graph once."""
     waiting = [graph]

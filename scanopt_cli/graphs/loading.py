@@ -17,14 +17,20 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 
 from scanopt_cli.errors import LoadError, ScanoptError
+from scanopt_cli.graphs.bodies import unfolded, walk
 from scanopt_cli.graphs.compiled import Compiled, graph_of, inspect_function
 from scanopt_cli.graphs.files import read_file
 from scanopt_cli.graphs.folding import bounded_folding
 from scanopt_cli.graphs.graph import Graph, as_graph, from_io
+from scanopt_cli.graphs.integrity import misfit
 from scanopt_cli.graphs.payload import FORMAT, decode
 from scanopt_cli.graphs.records import brief
 from scanopt_cli.graphs.safety import read_safely
 from scanopt_cli.graphs.values import read_values
+from scanopt_cli.scans.view import scan_op
+
+MOST_UNFOLDED = 10_000_000
+"""Graphs that hold each other twice have few nodes, and take for ever to look into one by one."""
 
 
 class VersionWarning(UserWarning):
@@ -71,7 +77,7 @@ def load(
     where = str(source)
     data = read_file(source)
     held = _unpickle(data, where) if trust else read_safely(data, where, allow_packages)
-    graph = _interpret(held, where)
+    graph = interpret(held, where)
     _warn_of_version(graph)
     return _with_recorded(graph, source) if recorded else graph
 
@@ -87,17 +93,33 @@ def _unpickle(data: bytes, where: str) -> Any:
         ) from error
 
 
-def _interpret(held: Any, where: str) -> Graph:
-    if isinstance(held, Mapping) and held.get("format") == FORMAT:
-        return decode(held, where)
+def interpret(held: Any, where: str) -> Graph:
+    """Return the graph that an unpickled object stands for.
+
+    Raises
+    ------
+    LoadError
+        If it stands for none.
+    """
     try:
-        return _graph_of(held, where)
+        is_ours = isinstance(held, Mapping) and held.get("format") == FORMAT
+        graph = decode(held, where) if is_ours else _graph_of(held, where)
+        if unfolded(graph.fgraph) > MOST_UNFOLDED:
+            raise LoadError(
+                f"has more than {MOST_UNFOLDED:,} nodes in its inner graphs, "
+                "counted wherever they are applied"
+            )
+        # Other nodes are PyTensor's business; the passes take loops apart.
+        problem = misfit(node for node in walk(graph.fgraph) if scan_op(node) is not None)
     except ScanoptError as error:
         raise LoadError(error.what, where=where, hint=error.hint) from None
     except Exception as error:
         raise LoadError(
             f"does not describe a graph: {brief(error)}", where=where, hint="write it again"
         ) from None
+    if problem is not None:
+        raise LoadError(problem, where=where, hint="write it again")
+    return graph
 
 
 def _graph_of(held: Any, where: str) -> Graph:

@@ -15,6 +15,7 @@ import numpy as np
 import pytensor
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
 
 import scanopt_cli
 from scanopt_cli.errors import LoadError
@@ -105,6 +106,8 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
             for index, output in enumerate(outputs):
                 if trace := payload["traces"].get((position, index)):
                     output.tag.trace = [list(stack) for stack in trace]
+            if not isinstance(ops[op], Op):
+                raise ValueError(f"{ops[op]!r} is no Op")
             Apply(ops[op], [variables[_number(source)] for source in sources], outputs)
             variables.extend(outputs)
         outputs = [variables[_number(output)] for output in payload["outputs"]]

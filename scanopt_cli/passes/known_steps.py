@@ -32,12 +32,12 @@ class _Uses:
     @property
     def low(self) -> int:
         """The first row that is taken."""
-        return min((min(one.places) for one in self.taken if len(one.places)), default=0)
+        return min((one.ends[0] for one in self.taken if one.ends), default=0)
 
     @property
     def steps(self) -> int:
         """How many first steps make all rows that are taken."""
-        last = max((max(one.places) for one in self.taken if len(one.places)), default=-1)
+        last = max((one.ends[1] for one in self.taken if one.ends), default=-1)
         return max(last + 1 - self.slot.reach, 0)
 
 
@@ -84,7 +84,7 @@ def _uses(view: ScanView, slots: Sequence[Slot], steps: int, site: Site) -> list
 def _is_late(uses: _Uses, steps: int, looks: Sequence[Any]) -> bool:
     """Whether counting from the end tells that fewer rows are needed than is seen without."""
     kept = steps - max(uses.low - uses.slot.reach, 0)
-    if not any(len(one.places) for one in uses.taken) or kept >= steps - steps // _PART:
+    if not any(one.places for one in uses.taken) or kept >= steps - steps // _PART:
         return False
     return any(read.tail is None or read.tail > kept for read in looks)
 
@@ -112,7 +112,7 @@ def _rewritten(
     for one in uses.taken:
         if one.variable in (old, strip):
             continue  # it takes first rows, which are there
-        if behind is not None and (not len(one.places) or min(one.places) >= slot.reach):
+        if behind is not None and (one.ends is None or one.ends[0] >= slot.reach):
             first, length, base = slot.reach, needed, behind
         else:
             first, length, base = 0, needed + slot.reach, buffer

@@ -38,6 +38,16 @@ class Taken:
         """The rows as a sequence."""
         return [self.rows] if isinstance(self.rows, int) else self.rows
 
+    @property
+    def ends(self) -> tuple[int, int] | None:
+        """The smallest and the largest row; ``None`` if no row is taken."""
+        places = self.places
+        if not places:
+            return None
+        # A range is not walked through: it may be as long as a loop.
+        few = (places[0], places[-1]) if isinstance(places, range) else places
+        return min(few), max(few)
+
     def of(self, buffer: Any, axis: int, first: int, length: int, *, from_end: bool) -> Variable:
         """Return the same rows of ``buffer``, whose ``length`` rows start at row ``first``."""
         index = _index(self.rows, first, length, from_end=from_end)

@@ -10,11 +10,11 @@ from pathlib import Path
 import cloudpickle
 import pytensor.tensor as pt
 import pytest
-from hostile import Calls, called, text, whole
 from pytensor.compile.builders import OpFromGraph
 from pytensor.tensor.elemwise import Elemwise
-from real_graphs import GRAPHS
 
+from hostile import Calls, called, text, whole
+from real_graphs import GRAPHS
 from scanopt_cli.errors import LoadError
 from scanopt_cli.graphs.auditing import audit
 from scanopt_cli.graphs.saving import save

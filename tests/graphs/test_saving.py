@@ -19,9 +19,9 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply, Constant, equal_computations
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
-from real_graphs import GRAPHS
 
 import scanopt_cli
+from real_graphs import GRAPHS
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.graphs import saving
 from scanopt_cli.graphs.graph import Graph, as_graph
@@ -154,7 +154,7 @@ def test_same_program_gives_same_bytes_in_every_process(tmp_path: Path) -> None:
     written = []
     for seed in ("1", "2"):
         target = tmp_path / f"{seed}.pkl"
-        command = [sys.executable, "-c", code, str(Path(__file__).parent), str(target)]
+        command = [sys.executable, "-c", code, str(Path(__file__).parents[1]), str(target)]
         subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed})
         written.append(target.read_bytes())
     assert written[0] == written[1]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytensor.scalar as ps
 import pytensor.tensor as pt
-from hostile import dumps, hostile, instance, tampered, touch, touching_code, with_op
 from pytensor.compile.builders import OpFromGraph
 from pytensor.conditional.op import IfElse
 from pytensor.graph.basic import Apply
@@ -21,6 +20,8 @@ from pytensor.tensor.math import Max
 from pytensor.tensor.random.basic import normal
 from pytensor.tensor.random.basic import permutation as permuted
 from pytensor.tensor.type import TensorType
+
+from hostile import dumps, hostile, instance, tampered, touch, touching_code, with_op
 
 _MANY = 30_000_000
 

@@ -10,6 +10,13 @@ from typing import Any
 import numpy as np
 import pytensor.scalar as ps
 import pytensor.tensor as pt
+from pytensor import scan
+from pytensor.compile.builders import OpFromGraph
+from pytensor.raise_op import Assert
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.optimize import minimize
+
 from hostile import (
     Calls,
     called,
@@ -24,12 +31,6 @@ from hostile import (
     whole,
     with_op,
 )
-from pytensor import scan
-from pytensor.compile.builders import OpFromGraph
-from pytensor.raise_op import Assert
-from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.optimize import minimize
 
 # honest classes with state of their own
 

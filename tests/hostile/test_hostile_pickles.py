@@ -16,9 +16,9 @@ import hostile_state
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from hostile import HOSTILE, Calls, instance, touch
 from pytensor.compile.builders import OpFromGraph
 
+from hostile import HOSTILE, Calls, instance, touch
 from scanopt_cli.errors import LoadError, UnsafeFileError
 from scanopt_cli.graphs.auditing import audit
 from scanopt_cli.graphs.loading import load

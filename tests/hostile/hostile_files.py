@@ -1,0 +1,177 @@
+"""Files that are no graphs, though they begin like them: cut, forged, of absurd sizes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import zipfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cloudpickle
+import numpy as np
+from hostile_graphs import nested_graphs
+
+from graph_building import graph_of, power
+from scanopt_cli.graphs.payload import encode
+
+
+def honest() -> bytes:
+    """A pickled graph with a loop, as cloudpickle writes it."""
+    x, xs = power()
+    return cloudpickle.dumps(([x], [xs[-1]]))
+
+
+def tables(**changed: Any) -> bytes:
+    """A graph in scanopt's own format, with some of its tables changed."""
+    _, xs = power()
+    written = encode(graph_of(xs[-1]), keep_traces=False)
+    return pickle.dumps({**written, **changed})
+
+
+def forged(table: str, change: Callable[[Any], Any]) -> Callable[[], bytes]:
+    """Return what makes a graph of which one table is changed."""
+
+    def make() -> bytes:
+        _, xs = power()
+        written = encode(graph_of(xs[-1]), keep_traces=False)
+        return pickle.dumps({**written, table: change(written[table])})
+
+    return make
+
+
+def with_node(change: Callable[[Any, Any, Any], Any], place: int = -1) -> Callable[[], bytes]:
+    """Return what makes a graph of which one node is changed: its op, inputs and outputs."""
+
+    def changed(nodes: list[Any]) -> list[Any]:
+        nodes = list(nodes)
+        nodes[place] = change(*nodes[place])
+        return nodes
+
+    return forged("nodes", changed)
+
+
+def deep(opening: bytes, closing: bytes) -> bytes:
+    return b"\x80\x04" + opening * 200_000 + b"N" + closing * 200_000 + b"."
+
+
+def zipped() -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("a", "b")
+    return stream.getvalue()
+
+
+class Array:
+    """Pickles as an array with a state of its own."""
+
+    def __init__(self, shape: Any, dtype: Any = "f8", data: Any = bytes(8)) -> None:
+        self.state = (1, shape, np.dtype(dtype), False, data)
+
+    def __reduce__(self) -> Any:
+        make, *_ = np.zeros(1).__reduce__()
+        return make, (np.ndarray, (0,), b"b"), self.state
+
+
+ARRAYS: Mapping[str, Any] = {
+    "long": (10**12,),
+    "long and wide": (10**6, 10**6),
+    "of negative length": (-1,),
+    "longer than numbers": (2**62, 4),
+    "as long as a text": ("a",),
+    "as long as a float": (1.0,),
+    "of many axes": (1,) * 100,
+    "of a shape that is no tuple": 3,
+}
+
+LOOP = 7  # the place of the Scan among the nodes of `power`
+
+FILES: dict[str, Callable[[], bytes]] = {
+    "empty": lambda: b"",
+    "text": lambda: b"hello world\n",
+    "json": lambda: json.dumps({"a": 1}).encode(),
+    "elf": lambda: b"\x7fELF\x02\x01\x01" + bytes(50),
+    "zip": zipped,
+    "noise": lambda: bytes(range(256)) * 4,
+    "truncated gzip": lambda: gzip.compress(honest())[:-20],
+    "damaged gzip": lambda: gzip.compress(bytes(1000))[:12] + b"\xff" * 40,
+    "gzip of nothing": lambda: gzip.compress(b""),
+    "gzip of gzip": lambda: gzip.compress(gzip.compress(honest())),
+    "integer": lambda: pickle.dumps(3),
+    "None": lambda: pickle.dumps(None),
+    "empty list": lambda: pickle.dumps([]),
+    "array": lambda: pickle.dumps(np.zeros(3)),
+    "list of numbers": lambda: pickle.dumps([1, 2]),
+    "model": lambda: cloudpickle.dumps(type("Model", (), {})()),
+    "contains itself": lambda: b"\x80\x04]\x94h\x00a.",
+    "deep lists": lambda: deep(b"]", b"a")[:-1] + b".",
+    "deep tuples": lambda: b"\x80\x04N" + b"\x85" * 200_000 + b".",
+    "deep tuple as a key": lambda: b"\x80\x04}N" + b"\x85" * 200_000 + b"Ns.",
+    "deep calls": lambda: (
+        b"\x80\x04N" + b"\x94" + b"\x85\x94" * 10 + b"cbuiltins\nlist\nh\x00\x85R" * 9 + b"."
+    ),
+    "doubling key": lambda: b"\x80\x04}N" + b"2\x86" * 200 + b"Ns.",
+    "doubling value": lambda: b"\x80\x04N" + b"2\x86" * 200 + b"\x85.",
+    "huge memo index": lambda: b"\x80\x04Nr\xff\xff\xff\x7f.",
+    "missing memo entry": lambda: b"\x80\x04h\x05.",
+    "huge string": lambda: b"\x80\x04\x8d" + (10**15).to_bytes(8, "little") + b"x.",
+    "huge bytearray": lambda: b"\x80\x05\x96" + (10**15).to_bytes(8, "little") + b"x.",
+    "huge frame": lambda: b"\x80\x04\x95" + (2**63).to_bytes(8, "little") + b"N.",
+    "huge integer": lambda: b"\x80\x04\x8b" + (2**31 - 1).to_bytes(4, "little") + b"\x01.",
+    "negative length": lambda: b"\x80\x04\x8b\xff\xff\xff\xff\x01.",
+    "integer of many digits": lambda: b"I" + b"9" * 1_000_000 + b"\n.",
+    "hexadecimal float": lambda: b"F0x1p9999\n.",
+    "text that is no text": lambda: b"\x80\x04\x8c\x02\xff\xfe.",
+    "surrogates": lambda: b"\x80\x04\x8c\x03\xed\xa0\x80.",
+    "mark without end": lambda: b"\x80\x04((((.",
+    "pop of nothing": lambda: b"\x80\x040.",
+    "buffers out of band": lambda: b"\x80\x05\x97.",
+    "no stop": lambda: b"\x80\x04N",
+    "empty stack": lambda: b"\x80\x04.",
+    "future protocol": lambda: b"\x80\x63N.",
+    "two pickles": lambda: pickle.dumps(None) + honest(),
+    **{f"cut after {size} bytes": lambda size=size: honest()[:size] for size in (2, 20, 200, 900)},
+    "cut before the end": lambda: honest()[:-1],
+    "wrong schema": lambda: tables(schema=99),
+    "schema as a text": lambda: tables(schema="1"),
+    "no tables": lambda: pickle.dumps({"format": "scanopt-graph", "schema": 1}),
+    "tables as numbers": lambda: tables(nodes=3),
+    "tables as texts": lambda: tables(types="float64"),
+    "an op that is none": forged("ops", lambda ops: [*ops[:-1], "Scan"]),
+    "a type that is none": forged("types", lambda types: ["float64", *types[1:]]),
+    "an input of a negative type": forged("inputs", lambda _: [(-10_000, "x")]),
+    "an input without a name": forged("inputs", lambda inputs: [inputs[0][:1]]),
+    "a name that is a number": forged("inputs", lambda inputs: [(inputs[0][0], 3)]),
+    "a constant of another type": forged("constants", lambda c: [(c[0][0], "text", None), *c[1:]]),
+    "an output out of range": forged("outputs", lambda _: [10**9]),
+    "a negative output": forged("outputs", lambda _: [-1]),
+    "an output that is a text": forged("outputs", lambda _: ["14"]),
+    "a node of no op": with_node(lambda op, i, o: (10**6, i, o)),
+    "a node of an op that is a text": with_node(lambda op, i, o: ("add", i, o)),
+    "a node that reads itself": with_node(lambda op, i, o: (op, (14, *i[1:]), o)),
+    "a node that reads what comes later": with_node(lambda op, i, o: (op, (14,), o), 0),
+    "a node that reads a negative number": with_node(lambda op, i, o: (op, (-1, *i[1:]), o)),
+    "a node of no outputs": with_node(lambda op, i, o: (op, i, ())),
+    "a loop without inputs": with_node(lambda op, i, o: (op, (), o), LOOP),
+    "a loop with an input too many": with_node(lambda op, i, o: (op, (*i, i[0]), o), LOOP),
+    "a loop with an output too many": with_node(lambda op, i, o: (op, i, o * 2), LOOP),
+    "a loop over an integer": with_node(lambda op, i, o: (op, (i[0], i[0]), o), LOOP),
+    "values at no input": lambda: tables(values={5: np.zeros(3)}),
+    "values that are a text": lambda: tables(values="x"),
+    "calls that are numbers": lambda: tables(recorded=(3,)),
+    "a trace that is a number": lambda: tables(traces=3),
+    "names that are a number": lambda: tables(output_names=3),
+    **{
+        f"an array {name}": lambda shape=shape: pickle.dumps([Array(shape)])
+        for name, shape in ARRAYS.items()
+    },
+    "graphs that hold graphs twice": lambda: pickle.dumps(
+        encode(graph_of(nested_graphs(60)), keep_traces=False)
+    ),
+    "an array of objects": lambda: pickle.dumps([Array((1,), "O", [object])]),
+    "an array with too much data": lambda: pickle.dumps([Array((1,), data=bytes(800))]),
+    "an array with data that is a text": lambda: pickle.dumps([Array((1,), data="12345678")]),
+}
+"""Each is refused by every command, in one line."""

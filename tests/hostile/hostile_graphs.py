@@ -1,0 +1,148 @@
+"""Graphs that load, and would keep busy for ever, or exhaust, whoever evaluates or unfolds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pytensor.scalar as ps
+import pytensor.sparse as sparse
+import pytensor.tensor as pt
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Apply
+from pytensor.scalar.loop import ScalarLoop
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.extra_ops import Repeat
+from pytensor.tensor.signal.conv import Convolve1d
+from pytensor.tensor.subtensor import AdvancedSubtensor
+
+from graph_building import scan
+
+HUGE = 2**28
+
+
+def integer(value: int) -> Any:
+    return pt.constant(np.int64(value))
+
+
+def array(value: Any) -> Any:
+    return pt.constant(np.asarray(value, dtype="float64"))
+
+
+def endless() -> Any:
+    state = ps.float64("state")
+    loop = ScalarLoop(init=[state], update=[ps.sin(state)])
+    return Elemwise(loop)(integer(2**62), array(np.ones(3)))
+
+
+def wild_sparse_matrix() -> Any:
+    indices, ends = (
+        pt.constant(np.array(v, dtype="int32")) for v in ([0, 2**30, -(2**30), 5], [0, 2, 4])
+    )
+    shape = pt.constant(np.array([2, 3], dtype="int32"))
+    return sparse.dense_from_sparse(sparse.CSM("csr")(array(np.ones(4)), indices, ends, shape))
+
+
+def inner_graph() -> Any:
+    x = pt.dvector()
+    return OpFromGraph([x], [x + 1])(array([1.0]))
+
+
+def many_operands() -> Any:
+    return Apply(Elemwise(ps.add), [array(np.ones(3))] * 33, [pt.vector()]).outputs[0]
+
+
+def far_apart() -> Any:
+    rows, columns = np.zeros((15_000, 1), dtype="int64"), np.zeros((1, 15_000), dtype="int64")
+    indices = [pt.constant(rows), pt.constant(columns)]
+    return AdvancedSubtensor((0, 1))(array(np.ones((2, 2))), *indices)
+
+
+def a_draw() -> Any:
+    rng = pt.random.type.random_generator_type.make_constant(np.random.default_rng(1))
+    return pt.random.normal(size=(3,), rng=rng, return_next_rng=True)[1]
+
+
+def lying_about_its_type() -> Any:
+    column, row = array(np.ones((15_000, 1))), array(np.ones((1, 15_000)))
+    return Apply(Elemwise(ps.add), [column, row], [pt.tensor(shape=(1, 1))]).outputs[0]
+
+
+CONSTANT: dict[str, Callable[[], Any]] = {
+    "sum over rows of no length": lambda: array(np.empty((HUGE, 0))).sum(1),
+    "alloc": lambda: pt.alloc(array(1.0), integer(HUGE)),
+    "arange": lambda: pt.arange(integer(0), integer(HUGE), integer(1)),
+    "eye": lambda: pt.eye(integer(15_000), integer(15_000), integer(0)),
+    "outer sum": lambda: array(np.ones((15_000, 1))) + array(np.ones((1, 15_000))),
+    "repeat": lambda: Repeat(0)(array([1.0, 2.0]), pt.constant(np.array([HUGE, 1]))),
+    "outer index": far_apart,
+    "product of matrices": lambda: pt.dot(*[array(np.ones((500, 500)))] * 2),
+    "convolution": lambda: Convolve1d()(*[array(np.ones(10**6))] * 2, ps.constant(np.bool_(True))),
+    "scalar loop": endless,
+    "loop": lambda: scan(
+        lambda y: pt.sin(y), outputs_info=[array(0.5)], n_steps=10**15
+    ).owner.inputs[0],
+    "inner graph": inner_graph,
+    "sparse matrix": wild_sparse_matrix,
+    "draw": a_draw,
+    "more operands than Python takes": many_operands,
+    "a lie about the shape": lying_about_its_type,
+}
+"""What is made of constants, and must not be computed while a graph is read or rewritten."""
+
+x = pt.dscalar("x")
+
+
+def doubled(y: Any, _: int) -> Any:
+    return pt.sin(y) + pt.cos(y) * y
+
+
+def nested_loops(depth: int) -> Any:
+    def loop(y: Any, left: int) -> Any:
+        if left == 0:
+            return pt.sin(y)
+        return scan(lambda y: loop(y, left - 1), outputs_info=[y], n_steps=2)[-1]
+
+    return loop(x, depth)
+
+
+def nested_graphs(depth: int) -> Any:
+    """Graphs that each hold the one before twice."""
+    op = OpFromGraph([x], [pt.sin(x)])
+    for _ in range(depth):
+        op = OpFromGraph([x], [op(op(x))])
+    return op(x)
+
+
+def many_states() -> Any:
+    states = scan(
+        lambda *ys: [y * 0.5 + ys[0] for y in ys],
+        outputs_info=[x + i for i in range(25)],
+        n_steps=3,
+    )
+    return sum(ys[-1] for ys in states)
+
+
+SHAPED: dict[str, Callable[[], Any]] = {
+    "paths without number": lambda: reduce(doubled, range(40), x),
+    "a long chain": lambda: reduce(lambda y, i: y + i, range(1_000), x),
+    "loops in loops": lambda: nested_loops(5),
+    "graphs that hold graphs twice": lambda: nested_graphs(6),
+    "many states": many_states,
+    "a loop of too many steps": lambda: scan(
+        lambda y: pt.sin(y), outputs_info=[x], n_steps=integer(2**62)
+    )[-1],
+    "a loop of no steps": lambda: scan(lambda y: pt.sin(y), outputs_info=[x], n_steps=integer(0))[
+        -1
+    ],
+    "a row far away": lambda: scan(lambda y: pt.sin(y), outputs_info=[x], n_steps=3)[2**40],
+    "a sum of many terms": lambda: sum(x**i for i in range(40)),
+}
+"""What has few nodes and much in it."""
+
+HEAVY: dict[str, Callable[[], Any]] = {
+    **{f"a constant {name}": lambda make=make: make().sum() + x for name, make in CONSTANT.items()},
+    **SHAPED,
+}

@@ -1,0 +1,140 @@
+"""Each hostile file through every command: one line and exit 2, no trace, no crash, no hang."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hostile_graphs import HEAVY
+from write_files import heavy, refused
+
+from graph_building import graph_of, power
+from scanopt_cli.cli.app import run
+from scanopt_cli.graphs.saving import save
+
+LIMIT = 20
+"""Seconds that no command may take."""
+
+COMMANDS: dict[str, list[str]] = {
+    "inspect": ["inspect", "FILE"],
+    "hash": ["hash", "FILE", "--inner"],
+    "diff": ["diff", "FILE", "HONEST"],
+    "diff, second": ["diff", "HONEST", "FILE", "--stat"],
+    "optimize": ["optimize", "FILE", "-p", "grad", "--lines", "5", "-o", "TARGET"],
+    "optimize, verified": ["optimize", "FILE", "--verify", "-o", "TARGET"],
+    "verify": ["verify", "FILE", "HONEST"],
+    "verify, second": ["verify", "HONEST", "FILE"],
+    "grad": ["grad", "FILE", "--order", "2", "-o", "TARGET"],
+    "audit": ["audit", "FILE"],
+}
+# What evaluates a graph does so in a child, for as long as it is given.
+UNEVALUATED = {
+    **{name: words for name, words in COMMANDS.items() if "verif" not in name},
+    "grad": ["grad", "FILE", "--no-check", "--stage", "scanopt", "-o", "TARGET"],
+}
+NAMES = tuple(refused(Path("marker")))
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("honest") / "honest.pkl"
+    save(graph_of(power()[1][-1]), path)
+    return path
+
+
+@contextmanager
+def no_longer_than(seconds: int) -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"took longer than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def filled(words: list[str], file: Path, honest: Path) -> list[str]:
+    places = {"FILE": file, "HONEST": honest, "TARGET": file.parent / "target.pkl"}
+    return [str(places.get(word, word)) for word in words]
+
+
+def test_there_are_many() -> None:
+    assert len(NAMES) + len(HEAVY) >= 180
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_refuses_it(
+    name: str, honest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, marker = tmp_path / "file.pkl", tmp_path / "marker"
+    file.write_bytes(refused_data(name, marker))
+    for command, words in COMMANDS.items():
+        with no_longer_than(LIMIT):
+            code = run(filled(words, file, honest))
+        shown = capsys.readouterr()
+        # The audit of a file that can be read tells what is wrong with it.
+        is_told = command == "audit" and code == 1
+        assert is_told or code == 2, command
+        assert is_told or (shown.out == "" and shown.err.count("\n") == 1), (command, shown)
+        assert "a bug in scanopt" not in shown.err
+        assert "Traceback" not in shown.err
+    assert not marker.exists()
+    assert not (tmp_path / "target.pkl").exists()
+
+
+def refused_data(name: str, marker: Path) -> bytes:
+    from hostile_files import FILES
+
+    from hostile import HOSTILE
+
+    return HOSTILE[name](marker) if name in HOSTILE else FILES[name]()
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_no_command_hangs_on_it(
+    name: str, honest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file.pkl"
+    file.write_bytes(heavy(name))
+    for command, words in UNEVALUATED.items():
+        with no_longer_than(LIMIT):
+            code = run(filled(words, file, honest))
+        shown = capsys.readouterr()
+        assert code in (0, 1, 2), command
+        assert code != 2 or shown.err.splitlines()[-1].startswith("scanopt: "), (command, shown)
+        assert "a bug in scanopt" not in shown.err, command
+        assert "Traceback" not in shown.err
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("command", UNEVALUATED)
+@pytest.mark.parametrize("name", [*HEAVY, *NAMES])
+def test_memory_in_a_process_of_its_own(
+    name: str, command: str, honest: Path, tmp_path: Path
+) -> None:
+    """As a user would run it: no more than a gigabyte, an exit code of ours, and no signal."""
+    file = tmp_path / "file.pkl"
+    file.write_bytes(heavy(name) if name in HEAVY else refused_data(name, tmp_path / "marker"))
+    words = filled(UNEVALUATED[command], file, honest)
+    code = f"import sys; from scanopt_cli.cli.app import run; sys.exit(run({words!r}))"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "COLUMNS": "80"},
+        capture_output=True,
+        timeout=2 * LIMIT,
+        check=False,
+    )
+    assert done.returncode in (0, 1, 2), done.stderr
+    # The most that any child took; those before took less.
+    assert max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) < 1 << 20

@@ -1,0 +1,57 @@
+"""Write the hostile files of the tests into a folder, to try them by hand.
+
+    python tests/hostile/write_files.py FOLDER
+
+What they would run, if it ran, makes the file ``FOLDER/marker``.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import hostile_names
+import hostile_state
+from hostile_files import FILES
+from hostile_graphs import HEAVY
+
+from graph_building import graph_of
+from hostile import HOSTILE
+from scanopt_cli.graphs.payload import encode
+
+assert hostile_names  # their import completes HOSTILE
+assert hostile_state
+
+
+def refused(marker: Path) -> dict[str, bytes]:
+    """Return the files that every command refuses, by name."""
+    found = {name: make(marker) for name, make in HOSTILE.items()}
+    return found | {name: make() for name, make in FILES.items()}
+
+
+def heavy(name: str) -> bytes:
+    """Return a file that loads, and is more than it seems."""
+    # Not by a pickler, which recurses.
+    return pickle.dumps(encode(graph_of(HEAVY[name]()), keep_traces=False))
+
+
+def write(folder: Path) -> list[Path]:
+    """Write all files; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = refused(folder / "marker") | {name: heavy(name) for name in HEAVY}
+    paths = []
+    for name, data in files.items():
+        paths.append(folder / f"{re.sub('[^a-z0-9]+', '_', name.lower())}.pkl")
+        paths[-1].write_bytes(data)
+    return paths
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    print(f"{len(write(Path(sys.argv[1])))} files in {sys.argv[1]}")
