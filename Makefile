@@ -11,7 +11,7 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 BENCH_ARGS ?= --benchmark-only
 
 .DEFAULT_GOAL := help
-.PHONY: help demo samples test test-deep lint bench clean FORCE
+.PHONY: help demo samples test test-deep fuzz lint bench clean FORCE
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -33,6 +33,9 @@ test: .venv/installed-dev ## Run the tests
 
 test-deep: .venv/installed-dev ## Run the tests that take minutes: the whole zoo, and Numba
 	$(VENV)/python -m pytest $(PYTEST_ARGS) -m deep
+
+fuzz: .venv/installed-dev ## Load files made at random for ten minutes, or FUZZ_SECONDS
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(VENV)/python -m pytest -q tests/hostile/test_fuzzing.py
 
 lint: .venv/installed-dev ## Check style and types
 	$(VENV)/python -m ruff check .

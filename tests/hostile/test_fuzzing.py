@@ -1,0 +1,190 @@
+"""Files that hypothesis makes of opcodes, and of honest files: a graph, or one line.
+
+`make test` tries some; `make fuzz` goes on for ten minutes (or `FUZZ_SECONDS`).
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import pickletools
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph_building import graph_of
+from loop_drawing import Draw
+from real_graphs import GRAPHS
+from scanopt_cli.errors import LoadError, ScanoptError
+from scanopt_cli.graphs.auditing import audit
+from scanopt_cli.graphs.bodies import walk
+from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.graphs.integrity import misfit
+from scanopt_cli.graphs.loading import load
+from scanopt_cli.graphs.payload import encode
+from scanopt_cli.identity.canonical import digest
+from scanopt_cli.passes.optimizing import optimize
+from scanopt_cli.scans.inspection import inspect_graph
+
+LIMIT = 20
+"""Seconds that nothing may take."""
+
+MODELS = ("scan_powers", "while_scan", "nested_scans", "scan_with_rng", "graph_op", "control_flow")
+_ACTS = ("os.system", "os.exec", "os.posix_spawn", "os.remove", "subprocess.Popen", "socket.")
+_acts: list[str] = []
+
+
+def _watch(event: str, arguments: Any) -> None:
+    if event.startswith(_ACTS) or (event == "open" and _is_written(arguments)):
+        _acts.append(f"{event} {arguments}")
+
+
+def _is_written(arguments: Any) -> bool:
+    mode = arguments[1]
+    return isinstance(mode, str) and bool(set(mode) & set("wax+"))
+
+
+sys.addaudithook(_watch)
+
+
+def honest_files() -> list[bytes]:
+    files = []
+    for name in MODELS:
+        inputs, outputs = GRAPHS[name]()
+        files.append(cloudpickle.dumps((list(inputs), list(outputs))))
+        files.append(cloudpickle.dumps(encode(graph_of(*outputs), keep_traces=False)))
+    return files
+
+
+HONEST = honest_files()
+TOKENS = sorted({opcode.code.encode("latin-1") for opcode in pickletools.opcodes})
+NAMES = [
+    *(b"cos\nsystem\n", b"cbuiltins\neval\n", b"cbuiltins\nlist\n", b"cnumpy\ndtype\n"),
+    b"cpytensor.tensor.type\nTensorType\n",
+    b"cpytensor.tensor.elemwise\nElemwise\n",
+    b"cpytensor.scan.op\nScan\n",
+    b"cpytensor.graph.basic\nApply\n",
+    b"cnumpy._core.multiarray\n_reconstruct\n",
+]
+OPERANDS = st.one_of(
+    st.binary(max_size=9),
+    st.sampled_from(NAMES),
+    st.text(max_size=5).map(lambda text: pickle.dumps(text, 2)[2:-1]),
+    st.integers(-(2**70), 2**70).map(lambda number: pickle.dumps(number, 2)[2:-1]),
+    st.sampled_from([b"(", b"t", b"}", b"]", b")", b"R", b"\x81", b"b", b"h\x00", b"\x94", b"o"]),
+)
+PROGRAMS = st.lists(st.one_of(st.sampled_from(TOKENS), OPERANDS), max_size=40).map(
+    lambda parts: b"\x80\x04" + b"".join(parts) + b"."
+)
+
+
+@st.composite
+def mutants(draw: Draw) -> bytes:
+    """Draw an honest file with some of its bytes changed, cut out, repeated or put elsewhere."""
+    data = bytearray(draw(st.sampled_from(HONEST)))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(data) - 1))
+        end = min(len(data), start + draw(st.integers(1, 30)))
+        match draw(st.sampled_from(["flip", "cut", "repeat", "move", "insert"])):
+            case "flip":
+                data[start] ^= 1 << draw(st.integers(0, 7))
+            case "cut":
+                del data[start:end]
+            case "repeat":
+                data[start:start] = data[start:end]
+            case "move":
+                part = bytes(data[start:end])
+                del data[start:end]
+                place = draw(st.integers(0, len(data)))
+                data[place:place] = part
+            case "insert":
+                data[start:start] = draw(OPERANDS)
+        if not data:
+            return bytes(data)
+    return bytes(data)
+
+
+@st.composite
+def forgeries(draw: Draw) -> bytes:
+    """Draw a graph in scanopt's format of which some entries of the tables are others."""
+    held = pickle.loads(draw(st.sampled_from(HONEST[1::2])))
+    parts = [*held["types"], *held["ops"]]
+    for _ in range(draw(st.integers(1, 3))):
+        table = draw(st.sampled_from(sorted(held)))
+        held[table] = _forged(draw, held[table], parts)
+    return cloudpickle.dumps(held)  # type: ignore[no-any-return]
+
+
+def _forged(draw: Draw, value: Any, others: list[Any]) -> Any:
+    if isinstance(value, list | tuple) and value and draw(st.integers(0, 4)):
+        parts = list(value)
+        place = draw(st.integers(0, len(parts) - 1))
+        match draw(st.integers(0, 3)):
+            case 0:
+                del parts[place]
+            case 1:
+                parts.append(parts[place])
+            case _:
+                parts[place] = _forged(draw, parts[place], others)
+        return type(value)(parts)
+    plain = [0, 1, -1, 2**40, None, "x", (), [], {}, 0.5, b"", [[]]]
+    return draw(st.sampled_from([*plain, *others]))
+
+
+def check(data: bytes, folder: Path) -> None:
+    """Load a file, and look at the graph if it is one."""
+    file = folder / "file.pkl"
+    file.write_bytes(data)
+    _acts.clear()
+    start = time.monotonic()
+    errors = []
+    try:
+        _look_at(load(file))
+    except LoadError as error:
+        errors.append(str(error))
+    try:
+        audit(file)
+    except LoadError as error:
+        errors.append(str(error))
+    assert all(map(str.isprintable, errors))
+    assert time.monotonic() - start < LIMIT
+    assert _acts == []
+
+
+def _look_at(graph: Graph) -> None:
+    """Do what commands do. What is no ScanoptError they blame on the file, with a reason."""
+    try:
+        digest(graph.fgraph)
+        inspect_graph(graph.fgraph)
+        optimize(graph)
+    except ScanoptError:
+        pass
+    except Exception:
+        if misfit(walk(graph.fgraph)) is None:
+            raise
+
+
+KINDS = {"programs": PROGRAMS, "mutants": mutants(), "forgeries": forgeries()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_of_hypothesis(kind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp(kind)
+    seconds = float(os.environ.get("FUZZ_SECONDS", 0)) / len(KINDS)
+    examples = 1_000 if seconds else settings.default.max_examples
+    end = time.monotonic() + seconds
+
+    @settings(max_examples=examples, derandomize=not seconds, database=None)
+    @given(data=KINDS[kind])
+    def tried(data: bytes) -> None:
+        check(data, folder)
+
+    tried()
+    while time.monotonic() < end:
+        tried()
