@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from functools import cache
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -71,6 +71,13 @@ def status(subject: str, doing: str) -> Iterator[Callable[[str], None]]:
         yield lambda doing: shown.update(line(doing))
 
 
+@contextmanager
+def harmless_stderr() -> Iterator[None]:
+    """Have what others print on stderr made harmless, line by line."""
+    with redirect_stderr(cast(IO[str], _Foreign(Stream("stderr").target))):
+        yield
+
+
 def finish() -> None:
     """Write what is still held back.
 
@@ -108,6 +115,20 @@ def _console(name: str) -> Console:
     return console
 
 
+class _Foreign:
+    """Stands for stderr where somebody else prints: names from a file may be in the text."""
+
+    def __init__(self, target: IO[str]) -> None:
+        self.target = target
+
+    def write(self, text: str) -> int:
+        self.target.write("\n".join(map(printable, text.split("\n"))))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.target, name)
+
+
 class Stream:
     """A standard stream that a reader may leave, without blanks at the ends of lines in a pipe."""
 
@@ -125,8 +146,14 @@ class Stream:
         """Write what is still held back."""
         self._try("flush")
 
-    def _try(self, action: str, *arguments: str) -> None:
+    @property
+    def target(self) -> Any:
+        """The stream itself."""
         stream = getattr(sys, self._name)
+        return stream.target if isinstance(stream, _Foreign) else stream
+
+    def _try(self, action: str, *arguments: str) -> None:
+        stream = self.target
         try:
             getattr(stream, action)(*arguments)
         except BrokenPipeError:
@@ -141,4 +168,4 @@ class Stream:
             ) from None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(getattr(sys, self._name), name)
+        return getattr(self.target, name)

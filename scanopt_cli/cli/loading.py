@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.pytensor_log import told_failures
 from scanopt_cli.errors import LoadError, ScanoptError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def load_graph(
     from scanopt_cli.graphs.loading import load
 
     until_command_ends.enter_context(bounded_folding())
+    until_command_ends.enter_context(told_failures())
     with warnings.catch_warnings(record=True) as caught:
         # What PyTensor thinks of its own calls does not concern the file.
         warnings.simplefilter("ignore")

@@ -19,6 +19,7 @@ from scanopt_cli.scans.inspection import ScanReport, inspect_graph
 _SHORT = {"outer": "outer_nodes", "inner": "inner_nodes"}
 _KINDS = {"seqs": "seq", "non_seqs": "non_seq"}
 _OPTION = "--budget"
+_LONGEST_LINE = 10_000
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
@@ -96,7 +97,11 @@ def check(budget: Budget, graph: GraphLike) -> tuple[Violation, ...]:
 
 def _budget_in(path: Path) -> Budget | None:
     try:
-        content = tomllib.loads(read_bytes(path).decode())
+        data = read_bytes(path)
+        # A key of many dots takes time and memory that grow with their square.
+        if max(map(len, data.splitlines()), default=0) > _LONGEST_LINE:
+            raise ValueError(f"a line is longer than {_LONGEST_LINE} characters")
+        content = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise ScanoptError(f"cannot be read ({error})", where=str(path)) from error
     table: Any = content
@@ -109,9 +114,7 @@ def _budget_in(path: Path) -> Budget | None:
         raise ScanoptError("is no table", where=where, hint="write lines such as scans = 2")
     for name, limit in table.items():
         if type(limit) is not int or limit < 0:
-            raise ScanoptError(
-                f"{name} is {limit!r}", where=where, hint="a limit is a whole number"
-            )
+            raise ScanoptError(f"{name} is no limit", where=where, hint="a limit is a whole number")
     return _budget(table.items(), where) if table else None
 
 

@@ -13,9 +13,11 @@ from time import perf_counter
 from pytensor.compile.mode import get_default_mode
 from pytensor.graph.fg import FunctionGraph
 
+from scanopt_cli.errors import GradientError
 from scanopt_cli.graphs.graph import Graph
 from scanopt_cli.graphs.statistics import Statistics, statistics
 from scanopt_cli.passes.optimizing import optimize
+from scanopt_cli.passes.simplify import MOST_TERMS, most_terms
 
 _PRESET = "grad"
 
@@ -57,7 +59,19 @@ def staged(stage: Stage, graph: Graph) -> StageReport:
 
 
 def _rewrite(work: FunctionGraph) -> None:
-    """Do what compiling does to a graph before there is code."""
+    """Do what compiling does to a graph before there is code.
+
+    Raises
+    ------
+    GradientError
+        If that would not come to an end.
+    """
+    if most_terms(work) > MOST_TERMS:
+        raise GradientError(
+            f"a sum or product of it has more than {MOST_TERMS:,} terms, "
+            "which PyTensor does not simplify in time",
+            hint="count it with --stage raw",
+        )
     mode = get_default_mode().excluding("inplace")
     with _quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

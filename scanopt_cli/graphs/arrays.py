@@ -26,7 +26,7 @@ def dtype_from(code: Any, state: Any) -> np.dtype[Any]:
         If it is not a plain dtype of booleans or numbers.
     """
     if not isinstance(code, str) or not _DTYPE.fullmatch(code):
-        raise ValueError(f"dtype {code!r} is not one of booleans or numbers")
+        raise ValueError("a dtype that is not one of booleans or numbers")
     if state is None:
         return np.dtype(code)
     if (
@@ -36,8 +36,8 @@ def dtype_from(code: Any, state: Any) -> np.dtype[Any]:
     ):
         raise ValueError("a dtype with fields or subarrays")
     order = state[1]
-    if order not in ("<", ">", "|", "="):
-        raise ValueError(f"{order!r} is not a byte order")
+    if not _is_one_of(order, "<>|="):
+        raise ValueError("a dtype of no byte order")
     return np.dtype(code).newbyteorder(order) if order in "<>" else np.dtype(code)
 
 
@@ -58,12 +58,16 @@ def array_from(data: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray[Any,
         raise ValueError("an array whose shape is not a tuple of lengths")
     if any(type(length) is not int or length < 0 for length in shape):
         raise ValueError("an array whose shape is not a tuple of lengths")
-    if order not in ("C", "F"):
+    if not _is_one_of(order, "CF"):
         raise ValueError("an array that is neither in C nor in Fortran order")
     needed = math.prod(shape) * dtype.itemsize
     if len(data) != needed:
         raise ValueError(f"an array that declares {needed:,} bytes and has {len(data):,}")
     return np.ndarray(shape, dtype, bytearray(data), order=order)
+
+
+def _is_one_of(letter: Any, letters: str) -> bool:
+    return type(letter) is str and len(letter) == 1 and letter in letters
 
 
 def scalar_from(dtype: Any, data: Any) -> Any:

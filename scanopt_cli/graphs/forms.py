@@ -19,7 +19,7 @@ from scanopt_cli.graphs.allowlist import OBJECTS
 from scanopt_cli.graphs.arrays import array_from, dtype_from, scalar_from, sparse_from
 from scanopt_cli.graphs.compiled import Compiled
 from scanopt_cli.graphs.generators import BIT_GENERATORS, generator_from_state
-from scanopt_cli.graphs.records import Call, Global
+from scanopt_cli.graphs.records import Call, Global, is_named
 
 if TYPE_CHECKING:
     from scanopt_cli.graphs.safety import Builder
@@ -52,6 +52,7 @@ def _container(kind: type[Any]) -> Form:
         parts = builder.value(record.args[0]) if record.args else ()
         if not isinstance(parts, list | tuple | bytes):
             raise ValueError(f"not the members of a {kind.__name__}")
+        builder.nests.check(parts)
         return kind(parts)
 
     return form
@@ -85,7 +86,7 @@ def _dtype(builder: Builder, record: Call) -> np.dtype[Any]:
 
 
 def _reconstruct(builder: Builder, record: Call) -> np.ndarray[Any, Any]:
-    if str(record.args[0]) != "numpy.ndarray":
+    if not is_named(record.args[0], "numpy.ndarray"):
         raise ValueError("an array of another class")
     _, shape, dtype, is_fortran, data = map(builder.value, record.state)
     return array_from(data, dtype, shape, "F" if is_fortran else "C")
@@ -105,7 +106,8 @@ def _bit_generator(builder: Builder, record: Call) -> dict[str, Any]:
     (cls,) = record.args
     state = record.state[0] if type(record.state) is tuple else record.state
     name = getattr(cls, "name", cls)
-    if name not in BIT_GENERATORS or (values := builder.value(state))["bit_generator"] != name:
+    is_known = type(name) is str and name in BIT_GENERATORS
+    if not is_known or (values := builder.value(state))["bit_generator"] != name:
         raise ValueError("not one of NumPy's bit generators")
     return dict(values)
 
@@ -126,13 +128,13 @@ def _sparse(kind: str) -> Form:
 # PyTensor
 
 
-def _assumption_key(_: Builder, record: Call) -> Any:
+def _assumption_key(builder: Builder, record: Call) -> Any:
     """Only keys that are there: making one would register it and its rules."""
-    return KEY_REGISTRY[record.args[0]]
+    return KEY_REGISTRY[builder.expect(record.args[0], str)]
 
 
-def _fact_state(_: Builder, record: Call) -> FactState:
-    return FactState(record.args[0])
+def _fact_state(builder: Builder, record: Call) -> FactState:
+    return FactState(builder.expect(record.args[0], int))
 
 
 def _specific_out(builder: Builder, record: Call) -> specific_out:
@@ -150,6 +152,10 @@ def _scan_info(builder: Builder, record: Call) -> ScanInfo:
     )
     if any(type(tap) is not int for kind in taps for state in kind for tap in state):
         raise ValueError("a tap is not a number of steps")
+    if any(tuple(state) != (-1,) for state in info.sit_sot_in_slices):
+        raise ValueError("a sit_sot has another tap than -1")
+    if any(tap >= 0 for state in info.mit_sot_in_slices for tap in state):
+        raise ValueError("a mit_sot has a tap that is not before the step")
     if type(info.as_while) is not bool:
         raise ValueError("as_while is not a truth value")
     return info

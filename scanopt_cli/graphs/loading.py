@@ -29,7 +29,7 @@ from scanopt_cli.graphs.safety import read_safely
 from scanopt_cli.graphs.values import read_values
 from scanopt_cli.scans.view import scan_op
 
-MOST_UNFOLDED = 10_000_000
+MOST_UNFOLDED = 300_000
 """Graphs that hold each other twice have few nodes, and take for ever to look into one by one."""
 
 

@@ -88,9 +88,11 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
     LoadError
         If the payload has another schema or does not describe a graph.
     """
-    if payload.get("schema") != SCHEMA:
+    schema = payload.get("schema")
+    if schema != SCHEMA:
+        told = schema if type(schema) is int and 0 <= schema < 1000 else "of no number"
         raise LoadError(
-            f"written in schema {payload.get('schema')!r} of the scanopt format, "
+            f"written in schema {told} of the scanopt format, "
             f"this is scanopt {scanopt_cli.__version__} with schema {SCHEMA}",
             where=where,
             hint="use the scanopt that wrote it, or write it again",
@@ -119,7 +121,7 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
                 tuple(value for _, value in zip(inputs, call, strict=True))
                 for call in payload["recorded"]
             ),
-            output_names=tuple(payload["output_names"]),
+            output_names=tuple(map(_name, payload["output_names"])),
             notes=tuple(map(str, payload["notes"])),
             versions={str(name): str(version) for name, version in payload["versions"].items()},
         )
@@ -180,7 +182,13 @@ def _within(inputs: list[Variable], position: Any) -> int:
     return int(position)
 
 
-def _number(value: int) -> int:
+def _number(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is not the number of a variable")
+        raise ValueError("something else where the number of a variable belongs")
+    return value
+
+
+def _name(value: Any) -> Any:
+    if not isinstance(value, str | None):
+        raise ValueError("a name that is no text")
     return value

@@ -317,10 +317,17 @@ def made_class(record: Any) -> Global | None:
         args = record.args
         if not _is_copyreg(cls) or type(args) is not tuple or not args:
             return None
-        if cls.name == "_reconstructor" and (len(args) != 3 or str(args[1]) != _PLAIN_OBJECT):
+        if cls.name == "_reconstructor" and (
+            len(args) != 3 or not is_named(args[1], _PLAIN_OBJECT)
+        ):
             return None
         cls = args[0]
     return cls if type(cls) is Global else None
+
+
+def is_named(record: Any, name: str) -> bool:
+    """Whether ``record`` refers to a global by a full name."""
+    return type(record) is Global and str(record) == name
 
 
 def _is_copyreg(function: Any) -> bool:

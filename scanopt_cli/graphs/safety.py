@@ -7,12 +7,13 @@ is set on anything, and what is not understood is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
+from pytensor.misc.frozendict import frozendict
 from pytensor.scan.op import Scan
 
 from scanopt_cli.errors import LoadError, UnsafeFileError
@@ -25,6 +26,9 @@ from scanopt_cli.graphs.opstate import rebuild
 from scanopt_cli.graphs.records import Call, Global, Recording, brief, made_class, read_records
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
+_MOST_PARTS = 1_000_000
+_MOST_PER_PART = 100
+_DEEPEST = 500
 
 
 def read_safely(data: bytes, where: str, packages: Iterable[str] = ()) -> Any:
@@ -67,6 +71,51 @@ def build(recording: Recording, where: str, allowlist: Allowlist) -> Any:
         ) from None
 
 
+class Nests:
+    """How much there is in containers within containers, each of which may be in several.
+
+    Whoever hashes, prints or compares a nest goes through each container wherever it occurs, and in
+    C as deep as it goes: a small file could make that take for ever, or crash.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, int]] = {}
+        self._parts = 0
+
+    def check(self, made: Any) -> None:
+        """Count the parts of ``made``, which has to live as long as this.
+
+        Raises
+        ------
+        ValueError
+            If it is too deep, or its parts are too many, counted wherever they occur.
+        """
+        parts = _members(made)
+        if parts is None:
+            return
+        self._parts += len(parts)
+        inner = [self._known.get(id(part), (1, 0)) for part in parts]
+        size = 1 + sum(one for one, _ in inner)
+        depth = 1 + max((one for _, one in inner), default=0)
+        if depth > _DEEPEST:
+            raise ValueError("lists nested too deeply")
+        if size > _MOST_PARTS + _MOST_PER_PART * self._parts:
+            raise ValueError("lists that hold each other too often")
+        self._known[id(made)] = (size, depth)
+
+
+def _members(made: Any) -> Sequence[Any] | None:
+    """Return what a container holds; ``None`` for what is no container."""
+    match made:
+        case list() | tuple() | set() | frozenset():
+            return tuple(made)
+        case dict() | frozendict():
+            return (*made.keys(), *made.values())
+        case slice():
+            return made.start, made.stop, made.step
+    return None
+
+
 class Builder:
     """Makes what the records of one file stand for, each once."""
 
@@ -74,6 +123,7 @@ class Builder:
         self.made: dict[int, Any] = {}
         self._where = where
         self._allowlist = allowlist
+        self.nests = Nests()
         self._open: set[int] = set()
 
     def judge(self, mentioned: Global) -> Any:
@@ -104,6 +154,7 @@ class Builder:
                 raise LoadError("holds something that contains itself", where=self._where)
             self._open.add(key)
             self.made[key] = self._make(record)
+            self.nests.check(self.made[key])
             self._open.discard(key)
         return self.made[key]
 

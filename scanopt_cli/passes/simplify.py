@@ -7,10 +7,11 @@ from functools import cache
 from typing import Any, ClassVar
 
 from pytensor.compile.mode import optdb
+from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
-from pytensor.scalar.basic import Add, Sub
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.scalar.basic import Add, Mul, Neg, Reciprocal, Sub, TrueDiv
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.graphs.graph import copy_nodes
 from scanopt_cli.identity.canonical import digest
@@ -29,6 +30,10 @@ _WITHOUT = (
 )
 # How often a graph is rewritten in search of a form that stays as it is.
 _ATTEMPTS = 6
+
+
+MOST_TERMS = 10_000
+_SUMS_AND_PRODUCTS = (Add, Mul, Neg, Reciprocal, Sub, TrueDiv)
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,8 @@ class Simplify(Pass):
     graph as it is written: sums may be rounded otherwise, and where a factor is zero, an infinite
     other one does not make NaN.
 
-    Preconditions: nothing in the graph works in place.
+    Preconditions: nothing in the graph works in place, and no sum or product has more than 10,000
+    terms, which PyTensor would count one by one.
 
     Out of scope: everything about loops; bodies that belong to the class of an Op (PyTensor's
     SymbolicOps, such as LogAddExp); and rewrites of PyTensor's that change values: those tagged
@@ -76,6 +82,9 @@ class Simplify(Pass):
             return False
         before = digest(fgraph)
         if before in site.settled:
+            return False
+        if most_terms(fgraph) > MOST_TERMS:
+            site.kept(None, f"not simplified: a sum or product has more than {MOST_TERMS:,} terms")
             return False
         count = len(fgraph.apply_nodes)
         after = self._settle(fgraph, before)
@@ -111,6 +120,24 @@ class Simplify(Pass):
             forms.append(copy_nodes(fgraph))
         _take_over(fgraph, forms[0])
         return None
+
+
+def most_terms(fgraph: FunctionGraph) -> int:
+    """Return how many terms or factors the longest sum or product of ``fgraph`` has.
+
+    Sums of sums count as one sum, and a sum that is in another twice counts twice: so PyTensor
+    takes them apart.
+    """
+    found: dict[Variable, int] = {}
+    for node in fgraph.toposort():
+        op = node.op
+        count = 1
+        if isinstance(op, Elemwise) and isinstance(op.scalar_op, _SUMS_AND_PRODUCTS):
+            count = sum(found.get(variable, 1) for variable in node.inputs)
+        elif isinstance(op, DimShuffle):
+            count = found.get(node.inputs[0], 1)
+        found.update(dict.fromkeys(node.outputs, count))
+    return max(found.values(), default=0)
 
 
 def _take_over(fgraph: FunctionGraph, form: FunctionGraph) -> None:

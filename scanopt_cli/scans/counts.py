@@ -11,9 +11,17 @@ from pytensor.tensor.elemwise import DimShuffle
 from scanopt_cli.scans.lengths import Atom, Lengths, Linear
 from scanopt_cli.scans.view import ScanView
 
+_LIMIT = 1 << 63
+
 
 def as_count(form: Linear) -> Any:
-    """Return ``form`` as a scalar of 64 bits, ``None`` if it depends on the entry of a batch."""
+    """Return ``form`` as a scalar of 64 bits.
+
+    Return ``None`` if it depends on the entry of a batch, or if its numbers have more bits.
+    """
+    numbers = (form.constant, *(factor for _, factor in form.terms))
+    if any(not -_LIMIT <= number < _LIMIT for number in numbers):
+        return None
     count: Any = None
     for atom, factor in sorted(form.terms, key=lambda term: str(term[0])):
         quantity = _quantity(atom)

@@ -92,3 +92,14 @@ def test_a_bad_table_names_the_file(tmp_path: Path, content: str) -> None:
     with pytest.raises(ScanoptError) as caught:
         budget_from_pyproject(tmp_path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["[tool.scanopt.budget]\n" + "a." * 20_000 + "b = 1\n", f"a = 0x{'f' * 50_000}\n", "[" * 9_999],
+    ids=["dots", "digits", "lists"],
+)
+def test_a_pyproject_that_would_take_for_ever(content: str, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(content)
+    with pytest.raises(ScanoptError, match="cannot be read"):
+        budget_from_pyproject(tmp_path)

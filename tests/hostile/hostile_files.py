@@ -12,9 +12,12 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
+import pytensor.tensor as pt
 from hostile_graphs import nested_graphs
+from pytensor.scan.op import Scan, ScanInfo
 
 from graph_building import graph_of, power
+from hostile import Calls, called, whole, with_op
 from scanopt_cli.graphs.payload import encode
 
 
@@ -85,6 +88,35 @@ ARRAYS: Mapping[str, Any] = {
     "of many axes": (1,) * 100,
     "of a shape that is no tuple": 3,
 }
+
+WIDE = b"N" + b"2\x86" * 60
+"""Opcodes of a pair of a pair of a pair, each the same twice."""
+wide: Any = None
+for _ in range(60):
+    wide = (wide, wide)
+
+
+def loop_of(**info: Any) -> bytes:
+    """A loop of one state, whose ScanInfo has other entries."""
+    y, z = pt.dscalars("y", "z")
+    plain: dict[str, Any] = {
+        **dict.fromkeys(("mit_mot_in_slices", "mit_mot_out_slices", "mit_sot_in_slices"), ()),
+        **dict.fromkeys(("n_seqs", "n_nit_sot", "n_untraced_sit_sot", "n_non_seqs"), 0),
+        "sit_sot_in_slices": ((-1,),),
+        "as_while": False,
+    }
+    made = ScanInfo(**{**plain, **info})
+    reads = [y, z][: sum(map(len, made.sit_sot_in_slices))]
+    return with_op(Scan(reads, [y + 1], made), pt.as_tensor(3), pt.zeros(5))
+
+
+def deep_tuple_in_a_set() -> bytes:
+    """A deep tuple, of which each level was made before the next."""
+    levels: list[Any] = [()]
+    for _ in range(100_000):
+        levels.append((levels[-1],))
+    return pickle.dumps([levels, Calls(frozenset, [levels[-1]])])
+
 
 LOOP = 7  # the place of the Scan among the nodes of `power`
 
@@ -170,6 +202,29 @@ FILES: dict[str, Callable[[], bytes]] = {
     "graphs that hold graphs twice": lambda: pickle.dumps(
         encode(graph_of(nested_graphs(60)), keep_traces=False)
     ),
+    "a deep tuple in a set": deep_tuple_in_a_set,
+    "a wide tuple in a set": lambda: whole(called("builtins", "set", b"](" + WIDE + b"e")),
+    "a wide tuple as a key": lambda: whole(
+        b"}" + called("builtins", "tuple", b"](" + WIDE + b"e") + b"Ns"
+    ),
+    "a wide fact": lambda: whole(called("pytensor.assumptions.core", "FactState", WIDE)),
+    "a wide assumption": lambda: whole(called("pytensor.assumptions.core", "AssumptionKey", WIDE)),
+    "a wide dtype": lambda: whole(called("numpy", "dtype", WIDE) + b"(K\x03X\x01\0\0\0<NNNtb"),
+    "a wide bit generator": lambda: whole(
+        called("numpy.random._pickle", "__bit_generator_ctor", WIDE)
+    ),
+    "an array of a wide class": lambda: whole(
+        called("numpy._core.multiarray", "_reconstruct", WIDE, b"K\x00\x85", b"C\x01b")
+    ),
+    "wide notes": lambda: tables(notes=wide),
+    "a wide schema": lambda: tables(schema=wide),
+    "a schema of many digits": lambda: tables(schema=10**6000),
+    "wide versions": lambda: tables(versions={"pytensor": wide}),
+    "wide output names": lambda: tables(output_names=(wide,)),
+    "a wide output": lambda: tables(outputs=[wide]),
+    "a wide constant": forged("constants", lambda c: [(c[0][0], wide, None), *c[1:]]),
+    "a loop with a state of two taps": lambda: loop_of(sit_sot_in_slices=((-2, -1),)),
+    "a loop that reads what is to come": lambda: loop_of(sit_sot_in_slices=((1,),)),
     "an array of objects": lambda: pickle.dumps([Array((1,), "O", [object])]),
     "an array with too much data": lambda: pickle.dumps([Array((1,), data=bytes(800))]),
     "an array with data that is a text": lambda: pickle.dumps([Array((1,), data="12345678")]),

@@ -127,6 +127,8 @@ def many_states() -> Any:
 
 SHAPED: dict[str, Callable[[], Any]] = {
     "paths without number": lambda: reduce(doubled, range(40), x),
+    "a sum of itself and itself": lambda: reduce(lambda y, _: y + y, range(100), x),
+    "a number of more than 64 bits": lambda: pt.arange(9)[: integer(2**62) * integer(4)].sum() + x,
     "a long chain": lambda: reduce(lambda y, i: y + i, range(1_000), x),
     "loops in loops": lambda: nested_loops(5),
     "graphs that hold graphs twice": lambda: nested_graphs(6),
