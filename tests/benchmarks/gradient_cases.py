@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.fg import FunctionGraph
+from pytensor.scan.utils import until
 
 from graph_building import graph_of, scan
 from scanopt_cli.graphs.graph import Graph
@@ -116,6 +117,36 @@ def _ignored_state() -> Graph:
     return graph_of(*pt.grad((used**2).sum(), [x, k]))
 
 
+def _stopping() -> Graph:
+    """A loop with a stop condition, which runs 3,600 of 10,000 steps."""
+    x = pt.dscalar("x")
+    ys = scan(
+        lambda y: (y - 0.001 * y**2, until(y < 0.21)), outputs_info=x, n_steps=10_000, name="stops"
+    )
+    return graph_of(pt.grad(ys[-1], x))
+
+
+def _state_space() -> Graph:
+    """The log-likelihood of a series by a Kalman filter of four states."""
+    series, a, q = pt.dvector("series"), pt.dmatrix("a"), pt.dmatrix("q")
+
+    def step(y: Any, m: Any, p: Any, total: Any, a: Any, q: Any) -> Any:
+        m, p = a @ m, a @ p @ a.T + q
+        variance, error = p[0, 0] + 0.1, y - m[0]
+        gain = p[:, 0] / variance
+        term = pt.log(variance) + error**2 / variance
+        return m + gain * error, p - pt.outer(gain, p[0]), total - term / 2
+
+    *_, totals = scan(
+        step,
+        sequences=[series],
+        outputs_info=[pt.zeros(4), pt.eye(4), pt.zeros(())],
+        non_sequences=[a, q],
+        name="kalman",
+    )
+    return graph_of(*pt.grad(totals[-1], [a, q]))
+
+
 def _network(names: str, *, static: bool) -> list[Any]:
     """The inputs called ``names``, of known shapes or not."""
     return [
@@ -125,8 +156,8 @@ def _network(names: str, *, static: bool) -> list[Any]:
     ]
 
 
-def _weights(seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=(_WIDTH, _WIDTH)) / 16
+def _weights(seed: int, width: int = _WIDTH) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(width, width)) / (2 * width**0.5)
 
 
 _NETWORK = {
@@ -156,6 +187,23 @@ CASES: dict[str, Case] = {
         },
     ),
     "a state that the cost ignores": Case(_ignored_state, {"x": 0.9, "k": 0.3}),
+    "RNN 512": Case(
+        _rnn,
+        {
+            "x": np.random.default_rng(0).normal(size=(200, 512)),
+            "h": np.zeros(512),
+            "w": _weights(1, 512),
+        },
+    ),
+    "a stop condition": Case(_stopping, {"x": 1.0}),
+    "Kalman filter, 4 states": Case(
+        _state_space,
+        {
+            "series": np.random.default_rng(5).normal(size=500),
+            "a": 0.9 * np.eye(4) + 0.02,
+            "q": 0.1 * np.eye(4),
+        },
+    ),
 }
 """Every case that is timed, by name."""
 

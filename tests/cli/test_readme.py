@@ -1,0 +1,46 @@
+"""The README's commands do what it shows, pasted one after the other."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+from command_line import scanopt
+
+from build import SAMPLES, write
+
+ROOT = Path(__file__).parents[2]
+SECONDS = re.compile(r"\(in \d+\.\d s\)")
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Yield each command of the README after a prompt, and what it shows below."""
+    lines = (ROOT / "README.md").read_text().splitlines()
+    for place, line in enumerate(lines):
+        if line.startswith("    $ scanopt "):
+            end = place + 1
+            while end < len(lines) and (not lines[end] or lines[end].startswith("    ")):
+                end += 1
+            yield line.removeprefix("    $ scanopt "), "\n".join(lines[place + 1 : end])
+
+
+def words(text: str) -> list[str]:
+    """The text without its line ends, which depend on the width, and without seconds."""
+    return SECONDS.sub("", " ".join(re.sub(r"[│└├─]", " ", text).split())).split()
+
+
+def test_the_tour(tmp_path: Path) -> None:
+    for module in SAMPLES:
+        write(import_module(module).build(), tmp_path)
+    # As for a user: the tests have PyTensor compile otherwise, which the counts would show.
+    flags = f"base_compiledir={tmp_path / 'compiled'}"
+    found = list(commands())
+    assert len(found) >= 7
+    for command, shown in found:
+        done = scanopt(*shlex.split(command), cwd=tmp_path, COLUMNS="100", PYTENSOR_FLAGS=flags)
+        assert done.code == (1 if command.startswith("diff") else 0), done.err
+        remarks = [line for line in done.err.splitlines() if not line.startswith("scanopt: ")]
+        assert words(" ".join([done.out, *remarks])) == words(shown), command
