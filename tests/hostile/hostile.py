@@ -11,6 +11,7 @@ import os
 import pickle
 import struct
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,7 @@ def with_op(op: Op, *inputs: Variable, outputs: int = 1) -> bytes:
 
 def tampered(op: Op, **state: Any) -> bytes:
     """Return a graph with a node whose op was given attributes by hand."""
+    op = copy(op)  # PyTensor has one of many Ops for all
     vars(op).update(state)
     return with_op(op, pt.vector("x"))
 

@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hostile_files import FILES
 from hostile_graphs import HEAVY
-from write_files import heavy, refused
+from write_files import heavy
 
 from graph_building import graph_of, power
+from hostile import HOSTILE
 from scanopt_cli.cli.app import run
 from scanopt_cli.graphs.saving import save
 
@@ -39,7 +41,7 @@ UNEVALUATED = {
     **{name: words for name, words in COMMANDS.items() if "verif" not in name},
     "grad": ["grad", "FILE", "--no-check", "--stage", "scanopt", "-o", "TARGET"],
 }
-NAMES = tuple(refused(Path("marker")))
+NAMES = (*HOSTILE, *FILES)
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +95,6 @@ def test_every_command_refuses_it(
 
 
 def refused_data(name: str, marker: Path) -> bytes:
-    from hostile_files import FILES
-
-    from hostile import HOSTILE
-
     return HOSTILE[name](marker) if name in HOSTILE else FILES[name]()
 
 
