@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scanopt_cli.graphs.graph import Graph
 
 until_command_ends = ExitStack()
-"""What a command holds on to; `app.run` enters and leaves it."""
+"""What a command holds on to, or its work on one of several files: `run` and `Batch` let it go."""
 
 
 def load_graph(
@@ -85,7 +85,9 @@ class Batch:
     def attempt(self, path: Path) -> Iterator[None]:
         """Keep an error that the work on ``path`` ends with, and print it at once."""
         try:
-            yield
+            # What was held on to for this file is not held for the next.
+            with until_command_ends:
+                yield
         except ScanoptError as error:
             self._errors.append(error)
             self.results.append(Failure(str(path), str(error)))

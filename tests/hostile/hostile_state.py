@@ -79,20 +79,21 @@ def random_variable_signature(marker: Path) -> bytes:
     return tampered(op, signature=f"(),()->(){touching_code(marker)}")
 
 
+def _composite(marker: Path, attribute: str) -> bytes:
+    x = ps.float64("x")
+    state = ps.Composite([x], [x + 1]).__getstate__()
+    hidden = {attribute: f'system("{touch(marker)}");'}
+    return instance("pytensor.scalar.basic", "Composite", state | hidden)
+
+
 @hostile
 def composite_c_code(marker: Path) -> bytes:
-    x = ps.float64("x")
-    op = ps.Composite([x], [x + 1])
-    state = {**op.__getstate__(), "_c_code": f'system("{touch(marker)}");'}
-    return instance("pytensor.scalar.basic", "Composite", state)
+    return _composite(marker, "_c_code")
 
 
 @hostile
 def composite_that_hides_its_c_code(marker: Path) -> bytes:
-    x = ps.float64("x")
-    op = ps.Composite([x], [x + 1])
-    state = {**op.__getstate__(), "c_code": f'system("{touch(marker)}");'}
-    return instance("pytensor.scalar.basic", "Composite", state)
+    return _composite(marker, "c_code")
 
 
 @hostile
