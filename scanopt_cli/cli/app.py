@@ -23,12 +23,13 @@ from scanopt_cli.cli import passes as passes_command
 from scanopt_cli.cli import verify as verify_command
 from scanopt_cli.cli.console import finish, set_up, tell
 from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.help import Command, Group
 from scanopt_cli.cli.loading import until_command_ends
-from scanopt_cli.cli.options import flag
 from scanopt_cli.errors import ScanoptError
 
 app = typer.Typer(
     name="scanopt",
+    cls=Group,
     help="Optimize, diff, differentiate and inspect the loops (Scans) of PyTensor graphs.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -47,9 +48,10 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("audit", audit_command.audit),
 )
 for _name, _command in _COMMANDS:
-    app.command(_name)(_command)
+    app.command(_name, cls=Command)(_command)
 app.command(
     "capture",
+    cls=Command,
     # What follows `--` belongs to the captured program, its options too.
     context_settings={"allow_interspersed_args": False},
 )(capture_command.capture)
@@ -66,10 +68,12 @@ def _print_version(wanted: bool) -> None:
 def _main(
     version: Annotated[
         bool,
-        flag("--version", callback=_print_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
     debug: Annotated[
-        bool, flag("--debug", help="Show the traceback of an error; works anywhere.")
+        bool, typer.Option("--debug", help="Show the traceback of an error; works anywhere.")
     ] = False,
 ) -> None: ...
 

@@ -11,7 +11,7 @@ import typer
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.loading import load_graph
-from scanopt_cli.cli.options import AllowPackages, DiffFormat, Trust, flag
+from scanopt_cli.cli.options import AllowPackages, DiffFormat, Trust
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +31,9 @@ def diff(
             "what \\[tool.scanopt.budget] in pyproject.toml says.",
         ),
     ] = None,
-    stat: Annotated[bool, flag("--stat", help="Only counts, one line a category.")] = False,
+    stat: Annotated[bool, typer.Option("--stat", help="Only counts, one line a category.")] = False,
     names: Annotated[
-        bool, flag("--names", help="Other names of inputs and loops are differences, too.")
+        bool, typer.Option("--names", help="Other names of inputs and loops are differences, too.")
     ] = False,
     output_format: Annotated[DiffFormat, typer.Option("--format", help="How to print it.")] = (
         DiffFormat.RICH

@@ -20,12 +20,15 @@ from scanopt_cli.cli.options import (
     OutputFile,
     OutputFormat,
     Trust,
-    flag,
 )
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
     from scanopt_cli.gradients.derivative import Derivative
+
+
+# Seconds for the check: less, if nobody asked for it.
+_TIMEOUTS = {True: 300.0, False: 60.0}
 
 
 # As in `scanopt_cli.gradients`, whose enums bring PyTensor along.
@@ -65,27 +68,30 @@ def grad(
     strategy: Annotated[
         list[StrategyName] | None,
         typer.Option(
-            help="How to build the derivative. Repeatable, to compare; -o writes the first."
+            metavar="STRATEGY",
+            help="How to build the derivative: auto, reverse, forward, forward-over-reverse or "
+            "taylor. Repeatable, to compare; -o writes the first.",
         ),
     ] = None,
     full: Annotated[
-        bool, flag("--full", help="With --order 2: the whole Hessian, a row an entry.")
+        bool, typer.Option("--full", help="With --order 2: the whole Hessian, a row an entry.")
     ] = False,
     stage: Annotated[
         list[StageName] | None,
         typer.Option(
-            help="Also count what this leaves. Repeatable; without it pytensor and both, which "
-            "compare, and raw for neither."
+            metavar="STAGE",
+            help="Also count what this leaves: pytensor, scanopt or both, which compare without "
+            "this option; raw for neither. Repeatable.",
         ),
     ] = None,
     check: Annotated[
         bool | None,
-        flag(
+        typer.Option(
             "--check/--no-check",
             help="Compare values with another strategy or finite differences, in a child process. "
             "By default the graphs are evaluated as they are, which takes about as long as all "
-            "else, and a comparison that cannot be made is no failure; with --check the derivative "
-            "is compiled as well, which takes several times as long.",
+            "else, a minute at most, and a comparison that cannot be made is no failure; with "
+            "--check the derivative is compiled as well, which takes several times as long.",
         ),
     ] = None,
     mode: Modes = None,
@@ -122,6 +128,7 @@ def grad(
                     full=full,
                     check=check is not False,
                     modes=mode or (DEFAULT if check else PLAIN),
+                    timeout=_TIMEOUTS[check is True],
                     stages=stages,
                     progress=show_progress,
                 )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.loading import Batch, load_graph
-from scanopt_cli.cli.options import AllowPackages, Format, GraphFiles, OutputFormat, Trust, flag
+from scanopt_cli.cli.options import AllowPackages, Format, GraphFiles, OutputFormat, Trust
 
 if TYPE_CHECKING:
     from scanopt_cli.identity.hashing import GraphDigest
@@ -17,14 +19,16 @@ def hash_graphs(
     graphs: GraphFiles,
     inner: Annotated[
         bool,
-        flag("--inner", help="Also each distinct body inside, with how often it is applied."),
+        typer.Option(
+            "--inner", help="Also each distinct body inside, with how often it is applied."
+        ),
     ] = False,
     names: Annotated[
-        bool, flag("--names", help="Names of variables, loops and OpFromGraphs count.")
+        bool, typer.Option("--names", help="Names of variables, loops and OpFromGraphs count.")
     ] = False,
     gradients: Annotated[
         bool,
-        flag(
+        typer.Option(
             "--gradients",
             help="How an OpFromGraph is differentiated, and whether it is inlined, counts.",
         ),

@@ -29,11 +29,15 @@ def load_graph(
     An error that nobody expected, in what the command does next, is the file's if its graph is not
     in order.
     """
+    from pytensor.configdefaults import config
+
     from scanopt_cli.graphs.folding import bounded_folding
     from scanopt_cli.graphs.loading import load
 
     until_command_ends.enter_context(bounded_folding())
     until_command_ends.enter_context(told_failures())
+    # Where in scanopt a variable was made helps nobody, and to find out takes half of the time.
+    until_command_ends.enter_context(config.change_flags(traceback__limit=0))
     with warnings.catch_warnings(record=True) as caught:
         # What PyTensor thinks of its own calls does not concern the file.
         warnings.simplefilter("ignore")

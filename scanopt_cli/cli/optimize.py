@@ -21,7 +21,6 @@ from scanopt_cli.cli.options import (
     OutputFormat,
     Pipeline,
     Trust,
-    flag,
 )
 from scanopt_cli.errors import ScanoptError
 
@@ -49,7 +48,7 @@ def optimize(
     ] = DiffKind.TREE,
     print_changed: Annotated[
         bool,
-        flag("--print-changed", help="Show each pass's own diff on stderr as it has run."),
+        typer.Option("--print-changed", help="Show each pass's own diff on stderr as it has run."),
     ] = False,
     lines: Annotated[
         int, typer.Option(min=0, help="Longest diff of a pass, in lines; 0 for no limit.")
@@ -58,20 +57,22 @@ def optimize(
         int | None, typer.Option(min=1, help="How deep the trees are printed.")
     ] = None,
     time_passes: Annotated[
-        bool, flag("--time-passes", help="Show the wall time of each pass.")
+        bool, typer.Option("--time-passes", help="Show the wall time of each pass.")
     ] = False,
     limit: Annotated[
         int | None, typer.Option(min=0, help="Stop after so many rewrites, for bisection.")
     ] = None,
     check: Annotated[
-        bool, flag("--check", help="Exit with 1 if anything could be cleaned up.")
+        bool, typer.Option("--check", help="Exit with 1 if anything could be cleaned up.")
     ] = False,
     verify: Annotated[
         bool,
-        flag("--verify", help="Evaluate the result against the original before writing it."),
+        typer.Option(
+            "--verify", help="Evaluate the result against the original before writing it."
+        ),
     ] = False,
     mode: Modes = None,
-    quiet: Annotated[bool, flag("--quiet", "-q", help="No remarks on stderr.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks on stderr.")] = False,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,

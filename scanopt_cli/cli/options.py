@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -42,11 +42,6 @@ def complete_pass(incomplete: str) -> list[str]:
     return [name for name in registry() if name.startswith(incomplete)]
 
 
-def flag(*names: str, help: str, **options: Any) -> Any:
-    """Return an option that is on or off; the help shows no type for it."""
-    return typer.Option(*names, help=help, metavar="", **options)
-
-
 GraphFile = Annotated[
     Path, typer.Argument(metavar="GRAPH", help="A pickled graph, plain or gzipped.")
 ]
@@ -55,7 +50,7 @@ GraphFiles = Annotated[
 ]
 Trust = Annotated[
     bool,
-    flag(
+    typer.Option(
         "--trust",
         help="Load anything the file holds. It can run code: use it for your own files only.",
     ),

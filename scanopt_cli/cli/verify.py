@@ -16,7 +16,6 @@ from scanopt_cli.cli.options import (
     Modes,
     OutputFormat,
     Trust,
-    flag,
 )
 
 
@@ -29,7 +28,7 @@ def verify(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
     mode: Modes = None,
     strict: Annotated[
-        bool, flag("--strict", help="If only the first graph raises, they differ.")
+        bool, typer.Option("--strict", help="If only the first graph raises, they differ.")
     ] = False,
     timeout: Annotated[
         float, typer.Option(min=1, help="Seconds until the evaluation is given up.")

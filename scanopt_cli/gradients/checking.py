@@ -107,6 +107,7 @@ def check_derivative(
     original: Graph,
     by: Sequence[int],
     modes: str | Sequence[str],
+    timeout: float = 300.0,
     progress: Callable[[str], None] | None = None,
 ) -> Check:
     """Compare the last order of ``derivative`` with what another way gives.
@@ -115,8 +116,8 @@ def check_derivative(
     strategies that go forward only are compared with reverse mode, entry by entry. The others are
     compared along one direction, in which every entry grows at a rate of its own, with forward
     mode, or with central differences of the order before. Where the arguments or the other way's
-    values are not finite, nothing is compared. ``modes`` compile the derivative as well, see
-    `scanopt_cli.verify`, and ``progress`` is called as there.
+    values are not finite, nothing is compared. ``modes``, which compile the derivative as well,
+    ``timeout`` and ``progress`` are those of `scanopt_cli.verify`.
     """
     inputs = [original.inputs[position] for position in by]
     graphs = [
@@ -147,6 +148,7 @@ def check_derivative(
             _graph(original, given),
             runs=_RUNS,
             modes=modes,
+            timeout=timeout,
             progress=progress,
         )
     except VerificationError as error:

@@ -61,6 +61,7 @@ def grad(
     full: bool = False,
     check: bool = False,
     modes: str | Sequence[str] = DEFAULT,
+    timeout: float = 300.0,
     stages: Sequence[Stage | str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Derivative:
@@ -99,6 +100,8 @@ def grad(
     modes
         The modes that compile the derivative for that, see `scanopt_cli.verify`. ``plain`` compiles
         nothing, which takes least time.
+    timeout
+        Seconds that the comparison may take.
     stages
         What else to count for each order, beside the graph as it was built: see `Stage`.
     progress
@@ -151,7 +154,9 @@ def grad(
     tell(f"{choice.strategy}, order {order}: checking values")
     start = perf_counter()
     with _recursion(orders[-1].statistics):
-        checked = check_derivative(derivative, problem.original, problem.by, modes, progress)
+        checked = check_derivative(
+            derivative, problem.original, problem.by, modes, timeout, progress
+        )
     return replace(derivative, check=replace(checked, seconds=round(perf_counter() - start, 2)))
 
 

@@ -15,10 +15,22 @@ from scanopt_cli.graphs.loading import load
 def test_help_and_version() -> None:
     assert scanopt("--version").out == f"scanopt {__version__}\n"
     assert scanopt("-h").code == 0
-    for command in ("optimize", "diff", "grad", "inspect", "verify", "passes", "audit", "capture"):
+    for command in (
+        "optimize",
+        "diff",
+        "grad",
+        "hash",
+        "inspect",
+        "verify",
+        "passes",
+        "audit",
+        "capture",
+    ):
         done = scanopt(command, "--help")
         assert done.code == 0
         assert "Usage" in done.out
+        assert "<bool>" not in done.out
+        assert "list[" not in done.out
 
 
 @pytest.mark.parametrize("arguments", ["--help", "passes --help", "--version"])

@@ -1,0 +1,27 @@
+"""Commands whose help shows no types of flags and arguments: ``<bool>`` tells a reader nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+
+class _Untyped:
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, as Typer does, with what its help prints as their types."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+            elif param.param_type_name == "argument":
+                param.display_type_rich = lambda ctx: None  # noqa: ARG005
+        return params
+
+
+class Command(_Untyped, TyperCommand):
+    """A command."""
+
+
+class Group(_Untyped, TyperGroup):
+    """The program, with its commands."""
