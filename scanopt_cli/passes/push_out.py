@@ -57,10 +57,12 @@ class PushOut(ScanPass):
     2. Elementwise arithmetic of sequences and non-sequences is computed for all steps at once, by
        PyTensor's ``scan_push_out_seq``.
 
-    Preconditions: the loop is not batched, and no step works in place. For case 2 every sequence is
-    shown to be as long as the loop has steps; and a loop of which nothing is left keeps every step
-    of every output, carries no untraced state, and its mit_sots reach back equally far. Without
-    these PyTensor's rewriter is wrong.
+    Preconditions: the loop is not batched, and no step works in place. For case 2 the sequences are
+    cut to the steps of the loop, unless they are shown to have as many rows; none that is cut has
+    one row by its type, which arithmetic would repeat. A loop of which nothing is left has only
+    sequences that are as long as it has steps, keeps every step of every output, carries no
+    untraced state, and its mit_sots reach back equally far. Without these PyTensor's rewriter is
+    wrong.
 
     Inside of `scanopt_cli.enabled` this pass stands in for PyTensor's own rewriters. It is in no
     preset, since whoever compiles a saved graph has those.
@@ -80,12 +82,13 @@ class PushOut(ScanPass):
         """Return all outputs, on a Scan whose body computes less."""
         if view.batch_ndim or not site.budget.is_left:
             return None
-        if _may_push_out_sequences(view):
-            found: Any = scan_push_out_seq.transform(site.fgraph, view.node)
-            if found:
-                site.budget.spend()
-                site.changed(view, "computes elementwise arithmetic of sequences before the loop")
-                return {old: new for old, new in found.items() if old != "remove"}
+        found = _push_out_sequences(view)
+        if isinstance(found, dict):
+            site.budget.spend()
+            site.changed(view, "computes elementwise arithmetic of sequences before the loop")
+            return found
+        if found is not None:
+            site.kept(view, f"arithmetic of sequences: {found}")
         return _hoist(view, site, guarded=self.guarded)
 
 
@@ -203,10 +206,36 @@ def _is_total(node: Apply) -> bool:
     return isinstance(op, _TOTAL) and not is_squeeze
 
 
-def _may_push_out_sequences(view: ScanView) -> bool:
+def _push_out_sequences(view: ScanView) -> dict[Variable, Variable] | str | None:
+    """Compute arithmetic of sequences before the loop: all outputs, or why not; None for nothing.
+
+    PyTensor computes it of whole sequences, so these have to be equally long.
+    """
+    pushed = _pushed_out(view.node)
+    if pushed is None:
+        return None
     lengths = Lengths(view.n_steps)
     steps = lengths.value_of(view.n_steps)
     sequences = view.of_kind(SlotKind.SEQ)
-    if any(lengths.length_of(slot.outer_input) != steps for slot in sequences):
-        return False
-    return not is_elementwise_map(view) or is_replaceable_map(view)
+    is_map = is_elementwise_map(view)
+    if is_map and not is_replaceable_map(view):
+        return "without it nothing is left of the loop, which does not keep every step"
+    if all(lengths.length_of(slot.outer_input) == steps for slot in sequences):
+        return pushed
+    if is_map:
+        return "a sequence is not shown to be as long as the loop has steps"
+    if any(slot.outer_input.type.shape[0] == 1 for slot in sequences):
+        return "a sequence has one row, which would serve for all steps"
+    cut = ScanView.of(view.node)
+    for slot in cut.of_kind(SlotKind.SEQ):
+        whole: Any = slot.outer_input
+        slot.outer_input = whole[: view.n_steps]
+    replaced = cut.rebuild()
+    (node,) = {new.owner for new in replaced.values() if new.owner is not None}
+    pushed = _pushed_out(node)
+    return None if pushed is None else {old: pushed[new] for old, new in replaced.items()}
+
+
+def _pushed_out(node: Apply) -> dict[Variable, Variable] | None:
+    found: Any = scan_push_out_seq.transform(None, node)
+    return {old: new for old, new in found.items() if old != "remove"} if found else None

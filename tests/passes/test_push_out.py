@@ -12,6 +12,7 @@ from pytensor import sparse
 from pytensor.conditional.op import IfElse
 from pytensor.graph.replace import vectorize_graph
 from pytensor.raise_op import Assert
+from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
 
 from graph_building import assert_same_values, graph_of, only_scan, optimized, scan
@@ -19,7 +20,7 @@ from scanopt_cli.graphs.statistics import statistics
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")
-s = pt.dvector("s")
+s, t = pt.dvectors("s", "t")
 m = pt.dmatrix("m")
 
 
@@ -100,24 +101,67 @@ def test_case_2_a_loop_that_is_not_needed(steps: int) -> None:
     assert_same_values(graph, work, x=1.0, s=np.arange(float(steps)))
 
 
-def _longer(states: Any) -> Any:
-    """The last row, of a loop whose sequence is another one, of any length."""
-    node = states.owner.inputs[0].owner
-    return node.op.make_node(node.inputs[0], pt.dvector("t"), *node.inputs[2:]).outputs[0][-1]
+def _with_sequence(sequence: Any, states: Any) -> Any:
+    """The last row, of a loop whose first sequence is another one, of any length."""
+    node = states.owner
+    node = node if isinstance(node.op, Scan) else node.inputs[0].owner
+    return node.op.make_node(node.inputs[0], sequence, *node.inputs[2:]).outputs[0][-1]
 
 
-NOT: dict[str, Callable[[], Any]] = {
-    "a sequence whose length is not known to be that of the loop": lambda: _longer(
-        scan(lambda a, y: y + pt.exp(a), sequences=[s], outputs_info=[x])
+@pytest.mark.parametrize("rows", [3, 4, 7])
+def test_case_2_sequences_longer_than_the_loop_are_cut(rows: int) -> None:
+    first = scan(lambda a, b, y: y + pt.exp(a) * b, sequences=[s, s], outputs_info=[x])
+    graph = graph_of(_with_sequence(t, first))
+    work, remarks = optimized(graph, "push-out,remove-unused")
+    assert "computes elementwise arithmetic of sequences before the loop" in remarks[0]
+    assert not any(node.op == pt.exp for node in only_scan(work.fgraph).op.fgraph.toposort())
+    assert_same_values(graph, work, x=1.0, s=np.arange(3.0), t=np.arange(float(rows)))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_case_2_a_sequence_that_is_too_short_raises(rows: int) -> None:
+    first = scan(lambda a, y: y + pt.exp(a), sequences=[s], outputs_info=[x])
+    graph = graph_of(_with_sequence(t, first))
+    work, remarks = optimized(graph, "push-out")
+    assert "changed" in remarks[0]
+    assert_same_values(graph, work, x=1.0, s=np.arange(3.0), t=np.arange(float(rows)))
+
+
+def test_case_2_while_loops() -> None:
+    """The steps are what the loop is cut to; it may stop before."""
+    ys = scan(
+        lambda a, y: (y + pt.exp(a), until(y > 4)), sequences=[s], outputs_info=[x], n_steps=n
+    )
+    graph = graph_of(ys)
+    work, remarks = optimized(graph, "push-out")
+    assert "computes elementwise arithmetic" in remarks[0]
+    for steps in (1, 3, 6):
+        assert_same_values(graph, work, x=1.0, s=np.arange(6.0) / 4, n=steps)
+
+
+NOT: dict[str, tuple[Callable[[], Any], list[str]]] = {
+    "a sequence of one row by its type": (
+        lambda: _with_sequence(
+            pt.tensor("t", shape=(1,)),
+            scan(lambda a, b, y: y + pt.exp(a) * b, sequences=[s, s], outputs_info=[x]),
+        ),
+        ["arithmetic of sequences: a sequence has one row, which would serve for all steps"],
     ),
-    "what reads a state": lambda: scan(lambda y: pt.exp(y), outputs_info=[x], n_steps=n),
+    "a map over a sequence whose length is not known to be that of the loop": (
+        lambda: _with_sequence(t, scan(lambda a: pt.exp(a), sequences=[s])),
+        [
+            "arithmetic of sequences: a sequence is not shown to be as long as the loop has steps",
+        ],
+    ),
+    "what reads a state": (lambda: scan(lambda y: pt.exp(y), outputs_info=[x], n_steps=n), []),
 }
 
 
 @pytest.mark.parametrize("name", NOT)
 def test_must_not_fire(name: str) -> None:
-    _, remarks = optimized(graph_of(NOT[name]()), "push-out")
-    assert remarks == []
+    build, reasons = NOT[name]
+    _, remarks = optimized(graph_of(build()), "push-out")
+    assert remarks == [f"kept scan_fn: {reason}" for reason in reasons]
 
 
 def test_must_not_fire_on_maps_kept_in_buffers_of_different_starts() -> None:
