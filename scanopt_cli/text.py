@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 
-# Commands in a log: of GitHub (``::error::``, ``##[error]``) and of Azure (``##vso[``). PyTensor's
-# own ``{::step}`` is none.
-_COMMAND = re.compile(r":(?=:(?!step\b)[A-Za-z])|#(?=#(\[|vso\[))", re.IGNORECASE)
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!])")
+# Commands in a log: of GitHub (``::error::``, ``##[error]``), of Azure (``##vso[``) and TeamCity
+# (``##teamcity[``). PyTensor's own ``{::step}`` is none.
+_COMMAND = re.compile(r":(?=:(?!step\b)[A-Za-z])|#(?=#\w*\[)", re.IGNORECASE)
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
 def printable(text: str) -> str:

@@ -115,7 +115,7 @@ def assert_right(
 
     Where that raises, or runs into numbers that rewriting may change, nothing is compared.
     """
-    cases = list(_plain_values(inputs, outputs, arguments))
+    cases = list(plain_values(inputs, outputs, arguments))
     try:
         with _errors() as errors:
             function = way(inputs, outputs, mode)
@@ -149,7 +149,7 @@ def assert_close(wanted: Any, got: Any, where: str = "") -> None:
         np.testing.assert_allclose(got, wanted, rtol=1e-8, atol=1e-9 * scale, err_msg=where)
 
 
-def _plain_values(
+def plain_values(
     inputs: Sequence[Variable], outputs: Sequence[Variable], arguments: Sequence[Sequence[Value]]
 ) -> Iterator[tuple[Sequence[Value], list[Any]]]:
     """Yield the arguments without NaN for which the graph as it stands has values, with these."""

@@ -19,7 +19,9 @@ from scanopt_cli.scans.inspection import ScanReport, inspect_graph
 _SHORT = {"outer": "outer_nodes", "inner": "inner_nodes"}
 _KINDS = {"seqs": "seq", "non_seqs": "non_seq"}
 _OPTION = "--budget"
+_LARGEST_FILE = 1 << 20
 _LONGEST_LINE = 10_000
+_MOST_DOTS = 3_000
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
@@ -98,9 +100,14 @@ def check(budget: Budget, graph: GraphLike) -> tuple[Violation, ...]:
 def _budget_in(path: Path) -> Budget | None:
     try:
         data = read_bytes(path)
-        # A key of many dots takes time and memory that grow with their square.
-        if max(map(len, data.splitlines()), default=0) > _LONGEST_LINE:
+        if len(data) > _LARGEST_FILE:
+            raise ValueError(f"it has more than {_LARGEST_FILE:,} bytes")
+        lines = data.splitlines()
+        if max(map(len, lines), default=0) > _LONGEST_LINE:
             raise ValueError(f"a line is longer than {_LONGEST_LINE} characters")
+        # A key of many dots takes time and memory that grow with their square.
+        if sum(line.count(b".") ** 2 for line in lines) > _MOST_DOTS**2:
+            raise ValueError("its lines have too many dots")
         content = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise ScanoptError(f"cannot be read ({error})", where=str(path)) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import unified_diff
 from enum import StrEnum
@@ -13,6 +14,7 @@ from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 from pytensor.printing import debugprint
 
 from scanopt_cli.graphs.bodies import inner_graphs
+from scanopt_cli.text import printable
 
 # debugprint recurses a few frames a level; deeper than this it would run out of stack.
 _DEEPEST = 150
@@ -54,10 +56,24 @@ def tree_diff(
 
 def tree(fgraph: FunctionGraph, depth: int | None = None) -> list[str]:
     """Return the lines of a graph's dprint tree, without ids, ``depth`` levels deep at most."""
-    printed: Any = debugprint(
-        fgraph.outputs, id_type="", file="str", depth=min(depth or _DEEPEST, _DEEPEST)
-    )
-    return [str(line) for line in printed.splitlines()]
+    with _names_on_one_line(fgraph):
+        printed: Any = debugprint(
+            fgraph.outputs, id_type="", file="str", depth=min(depth or _DEEPEST, _DEEPEST)
+        )
+    return str(printed).split("\n")[:-1]
+
+
+@contextmanager
+def _names_on_one_line(fgraph: FunctionGraph) -> Iterator[None]:
+    """Escape names that would end a line of the tree and begin one of their own."""
+    names = {v: v.name for v in fgraph.variables if v.name is not None and "\n" in v.name}
+    try:
+        for variable, name in names.items():
+            variable.name = printable(name)
+        yield
+    finally:
+        for variable, name in names.items():
+            variable.name = name
 
 
 def _is_deep(fgraph: FunctionGraph) -> bool:

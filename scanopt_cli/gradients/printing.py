@@ -10,6 +10,7 @@ from pytensor.printing import debugprint
 from scanopt_cli.scans.describing import at_tap, describe, inner_names
 from scanopt_cli.scans.naming import Clients, slot_names
 from scanopt_cli.scans.view import ScanView
+from scanopt_cli.text import printable
 
 
 def scan_text(view: ScanView, clients: Clients, around: Mapping[Variable, str]) -> str:
@@ -19,10 +20,11 @@ def scan_text(view: ScanView, clients: Clients, around: Mapping[Variable, str]) 
     number nodes; inputs are called after their slots.
     """
     names = slot_names(view, clients)
-    lines = [str(view.node.op), f"    n_steps: {describe(view.n_steps, around)}"]
+    steps = describe(view.n_steps, around)
+    lines = [printable(str(view.node.op)), printable(f"    n_steps: {steps}")]
     for slot, name in zip(view.slots, names, strict=True):
         called = slot.label if name == slot.label else f"{slot.label} {name}"
-        lines.append(f"    {called}: {describe(slot.outer_input, around)}")
+        lines.append(printable(f"    {called}: {describe(slot.outer_input, around)}"))
     for title, tree in _trees(view, names):
         lines += ["", title, tree]
     return "\n".join(lines)
@@ -31,17 +33,18 @@ def scan_text(view: ScanView, clients: Clients, around: Mapping[Variable, str]) 
 def _trees(view: ScanView, names: list[str]) -> Iterator[tuple[str, str]]:
     """A title and a tree for each thing that one step computes."""
     inside = {
-        variable: variable.type(name=name) for variable, name in inner_names(view, names).items()
+        variable: variable.type(name=printable(name))
+        for variable, name in inner_names(view, names).items()
     }
     computed = iter(view.op.fgraph.bind(inside))
     called = dict(zip(map(id, view.slots), names, strict=True))
     for slot in view.outputs():
         for tap in slot.out_taps:
-            yield f"{called[id(slot)]}[{at_tap(tap)}] =", _tree(next(computed))
+            yield printable(f"{called[id(slot)]}[{at_tap(tap)}] ="), _tree(next(computed))
     if view.is_while:
         yield "stops when", _tree(next(computed))
 
 
 def _tree(variable: Variable) -> str:
     text = str(debugprint(variable, file="str", id_type=""))
-    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
+    return "\n".join(f"    {line}".rstrip() for line in text.split("\n")[:-1])

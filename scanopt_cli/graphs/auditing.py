@@ -109,13 +109,15 @@ def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> A
             )
         )
     return AuditReport(
-        path=where, globals=tuple(globals_), refusal=_refusal(recording, where, allowlist)
+        path=where,
+        globals=tuple(globals_),
+        refusal=_refusal(recording, where, allowlist, len(data)),
     )
 
 
-def _refusal(recording: Recording, where: str, allowlist: Allowlist) -> str | None:
+def _refusal(recording: Recording, where: str, allowlist: Allowlist, size: int) -> str | None:
     try:
-        interpret(build(recording, where, allowlist), where)
+        interpret(build(recording, where, allowlist, size), where)
     except LoadError as error:
         return str(error)
     return None

@@ -14,7 +14,7 @@ from pytensor.graph.fg import AbstractFunctionGraph, FrozenFunctionGraph, Functi
 from pytensor.graph.op import HasMultipleInnerGraph, Op
 from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.elemwise import CAReduce, Elemwise
 
 from scanopt_cli.errors import PassError
 from scanopt_cli.graphs.constants import check_constants
@@ -96,12 +96,18 @@ def unfolded(graph: AbstractFunctionGraph) -> int:
     waiting = [graph]
     while waiting:
         current = waiting[-1]
-        inner = [body for node in current.apply_nodes for body in inner_graphs(node.op)]
+        inner = [body for node in current.apply_nodes for body in _all_graphs(node.op)]
         missing = [body for body in inner if id(body) not in counts]
         waiting += missing
         if not missing:
             counts[id(waiting.pop())] = sum(len(b.apply_nodes) + counts[id(b)] for b in inner)
     return counts[id(graph)]
+
+
+def _all_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:
+    """Return every inner graph of ``op``, those of scalars included."""
+    core = op.scalar_op if isinstance(op, Elemwise | CAReduce) else core_op(op)
+    return tuple(core.inner_graphs.values()) if isinstance(core, HasMultipleInnerGraph) else ()
 
 
 def walk(graph: AbstractFunctionGraph) -> Iterator[Apply]:

@@ -34,6 +34,7 @@ _RENAMED = {"sparse_grad": "structured"}
 
 _PRINTED = frozenset({"__str__", "__repr__", "shape", "dtype", "ndim", "size", "min", "max"})
 _PRINTED |= {"mean", "std", "sum"}
+_MOST_PRINTED = 1_000
 
 
 class StateError(Exception):
@@ -62,7 +63,7 @@ def make(cls: type[Any], state: Mapping[str, Any]) -> Any:
         return _make_scan(cls, state)
     if issubclass(cls, Composite):
         inner = _inner_graph(state)
-        return cls(list(inner.inputs), list(inner.outputs), name=state["name"])
+        return _briefly(cls(list(inner.inputs), list(inner.outputs), name=state["name"]))
     if issubclass(cls, ScalarLoop):
         return _make_scalar_loop(cls, state)
     if issubclass(cls, RandomVariable) and name != getattr(cls, "name", name):
@@ -72,6 +73,21 @@ def make(cls: type[Any], state: Mapping[str, Any]) -> Any:
     if issubclass(cls, Print) and not set(state.get("attrs", ())) <= _PRINTED:
         raise StateError("it prints attributes that are not plain properties of arrays")
     return cls(**_arguments(cls, state))
+
+
+def _briefly(composite: Any) -> Any:
+    """Have a Composite printed as those of many nodes are, if it would be printed at length.
+
+    It is written out as a formula, in which what is computed once stands as often as it is used.
+    """
+    sizes: dict[Any, int] = {}
+    for node in composite.fgraph.toposort():
+        own = len(str(node.op)) if isinstance(node.op, Composite) else 1
+        size = own + sum(sizes.get(variable, 1) for variable in node.inputs)
+        sizes.update(dict.fromkeys(node.outputs, size))
+    if sum(sizes.get(variable, 1) for variable in composite.outputs) > _MOST_PRINTED:
+        composite._name = "Composite{...}"
+    return composite
 
 
 def _arguments(cls: type[Any], state: Mapping[str, Any]) -> dict[str, Any]:

@@ -113,9 +113,12 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises
     ------
     ScanoptError
-        If the file cannot be written. What was there before is untouched.
+        If the file cannot be written, or something else than a file is there. What was there before
+        is untouched.
     """
     target = Path(os.path.realpath(path))
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise ScanoptError("is not a regular file", where=str(path), hint=_GIVE_A_FILE)
     scratch = target.with_name(f".{target.name[:100]}.{uuid4().hex}")
     try:
         with scratch.open("xb") as file:

@@ -19,7 +19,8 @@ from scanopt_cli.graphs.allowlist import OBJECTS
 from scanopt_cli.graphs.arrays import array_from, dtype_from, scalar_from, sparse_from
 from scanopt_cli.graphs.compiled import Compiled
 from scanopt_cli.graphs.generators import BIT_GENERATORS, generator_from_state
-from scanopt_cli.graphs.records import Call, Global, is_named
+from scanopt_cli.graphs.graph import check_inputs
+from scanopt_cli.graphs.records import KEY_PARTS, Call, Global, is_named
 
 if TYPE_CHECKING:
     from scanopt_cli.graphs.safety import Builder
@@ -40,20 +41,22 @@ def _getattr(_: Builder, record: Call) -> Any:
     raise ValueError("an attribute that no op needs")
 
 
-def _encode(_: Builder, record: Call) -> bytes:
+def _encode(builder: Builder, record: Call) -> bytes:
     text, encoding = record.args
     if type(text) is not str or encoding != "latin1":
         raise ValueError("bytes that are not written as Latin-1 text")
-    return text.encode("latin-1")
+    return bytes(builder.copied(text.encode("latin-1")))
 
 
 def _container(kind: type[Any]) -> Form:
     def form(builder: Builder, record: Call) -> Any:
         parts = builder.value(record.args[0]) if record.args else ()
-        if not isinstance(parts, list | tuple | bytes):
+        if not isinstance(parts, list | tuple):
             raise ValueError(f"not the members of a {kind.__name__}")
         builder.nests.check(parts)
-        return kind(parts)
+        if kind in (set, frozenset) and any(builder.nests.size_of(p) > KEY_PARTS for p in parts):
+            raise ValueError(f"a member of a {kind.__name__} is too large")
+        return kind(builder.copied(parts))
 
     return form
 
@@ -89,12 +92,12 @@ def _reconstruct(builder: Builder, record: Call) -> np.ndarray[Any, Any]:
     if not is_named(record.args[0], "numpy.ndarray"):
         raise ValueError("an array of another class")
     _, shape, dtype, is_fortran, data = map(builder.value, record.state)
-    return array_from(data, dtype, shape, "F" if is_fortran else "C")
+    return array_from(builder.copied(data), dtype, shape, "F" if is_fortran else "C")
 
 
 def _frombuffer(builder: Builder, record: Call) -> np.ndarray[Any, Any]:
     data, dtype, shape, order, *_ = map(builder.value, record.args)
-    return array_from(data, dtype, shape, order)
+    return array_from(builder.copied(data), dtype, shape, order)
 
 
 def _scalar(builder: Builder, record: Call) -> Any:
@@ -207,6 +210,7 @@ def _frozen_graph(builder: Builder, record: Call) -> FrozenFunctionGraph:
 def _function_graph(builder: Builder, record: Call) -> FunctionGraph:
     state = builder.state(record)
     inputs, outputs = (builder.expect_all(state[part], Variable) for part in ("inputs", "outputs"))
+    check_inputs(len(inputs))
     return FunctionGraph(inputs, outputs, clone=False)
 
 

@@ -13,6 +13,8 @@ from pytensor.graph.traversal import graph_inputs
 
 from scanopt_cli.errors import ScanoptError
 
+_MOST_INPUTS = 5_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
@@ -119,8 +121,10 @@ def from_io(
     if inputs is None:
         inputs = [root for root in roots if not isinstance(root, SharedVariable)]
     given = [variable for variable in inputs if not isinstance(variable, Constant)]
+    check_inputs(len(given) + len(shared))
     known = set(given)
-    missing = [root for root in roots if root not in known and root not in set(shared)]
+    listed = known.union(shared)
+    missing = [root for root in roots if root not in listed]
     if missing:
         names = ", ".join(str(variable) for variable in missing[:3])
         raise ScanoptError(
@@ -139,6 +143,20 @@ def from_io(
     }
     fgraph = FunctionGraph(plain, [memo[output] for output in outputs], clone=False)
     return Graph(fgraph=fgraph, source=source, values=values)
+
+
+def check_inputs(count: int) -> None:
+    """Refuse a graph of so many inputs that PyTensor, which looks for each in all, takes minutes.
+
+    Raises
+    ------
+    ScanoptError
+        If ``count`` is above 5,000.
+    """
+    if count > _MOST_INPUTS:
+        raise ScanoptError(
+            f"has more than {_MOST_INPUTS:,} inputs", hint="join inputs that are alike in one array"
+        )
 
 
 def _variables(part: object, source: str) -> list[Variable]:

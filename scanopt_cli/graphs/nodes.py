@@ -9,7 +9,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 
-from scanopt_cli.graphs.payload import plain_trace
+from scanopt_cli.graphs.payload import set_trace
 from scanopt_cli.graphs.records import Call, made_class
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _make(builder: Builder, record: Call) -> None:
         return
     if not issubclass(cls, Apply):
         raise ValueError("a variable's owner is not a node")
-    inputs = [builder.expect(part, Variable) for part in state["inputs"]]
+    inputs = [builder.expect(part, Variable) for part in builder.copied(state["inputs"])]
     outputs = []
     for index, part in enumerate(state["outputs"]):
         if not issubclass(_class(builder, part), Variable):
@@ -72,7 +72,7 @@ def _make(builder: Builder, record: Call) -> None:
         ):
             raise ValueError("an output of a node belongs to another")
         kind = builder.expect(inner["type"], Type)
-        outputs.append(_decorated(kind.make_variable(_name(inner)), inner))
+        outputs.append(_decorated(builder, kind.make_variable(_name(inner)), inner))
     builder.made[id(record)] = Apply(builder.expect(state["op"], Op), inputs, outputs)
     for part, variable in zip(state["outputs"], outputs, strict=True):
         builder.made[id(part)] = variable
@@ -82,10 +82,16 @@ def _root(builder: Builder, cls: type[Any], state: dict[str, Any]) -> Variable:
     kind, name = builder.expect(state["type"], Type), _name(state)
     if issubclass(cls, SharedVariable):
         (value,) = builder.state(state["container"])["storage"]
-        return _decorated(cls(kind, builder.value(value), strict=False, name=name), state)
+        value = builder.value(value)
+        if isinstance(value, list | tuple):
+            builder.copied(value)  # into an array
+        return _decorated(builder, cls(kind, value, strict=False, name=name), state)
     if issubclass(cls, Constant):
-        return _decorated(kind.make_constant(builder.value(state["data"]), name=name), state)
-    return _decorated(kind.make_variable(name), state)
+        data = builder.value(state["data"])
+        if isinstance(data, list | tuple):
+            builder.copied(data)  # into an array
+        return _decorated(builder, kind.make_constant(data, name=name), state)
+    return _decorated(builder, kind.make_variable(name), state)
 
 
 def _name(state: dict[str, Any]) -> str | None:
@@ -95,11 +101,9 @@ def _name(state: dict[str, Any]) -> str | None:
     return name
 
 
-def _decorated(variable: Variable, state: dict[str, Any]) -> Variable:
+def _decorated(builder: Builder, variable: Variable, state: dict[str, Any]) -> Variable:
     """Keep where the variable was made, the one thing in its tag that is worth keeping."""
     tag = state.get("tag")
     if type(tag) is Call and type(tag.state) is dict:
-        trace = plain_trace(tag.state.get("trace"))
-        if trace:
-            variable.tag.trace = [list(stack) for stack in trace]
+        set_trace(variable, tag.state.get("trace"), builder.traces)
     return variable

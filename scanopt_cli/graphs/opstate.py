@@ -45,6 +45,7 @@ _COUNTS = frozenset(
 )
 """Attributes up to which constructors count."""
 _MAX_COUNT = 10_000
+_MAX_INTEGER = 2**63 - 1
 _MAX_AXIS = 64
 _HOLDERS: tuple[tuple[type[Any], frozenset[str]], ...] = (
     (
@@ -70,7 +71,7 @@ _HOLDERS: tuple[tuple[type[Any], frozenset[str]], ...] = (
 )
 """Attributes that hold Ops, Types and Variables. Elsewhere these have no business: an Op in place
 of a number is pasted into generated code by its name."""
-_MAX_PARTS = 1_000_000
+_MAX_PARTS = 100_000
 _MAX_TEXT = 10_000
 
 
@@ -142,6 +143,8 @@ def _check_plain(state: Mapping[str, Any]) -> None:
                 if name in _DTYPES and part not in _TENSOR_DTYPES:
                     raise StateError(f"attribute {name!r} is not the dtype of a tensor")
             elif isinstance(part, int):
+                if abs(part) > _MAX_INTEGER:
+                    raise StateError(f"attribute {name!r} holds a number of more than 64 bits")
                 if name in _COUNTS and not 0 <= part <= _MAX_COUNT:
                     raise StateError(f"attribute {name!r} is out of all proportion")
             elif isinstance(part, bytes):

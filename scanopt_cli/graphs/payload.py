@@ -18,12 +18,20 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
 import scanopt_cli
-from scanopt_cli.errors import LoadError
-from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.errors import LoadError, ScanoptError
+from scanopt_cli.graphs.graph import Graph, check_inputs
 from scanopt_cli.graphs.records import brief
 
 FORMAT = "scanopt-graph"
 SCHEMA = 1
+
+_KEYS = frozenset(
+    {
+        *("format", "schema", "versions", "inputs", "constants", "types", "ops", "nodes"),
+        *("outputs", "output_names", "values", "recorded", "notes", "traces"),
+    }
+)
+_MOST_EDGES = 2_000_000
 
 
 class _Table:
@@ -98,7 +106,13 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
             hint="use the scanopt that wrote it, or write it again",
         )
     try:
+        if not payload.keys() <= _KEYS:
+            raise ValueError("it has parts that no graph has")
+        if sum(len(sources) for _, sources, _ in payload["nodes"]) > _MOST_EDGES:
+            raise ValueError(f"its nodes have more than {_MOST_EDGES:,} inputs")
         types, ops = payload["types"], payload["ops"]
+        check_inputs(len(payload["inputs"]))
+        traces: dict[int, list[Any]] = {}
         inputs = [types[kind].make_variable(name=name) for kind, name in payload["inputs"]]
         variables = list(inputs)
         for kind, data, name in payload["constants"]:
@@ -106,8 +120,7 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
         for position, (op, sources, targets) in enumerate(payload["nodes"]):
             outputs = [types[kind].make_variable(name=name) for kind, name in targets]
             for index, output in enumerate(outputs):
-                if trace := payload["traces"].get((position, index)):
-                    output.tag.trace = [list(stack) for stack in trace]
+                set_trace(output, payload["traces"].get((position, index)), traces)
             if not isinstance(ops[op], Op):
                 raise ValueError(f"{ops[op]!r} is no Op")
             Apply(ops[op], [variables[_number(source)] for source in sources], outputs)
@@ -125,6 +138,8 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
             notes=tuple(map(str, payload["notes"])),
             versions={str(name): str(version) for name, version in payload["versions"].items()},
         )
+    except ScanoptError:
+        raise
     except Exception as error:
         raise LoadError(
             f"does not describe a graph: {brief(error)}",
@@ -153,6 +168,19 @@ def plain_trace(trace: Any) -> tuple[tuple[tuple[Any, ...], ...], ...]:
         for stack in stacks
         if isinstance(stack, list | tuple) and all(map(_is_frame, stack))
     )
+
+
+def set_trace(variable: Variable, trace: Any, known: dict[int, list[Any]]) -> None:
+    """Give ``variable`` a trace as a file holds it, if it is one, made once for all that share it.
+
+    ``known`` holds those that were made, by the ``id`` of what they were made of.
+    """
+    if trace is None:
+        return
+    if id(trace) not in known:
+        known[id(trace)] = [list(stack) for stack in plain_trace(trace)]
+    if known[id(trace)]:
+        variable.tag.trace = known[id(trace)]
 
 
 def _is_frame(frame: Any) -> bool:

@@ -17,6 +17,9 @@ from scanopt_cli.errors import LoadError, UnsafeFileError
 
 KEY_PARTS = 4096
 """How many values a dictionary key or set member may consist of, tuples counted in full."""
+_MOST_KEY_PARTS = 20_000_000
+# A node takes about 40; a few megabytes of compressed opcodes would keep a reader for hours.
+_MOST_OPCODES = 3_000_000
 
 
 @dataclass(slots=True, eq=False)
@@ -68,9 +71,11 @@ def read_records(data: bytes, where: str) -> Recording:
     """
     machine = _Machine(where)
     try:
-        for opcode, argument, _ in pickletools.genops(data):
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
             if opcode.name == "STOP":
                 return Recording(machine.finish(), tuple(machine.globals))
+            if count == _MOST_OPCODES:
+                raise ValueError(f"it has more than {_MOST_OPCODES:,} opcodes")
             machine.run[opcode.name](argument)
     except LoadError:
         raise
@@ -92,6 +97,7 @@ class _Machine:
         self.below: list[list[Any]] = []  # one list for each open mark
         self.memo: dict[int, Any] = {}
         self.globals: list[Global] = []
+        self.key_parts = 0
         push = self.push
         run: dict[str, Any] = {
             "PROTO": self.nothing,
@@ -113,7 +119,7 @@ class _Machine:
             "TUPLE2": lambda _: self.tuple(2),
             "TUPLE3": lambda _: self.tuple(3),
             "DICT": self.dict,
-            "FROZENSET": lambda _: self.replace_mark(_frozenset),
+            "FROZENSET": self.frozenset,
             "APPEND": lambda _: self.extend([self.stack.pop()]),
             "APPENDS": lambda _: self.extend(self.pop_mark(None)),
             "ADDITEMS": self.add_items,
@@ -170,7 +176,8 @@ class _Machine:
         if type(left) is Call and type(left.args) is tuple and left.args:
             target = left.args[0]
             if type(target) is Call:
-                target.setters = [*(target.setters or ()), left]
+                target.setters = target.setters or []
+                target.setters.append(left)
 
     def pop_mark(self, _: object) -> list[Any]:
         items, self.stack = self.stack, self.below.pop()
@@ -194,6 +201,9 @@ class _Machine:
             raise IndexError("the stack is too short")
         self.stack[-size:] = [items]
 
+    def frozenset(self, _: object) -> None:
+        self.stack.append(frozenset(map(self.hashable, self.pop_mark(None))))
+
     def dict(self, _: object) -> None:
         items = self.pop_mark(None)
         self.stack.append({})
@@ -202,7 +212,8 @@ class _Machine:
     def extend(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if type(target) is Call:
-            target.items = (target.items or []) + items
+            target.items = target.items or []
+            target.items.extend(items)
         elif type(target) is list:
             target.extend(items)
         else:
@@ -213,7 +224,7 @@ class _Machine:
         target = self.stack[-1]
         if type(target) is not set:
             self.refuse("members for something that is not a set")(None)
-        target.update(map(_hashable, items))
+        target.update(map(self.hashable, items))
 
     def set_item(self, _: object) -> None:
         value, key = self.stack.pop(), self.stack.pop()
@@ -223,12 +234,30 @@ class _Machine:
         target = self.stack[-1]
         pairs = zip(items[::2], items[1::2], strict=True)
         if type(target) is Call:
-            target.pairs = (target.pairs or []) + list(pairs)
+            target.pairs = target.pairs or []
+            target.pairs.extend(pairs)
         elif type(target) is dict:
             for key, value in pairs:
-                target[_hashable(key)] = value
+                target[self.hashable(key)] = value
         else:
             self.refuse("entries for something that is not a dictionary")(None)
+
+    def hashable(self, key: Any) -> Any:
+        """Return ``key`` if hashing it is cheap: a deep or wide nest of tuples crashes or hangs."""
+        if type(key) in (tuple, frozenset):
+            pending, left = [key], KEY_PARTS
+            while pending:
+                part = pending.pop()
+                left -= 1
+                is_nest = type(part) in (tuple, frozenset)
+                if left < 0 or (is_nest and len(part) > left):
+                    raise ValueError("a dictionary key is too large")
+                if is_nest:
+                    pending.extend(part)
+            self.key_parts += KEY_PARTS - left
+            if self.key_parts > _MOST_KEY_PARTS:
+                raise ValueError("its dictionary keys are too large")
+        return key
 
     # globals and calls
 
@@ -286,26 +315,6 @@ _LITERALS = (
 _REFUSED = dict.fromkeys(("EXT1", "EXT2", "EXT4"), "an extension code")
 _REFUSED |= dict.fromkeys(("PERSID", "BINPERSID"), "a persistent id")
 _REFUSED |= dict.fromkeys(("NEXT_BUFFER", "READONLY_BUFFER"), "an out-of-band buffer")
-
-
-def _frozenset(items: list[Any]) -> frozenset[Any]:
-    return frozenset(map(_hashable, items))
-
-
-def _hashable(key: Any) -> Any:
-    """Return ``key`` if hashing it is cheap: a deep or wide nest of tuples crashes or hangs."""
-    if type(key) in (tuple, frozenset):
-        pending, left = [key], KEY_PARTS
-        while pending:
-            part = pending.pop()
-            left -= 1
-            if left < 0:
-                raise ValueError("a dictionary key is too large")
-            if type(part) in (tuple, frozenset):
-                if len(part) > left:
-                    raise ValueError("a dictionary key is too large")
-                pending.extend(part)
-    return key
 
 
 def made_class(record: Any) -> Global | None:

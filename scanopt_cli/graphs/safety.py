@@ -23,12 +23,24 @@ from scanopt_cli.graphs.dropping import CACHES, OPAQUE, left_out
 from scanopt_cli.graphs.forms import CALLS, FORMS, INSTANCES
 from scanopt_cli.graphs.nodes import make_nodes
 from scanopt_cli.graphs.opstate import rebuild
-from scanopt_cli.graphs.records import Call, Global, Recording, brief, made_class, read_records
+from scanopt_cli.graphs.records import (
+    KEY_PARTS,
+    Call,
+    Global,
+    Recording,
+    brief,
+    made_class,
+    read_records,
+)
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
 _MOST_PARTS = 1_000_000
-_MOST_PER_PART = 100
+_MOST_PER_PART = 4
 _DEEPEST = 500
+# What a file's bytes are made into, a byte for a byte, and so many for a part of a container.
+_MOST_COPIES = 4
+_FREE_COPIES = 16 << 20
+_COPIED_PART = 32
 
 
 def read_safely(data: bytes, where: str, packages: Iterable[str] = ()) -> Any:
@@ -42,12 +54,12 @@ def read_safely(data: bytes, where: str, packages: Iterable[str] = ()) -> Any:
         If it refers to something that is not admitted, or gives an op a state that its own
         constructor would not give it.
     """
-    return build(read_records(data, where), where, Allowlist(FORMS, packages))
+    return build(read_records(data, where), where, Allowlist(FORMS, packages), len(data))
 
 
-def build(recording: Recording, where: str, allowlist: Allowlist) -> Any:
-    """Return what ``recording`` stands for; errors as in `read_safely`."""
-    builder = Builder(where, allowlist)
+def build(recording: Recording, where: str, allowlist: Allowlist, size: int) -> Any:
+    """Return what ``recording``, of ``size`` bytes, stands for; errors as in `read_safely`."""
+    builder = Builder(where, allowlist, size)
     refused = [
         mentioned
         for mentioned in recording.globals
@@ -62,7 +74,11 @@ def build(recording: Recording, where: str, allowlist: Allowlist) -> Any:
     except LoadError:
         raise
     except RecursionError:
-        raise LoadError("is nested too deeply", where=where, hint="save it with scanopt") from None
+        raise LoadError(
+            "is nested too deeply",
+            where=where,
+            hint="save it with scanopt, which writes long chains flat; bodies nest a hundred deep",
+        ) from None
     except Exception as error:
         raise LoadError(
             f"holds what no graph holds: {brief(error)}",
@@ -103,6 +119,10 @@ class Nests:
             raise ValueError("lists that hold each other too often")
         self._known[id(made)] = (size, depth)
 
+    def size_of(self, made: Any) -> int:
+        """Return how many parts ``made`` has, counted wherever they occur; it was checked."""
+        return self._known.get(id(made), (1, 0))[0]
+
 
 def _members(made: Any) -> Sequence[Any] | None:
     """Return what a container holds; ``None`` for what is no container."""
@@ -119,8 +139,10 @@ def _members(made: Any) -> Sequence[Any] | None:
 class Builder:
     """Makes what the records of one file stand for, each once."""
 
-    def __init__(self, where: str, allowlist: Allowlist) -> None:
+    def __init__(self, where: str, allowlist: Allowlist, size: int) -> None:
         self.made: dict[int, Any] = {}
+        self.traces: dict[int, list[Any]] = {}
+        self._copies_left = _FREE_COPIES + _MOST_COPIES * size
         self._where = where
         self._allowlist = allowlist
         self.nests = Nests()
@@ -142,6 +164,22 @@ class Builder:
                 hint=verdict.hint,
             )
         return verdict
+
+    def copied(self, parts: Any) -> Any:
+        """Return ``parts``, bytes or a container, of which a copy is about to be made.
+
+        Many records may share one argument, and each copies it.
+
+        Raises
+        ------
+        ValueError
+            If the copies become many times larger than the file.
+        """
+        size = max(len(parts), self.nests.size_of(parts))
+        self._copies_left -= size if isinstance(parts, bytes) else _COPIED_PART * size
+        if self._copies_left < 0:
+            raise ValueError("what it makes is many times larger than the file")
+        return parts
 
     def value(self, record: Any) -> Any:
         """Return what ``record`` stands for."""
@@ -196,10 +234,17 @@ class Builder:
                 raise self._refusal(f"refers to {record} where a graph holds a value")
             return made
         if kind is dict:
-            return {self.value(name): self.value(part) for name, part in record.items()}
+            return {self._key(name): self.value(part) for name, part in record.items()}
         if kind is bytearray:
-            return bytes(record)
-        return kind(self.value(part) for part in record)
+            return bytes(self.copied(bytes(record)))
+        return kind(map(self._key if kind in (set, frozenset) else self.value, record))
+
+    def _key(self, record: Any) -> Any:
+        """Return what ``record`` stands for, if hashing it is cheap."""
+        made = self.value(record)
+        if self.nests.size_of(made) > KEY_PARTS:
+            raise ValueError("a dictionary key is too large")
+        return made
 
     def _call(self, record: Call) -> Any:
         cls = made_class(record)

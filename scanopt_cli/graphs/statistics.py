@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from math import prod
 
 from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.graphs.bodies import inner_graphs
 from scanopt_cli.scans.buffers import rows
 from scanopt_cli.scans.formulas import Formula
-from scanopt_cli.scans.lengths import Lengths
+from scanopt_cli.scans.lengths import Atom, Lengths, Linear
 from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind, scan_op
+
+# Of a product of longer sums, each sum is one quantity.
+_MOST_TERMS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,4 +111,6 @@ def _elements(view: ScanView, slot: Slot, lengths: Lengths) -> Formula:
         row = [(source, view.batch_ndim + 1 + axis) for _, axis in row]
     batch = [(source, axis) for axis in range(view.batch_ndim)]
     factors = [lengths.length_of(variable, axis) for variable, axis in (*batch, *row)]
+    if prod(len(factor.terms) + 1 for factor in factors) > _MOST_TERMS:
+        factors = [Linear.of(Atom(variable, axis)) for variable, axis in (*batch, *row)]
     return Formula.of(rows(view, slot, lengths)).times(factors)

@@ -37,7 +37,7 @@ def render(derivative: Derivative, *, show: str | None = None) -> str:
     if show is not None:
         # Indented, since a name could hold the end of a fence.
         lines += ["", f"Scan {markdown(show)}:", ""]
-        lines += [f"    {printable(line)}" for line in derivative.show(show).splitlines()]
+        lines += [f"    {printable(line)}" for line in derivative.show(show).split("\n")]
     return "\n".join([*lines, ""])
 
 

@@ -45,7 +45,7 @@ def render(derivative: Derivative, *, show: str | None = None) -> RenderableType
     if checks(derivative):
         parts += ["", *(Text(printable(line)) for line in checks(derivative))]
     if show is not None:
-        shown = "\n".join(map(printable, derivative.show(show).splitlines()))
+        shown = "\n".join(map(printable, derivative.show(show).split("\n")))
         parts += ["", Text(shown)]
     return Group(*parts)
 

@@ -38,10 +38,11 @@ __all__ = ["Atom", "Lengths", "Linear", "is_full_slice", "with_start"]
 # How often the step count is taken off a difference to show that it is not negative.
 _STEPS = 3
 # Lengths are shallow expressions. Past this depth, of questions asked to answer others, a length is
-# an atom, and one comparison opens at most so many minima: no graph, however deep, makes us recurse
-# or search without end.
+# an atom, and one comparison opens at most so many minima, and all of them so many: no graph,
+# however deep, makes us recurse or search without end.
 _DEPTH = 40
 _MINIMA = 32
+_MINIMA_IN_ALL = 2_000
 
 
 class Lengths:
@@ -64,6 +65,7 @@ class Lengths:
         self._shown: dict[tuple[Linear, Linear], bool] = {}
         self._nested = 0
         self._opened = 0
+        self._opened_in_all = 0
         self._steps = Linear()
         self._floor: Linear | None = None
         if n_steps is not None:
@@ -117,7 +119,8 @@ class Lengths:
         for sides, enough in ((self._minima(left), any), (self._minima(right), all)):
             for parts in sides:
                 self._opened += 1
-                if self._opened > _MINIMA:
+                self._opened_in_all += 1
+                if self._opened > _MINIMA or self._opened_in_all > _MINIMA_IN_ALL:
                     return False
                 pairs = [(part, right) if enough is any else (left, part) for part in parts]
                 if enough(self._at_most(*pair) for pair in pairs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,16 @@ def test_mistakes(files: Path, tmp_path: Path) -> None:
         assert told in done.err
     several = scanopt("optimize", graph, files / "clean.pkl", "-o", tmp_path / "one.pkl")
     assert (several.code, "need a directory" in several.err) == (2, True)
+
+
+def test_what_is_no_file_is_not_replaced(files: Path, tmp_path: Path) -> None:
+    """A pipe, or a device such as /dev/null."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = scanopt("optimize", files / "wasteful.pkl", "-q", "-o", pipe)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "is not a regular file" in done.err
+    assert pipe.is_fifo()
 
 
 def test_input_file_stays_as_it_was(files: Path, tmp_path: Path) -> None:

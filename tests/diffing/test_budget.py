@@ -96,8 +96,14 @@ def test_a_bad_table_names_the_file(tmp_path: Path, content: str) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    ["[tool.scanopt.budget]\n" + "a." * 20_000 + "b = 1\n", f"a = 0x{'f' * 50_000}\n", "[" * 9_999],
-    ids=["dots", "digits", "lists"],
+    [
+        "[tool.scanopt.budget]\n" + "a." * 20_000 + "b = 1\n",
+        "".join(f"b{i}" + ".a" * 2_000 + " = 1\n" for i in range(1_000)),
+        f"a = 0x{'f' * 50_000}\n",
+        "[" * 9_999,
+        "# " * 1_000_000,
+    ],
+    ids=["dots", "dots in lines", "digits", "lists", "bytes"],
 )
 def test_a_pyproject_that_would_take_for_ever(content: str, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(content)

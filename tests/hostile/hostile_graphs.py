@@ -12,6 +12,7 @@ import pytensor.sparse as sparse
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply
+from pytensor.scalar.basic import Composite
 from pytensor.scalar.loop import ScalarLoop
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.extra_ops import Repeat
@@ -116,6 +117,34 @@ def nested_graphs(depth: int) -> Any:
     return op(x)
 
 
+def nested_composites(depth: int) -> Any:
+    """Formulas that each hold the one before twice."""
+    s = ps.float64("s")
+    op = Composite([s], [ps.sin(s)])
+    for _ in range(depth):
+        op = Composite([s], [op(op(s))])
+    return Elemwise(op)(x)
+
+
+def long_formula() -> Any:
+    """A formula of nine nodes that is written out with 40**9 terms."""
+    s = ps.float64("s")
+    return Elemwise(Composite([s], [reduce(lambda y, _: ps.add(*[y] * 40), range(9), s)]))(x)
+
+
+def wide_buffer() -> Any:
+    """A state of eight axes, each as long as a sum of eight numbers."""
+    numbers = [pt.lscalar(f"n{i}") for i in range(64)]
+    lengths = [sum(numbers[i + 1 : i + 8], numbers[i]) for i in range(0, 64, 8)]
+    return scan(lambda y: y * 2, outputs_info=[pt.alloc(x, *lengths)], n_steps=5)[-1].sum()
+
+
+def least_of_many() -> Any:
+    n, m = pt.lscalars("n", "m")
+    steps = reduce(lambda least, _: pt.minimum(least + m, least * 2 + 1), range(60), n)
+    return scan(lambda y: pt.sin(y), outputs_info=[x], n_steps=steps)[-1]
+
+
 def many_states() -> Any:
     states = scan(
         lambda *ys: [y * 0.5 + ys[0] for y in ys],
@@ -132,6 +161,10 @@ SHAPED: dict[str, Callable[[], Any]] = {
     "a long chain": lambda: reduce(lambda y, i: y + i, range(1_000), x),
     "loops in loops": lambda: nested_loops(5),
     "graphs that hold graphs twice": lambda: nested_graphs(6),
+    "formulas that hold formulas twice": lambda: nested_composites(25),
+    "a formula of many terms": long_formula,
+    "a buffer of many lengths": wide_buffer,
+    "as many steps as the least of many": least_of_many,
     "many states": many_states,
     "a loop of too many steps": lambda: scan(
         lambda y: pt.sin(y), outputs_info=[x], n_steps=integer(2**62)

@@ -1,0 +1,117 @@
+"""Small files of much: opcodes, copies of one argument, keys that are hashed again and again."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+import struct
+from collections.abc import Callable
+
+import pytensor.scalar as ps
+import pytensor.tensor as pt
+from hostile_files import forged, tables
+from pytensor.tensor.elemwise import Elemwise
+
+from graph_building import graph_of
+from hostile import named, whole, with_op
+from scanopt_cli.graphs.payload import encode
+
+DROP = b"\x940"  # into the memo, off the stack
+MEGABYTES = 4 << 20
+
+
+def kept(body: bytes) -> bytes:
+    """Return the opcodes of something that is only put into the memo."""
+    return body + DROP
+
+
+def again(place: int, *places: int) -> bytes:
+    """Return the opcodes that call memo entry ``place`` with others as arguments."""
+    return bytes([0x68, place]) + b"(" + b"".join(bytes([0x68, p]) for p in places) + b"tR"
+
+
+def shared_by_calls(module: str, name: str, *args: bytes, calls: int) -> bytes:
+    """Return a list of calls that have all their arguments in common."""
+    parts = kept(named(module, name)) + b"".join(map(kept, args))
+    call = again(0, *range(1, len(args) + 1))
+    return whole(parts + b"](" + call * calls + b"e")
+
+
+def long_bytes() -> bytes:
+    return b"\x8e" + struct.pack("<Q", MEGABYTES) + bytes(MEGABYTES)
+
+
+def arrays_of_one_buffer() -> bytes:
+    dtype = named("numpy", "dtype") + b"X\x02\0\0\0u1\x89\x88\x87R"
+    shape, order = b"J" + struct.pack("<i", MEGABYTES) + b"\x85", b"X\x01\0\0\0C"
+    return shared_by_calls(
+        "numpy._core.numeric", "_frombuffer", long_bytes(), dtype, shape, order, calls=1_500
+    )
+
+
+def texts_encoded_again() -> bytes:
+    letters = b"X" + struct.pack("<I", MEGABYTES) + b"a" * MEGABYTES
+    return shared_by_calls("_codecs", "encode", letters, b"X\x06\0\0\0latin1", calls=2_000)
+
+
+def keys_of_one_list() -> bytes:
+    parts = kept(named("builtins", "tuple")) + kept(b"](" + b"N" * 1_000 + b"e")
+    parts += kept(b"h\x00h\x01\x85R") + kept(b"](" + b"h\x02" * 900 + b"e")
+    return whole(parts + b"}(" + b"h\x00h\x03\x85RN" * 20_000 + b"u")
+
+
+def constants_of_one_list() -> bytes:
+    kind = pt.TensorType("float64", shape=(None, None))
+    row = [0.0] * 1_000
+    constants = []
+    for _ in range(200):
+        constant = kind.make_constant([[0.0]])
+        constant.data = [row] * 1_000
+        constants.append(constant)
+    return pickle.dumps(constants)
+
+
+def many_inputs() -> bytes:
+    x = pt.dscalar("x")
+    written = encode(graph_of(x + x), keep_traces=False)
+    ((op, _, targets),) = written["nodes"]
+    count = 12_000
+    changed = {"inputs": written["inputs"] * count, "outputs": [count]}
+    nodes = [(op, tuple(range(count)), targets)]
+    return pickle.dumps(written | changed | {"nodes": nodes})
+
+
+def a_length_of_many_digits() -> bytes:
+    kind = pt.TensorType("float64", shape=(3,))
+    kind.shape = (10**5_000,)
+    return with_op(Elemwise(ps.sin), kind.make_variable("h"))
+
+
+SIZES: dict[str, Callable[[], bytes]] = {
+    "opcodes without end": lambda: gzip.compress(b"\x80\x04" + b"N0" * (20 << 20) + b"N."),
+    "sets without end": lambda: b"\x80\x04" + b"\x8f" * MEGABYTES + b"N.",
+    "items one by one": lambda: whole(named("builtins", "list") + b")R" + b"Na" * 100_000),
+    "entries one by one": lambda: whole(named("builtins", "dict") + b")R" + b"NNs" * 100_000),
+    "calls one by one": lambda: whole(
+        kept(named("builtins", "list")) + b"h\x00)R\x94" + b"h\x00h\x01\x85R0" * 100_000
+    ),
+    "one key set again": lambda: whole(
+        kept(b"(" + b"N" * 4_000 + b"t") + b"}(" + b"h\x00N" * 100_000 + b"u"
+    ),
+    "arrays of one buffer": arrays_of_one_buffer,
+    "arrays of one buffer, zipped": lambda: gzip.compress(arrays_of_one_buffer()),
+    "texts encoded again": texts_encoded_again,
+    "lists of bytes": lambda: shared_by_calls("builtins", "list", long_bytes(), calls=300),
+    "lists of one list": lambda: shared_by_calls(
+        "builtins", "list", b"](" + b"N" * 500_000 + b"e", calls=1_000
+    ),
+    "keys of one list": keys_of_one_list,
+    "constants of one list": constants_of_one_list,
+    "parts that no graph has": lambda: tables(pad=[None] * 10),
+    "one trace for all": forged(
+        "traces", lambda _: dict.fromkeys(((i, 0) for i in range(400)), [[]] * 200_000)
+    ),
+    "many inputs": many_inputs,
+    "a length of many digits": a_length_of_many_digits,
+}
+"""Each is refused by every command, in one line, in seconds."""
