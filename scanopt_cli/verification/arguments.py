@@ -18,7 +18,7 @@ from scanopt_cli.verification.demands import Demands, Role
 from scanopt_cli.verification.dimensions import Label
 
 type Style = Literal["unit", "normal", "definite"]
-type Shapes = Literal["distinct", "equal", "longer", "shorter", "random"]
+type Shapes = Literal["recorded", "distinct", "equal", "longer", "shorter", "random"]
 
 _STYLES: tuple[Style, ...] = ("unit", "normal", "definite")
 _SHAPES: tuple[Shapes, ...] = ("distinct", "equal", "longer", "shorter", "random", "random")
@@ -84,19 +84,29 @@ class Attempt:
     def __str__(self) -> str:
         steps = self.setting.steps
         parts = ["random"]
-        if steps is not None:
+        if self.shapes == "recorded":
+            parts.append("of recorded shapes")
+        elif steps is not None:
             parts.append(plural(steps, "step"))
         if self.setting.special:
             parts.append("NaN and infinities among them")
         return ", ".join(parts)
 
 
-def attempts(setting: Setting) -> Iterator[Attempt]:
-    """Yield ways to satisfy ``setting``, the likely ones first; their number is bounded."""
+def attempts(setting: Setting, *, recorded: bool) -> Iterator[Attempt]:
+    """Yield ways to satisfy ``setting``, the likely ones first; their number is bounded.
+
+    If there are ``recorded`` arguments, their shapes are among them. Long vectors of which parts
+    are taken by number (all parameters of a model in one) fit no other.
+    """
     styles = (setting.style, *(style for style in _STYLES if style != setting.style))
     settings = [setting] if setting.contents else [setting, replace(setting, contents=True)]
+    as_recorded: tuple[Shapes, ...] = ("recorded",) if recorded else ()
+    # How many steps recorded shapes are for, nobody knows.
+    is_likely = setting.steps is None or setting.steps > 1
+    every = (*as_recorded, *_SHAPES) if is_likely else (*_SHAPES, *as_recorded)
     for candidate in settings:
-        for shapes in _SHAPES:
+        for shapes in every:
             for style in styles:
                 yield Attempt(candidate, shapes, style)
 
@@ -106,9 +116,13 @@ def draw(
     demands: Demands,
     types: Sequence[Type],
     contents: Mapping[int, Any],
+    recorded: Sequence[Any],
     rng: np.random.Generator,
 ) -> tuple[Any, ...]:
     """Draw one argument for each input, aligned with ``types``.
+
+    ``contents`` are those of former shared variables, by position, and ``recorded`` the arguments
+    of a recorded call, if there is one.
 
     Raises
     ------
@@ -116,18 +130,33 @@ def draw(
         If a type is neither an array, a scalar nor a random generator.
     """
     kept = contents if attempt.setting.contents else {}
-    lengths = _lengths(attempt, demands, kept, rng)
+    is_recorded = attempt.shapes == "recorded"
+    lengths = {} if is_recorded else _lengths(attempt, demands, kept, rng)
     arguments = []
     for position, wanted in enumerate(types):
         if position in kept:
             arguments.append(deepcopy(kept[position]))
             continue
-        shape = tuple(lengths[label] for label in demands.labels[position])
+        if is_recorded and not _is_drawn(wanted):
+            arguments.append(deepcopy(recorded[position]))
+            continue
+        shape = (
+            np.shape(recorded[position])
+            if is_recorded
+            else tuple(lengths[label] for label in demands.labels[position])
+        )
         role = demands.roles[position]
         arguments.append(_value(wanted, shape, role, attempt, rng))
     if attempt.setting.special:
         return _with_specials(arguments, rng)
     return tuple(arguments)
+
+
+def _is_drawn(wanted: Type) -> bool:
+    """Whether an input gets other values than those that were recorded: floats, and generators."""
+    if isinstance(wanted, TensorType | ScalarType):
+        return np.dtype(wanted.dtype).kind in "fc"
+    return isinstance(wanted, RandomGeneratorType)
 
 
 def _lengths(
@@ -159,7 +188,7 @@ def _length(attempt: Attempt, place: int, stepped: bool, rng: np.random.Generato
             return steps + 1 if steps is not None and stepped else many + 1
         case "shorter":
             return many - 1 if steps is None else many
-        case "random":
+        case _:
             return int(rng.integers(1, 7))
 
 

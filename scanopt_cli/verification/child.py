@@ -32,7 +32,7 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import CAReduce
 
 from scanopt_cli.graphs.bodies import walk
-from scanopt_cli.verification.arguments import UndrawableError, attempts, draw, settings
+from scanopt_cli.verification.arguments import Attempt, UndrawableError, attempts, draw, settings
 from scanopt_cli.verification.comparing import Comparison, compare
 from scanopt_cli.verification.demands import Demands, demands
 from scanopt_cli.verification.modes import compiling_mode, plain_mode
@@ -236,10 +236,14 @@ class _Session:
             self._one_run(run, candidates, known_good=True)
         for run, setting in enumerate(settings(self.request.runs, wanted), len(recorded)):
             drawn = (
-                (str(attempt), draw(attempt, wanted, self.types, self.request.contents, self.rng))
-                for attempt in attempts(setting)
+                (str(attempt), self._draw(attempt, wanted))
+                for attempt in attempts(setting, recorded=bool(recorded))
             )
             self._one_run(run, drawn, specials=setting.special)
+
+    def _draw(self, attempt: Attempt, wanted: Demands) -> tuple[Any, ...]:
+        recorded = next(iter(self.request.recorded), ())
+        return draw(attempt, wanted, self.types, self.request.contents, recorded, self.rng)
 
     def _one_run(
         self,
@@ -299,7 +303,7 @@ class _Session:
 
 
 def _both_raise(a: str, b: str) -> str:
-    return f"in the rest both raise {a}" if a == b else f"the first raises {a}, the second {b}"
+    return f"in the rest {f'both raise {a}' if a == b else f'the first raises {a}, the second {b}'}"
 
 
 def _one_raises(a: Any, b: Any, run: int, arguments: str) -> Difference:

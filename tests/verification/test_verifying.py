@@ -198,6 +198,18 @@ def test_recorded_calls_come_first() -> None:
         assert (found.runs, found.runs_tried) == (2, 3)
 
 
+def test_random_runs_take_the_shapes_of_a_recorded_call() -> None:
+    """All parameters of a model are one vector, of which parts are taken by number."""
+    joined = pt.vector("joined")
+    total = (joined[:78].reshape((78,)) * joined[78]).sum()
+    graph = as_graph(([joined], [total]))
+    graph = dataclasses.replace(graph, recorded=((np.linspace(0.5, 1.5, 81),),))
+    found = verify(graph, ([joined], [total * 1]), modes="plain")
+    assert (found.runs, found.runs_tried) == (6, 6)
+    wrong = verify(graph, ([joined], [total * pt.ge(joined[80], 1.0)]), modes="plain")
+    assert "random, of recorded shapes" in {item.arguments for item in wrong.differences}
+
+
 def test_an_error_in_a_recorded_call_is_not_blamed_on_the_arguments() -> None:
     graph = as_graph(([x], [x[5]]))
     recorded = Graph(fgraph=graph.fgraph, recorded=((np.zeros(2),),))
