@@ -14,8 +14,9 @@ _CALLED = {
     "compile_dlogp": "dlogp",
     "compile_d2logp": "d2logp",
     "logp_dlogp_function": "logp_dlogp",
+    "make_initial_point_fn": "initial_point",
 }
-"""Methods of a PyMC model, and what they compile."""
+"""Functions of PyMC's, and what they compile, whoever calls them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,10 @@ def load_graph(
     until_command_ends.enter_context(told_failures())
     # Where in scanopt a variable was made helps nobody, and to find out takes half of the time.
     until_command_ends.enter_context(config.change_flags(traceback__limit=0))
+    # What PyTensor thinks of this machine or of its own calls does not concern the file.
+    until_command_ends.enter_context(warnings.catch_warnings())
+    warnings.simplefilter("ignore")
     with warnings.catch_warnings(record=True) as caught:
-        # What PyTensor thinks of its own calls does not concern the file.
-        warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         packages = allow_packages or ()
         graph = load(path, trust=trust, allow_packages=packages, recorded=recorded)

@@ -39,8 +39,7 @@ def verify(
 ) -> ExitCode:
     """Evaluate both graphs on the same inputs, in a child process, and compare the values.
 
-    Both are evaluated as they are; then the second is compiled as well, by PyTensor's default mode
-    or those that --mode names.
+    Both are evaluated as they are; then the second is compiled as well, see --mode.
     """
     from scanopt_cli.reports.as_json import to_json
     from scanopt_cli.reports.verify_rich import render, summary

@@ -45,7 +45,8 @@ def save(graph: GraphLike, path: str | os.PathLike[str], *, keep_traces: bool = 
         raise ScanoptError(
             f"{what} cannot be pickled: {error}",
             where=str(target),
-            hint="define its class and its functions at the top of an importable module",
+            hint="define its class and its functions at the top of an importable module; what a "
+            "library makes at run time (pm.CustomDist) can only be compiled inside of enabled()",
         ) from error
     data = stream.getvalue()
     if target.suffix == ".gz":

@@ -84,7 +84,11 @@ class Simplify(Pass):
         if before in site.settled:
             return False
         if most_terms(fgraph) > MOST_TERMS:
-            site.kept(None, f"not simplified: a sum or product has more than {MOST_TERMS:,} terms")
+            site.kept(
+                None,
+                f"not simplified: multiplied out, a sum or product has more than {MOST_TERMS:,} "
+                "terms, which would take PyTensor too long",
+            )
             return False
         count = len(fgraph.apply_nodes)
         after = self._settle(fgraph, before)

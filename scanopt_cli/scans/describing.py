@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.basic import ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -19,6 +20,7 @@ _INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "TrueDiv": "/", "Pow": "**"}
 _SEE_THROUGH = (ScalarFromTensor, TensorFromScalar, SpecifyShape)
 _DEPTH = 4
 _LONGEST = 60
+_FEW = 4
 
 
 def describe(
@@ -163,4 +165,6 @@ def _constant(constant: Constant) -> str:
     data = constant.data
     if getattr(data, "size", 1) == 1 and getattr(data, "ndim", 0) == 0:
         return str(data)
+    if isinstance(data, np.ndarray) and data.size <= _FEW:
+        return str(data.tolist())
     return f"{getattr(data, 'dtype', 'constant')}{list(getattr(data, 'shape', ()))}"
