@@ -12,7 +12,7 @@ from pytensor.conditional.op import ifelse
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import io_toposort
-from pytensor.scalar.basic import ScalarType
+from pytensor.scalar.basic import Add, Mul, ScalarType
 from pytensor.scan.rewriting.push_out import scan_push_out_seq
 from pytensor.tensor.basic import Alloc, Eye, Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.blockwise import Blockwise
@@ -56,6 +56,8 @@ class PushOut(ScanPass):
        ``guarded=false``, for backends that raise no such errors, in any case.
     2. Elementwise arithmetic of sequences and non-sequences is computed for all steps at once, by
        PyTensor's ``scan_push_out_seq``.
+    3. Of a sum or product of several floats, those that need no loop are made one term, to which
+       case 1 or 2 applies: ``w + x[t] + h[t-1]`` is ``(w + x[t]) + h[t-1]``, rounded otherwise.
 
     Preconditions: the loop is not batched, and no step works in place. For case 2 the sequences are
     cut to the steps of the loop, unless they are shown to have as many rows; none that is cut has
@@ -82,18 +84,71 @@ class PushOut(ScanPass):
         """Return all outputs, on a Scan whose body computes less."""
         if view.batch_ndim or not site.budget.is_left:
             return None
-        found = _push_out_sequences(view)
+        grouped = _with_grouped_terms(ScanView.of(view.node))
+        work = view if grouped is None else ScanView.of(_node_of(grouped))
+        found = _push_out_sequences(work)
         if isinstance(found, dict):
             site.budget.spend()
             site.changed(view, "computes elementwise arithmetic of sequences before the loop")
+        else:
+            if found is not None:
+                site.kept(view, f"arithmetic of sequences: {found}")
+            found = _hoist(work, view, site, guarded=self.guarded)
+        if found is None or grouped is None:
             return found
-        if found is not None:
-            site.kept(view, f"arithmetic of sequences: {found}")
-        return _hoist(view, site, guarded=self.guarded)
+        return {old: found[new] for old, new in grouped.items()}
 
 
-def _hoist(view: ScanView, site: Site, *, guarded: bool) -> dict[Variable, Variable] | None:
-    """Compute invariants before the loop."""
+def _with_grouped_terms(view: ScanView) -> dict[Variable, Variable] | None:
+    """Make one term of those that need no loop, in each sum and product; all outputs, or None."""
+    view.thaw()
+    outputs = view.inner_outputs()
+    kinds = (SlotKind.SEQ, SlotKind.NON_SEQ)
+    free = {slot.inner_inputs[0] for slot in view.of_kind(*kinds)}
+    new: dict[Variable, Variable] = {}
+    is_grouped = False
+    for node in io_toposort([], outputs):
+        movable = [v for v in node.inputs if v in free or isinstance(v, Constant)]
+        if isinstance(node.op, Elemwise | DimShuffle) and len(movable) == len(node.inputs):
+            free.update(node.outputs)
+        elif _is_float_sum(node) and len(movable) > 1 and not free.isdisjoint(movable):
+            rest = [new.get(v, v) for v in node.inputs if v not in movable]
+            total = node.op(node.op(*movable), *rest)
+            if total.type == node.outputs[0].type:
+                is_grouped = True
+                new[node.outputs[0]] = total
+                continue
+        if any(variable in new for variable in node.inputs):
+            again = node.clone_with_new_inputs([new.get(v, v) for v in node.inputs])
+            new.update(zip(node.outputs, again.outputs, strict=True))
+    if not is_grouped:
+        return None
+    view.set_inner_outputs([new.get(variable, variable) for variable in outputs])
+    return view.rebuild()
+
+
+def _is_float_sum(node: Apply) -> bool:
+    """Whether a node adds or multiplies more than two arrays of floats of one dtype."""
+    dtypes = {getattr(v.type, "dtype", "") for v in (*node.inputs, *node.outputs)}
+    return (
+        isinstance(node.op, Elemwise)
+        and isinstance(node.op.scalar_op, Add | Mul)
+        and len(node.inputs) > 2
+        and len(dtypes) == 1
+        and dtypes.pop().startswith("float")
+    )
+
+
+def _node_of(replaced: dict[Variable, Variable]) -> Apply:
+    nodes: set[Apply] = {new.owner for new in replaced.values() if new.owner is not None}
+    (node,) = nodes
+    return node
+
+
+def _hoist(
+    view: ScanView, told: ScanView, site: Site, *, guarded: bool
+) -> dict[Variable, Variable] | None:
+    """Compute invariants before the loop, which is ``told`` of in the remark."""
     view.thaw()
     outer = {slot.inner_inputs[0]: slot.outer_input for slot in view.of_kind(SlotKind.NON_SEQ)}
     outputs = view.inner_outputs()
@@ -117,7 +172,7 @@ def _hoist(view: ScanView, site: Site, *, guarded: bool) -> dict[Variable, Varia
     for variable, value in zip(inner, values, strict=True):
         value = variable.type.filter_variable(value)
         view.slots.append(Slot(SlotKind.NON_SEQ, 0, inner_inputs=[variable], outer_input=value))
-    site.changed(view, f"moved {len(hoisted)} invariant nodes before the loop")
+    site.changed(told, f"moved {len(hoisted)} invariant nodes before the loop")
     return view.rebuild()
 
 
@@ -231,8 +286,7 @@ def _push_out_sequences(view: ScanView) -> dict[Variable, Variable] | str | None
         whole: Any = slot.outer_input
         slot.outer_input = whole[: view.n_steps]
     replaced = cut.rebuild()
-    (node,) = {new.owner for new in replaced.values() if new.owner is not None}
-    pushed = _pushed_out(node)
+    pushed = _pushed_out(_node_of(replaced))
     return None if pushed is None else {old: pushed[new] for old, new in replaced.items()}
 
 

@@ -139,6 +139,46 @@ def test_case_2_while_loops() -> None:
         assert_same_values(graph, work, x=1.0, s=np.arange(6.0) / 4, n=steps)
 
 
+TERMS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "invariants": lambda a, y, w: pt.add(w, y, pt.exp(w)),
+    "sequences": lambda a, y, w: pt.add(y, a, pt.exp(a)),
+    "both": lambda a, y, w: pt.add(a, y, w),
+    "a constant": lambda a, y, w: pt.add(np.float64(2.5), pt.sin(y), a),
+    "factors": lambda a, y, w: pt.mul(a, y, w),
+    "a sum in a sum": lambda a, y, w: pt.add(a, pt.tanh(pt.add(w, y, a)), w),
+    "the state twice": lambda a, y, w: pt.add(a, y, y, w),
+}
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4])
+@pytest.mark.parametrize("name", TERMS)
+def test_case_3_terms_that_need_no_loop_are_one(name: str, steps: int) -> None:
+    ys = scan(
+        lambda a, y, w: TERMS[name](a, y, w), sequences=[s], outputs_info=[x], non_sequences=[w]
+    )
+    graph = graph_of(ys)
+    work, remarks = optimized(graph, "push-out,remove-unused")
+    assert remarks[0].startswith("changed scan_fn: ")
+    for node in only_scan(work.fgraph).op.fgraph.toposort():
+        states = [v for v in node.inputs if v.owner is None]
+        assert len(node.inputs) <= 2 or len(set(states)) < len(states)
+    assert_same_values(graph, work, x=0.5, w=0.25, s=np.linspace(0.1, 0.9, steps))
+
+
+def test_case_3_other_dtypes_stay_one_sum() -> None:
+    """Parts of a sum of small integers are small integers, which overflow earlier."""
+    i = pt.vector("i", dtype="int8")
+    ys = scan(
+        lambda a, y, w: pt.add(a.astype("int64"), y, w),
+        sequences=[i],
+        outputs_info=[n],
+        non_sequences=[pt.lscalar("k")],
+    )
+    work, _ = optimized(graph_of(ys), "push-out,remove-unused")
+    adds = [v for v in only_scan(work.fgraph).op.fgraph.toposort() if v.op == pt.add]
+    assert [len(node.inputs) for node in adds] == [3]
+
+
 NOT: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "a sequence of one row by its type": (
         lambda: _with_sequence(
