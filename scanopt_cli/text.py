@@ -27,6 +27,10 @@ def _escape(char: str) -> str:
     return escape if escape != char else f"\\x{ord(char):02x}"
 
 
+UNNAMED = "(?: a number that has no name)"
+"""What is printed below a text with a question mark for a length, an index or a step count."""
+
+
 def plural(count: int, noun: str) -> str:
     """Return ``1 place``, ``2 places``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

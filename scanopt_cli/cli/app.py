@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, NoReturn
@@ -117,8 +118,9 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.CLEAN
     except Exception as error:
         if debug:
-            raise
-        _print_error(error)
+            traceback.print_exc()
+        else:
+            _print_error(error)
         return ExitCode.FAILED
     return int(result) if isinstance(result, int) else ExitCode.CLEAN
 

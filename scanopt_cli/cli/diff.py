@@ -12,6 +12,7 @@ from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.loading import load_graph
 from scanopt_cli.cli.options import AllowPackages, DiffFormat, Trust
+from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,10 @@ def diff(
             "what \\[tool.scanopt.budget] in pyproject.toml says.",
         ),
     ] = None,
+    only_budget: Annotated[
+        bool,
+        typer.Option("--only-budget", help="Exit with 1 for a broken budget, not for differences."),
+    ] = False,
     stat: Annotated[bool, typer.Option("--stat", help="Only counts, one line a category.")] = False,
     names: Annotated[
         bool, typer.Option("--names", help="Other names of inputs and loops are differences, too.")
@@ -43,7 +48,8 @@ def diff(
 ) -> ExitCode:
     """Show what was added, removed, changed and rewired from A to B, loop bodies included.
 
-    Exits with 0 if the graphs are the same, with 1 if they differ or B is over a budget.
+    Exits with 0 if the graphs are the same, with 1 if they differ or B is over a budget; see
+    --only-budget.
     """
     from scanopt_cli.diffing.budget import budget_from_pyproject, check, parse_budget
     from scanopt_cli.diffing.comparing import diff as diff_graphs
@@ -55,7 +61,9 @@ def diff(
     found = diff_graphs(before, after, names=names)
     violations = check(limits, after) if limits is not None else ()
     _print(found, violations, b, output_format, stat=stat)
-    return finding(not found.same or bool(violations))
+    if only_budget and limits is None:
+        raise ScanoptError("there is no budget", where="--only-budget", hint="give --budget COUNTS")
+    return finding(bool(violations) or not (found.same or only_budget))
 
 
 def _print(

@@ -17,7 +17,6 @@ from scanopt_cli.cli.options import (
     Format,
     GraphFile,
     Modes,
-    OutputFile,
     OutputFormat,
     Trust,
 )
@@ -98,7 +97,10 @@ def grad(
     show: Annotated[
         str | None, typer.Option(metavar="NAME", help="Print the tree of this Scan too.")
     ] = None,
-    output_file: OutputFile = None,
+    output_file: Annotated[
+        Path | None,
+        typer.Option("-o", "--output-file", metavar="OUT", help="Write the derivative here."),
+    ] = None,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,
@@ -109,6 +111,14 @@ def grad(
     from scanopt_cli.reports.as_json import to_json
     from scanopt_cli.verification.modes import DEFAULT, PLAIN
 
+    if mode and check is False:
+        raise ScanoptError("is for the check", where="--mode", hint="leave out --no-check")
+    if output_file is not None and (output_file.is_dir() or not output_file.parent.is_dir()):
+        raise ScanoptError(
+            "is a directory" if output_file.is_dir() else "there is no such directory",
+            where=f"-o {output_file}",
+            hint="give the path of a file",
+        )
     loaded = load_graph(
         graph, trust=trust, allow_packages=allow_package, recorded=check is not False
     )

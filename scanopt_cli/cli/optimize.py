@@ -23,6 +23,7 @@ from scanopt_cli.cli.options import (
     Trust,
 )
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.text import plural
 
 if TYPE_CHECKING:
     from scanopt_cli.graphs.graph import Graph
@@ -84,7 +85,10 @@ def optimize(
     from scanopt_cli.reports.changes_rich import Changes
     from scanopt_cli.verification.modes import DEFAULT
 
+    if mode and not verify:
+        raise ScanoptError("is for --verify", where="--mode", hint="give both, or neither")
     parse(passes)
+    graphs = list(dict.fromkeys(graphs))
     targets = _targets(graphs, output)
     batch = Batch(graphs)
     codes = [ExitCode.CLEAN]
@@ -113,6 +117,8 @@ def optimize(
             else:
                 shown = changes if wants_diff else None
                 _show(result, graph, shown, output_format, time_passes, quiet=quiet)
+            if limit is not None and sum(run.rewrites for run in result.passes) >= limit:
+                tell(f"stopped after {plural(limit, 'rewrite')}, as --limit says")
             codes.append(_finish(result, targets.get(path), check=check))
     if output_format is Format.JSON:
         out().out(to_json("optimize", {"graphs": batch.results}))

@@ -35,13 +35,6 @@ def complete_pipeline(incomplete: str) -> list[str]:
     return [f"{done}{comma}{name}" for name in (*registry(), *PRESETS) if name.startswith(last)]
 
 
-def complete_pass(incomplete: str) -> list[str]:
-    """Complete the name of one pass."""
-    from scanopt_cli.passes.registry import registry
-
-    return [name for name in registry() if name.startswith(incomplete)]
-
-
 GraphFile = Annotated[
     Path, typer.Argument(metavar="GRAPH", help="A pickled graph, plain or gzipped.")
 ]

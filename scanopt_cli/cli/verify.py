@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,6 @@ from scanopt_cli.cli.loading import load_graph
 from scanopt_cli.cli.options import (
     AllowPackages,
     Format,
-    GraphFile,
     Modes,
     OutputFormat,
     Trust,
@@ -20,8 +20,8 @@ from scanopt_cli.cli.options import (
 
 
 def verify(
-    a: GraphFile,
-    b: GraphFile,
+    a: Annotated[Path, typer.Argument(metavar="A", help="A pickled graph: what is right.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="A pickled graph: what is checked.")],
     runs: Annotated[
         int, typer.Option(min=1, help="How many random runs, beside recorded ones.")
     ] = 5,
@@ -42,8 +42,8 @@ def verify(
     Both are evaluated as they are; then the second is compiled as well, see --mode.
     """
     from scanopt_cli.reports.as_json import to_json
-    from scanopt_cli.reports.verify_rich import render, summary
-    from scanopt_cli.text import markdown
+    from scanopt_cli.reports.verify_markdown import render as render_markdown
+    from scanopt_cli.reports.verify_rich import render
     from scanopt_cli.verification.modes import DEFAULT
     from scanopt_cli.verification.result import Verdict
     from scanopt_cli.verification.verifying import verify as verify_graphs
@@ -66,7 +66,7 @@ def verify(
         case Format.JSON:
             out().out(to_json("verify", found))
         case Format.MARKDOWN:
-            out().out(markdown(summary(found)))
+            out().out(render_markdown(found))
         case Format.RICH:
             out().print(render(found))
     if found.verdict is Verdict.COULD_NOT_RUN:

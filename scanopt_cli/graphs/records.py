@@ -80,12 +80,23 @@ def read_records(data: bytes, where: str) -> Recording:
     except LoadError:
         raise
     except Exception as error:
+        if _is_text(data[:1000]):
+            raise LoadError(
+                "is text, not a whole pickle", where=where, hint="give a graph file"
+            ) from None
         raise LoadError(
             f"not a readable pickle: {brief(error)}",
             where=where,
             hint="the file may be truncated or of another kind; write it again",
         ) from None
     raise LoadError("the pickle has no end", where=where, hint="write it again")
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return all(char.isprintable() or char.isspace() for char in data.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 class _Machine:
@@ -119,7 +130,7 @@ class _Machine:
             "TUPLE2": lambda _: self.tuple(2),
             "TUPLE3": lambda _: self.tuple(3),
             "DICT": self.dict,
-            "FROZENSET": self.frozenset,
+            "FROZENSET": lambda _: self.replace_mark(self.frozenset),
             "APPEND": lambda _: self.extend([self.stack.pop()]),
             "APPENDS": lambda _: self.extend(self.pop_mark(None)),
             "ADDITEMS": self.add_items,
@@ -201,8 +212,8 @@ class _Machine:
             raise IndexError("the stack is too short")
         self.stack[-size:] = [items]
 
-    def frozenset(self, _: object) -> None:
-        self.stack.append(frozenset(map(self.hashable, self.pop_mark(None))))
+    def frozenset(self, items: list[Any]) -> frozenset[Any]:
+        return frozenset(map(self.hashable, items))
 
     def dict(self, _: object) -> None:
         items = self.pop_mark(None)

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass, fields
 
 from scanopt_cli.passes.base import Pass
-from scanopt_cli.passes.grammar import pass_class
+from scanopt_cli.passes.grammar import parse, pass_class
 from scanopt_cli.passes.registry import registry
 
 
@@ -41,9 +41,10 @@ def manual(name: str) -> Manual:
     return _manual(pass_class(name))
 
 
-def manuals() -> tuple[Manual, ...]:
-    """Return the manuals of all passes, ours first."""
-    return tuple(_manual(cls) for cls in registry().values())
+def manuals(preset: str | None = None) -> tuple[Manual, ...]:
+    """Return the manuals of all passes, ours first, or of those of a preset, in their order."""
+    every = registry().values() if preset is None else map(type, parse(preset))
+    return tuple(_manual(cls) for cls in dict.fromkeys(every))
 
 
 def _manual(cls: type[Pass]) -> Manual:

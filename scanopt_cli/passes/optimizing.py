@@ -112,11 +112,11 @@ def optimize(
         last = run_pipeline(work.fgraph, [CompileSafe()], watch=watched)
         runs += tuple(run for run in last if run.changed)
     after = statistics(work.fgraph)
-    # What a pass wrote otherwise the last one may have written back.
-    is_undone = any(run.changed for run in last) and after == before and digest(work.fgraph) == was
+    # Constants of one value may have become one, and the last pass may have undone the others.
+    is_same = after == before and digest(work.fgraph) == was
     result = OptimizeResult(
         graph=work,
-        changed=any(run.changed for run in runs) and not is_undone,
+        changed=any(run.changed for run in runs) and not is_same,
         before=before,
         after=after,
         pipeline=print_pipeline(sequence),

@@ -19,6 +19,7 @@ from scanopt_cli.scans.reads import Read
 from scanopt_cli.scans.shape_reads import length_reads
 from scanopt_cli.scans.shortening import shorten
 from scanopt_cli.scans.view import TRACED, ScanView, Slot, SlotKind
+from scanopt_cli.text import plural
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,9 @@ class SaveMem(ScanPass):
             why = (
                 ", ".join(dict.fromkeys(read.text for read in looks[slot])) or "its own taps alone"
             )
-            site.changed(view, f"`{names[slot]}` keeps {slot.reach + keep} rows: read as {why}")
+            site.changed(
+                view, f"`{names[slot]}` keeps {plural(slot.reach + keep, 'row')}: read as {why}"
+            )
             shorten(view, slot, keep, lengths)
         results = view.rebuild()
         for slot in keeps:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scanopt_cli.reports.inspect_rich import COLUMNS, cells, heading
+from scanopt_cli.reports.inspect_rich import COLUMNS, cells, has_unnamed, heading
 from scanopt_cli.scans.inspection import Inspection
-from scanopt_cli.text import markdown
+from scanopt_cli.text import UNNAMED, markdown
 
 
 def render(inspection: Inspection) -> str:
@@ -15,4 +15,6 @@ def render(inspection: Inspection) -> str:
         lines.append("|---" * len(COLUMNS) + "|")
         lines += [f"| {' | '.join(map(markdown, cells(slot)))} |" for slot in scan.slots]
         lines.append("")
+    if has_unnamed(inspection):
+        lines.append(UNNAMED)
     return "\n".join(lines) or "no Scan in this graph"

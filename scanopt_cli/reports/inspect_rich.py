@@ -12,7 +12,7 @@ from rich.text import Text
 
 from scanopt_cli.scans.describing import at_tap
 from scanopt_cli.scans.inspection import Inspection, ScanReport, SlotReport
-from scanopt_cli.text import printable
+from scanopt_cli.text import UNNAMED, printable
 
 COLUMNS = ("kind", "name", "taps", "rows", "fed by", "inside", "read by")
 # Columns of a slot's first line where there is no room for a table.
@@ -30,7 +30,18 @@ def render(inspection: Inspection) -> RenderableType:
     for scan in inspection.scans:
         block = Group(heading(scan), _Slots(scan), "")
         parts.append(Padding(block, (0, 0, 0, _INDENT * len(scan.path)), expand=False))
+    if has_unnamed(inspection):
+        parts.append(Text(UNNAMED))
     return Group(*parts)
+
+
+def has_unnamed(inspection: Inspection) -> bool:
+    """Whether a question mark stands for a number anywhere."""
+    return any(
+        "?" in text
+        for scan in inspection.scans
+        for text in (scan.steps, *(cell for slot in scan.slots for cell in cells(slot)))
+    )
 
 
 @dataclass(frozen=True, slots=True)

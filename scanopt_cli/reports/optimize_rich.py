@@ -16,7 +16,7 @@ from scanopt_cli.graphs.statistics import COUNTS, Statistics
 from scanopt_cli.passes.base import Remark, RemarkKind
 from scanopt_cli.passes.optimizing import OptimizeResult
 from scanopt_cli.passes.pipeline import PassRun
-from scanopt_cli.text import printable
+from scanopt_cli.text import UNNAMED, printable
 
 LABELS = {
     "scans": "Scans",
@@ -67,7 +67,7 @@ def buffers(before: Statistics, after: Statistics) -> Text:
     """Return the sizes of the loop buffers, which are formulas, on a line of their own."""
     sizes = dict.fromkeys((printable(before.buffers), printable(after.buffers)))
     text = f"{LABELS['buffers']}: {' → '.join(sizes)}\n"
-    return Text(f"{text}(?: a length that has no name)\n" if "?" in text else text)
+    return Text(f"{text}{UNNAMED}\n" if "?" in text else text)
 
 
 def remarks(runs: Iterable[PassRun]) -> RenderableType:

@@ -23,16 +23,25 @@ _MOST = 10
 
 def render(verification: Verification) -> RenderableType:
     """Return the verdict and the places that differ."""
-    parts: list[RenderableType] = [Text(summary(verification), style=_STYLES[verification.verdict])]
-    shown = verification.differences[:_MOST]
-    parts.extend(
-        Padding(Text(printable(_place(item))), (0, 0, 0, 2), expand=False) for item in shown
+    verdict = Text(summary(verification), style=_STYLES[verification.verdict])
+    return Group(
+        verdict,
+        *(
+            Padding(Text(printable(item)), (0, 0, 0, 2), expand=False)
+            for item in notes(verification)
+        ),
     )
-    parts.extend(Text(f"note: {printable(note)}") for note in verification.notes)
-    hidden = len(verification.differences) - len(shown)
-    if hidden:
-        parts.append(Text(f"  … and {hidden} more"))
-    return Group(*parts)
+
+
+def notes(verification: Verification) -> list[str]:
+    """Return the first places that differ, how many more there are, and what else was noticed."""
+    differences = verification.differences
+    hidden = len(differences) - _MOST
+    return [
+        *map(_place, differences[:_MOST]),
+        *([f"… and {hidden} more"] if hidden > 0 else []),
+        *(f"note: {note}" for note in verification.notes),
+    ]
 
 
 def summary(verification: Verification) -> str:

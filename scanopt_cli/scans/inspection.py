@@ -132,7 +132,7 @@ def _slot(view: ScanView, slot: Slot, name: str, faces: _Faces, lengths: Lengths
         out_taps=slot.out_taps,
         dtype=str((slot.inner_outputs or slot.inner_inputs)[0].type),
         fed_by=describe(slot.outer_input, faces.outside) if has_source else "",
-        inside=_inside(slot, faces.inside),
+        inside=_inside(view, slot, faces.inside),
         read_by=tuple(_reader(*reader, faces.titles) for reader in read_by),
         rows=str(Formula.of(rows(view, slot, lengths))) if has_buffer else None,
         whole=is_whole(view, slot, lengths),
@@ -140,8 +140,10 @@ def _slot(view: ScanView, slot: Slot, name: str, faces: _Faces, lengths: Lengths
     )
 
 
-def _inside(slot: Slot, names: Mapping[Variable, str]) -> str:
+def _inside(view: ScanView, slot: Slot, names: Mapping[Variable, str]) -> str:
     """What a step computes for the slot, or what the body calls it if nothing is computed."""
+    if not slot.inner_outputs and not any(map(view.op.fgraph.clients.get, slot.inner_inputs)):
+        return "no step reads it"
     computed = slot.inner_outputs or slot.inner_inputs
     return ", ".join(describe(variable, names) for variable in computed)
 

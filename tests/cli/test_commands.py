@@ -114,6 +114,20 @@ def test_verify(files: Path) -> None:
     assert told["verdict"] == "identical"
 
 
+def test_a_preset_lists_its_passes() -> None:
+    done = scanopt("passes", "default", "--format", "json")
+    names = [item["name"] for item in json.loads(done.out)["passes"]]
+    assert names[:2] == ["merge-equal", "remove-unused"]
+    assert len(names) == len(set(names))
+    assert scanopt("passes", "default").code == 0
+
+
+def test_verify_tells_where_in_markdown(files: Path) -> None:
+    pair = (files / "wasteful.pkl", files / "off.pkl")
+    done = scanopt("verify", *pair, "--mode", "plain", "--format", "markdown")
+    assert (done.code, "- run 0" in done.out) == (1, True)
+
+
 def test_passes(files: Path) -> None:
     listed = scanopt("passes").out
     assert all(name in listed for name in ("remove-unused", "save-mem{prealloc=true", "default"))
@@ -156,7 +170,8 @@ def test_traceback_only_with_debug(tmp_path: Path) -> None:
     missing = tmp_path / "missing.pkl"
     plain = scanopt("inspect", missing)
     assert (plain.code, plain.err.count("\n")) == (2, 1)
-    assert "Traceback" in scanopt("inspect", missing, "--debug").err
+    debugged = scanopt("inspect", missing, "--debug")
+    assert (debugged.code, "Traceback" in debugged.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -75,3 +75,13 @@ def test_what_has_no_value_is_noted_on_stderr(tmp_path: Path) -> None:
         scanopt("diff", path, path, "--trust", "--format", "json", PYTHONPATH=here).out
     )
     assert (told["same"], len(told["notes"])) == (False, 1)
+
+
+def test_only_a_budget_counts_if_told_so(files: Path) -> None:
+    pair = (files / "wasteful.pkl", files / "clean.pkl")
+    assert scanopt("diff", *pair, "--budget", "scans=9").code == 1
+    within = scanopt("diff", *pair, "--stat", "--only-budget", "--budget", "scans=9")
+    assert within.code == 0
+    assert scanopt("diff", *pair, "--stat", "--only-budget", "--budget", "scans=0").code == 1
+    none = scanopt("diff", *pair, "--only-budget")
+    assert (none.code, none.err.count("\n")) == (2, 1)

@@ -8,10 +8,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytensor.tensor as pt
 import pytest
 from command_line import scanopt
 
+from graph_building import graph_of, scan
 from scanopt_cli.graphs.loading import load
+from scanopt_cli.graphs.saving import save
 from scanopt_cli.graphs.statistics import COUNTS, statistics
 
 
@@ -71,6 +74,30 @@ def test_writes_what_it_shows(files: Path, tmp_path: Path) -> None:
 def test_check_finds_something_to_clean(files: Path) -> None:
     assert scanopt("optimize", files / "wasteful.pkl", "--check", "--diff", "none").code == 1
     assert scanopt("optimize", files / "clean.pkl", "--check").code == 0
+
+
+def test_constants_that_are_merged_are_nothing_to_clean(tmp_path: Path) -> None:
+    """PyTensor makes a Constant wherever a number is written, and a hash does not count them."""
+    sequence = pt.dvector("v")
+    save(graph_of(scan(lambda a: a * 2, sequences=[sequence])), tmp_path / "tight.pkl")
+    done = scanopt("optimize", tmp_path / "tight.pkl", "--check")
+    assert (done.code, "nothing to clean up" in done.out) == (0, True)
+
+
+def test_options_that_would_do_nothing_are_errors(files: Path) -> None:
+    done = scanopt("optimize", files / "wasteful.pkl", "--mode", "numba")
+    assert (done.code, "--mode: is for --verify" in done.err) == (2, True)
+
+
+def test_a_file_that_is_given_twice_is_one(files: Path, tmp_path: Path) -> None:
+    graph = files / "wasteful.pkl"
+    done = scanopt("optimize", graph, graph, "-q", "-o", tmp_path)
+    assert done.err.count("wrote") == 1
+
+
+def test_the_limit_is_told(files: Path) -> None:
+    done = scanopt("optimize", files / "wasteful.pkl", "-q", "--limit", "1")
+    assert "stopped after 1 rewrite, as --limit says" in done.err
 
 
 def test_passes_limit_and_times(files: Path) -> None:

@@ -98,9 +98,13 @@ def test_unusual_features_are_refusals_too(file: Path) -> None:
 
 
 def test_what_is_no_pickle_is_an_error(file: Path) -> None:
-    file.write_bytes(b"hello")
-    with pytest.raises(LoadError, match="not a readable pickle"):
-        audit(file)
+    for content, told in (
+        (b"hello", "is text, not a whole pickle"),
+        (b"\x80\x04h", "not a readable"),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(LoadError, match=told):
+            audit(file)
 
 
 def test_packages_can_be_admitted(file: Path) -> None:
