@@ -45,7 +45,9 @@ def optimize(
     output: OutputFile = None,
     diff: Annotated[
         DiffKind,
-        typer.Option(help="Show each pass's change: dprint trees, matched graphs, or nothing."),
+        typer.Option(
+            help="Show each pass's change at a terminal: dprint trees, matched graphs, or nothing."
+        ),
     ] = DiffKind.TREE,
     print_changed: Annotated[
         bool,

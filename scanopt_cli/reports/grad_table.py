@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from scanopt_cli.gradients.derivative import Derivative, OrderReport
 from scanopt_cli.gradients.stages import Stage
 from scanopt_cli.graphs.statistics import Statistics
+from scanopt_cli.text import UNNAMED
 
 HEADINGS = (
     "strategy",
@@ -69,9 +70,11 @@ def checks(derivative: Derivative) -> list[str]:
 
 
 def legend(derivative: Derivative) -> list[str]:
-    """Return a line for each stage in the table but the first: what its label says."""
-    shown = dict.fromkeys(row.stage for row in rows(derivative))
-    return [f"{LABELS[stage]}: {_LEGEND[stage]}" for stage in shown if stage in _LEGEND]
+    """Return a line for each stage in the table but the first, and for sizes without a name."""
+    table = rows(derivative)
+    shown = dict.fromkeys(row.stage for row in table)
+    lines = [f"{LABELS[stage]}: {_LEGEND[stage]}" for stage in shown if stage in _LEGEND]
+    return [*lines, UNNAMED] if any("?" in row.buffers for row in table) else lines
 
 
 def rows(derivative: Derivative) -> list[Row]:
