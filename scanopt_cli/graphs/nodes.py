@@ -82,16 +82,18 @@ def _root(builder: Builder, cls: type[Any], state: dict[str, Any]) -> Variable:
     kind, name = builder.expect(state["type"], Type), _name(state)
     if issubclass(cls, SharedVariable):
         (value,) = builder.state(state["container"])["storage"]
-        value = builder.value(value)
-        if isinstance(value, list | tuple):
-            builder.copied(value)  # into an array
-        return _decorated(builder, cls(kind, value, strict=False, name=name), state)
+        made = cls(kind, _data(builder, value), strict=False, name=name)
+        return _decorated(builder, made, state)
     if issubclass(cls, Constant):
-        data = builder.value(state["data"])
-        if isinstance(data, list | tuple):
-            builder.copied(data)  # into an array
-        return _decorated(builder, kind.make_constant(data, name=name), state)
+        constant = kind.make_constant(_data(builder, state["data"]), name=name)
+        return _decorated(builder, constant, state)
     return _decorated(builder, kind.make_variable(name), state)
+
+
+def _data(builder: Builder, record: Any) -> Any:
+    """Return the contents of a Constant or shared variable, of which lists become arrays."""
+    made = builder.value(record)
+    return builder.copied(made) if isinstance(made, list | tuple) else made
 
 
 def _name(state: dict[str, Any]) -> str | None:

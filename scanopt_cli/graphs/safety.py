@@ -20,6 +20,7 @@ from scanopt_cli.errors import LoadError, UnsafeFileError
 from scanopt_cli.graphs.allowlist import TRUST, Allowlist, Refusal
 from scanopt_cli.graphs.constructors import StateError
 from scanopt_cli.graphs.dropping import CACHES, OPAQUE, left_out
+from scanopt_cli.graphs.files import MAX_BYTES
 from scanopt_cli.graphs.forms import CALLS, FORMS, INSTANCES
 from scanopt_cli.graphs.nodes import make_nodes
 from scanopt_cli.graphs.opstate import rebuild
@@ -142,7 +143,7 @@ class Builder:
     def __init__(self, where: str, allowlist: Allowlist, size: int) -> None:
         self.made: dict[int, Any] = {}
         self.traces: dict[int, list[Any]] = {}
-        self._copies_left = _FREE_COPIES + _MOST_COPIES * size
+        self._copies_left = _FREE_COPIES + min(_MOST_COPIES * size, MAX_BYTES)
         self._where = where
         self._allowlist = allowlist
         self.nests = Nests()
