@@ -195,7 +195,7 @@ class Lengths:
         if node is None or depth <= 0:
             return None
         match node.op:
-            case Shape():
+            case Shape() if -node.inputs[0].type.ndim <= position < node.inputs[0].type.ndim:
                 tensor = node.inputs[0]
                 return self.length_of(tensor, position % tensor.type.ndim, depth - 1)
             case MakeVector() if -len(node.inputs) <= position < len(node.inputs):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pytensor.graph.basic import Apply
 from pytensor.graph.replace import clone_replace
 from pytensor.scan.utils import until
+from pytensor.tensor.shape import Shape
+from pytensor.tensor.subtensor import Subtensor
 
 from graph_building import graph_of, only_scan, power, scan
 from scanopt_cli.graphs.statistics import scan_views
@@ -187,3 +191,12 @@ def test_counted_ranges() -> None:
     assert lengths.length_of(pt.arange(s.shape[0])) == lengths.length_of(s)
     for unknown in (pt.arange(n), pt.arange(6, 2), pt.arange(0, 6, 2)):
         assert not lengths.length_of(unknown).is_constant or unknown.type.shape != (None,)
+
+
+@pytest.mark.parametrize("tensor", [pt.dscalar("s"), X])
+def test_a_length_of_an_axis_that_is_not_there_is_an_atom(tensor) -> None:
+    """Such an index raises an error, wherever the graph is evaluated."""
+    shape = Apply(Shape(), [tensor], [pt.lvector()]).outputs[0]
+    two = ps.constant(2, dtype="int64")
+    row = Apply(Subtensor((0,)), [shape, two], [pt.lscalar()]).outputs[0]
+    assert "shape" not in str(Lengths().value_of(row))
