@@ -135,5 +135,7 @@ def _measured(node: Apply, survey: Survey) -> Labels:
         ):
             labels = survey.of(node.inputs[0].owner.inputs[0])
             (index,) = get_idx_list(node.inputs, node.op.idx_list)
-            return (labels[int(index.data)],) if isinstance(index, Constant) else labels
+            # One that is out of range raises when the graph is evaluated.
+            is_known = isinstance(index, Constant) and -len(labels) <= index.data < len(labels)
+            return (labels[int(index.data)],) if is_known else labels
     return ()

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytensor
+import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.shape import Shape
+from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.verification.demands import Demands, Role, demands
 
@@ -130,3 +133,10 @@ def test_two_graphs_are_read_together() -> None:
     graphs = [FunctionGraph([x, y], [output], clone=True) for output in (x.sum(), x + y)]
     found = demands(graphs)
     assert found.labels[0] == found.labels[1]
+
+
+def test_an_axis_that_is_not_there_is_left_to_the_evaluation() -> None:
+    shape = Apply(Shape(), [x], [pt.lvector()]).outputs[0]
+    three = ps.constant(3, dtype="int64")
+    steps = Apply(Subtensor((0,)), [shape, three], [pt.lscalar()]).outputs[0]
+    assert asked([x], repeated(x, steps)).counts_steps
