@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.graphs.values import values_path
 
-_NUMBERED = re.compile(r"(\d+)_.*\.pkl$")
+_NUMBERED = re.compile(r"(\d{1,9})_")
 
 
 def made(directory: str | os.PathLike[str]) -> Path:
@@ -40,6 +41,9 @@ def reserve(directory: Path, name: str) -> Path:
     while True:
         number += 1
         path = directory / f"{number:03}_{readable}.pkl"
+        # Nor is anything else replaced, be it a link to somewhere else.
+        if os.path.lexists(values_path(path)):
+            continue
         try:
             path.touch(exist_ok=False)
         except FileExistsError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from scanopt_cli.text import printable
 # debugprint recurses a few frames a level; deeper than this it would run out of stack.
 _DEEPEST = 150
 _CONTEXT = 2
+# difflib tries each place where a line stands in the other text, anew for each change.
+_MOST_PLACES = 2_000_000
 
 
 class LineKind(StrEnum):
@@ -48,10 +51,22 @@ def tree_diff(
     line.
     """
     old, new = tree(before, depth), tree(after, depth)
+    if _is_too_long(old, new):
+        return (
+            DiffLine(LineKind.HUNK, "@@ trees are too long to compare; see --diff structural @@"),
+        )
     lines = tuple(_lines(unified_diff(old, new, n=_CONTEXT, lineterm="")))
     if (depth is None or depth > _DEEPEST) and any(map(_is_deep, (before, after))):
         return (*lines, DiffLine(LineKind.HUNK, f"@@ trees are cut at {_DEEPEST} levels @@"))
     return lines
+
+
+def _is_too_long(old: list[str], new: list[str]) -> bool:
+    """Whether the places where a line of one tree stands in the other are too many to try."""
+    if old == new:
+        return False
+    counts = Counter(new)
+    return sum(counts[line] for line in old) > _MOST_PLACES
 
 
 def tree(fgraph: FunctionGraph, depth: int | None = None) -> list[str]:

@@ -14,7 +14,7 @@ from pytensor.graph.fg import AbstractFunctionGraph, FrozenFunctionGraph, Functi
 from pytensor.graph.op import HasMultipleInnerGraph, Op
 from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.errors import PassError
 from scanopt_cli.graphs.constants import check_constants
@@ -106,7 +106,8 @@ def unfolded(graph: AbstractFunctionGraph) -> int:
 
 def _all_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:
     """Return every inner graph of ``op``, those of scalars included."""
-    core = op.scalar_op if isinstance(op, Elemwise | CAReduce) else core_op(op)
+    # XElemwise and XBlockwise have one as well.
+    core = getattr(op, "scalar_op", None) or getattr(op, "core_op", None) or op
     return tuple(core.inner_graphs.values()) if isinstance(core, HasMultipleInnerGraph) else ()
 
 

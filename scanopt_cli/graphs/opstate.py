@@ -13,22 +13,27 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 import numpy as np
+from pytensor.assumptions.core import AssumptionKey, FactState
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.misc.frozendict import frozendict
+from pytensor.scalar.basic import specific_out
+from pytensor.scan.op import ScanInfo
 from pytensor.tensor.type import TensorType
 
+from scanopt_cli.graphs.allowlist import OBJECTS
 from scanopt_cli.graphs.constructors import StateError, make
 from scanopt_cli.graphs.records import brief
 
 _FREE_TEXT = frozenset({"name", "msg", "message", "why_null"})
 # No backslash, and no "??", of which old C makes one.
-_FREE = re.compile(r"(?:(?!\?\?)[^\\\x00-\x08\x0b-\x1f\x7f])*")
+_FREE = re.compile(r"(?:(?!\?\?)[^\\\x00-\x08\x0b-\x1f\x7f\ud800-\udfff])*")
 # Shown in reports and by no backend, in LaTeX too.
 _DISPLAYED = re.compile(r"[^\x00-\x1f\x7f]*")
 _SIGNATURE = re.compile(r"[\w(),\[\] <>-]*")
@@ -68,9 +73,15 @@ _HOLDERS: tuple[tuple[type[Any], frozenset[str]], ...] = (
         ),
     ),
     (Variable, frozenset({"inputs", "outputs"})),
+    (FrozenFunctionGraph, frozenset({"fgraph"})),
+    (ScanInfo, frozenset({"info"})),
 )
 """Attributes that hold Ops, Types and Variables. Elsewhere these have no business: an Op in place
 of a number is pasted into generated code by its name."""
+_INERT = (
+    *(NoneType, float, complex, np.dtype, np.inexact, np.bool, np.ndarray),
+    *(AssumptionKey, FactState, specific_out),
+)
 _MAX_PARTS = 100_000
 _MAX_TEXT = 10_000
 
@@ -142,8 +153,8 @@ def _check_plain(state: Mapping[str, Any]) -> None:
                     raise StateError(f"attribute {name!r} has more axes than an array")
                 if name in _DTYPES and part not in _TENSOR_DTYPES:
                     raise StateError(f"attribute {name!r} is not the dtype of a tensor")
-            elif isinstance(part, int):
-                if abs(part) > _MAX_INTEGER:
+            elif isinstance(part, int | np.integer):
+                if abs(int(part)) > _MAX_INTEGER:
                     raise StateError(f"attribute {name!r} holds a number of more than 64 bits")
                 if name in _COUNTS and not 0 <= part <= _MAX_COUNT:
                     raise StateError(f"attribute {name!r} is out of all proportion")
@@ -153,10 +164,22 @@ def _check_plain(state: Mapping[str, Any]) -> None:
                 pending += [*part.keys(), *part.values()]
             elif isinstance(part, list | tuple | set | frozenset):
                 pending += part
-            else:
-                for kind, holders in _HOLDERS:
-                    if isinstance(part, kind) and name not in holders:
-                        raise StateError(f"attribute {name!r} holds a {kind.__name__}")
+            elif isinstance(part, slice):
+                pending += (part.start, part.stop, part.step)
+            elif not _is_admitted(name, part):
+                raise StateError(f"attribute {name!r} holds a {type(part).__name__}")
+
+
+def _is_admitted(name: str, part: Any) -> bool:
+    """Whether an attribute may hold something that is neither text, whole number nor container.
+
+    What is not known here is refused: backends paste the text of what they are given into code.
+    """
+    if isinstance(part, _INERT) or any(part is known for known in OBJECTS.values()):
+        return True
+    if isinstance(part, type) and issubclass(part, Exception):
+        return name == "exc_type"
+    return any(isinstance(part, kind) and name in holders for kind, holders in _HOLDERS)
 
 
 def _same(left: Any, right: Any) -> bool:

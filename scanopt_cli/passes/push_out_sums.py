@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.subtensor import Subtensor, get_idx_list
+from pytensor.tensor.type import TensorType
 
 from scanopt_cli.passes.base import ScanPass, Site
 from scanopt_cli.scans.initial import with_room
@@ -104,7 +105,9 @@ class _Sum:
 def _is_matrix(slot: Slot) -> bool:
     """Whether a state and its update are matrices of one kind of floats, without axes of 1."""
     state, update = slot.inner_inputs[0].type, slot.inner_outputs[0].type
-    dtype = str(getattr(state, "dtype", ""))
+    if not (isinstance(state, TensorType) and isinstance(update, TensorType)):
+        return False
+    dtype = str(state.dtype)
     return (
         dtype.startswith("float")
         and state.broadcastable == update.broadcastable == (False, False)

@@ -155,6 +155,19 @@ def test_files_that_are_there_stay(tmp_path: Path) -> None:
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["001_first.pkl", "002_second.pkl"]
 
 
+def test_values_that_are_there_stay_and_links_are_not_followed(tmp_path: Path) -> None:
+    kept, folder = tmp_path / "kept", tmp_path / "folder"
+    kept.write_text("precious")
+    folder.mkdir()
+    (folder / "001_first.values.npz").symlink_to(kept)
+    (folder / f"{'9' * 240}_.pkl").touch()
+    with capture(folder):
+        compiled = function([x], powers(x), mode=MODE, name="first")
+        compiled(np.ones(2))
+    assert kept.read_text() == "precious"
+    assert (folder / "002_first.pkl").exists()
+
+
 def test_makers_can_be_used_directly(tmp_path: Path) -> None:
     with capture(tmp_path) as kept:
         FunctionMaker([In(x)], powers(x), MODE).create()

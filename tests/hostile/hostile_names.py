@@ -9,8 +9,9 @@ import numpy as np
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
-from pytensor.conditional.op import IfElse
-from pytensor.graph.basic import Apply
+from pytensor.conditional.op import IfElse, ifelse
+from pytensor.graph.basic import Apply, FrozenApply, NominalVariable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.raise_op import Assert
 from pytensor.scalar.basic import Add, ScalarMaximum, upcast_out
 from pytensor.tensor.basic import ARange, ExtractDiag, Split
@@ -21,6 +22,7 @@ from pytensor.tensor.random.basic import normal
 from pytensor.tensor.random.basic import permutation as permuted
 from pytensor.tensor.type import TensorType
 
+from graph_building import scan
 from hostile import dumps, hostile, instance, tampered, touch, touching_code, with_op
 
 _MANY = 30_000_000
@@ -131,3 +133,42 @@ def draw_of_many_axes(marker: Path) -> bytes:
 @hostile
 def base_of_all_draws(marker: Path) -> bytes:
     return instance("pytensor.tensor.random.op", "RandomVariable", {"name": "bit_generator"})
+
+
+def _node_with_text(marker: Path) -> FrozenApply:
+    """A node whose text ends an argument of C code, and begins code of its own."""
+    inner = pt.dscalar("inner")
+    code = f'0, 0, 1); if (system("{touch(marker)}")) {{}} (void)(0) ;//'
+    op = OpFromGraph([inner], [inner + 1], name=code)
+    return FrozenApply(op, (NominalVariable(0, inner.type),), (inner.type,))
+
+
+@hostile
+def node_for_a_number(marker: Path) -> bytes:
+    """PyTensor pastes the offset of a diagonal into C code."""
+    return tampered(ExtractDiag(), offset=_node_with_text(marker))
+
+
+@hostile
+def node_in_a_slice_for_a_number(marker: Path) -> bytes:
+    node = _node_with_text(marker)
+    return tampered(ExtractDiag(), offset=slice(node, node))
+
+
+@hostile
+def graph_for_a_number(marker: Path) -> bytes:
+    inner = pt.dscalar("inner")
+    graph = FunctionGraph([inner], [inner + 1])
+    return tampered(ExtractDiag(), offset=graph)
+
+
+@hostile
+def count_as_a_number_of_numpys(marker: Path) -> bytes:
+    op = ifelse(pt.iscalar(), pt.vector(), pt.vector()).owner.op
+    return tampered(op, n_outs=np.int64(3 * 10**9), as_view=True, view_map={0: [1]})
+
+
+@hostile
+def name_that_is_no_text(marker: Path) -> bytes:
+    ys = scan(lambda y: pt.sin(y), outputs_info=[pt.dscalar()], n_steps=3, name="a\ud800b")
+    return dumps([ys[-1]])
