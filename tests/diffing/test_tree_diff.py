@@ -36,3 +36,12 @@ def test_depth_cuts_the_trees() -> None:
     graphs = as_graph(before).fgraph, as_graph(after).fgraph
     assert tree_diff(*graphs)
     assert tree_diff(*graphs, depth=5) == ()
+
+
+def test_trees_of_many_equal_lines_are_not_compared() -> None:
+    """Difflib looks at every pair of them, once for each change."""
+    x = pt.dscalar("x")
+    (line,) = tree_diff(
+        *(as_graph(([x], [x * factor, *[x + 1] * 2_000])).fgraph for factor in (2.0, 3.0))
+    )
+    assert "too long to compare" in line.text

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
+from pytensor.scan.op import Scan, ScanInfo
 from pytensor.scan.utils import until
 
 from evaluating import assert_same_outcomes, evaluate
@@ -240,3 +242,21 @@ def test_once_is_enough() -> None:
     assert "sit_sot" in labels(only_scan(work.fgraph))[-1]
     _, remarks = optimized(work, RUN)
     assert not remarks
+
+
+def test_must_not_fire_on_scalars_that_are_no_arrays() -> None:
+    inner, first = ps.float64("inner"), ps.float64("first")
+    info = ScanInfo(
+        n_seqs=0,
+        mit_mot_in_slices=(),
+        mit_mot_out_slices=(),
+        mit_sot_in_slices=(),
+        sit_sot_in_slices=(),
+        n_nit_sot=0,
+        n_untraced_sit_sot=1,
+        n_non_seqs=0,
+        as_while=False,
+    )
+    last = Scan([inner], [ps.sin(inner)], info)(n, first)
+    work, _ = optimized(graph_of(last), RUN)
+    assert len(list(scan_views(work.fgraph))) == 1
