@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.graphs.values import values_path
+from scanopt_cli.graphs.files import values_path
 
 _NUMBERED = re.compile(r"(\d{1,9})_")
 

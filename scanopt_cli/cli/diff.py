@@ -57,12 +57,12 @@ def diff(
     limits: Budget | None = (
         budget_from_pyproject(Path.cwd()) if budget is None else parse_budget(budget)
     )
+    if only_budget and limits is None:
+        raise ScanoptError("there is no budget", where="--only-budget", hint="give --budget COUNTS")
     before, after = (load_graph(path, trust=trust, allow_packages=allow_package) for path in (a, b))
     found = diff_graphs(before, after, names=names)
     violations = check(limits, after) if limits is not None else ()
     _print(found, violations, b, output_format, stat=stat)
-    if only_budget and limits is None:
-        raise ScanoptError("there is no budget", where="--only-budget", hint="give --budget COUNTS")
     return finding(bool(violations) or not (found.same or only_budget))
 
 

@@ -19,6 +19,7 @@ from scanopt_cli.cli.options import (
     Modes,
     OutputFormat,
     Trust,
+    require_directory,
 )
 from scanopt_cli.errors import ScanoptError
 
@@ -113,12 +114,12 @@ def grad(
 
     if mode and check is False:
         raise ScanoptError("is for the check", where="--mode", hint="leave out --no-check")
-    if output_file is not None and (output_file.is_dir() or not output_file.parent.is_dir()):
-        raise ScanoptError(
-            "is a directory" if output_file.is_dir() else "there is no such directory",
-            where=f"-o {output_file}",
-            hint="give the path of a file",
-        )
+    if output_file is not None:
+        require_directory(output_file)
+        if output_file.is_dir():
+            raise ScanoptError(
+                "is a directory", where=f"-o {output_file}", hint="give the path of a file"
+            )
     loaded = load_graph(
         graph, trust=trust, allow_packages=allow_package, recorded=check is not False
     )

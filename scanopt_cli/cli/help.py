@@ -9,12 +9,14 @@ from typer.core import TyperCommand, TyperGroup
 
 class _Untyped:
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, as Typer does, with what its help prints as their types."""
+        """Return the parameters, as Typer does, without the types that its help would print."""
+        # A mixin: the method is that of the class beside it.
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             if getattr(param, "is_flag", False):
                 param.metavar = ""
             elif param.param_type_name == "argument":
+                # Typer passes it by its name.
                 param.display_type_rich = lambda ctx: None  # noqa: ARG005
         return params
 

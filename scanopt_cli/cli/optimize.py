@@ -21,6 +21,7 @@ from scanopt_cli.cli.options import (
     OutputFormat,
     Pipeline,
     Trust,
+    require_directory,
 )
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.text import plural
@@ -132,10 +133,7 @@ def _targets(graphs: list[Path], output: Path | None) -> dict[Path, Path]:
     if output is None:
         return {}
     if len(graphs) == 1 and not output.is_dir():
-        if not output.parent.is_dir():
-            raise ScanoptError(
-                "there is no such directory", where=f"-o {output}", hint="create it first"
-            )
+        require_directory(output)
         return {graphs[0]: output}
     if not output.is_dir():
         raise ScanoptError(

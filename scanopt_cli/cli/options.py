@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from scanopt_cli.errors import ScanoptError
+
 
 class Format(StrEnum):
     """How a result is printed."""
@@ -33,6 +35,20 @@ def complete_pipeline(incomplete: str) -> list[str]:
 
     done, comma, last = incomplete.rpartition(",")
     return [f"{done}{comma}{name}" for name in (*registry(), *PRESETS) if name.startswith(last)]
+
+
+def require_directory(target: Path) -> None:
+    """Refuse ``target`` before any work is done, if there is no directory for it.
+
+    Raises
+    ------
+    ScanoptError
+        If there is none.
+    """
+    if not target.parent.is_dir():
+        raise ScanoptError(
+            "there is no such directory", where=f"-o {target}", hint="create it first"
+        )
 
 
 GraphFile = Annotated[

@@ -19,12 +19,12 @@ def scan_text(view: ScanView, clients: Clients, around: Mapping[Variable, str]) 
     ``around`` is what to call variables outside that have no name. The trees have no letters that
     number nodes; inputs are called after their slots.
     """
-    names = slot_names(view, clients)
-    steps = describe(view.n_steps, around)
-    lines = [printable(str(view.node.op)), printable(f"    n_steps: {steps}")]
+    names = list(map(printable, slot_names(view, clients)))
+    lines = [str(view.node.op), f"    n_steps: {describe(view.n_steps, around)}"]
     for slot, name in zip(view.slots, names, strict=True):
         called = slot.label if name == slot.label else f"{slot.label} {name}"
-        lines.append(printable(f"    {called}: {describe(slot.outer_input, around)}"))
+        lines.append(f"    {called}: {describe(slot.outer_input, around)}")
+    lines = list(map(printable, lines))
     for title, tree in _trees(view, names):
         lines += ["", title, tree]
     return "\n".join(lines)
@@ -33,14 +33,13 @@ def scan_text(view: ScanView, clients: Clients, around: Mapping[Variable, str]) 
 def _trees(view: ScanView, names: list[str]) -> Iterator[tuple[str, str]]:
     """A title and a tree for each thing that one step computes."""
     inside = {
-        variable: variable.type(name=printable(name))
-        for variable, name in inner_names(view, names).items()
+        variable: variable.type(name=name) for variable, name in inner_names(view, names).items()
     }
     computed = iter(view.op.fgraph.bind(inside))
     called = dict(zip(map(id, view.slots), names, strict=True))
     for slot in view.outputs():
         for tap in slot.out_taps:
-            yield printable(f"{called[id(slot)]}[{at_tap(tap)}] ="), _tree(next(computed))
+            yield f"{called[id(slot)]}[{at_tap(tap)}] =", _tree(next(computed))
     if view.is_while:
         yield "stops when", _tree(next(computed))
 

@@ -107,6 +107,12 @@ def _too_large(where: str) -> LoadError:
     )
 
 
+def values_path(path: Path) -> Path:
+    """Return the name of the values beside a graph: ``a.values.npz`` for ``a.pkl.gz``."""
+    stem = path.name.removesuffix(".gz")
+    return path.with_name(f"{Path(stem).stem}.values.npz")
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write ``data`` to ``path``, whole or not at all; a file that was there keeps its mode.
 

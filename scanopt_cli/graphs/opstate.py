@@ -76,12 +76,13 @@ _HOLDERS: tuple[tuple[type[Any], frozenset[str]], ...] = (
     (FrozenFunctionGraph, frozenset({"fgraph"})),
     (ScanInfo, frozenset({"info"})),
 )
-"""Attributes that hold Ops, Types and Variables. Elsewhere these have no business: an Op in place
-of a number is pasted into generated code by its name."""
+"""Attributes that hold Ops, Types, Variables and graphs. Elsewhere these have no business: an Op in
+place of a number is pasted into generated code by its name."""
 _INERT = (
     *(NoneType, float, complex, np.dtype, np.inexact, np.bool, np.ndarray),
     *(AssumptionKey, FactState, specific_out),
 )
+"""Kinds of values that any attribute may hold: their texts are numbers, or names of PyTensor's."""
 _MAX_PARTS = 100_000
 _MAX_TEXT = 10_000
 

@@ -237,7 +237,7 @@ class Builder:
         if kind is dict:
             return {self._key(name): self.value(part) for name, part in record.items()}
         if kind is bytearray:
-            return bytes(self.copied(bytes(record)))
+            return self.copied(bytes(record))
         return kind(map(self._key if kind in (set, frozenset) else self.value, record))
 
     def _key(self, record: Any) -> Any:

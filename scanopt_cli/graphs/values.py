@@ -13,7 +13,7 @@ import numpy as np
 
 from scanopt_cli.errors import LoadError
 from scanopt_cli.graphs.arrays import array_from
-from scanopt_cli.graphs.files import MAX_BYTES, read_bytes, write_atomically
+from scanopt_cli.graphs.files import MAX_BYTES, read_bytes, values_path, write_atomically
 from scanopt_cli.graphs.generators import generator_from_state, plain_state
 
 _KINDS = "biufc"
@@ -23,12 +23,6 @@ _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-
-
-def values_path(path: Path) -> Path:
-    """Return the name of the values beside a graph: ``a.values.npz`` for ``a.pkl.gz``."""
-    stem = path.name.removesuffix(".gz")
-    return path.with_name(f"{Path(stem).stem}.values.npz")
 
 
 def write_values(path: Path, calls: Sequence[Sequence[Any]]) -> Path | None:

@@ -131,7 +131,7 @@ def draw(
     """
     kept = contents if attempt.setting.contents else {}
     is_recorded = attempt.shapes == "recorded"
-    lengths = {} if is_recorded else _lengths(attempt, demands, kept, rng)
+    shapes = list(map(np.shape, recorded)) if is_recorded else _shapes(attempt, demands, kept, rng)
     arguments = []
     for position, wanted in enumerate(types):
         if position in kept:
@@ -140,13 +140,8 @@ def draw(
         if is_recorded and not _is_drawn(wanted):
             arguments.append(deepcopy(recorded[position]))
             continue
-        shape = (
-            np.shape(recorded[position])
-            if is_recorded
-            else tuple(lengths[label] for label in demands.labels[position])
-        )
         role = demands.roles[position]
-        arguments.append(_value(wanted, shape, role, attempt, rng))
+        arguments.append(_value(wanted, shapes[position], role, attempt, rng))
     if attempt.setting.special:
         return _with_specials(arguments, rng)
     return tuple(arguments)
@@ -157,6 +152,13 @@ def _is_drawn(wanted: Type) -> bool:
     if isinstance(wanted, TensorType | ScalarType):
         return np.dtype(wanted.dtype).kind in "fc"
     return isinstance(wanted, RandomGeneratorType)
+
+
+def _shapes(
+    attempt: Attempt, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
+) -> list[tuple[int, ...]]:
+    lengths = _lengths(attempt, demands, kept, rng)
+    return [tuple(lengths[label] for label in labels) for labels in demands.labels]
 
 
 def _lengths(

@@ -53,6 +53,7 @@ def test_a_reader_that_leaves_early_changes_no_exit_code(
     assert "Exception" not in done.stderr
 
 
+# Only Linux and NetBSD have such a device; the tests of CI run there.
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
 @pytest.mark.parametrize("arguments", ["inspect {0}/clean.pkl", "passes --format json", "--help"])
 def test_a_full_disk_is_no_bug(files: Path, arguments: str) -> None:

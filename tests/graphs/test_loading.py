@@ -25,9 +25,10 @@ from pytensor.graph.traversal import graph_inputs
 from real_graphs import GRAPHS
 from scanopt_cli.errors import LoadError
 from scanopt_cli.graphs import files
+from scanopt_cli.graphs.files import values_path
 from scanopt_cli.graphs.loading import VersionWarning, load
 from scanopt_cli.graphs.saving import save
-from scanopt_cli.graphs.values import values_path, write_values
+from scanopt_cli.graphs.values import write_values
 
 
 @pytest.fixture
