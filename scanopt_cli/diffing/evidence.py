@@ -69,7 +69,7 @@ def told_apart(
     """
     groups: dict[Hashable, list[tuple[Apply, int]]] = defaultdict(list)
     for node, place in readers:
-        read = tuple(side.digest(v) for v in node.inputs if constants and isinstance(v, Constant))
+        read = side.constants_read(node) if constants else 0
         groups[side.op_digest(node.op), place, read].append((node, place))
     return groups
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
@@ -58,6 +58,7 @@ class Side:
         for place, output in enumerate(self.outputs):
             self.ends[output].append(place)
         self.input_rank = {variable: place for place, variable in enumerate(self.inputs)}
+        self._constants_read: dict[Apply, int] = {}
         self._views: dict[Apply, ScanView] = {}
         self._slot_names: dict[Apply, Mapping[Slot, str]] = {}
 
@@ -77,6 +78,13 @@ class Side:
     def op_digest(self, op: Op) -> bytes:
         """Return the digest of what ``op`` computes, its body included."""
         return self.sameness.of_op(op)
+
+    def constants_read(self, node: Apply) -> int:
+        """Return a hash of the constants among the inputs of ``node``, equal on both sides."""
+        if node not in self._constants_read:
+            read = tuple(self.digest(v) for v in node.inputs if isinstance(v, Constant))
+            self._constants_read[node] = hash(read)
+        return self._constants_read[node]
 
     def form(self, node: Apply) -> LoopForm:
         """Return the canonical order of the slots of a Scan node."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import unified_diff
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from pytensor.graph.basic import Variable
@@ -94,8 +95,12 @@ def _names_on_one_line(fgraph: FunctionGraph) -> Iterator[None]:
 def _is_deep(fgraph: FunctionGraph) -> bool:
     """Whether a tree of ``fgraph``, or of a graph inside, has more levels than are printed."""
     graphs: list[AbstractFunctionGraph] = [fgraph]
+    seen: set[int] = set()
     while graphs:
         graph = graphs.pop()
+        if id(graph) in seen:
+            continue
+        seen.add(id(graph))
         levels: dict[Variable, int] = {}
         for node in graph.toposort():
             level = 1 + max((levels.get(variable, 1) for variable in node.inputs), default=1)
@@ -108,9 +113,8 @@ def _is_deep(fgraph: FunctionGraph) -> bool:
 
 def _lines(lines: Iterator[str]) -> Iterator[DiffLine]:
     kinds = {"+": LineKind.ADDED, "-": LineKind.REMOVED, " ": LineKind.CONTEXT}
-    for line in lines:
-        if line.startswith(("--- ", "+++ ")):
-            continue
+    # The first two lines name the files.
+    for line in islice(lines, 2, None):
         if line.startswith("@@"):
             yield DiffLine(LineKind.HUNK, line)
         else:

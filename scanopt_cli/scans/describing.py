@@ -114,13 +114,25 @@ def _operation(node: Apply, names: Mapping[Variable, str], depth: int) -> str:
         return f"{_describe(parts[0], names, depth)}.shape[{op.i}]"
     if isinstance(op, DimShuffle) and op.is_expand_dims:
         return _describe(parts[0], names, depth)
-    told = [_describe(part, names, depth) for part in parts]
+    told = _operands(parts, names, depth)
     if isinstance(op, Dot):
-        return f"({told[0]} @ {told[1]})"
+        return f"({' @ '.join(told)})"
     label = _label(node)
     if _is_infix(node):
         return f"({f' {_INFIX[label]} '.join(told)})"
     return f"{label}({', '.join(told)})"
+
+
+def _operands(parts: Sequence[Variable], names: Mapping[Variable, str], depth: int) -> list[str]:
+    """Return the operands as code, up to the one that reaches beyond what is shown."""
+    texts: list[str] = []
+    length = 0
+    for part in parts:
+        texts.append(_describe(part, names, depth))
+        length += len(texts[-1])
+        if length > _LONGEST:
+            break
+    return texts
 
 
 def _is_infix(node: Apply | None) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Variable
@@ -34,6 +37,21 @@ def test_the_tree_of_a_deep_chain_is_cut_and_says_so() -> None:
     assert any(line.text == "Tanh" for line in lines if line.kind is LineKind.ADDED)
 
 
+@contextmanager
+def counted_digests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Variable]]:
+    """Keep what digests are looked up of."""
+    variables: list[Variable] = []
+    digest = Side.digest
+
+    def counted(self: Side, variable: Variable) -> bytes:
+        variables.append(variable)
+        return digest(self, variable)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Side, "digest", counted)
+        yield variables
+
+
 def looked_up(monkeypatch: pytest.MonkeyPatch, count: int) -> int:
     """Count digests looked up while two graphs with ``count`` changed readers are matched."""
     x = tensor("x")
@@ -42,22 +60,26 @@ def looked_up(monkeypatch: pytest.MonkeyPatch, count: int) -> int:
         for shift in (0.25, 0.75)
     )
     sides = two_sides(before, after, [(0, 0)])
-    calls = 0
-    digest = Side.digest
-
-    def counted(self: Side, variable: Variable) -> bytes:
-        nonlocal calls
-        calls += 1
-        return digest(self, variable)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Side, "digest", counted)
+    with counted_digests(monkeypatch) as variables:
         matching = match(*sides, [(0, 0)], [(0, 0)])
     assert len(matching.nodes) == len(before.apply_nodes)
-    return calls
+    return len(variables)
 
 
 def test_matching_many_readers_of_one_variable_is_near_linear(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert looked_up(monkeypatch, 800) < 3 * looked_up(monkeypatch, 400)
+
+
+def test_a_node_that_reads_many_variables_is_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of them leads to the node, and each input of a node may be a constant."""
+    inputs = [tensor(f"x{i}") for i in range(400)]
+    before, after = (
+        from_io(inputs, [pt.add(*(x * factor for x in inputs))]) for factor in (0.25, 0.75)
+    )
+    with counted_digests(monkeypatch) as variables:
+        assert diff(before, after).changes
+    assert len(variables) < 50 * len(inputs)

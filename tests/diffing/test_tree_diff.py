@@ -5,9 +5,16 @@ from __future__ import annotations
 import re
 
 import pytensor.tensor as pt
+import pytest
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.graph.op import Op
+from pytensor.graph.replace import clone_replace
 from recurrences import base, chain, variant
 
+from scanopt_cli.diffing import trees
 from scanopt_cli.diffing.trees import LineKind, tree_diff
+from scanopt_cli.graphs.bodies import inner_graphs
 from scanopt_cli.graphs.graph import as_graph
 
 
@@ -36,6 +43,36 @@ def test_depth_cuts_the_trees() -> None:
     graphs = as_graph(before).fgraph, as_graph(after).fgraph
     assert tree_diff(*graphs)
     assert tree_diff(*graphs, depth=5) == ()
+
+
+def test_names_that_begin_with_signs_are_lines_like_others() -> None:
+    graphs = (as_graph(([x], [x])).fgraph for x in map(pt.dscalar, ("-- old", "++ new")))
+    lines = [line for line in tree_diff(*graphs) if line.kind is not LineKind.HUNK]
+    assert [(line.kind, line.text.split(" [")[0]) for line in lines] == [
+        (LineKind.REMOVED, "-- old"),
+        (LineKind.ADDED, "++ new"),
+    ]
+
+
+def test_graphs_that_are_held_again_and_again_are_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = pt.dvector("x")
+    held = x + 1
+    for _ in range(12):
+        inner = pt.dvector()
+        op = OpFromGraph([inner], [clone_replace(held, {x: inner})])
+        held = op(op(x))
+    calls = 0
+
+    def counted(op: Op) -> tuple[AbstractFunctionGraph, ...]:
+        nonlocal calls
+        calls += 1
+        return inner_graphs(op)
+
+    monkeypatch.setattr(trees, "inner_graphs", counted)
+    assert not trees._is_deep(as_graph(([x], [held])).fgraph)
+    assert calls < 100
 
 
 def test_trees_of_many_equal_lines_are_not_compared() -> None:

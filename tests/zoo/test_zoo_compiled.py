@@ -7,6 +7,7 @@ All models and orders by Numba take hours: ``pytest -m "numba_zoo or deep" tests
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -65,14 +66,17 @@ def test_in_the_virtual_machine(model: Model, order: int, way: str) -> None:
     check(model, order, way, VM)
 
 
-def _chosen(model: Model, order: int) -> object:
-    is_chosen = model.name in COMPILED_BY_NUMBA and order == min(1, model.order)
-    marks = pytest.mark.deep if is_chosen else pytest.mark.numba_zoo
-    return pytest.param(model, order, marks=marks, id=f"{model}-{order}")
+def _by_numba() -> Iterator[object]:
+    for case in CASES:
+        model, order = case.values
+        is_chosen = model.name in COMPILED_BY_NUMBA and order == min(1, model.order)
+        for way in WAYS:
+            is_deep = is_chosen and way in ("optimize -p default", *QUICK)
+            marks = pytest.mark.deep if is_deep else pytest.mark.numba_zoo
+            yield pytest.param(model, order, way, marks=marks, id=f"{case.id}-{way}")
 
 
-@pytest.mark.parametrize("way", ["optimize -p default", *QUICK])
-@pytest.mark.parametrize(("model", "order"), [_chosen(*case.values) for case in CASES])
+@pytest.mark.parametrize(("model", "order", "way"), _by_numba())
 def test_in_numba(model: Model, order: int, way: str) -> None:
     # Numba's reciprocals of integers have single precision (tests/upstream/test_beside_loops.py),
     # and this is the one derivative that comes to zero but for that.
