@@ -117,4 +117,6 @@ def _value(members: dict[str, Any], key: str) -> Any:
         return generator_from_state(json.loads(str(members[f"{key}.rng"])))
     if key not in members:
         raise ValueError(f"value {key} is missing")
+    if members[key].dtype.kind == "U":
+        raise ValueError(f"value {key} is text")
     return members[key]

@@ -33,6 +33,8 @@ class Pair:
         Recorded calls of ``a``, or else of ``b``, aligned with the inputs.
     contents
         Contents of former shared variables by input position, those of ``a`` before those of ``b``.
+    pairing
+        How the inputs correspond, if not by position.
     """
 
     a: FunctionGraph
@@ -40,6 +42,7 @@ class Pair:
     output_names: tuple[str | None, ...]
     recorded: tuple[tuple[Any, ...], ...]
     contents: Mapping[int, Any]
+    pairing: str | None
 
 
 def matched(a: Graph, b: Graph) -> Pair:
@@ -73,6 +76,7 @@ def matched(a: Graph, b: Graph) -> Pair:
         output_names=_output_names(a, b),
         recorded=_recorded(a, columns[0]) or _recorded(b, columns[1]),
         contents=contents,
+        pairing=_pairing(a, b, places),
     )
 
 
@@ -85,6 +89,20 @@ def _places(a: Sequence[Variable], b: Sequence[Variable]) -> list[Place] | None:
     places = [(in_a.get(name), in_b.get(name)) for name in {**in_a, **in_b}]
     shared = [(a[x], b[y]) for x, y in places if x is not None and y is not None]
     return places if all(_fit(x.type, y.type) for x, y in shared) else None
+
+
+def _pairing(a: Graph, b: Graph, places: Sequence[Place]) -> str | None:
+    """Say that inputs are paired by name, and which of them one graph lacks."""
+    if all(x == y for x, y in places):
+        return None
+    only_a = [str(a.inputs[x].name) for x, y in places if x is not None and y is None]
+    only_b = [str(b.inputs[y].name) for x, y in places if x is None and y is not None]
+    lacks = [
+        f"{which} graph alone has {', '.join(names)}"
+        for which, names in (("the first", only_a), ("the second", only_b))
+        if names
+    ]
+    return "; ".join(["inputs are paired by name", *lacks])
 
 
 def _by_name(inputs: Sequence[Variable]) -> dict[str, int] | None:

@@ -88,6 +88,8 @@ class Verification:
     notes
         What else a reader should know, one sentence each: where PyTensor compiles the first graph
         to other values than it has, too.
+    pairing
+        How the inputs of the graphs correspond, if not by position.
     """
 
     verdict: Verdict
@@ -97,6 +99,7 @@ class Verification:
     reason: str | None = None
     modes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    pairing: str | None = None
 
     @property
     def ok(self) -> bool:

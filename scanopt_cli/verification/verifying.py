@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from scanopt_cli.errors import VerificationError
@@ -78,7 +79,8 @@ def verify(
         timeout=timeout,
     )
     planned = len(pair.recorded) + runs
-    return _verification(run_child(request, progress), planned, compiling, strict=strict)
+    result = _verification(run_child(request, progress), planned, compiling, strict=strict)
+    return replace(result, pairing=pair.pairing)
 
 
 def _verification(

@@ -85,6 +85,11 @@ def test_are_a_note_and_cost_little(name: str, graph: Path) -> None:
     assert peak < MOST
 
 
+def test_text_is_no_value(graph: Path) -> None:
+    np.savez(values_path(graph), **{"0.0": np.array(["one"])})
+    assert "value 0.0 is text" in load(graph).notes[0]
+
+
 def test_special_files_are_not_waited_for(graph: Path) -> None:
     os.mkfifo(values_path(graph))
     assert "not a regular file" in load(graph).notes[0]

@@ -17,6 +17,7 @@ from pytensor.tensor.elemwise import CAReduce, Elemwise
 
 from scanopt_cli.errors import ScanoptError, VerificationError
 from scanopt_cli.graphs.graph import Graph, as_graph, from_io
+from scanopt_cli.reports.verify_rich import notes
 from scanopt_cli.verification.result import DifferenceKind, Verdict
 from scanopt_cli.verification.verifying import verify
 
@@ -314,6 +315,17 @@ def test_inputs_correspond_by_name_where_positions_do_not_fit() -> None:
     assert verify(([x, n], [x * n]), ([n, x], [x * n])).ok
     assert verify(([x, y, n], [x * n]), ([n, x], [x * n])).ok
     assert not verify(([x, y, n], [x * n]), ([n, x], [x * n + 1])).ok
+
+
+def test_inputs_that_correspond_by_name_are_told() -> None:
+    def told(*graphs):
+        result = verify(*graphs, modes="plain")
+        return result.pairing, notes(result)
+
+    assert told(([x, n], [x * n]), ([x, n], [x * n])) == (None, [])
+    note = "inputs are paired by name; the first graph alone has y"
+    assert told(([x, y, n], [x * n]), ([n, x], [x * n])) == (note, [f"note: {note}"])
+    assert told(([n, x], [x * n]), ([x, n], [x * n]))[0] == "inputs are paired by name"
 
 
 def test_signatures_that_do_not_match() -> None:
