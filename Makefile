@@ -37,10 +37,11 @@ test-deep: .venv/installed-dev ## Run the tests that take minutes: the whole zoo
 fuzz: .venv/installed-dev ## Load files made at random for ten minutes, or FUZZ_SECONDS
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(VENV)/python -m pytest -q tests/hostile/test_fuzzing.py
 
-lint: .venv/installed-dev ## Check style and types
+lint: .venv/installed-dev ## Check style, types and who imports whom
 	$(VENV)/python -m ruff check .
 	$(VENV)/python -m ruff format --check .
 	$(VENV)/python -m mypy
+	$(VENV)/lint-imports
 
 bench: .venv/installed-dev ## Run the benchmarks
 	$(VENV)/python -m pytest -o addopts=--strict-markers $(BENCH_ARGS) tests/benchmarks

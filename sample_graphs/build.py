@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.graphs.saving import save
+from scanopt_cli.serialization.saving import save
 
 HERE = Path(__file__).parent
 SAMPLES = (

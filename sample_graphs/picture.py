@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from scanopt_cli.graphs.graph import as_graph
-from scanopt_cli.passes.optimizing import optimize
+from scanopt_cli.ir.graph import as_graph
+from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.reports import optimize_rich
 from scanopt_cli.reports.changes_rich import Changes
 from unused import build

@@ -19,22 +19,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from scanopt_cli.compiling.watching import after_import
+from scanopt_cli.integration.compilation.watching import after_import
+from scanopt_cli.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from scanopt_cli.capturing.recording import capture
-    from scanopt_cli.compiling.enabling import enabled
-    from scanopt_cli.diffing.comparing import diff
+    from scanopt_cli.autodiff.differentiating import grad
+    from scanopt_cli.diff.comparing import diff
+    from scanopt_cli.equivalence.canonical import digest
     from scanopt_cli.errors import ScanoptError
-    from scanopt_cli.gradients.differentiating import grad
-    from scanopt_cli.graphs.graph import Graph
-    from scanopt_cli.graphs.loading import load
-    from scanopt_cli.graphs.saving import save
-    from scanopt_cli.identity.canonical import digest
-    from scanopt_cli.passes.optimizing import optimize
+    from scanopt_cli.integration.capture.recording import capture
+    from scanopt_cli.integration.compilation.enabling import enabled
+    from scanopt_cli.ir.graph import Graph
+    from scanopt_cli.pipeline.optimizing import optimize
+    from scanopt_cli.serialization.loading import load
+    from scanopt_cli.serialization.saving import save
     from scanopt_cli.verification.verifying import verify
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Graph",
@@ -51,16 +50,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Graph": "scanopt_cli.graphs.graph",
+    "Graph": "scanopt_cli.ir.graph",
     "ScanoptError": "scanopt_cli.errors",
-    "capture": "scanopt_cli.capturing.recording",
-    "diff": "scanopt_cli.diffing.comparing",
-    "digest": "scanopt_cli.identity.canonical",
-    "enabled": "scanopt_cli.compiling.enabling",
-    "grad": "scanopt_cli.gradients.differentiating",
-    "load": "scanopt_cli.graphs.loading",
-    "optimize": "scanopt_cli.passes.optimizing",
-    "save": "scanopt_cli.graphs.saving",
+    "capture": "scanopt_cli.integration.capture.recording",
+    "diff": "scanopt_cli.diff.comparing",
+    "digest": "scanopt_cli.equivalence.canonical",
+    "enabled": "scanopt_cli.integration.compilation.enabling",
+    "grad": "scanopt_cli.autodiff.differentiating",
+    "load": "scanopt_cli.serialization.loading",
+    "optimize": "scanopt_cli.pipeline.optimizing",
+    "save": "scanopt_cli.serialization.saving",
     "verify": "scanopt_cli.verification.verifying",
 }
 
@@ -78,7 +77,7 @@ def __dir__() -> list[str]:
 
 
 def _register() -> None:
-    from scanopt_cli.compiling.registering import register
+    from scanopt_cli.integration.compilation.registering import register
 
     register()
 

@@ -50,3 +50,8 @@ class GradientError(ScanoptError):
 
 class VerificationError(ScanoptError):
     """A graph could not be evaluated, so nothing was verified."""
+
+
+def brief(error: BaseException) -> str:
+    """Return an exception's kind and the beginning of its text, which a file may have shaped."""
+    return f"{type(error).__name__}: {str(error)[:200]}" if str(error) else type(error).__name__

@@ -10,11 +10,11 @@ from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.scan.basic import scan as pytensor_scan
 
 from evaluating import assert_same_outcomes, evaluate
-from scanopt_cli.graphs.graph import Graph, from_io
-from scanopt_cli.graphs.statistics import scan_views
-from scanopt_cli.passes.grammar import parse
-from scanopt_cli.passes.pipeline import run_pipeline
-from scanopt_cli.scans.view import ScanView
+from scanopt_cli.analysis.statistics import scan_views
+from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.runner import run_pipeline
 
 
 def scan(step: Any, **arguments: Any) -> Any:

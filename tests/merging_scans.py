@@ -8,10 +8,10 @@ import pytensor.tensor as pt
 
 from evaluating import assert_same_outcomes
 from graph_building import outputs_of, scan
-from scanopt_cli.graphs.graph import Graph
-from scanopt_cli.graphs.statistics import scan_views
-from scanopt_cli.passes.merge_scans import MergeScans
-from scanopt_cli.passes.pipeline import run_pipeline
+from scanopt_cli.analysis.statistics import scan_views
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.passes.merge_scans.merge_scans import MergeScans
+from scanopt_cli.pipeline.runner import run_pipeline
 
 X = pt.dscalar("x")
 N, M = pt.lscalars("n", "m")

@@ -14,9 +14,9 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
 
-from scanopt_cli.graphs.graph import Graph, from_io
-from scanopt_cli.identity.operands import commutes
-from scanopt_cli.scans.view import ScanView, scan_op
+from scanopt_cli.equivalence.operands import commutes
+from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.ir.scan_view import ScanView, scan_op
 
 # How many copies of one node there may be, so that copies of copies come to an end.
 _COPIES = 3

@@ -11,11 +11,11 @@ from pytensor.graph.basic import Variable
 
 from evaluating import assert_same_outcomes, evaluate, evaluator
 from graph_building import graph_of
-from scanopt_cli.graphs.graph import Graph
-from scanopt_cli.identity.canonical import digest
-from scanopt_cli.passes.clean_slices import CleanSlices
-from scanopt_cli.passes.pipeline import run_pipeline
-from scanopt_cli.scans.describing import describe
+from scanopt_cli.analysis.describing import describe
+from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
+from scanopt_cli.pipeline.runner import run_pipeline
 
 N = pt.lscalar("n")
 STEPS = pytest.mark.parametrize("steps", [N, 5], ids=["n", "5"])

@@ -13,11 +13,11 @@ from pytensor.graph.basic import Variable
 from evaluating import assert_same_outcomes, evaluator
 from graph_building import arguments, scan
 from mit_mot_loops import MitMotLoop, N
-from scanopt_cli.graphs.graph import Graph, from_io
-from scanopt_cli.graphs.statistics import scan_views
+from scanopt_cli.analysis.statistics import scan_views
+from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.passes.mit_mot_to_sit_sot import MitMotToSitSot
-from scanopt_cli.passes.pipeline import run_pipeline
-from scanopt_cli.scans.view import ScanView
+from scanopt_cli.pipeline.runner import run_pipeline
 
 VALUES = {"x": 0.9, "start": [0.9, 0.4], "batch": [0.9, -0.4, 0.1], "g": 0.7}
 

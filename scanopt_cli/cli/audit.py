@@ -18,9 +18,9 @@ def audit(
     allow_package: AllowPackages = None,
 ) -> ExitCode:
     """List what a file refers to, running none of it; exit 1 if loading would refuse it."""
-    from scanopt_cli.graphs.auditing import audit as audit_file
     from scanopt_cli.reports import audit_markdown, audit_rich
     from scanopt_cli.reports.as_json import to_json
+    from scanopt_cli.serialization.auditing import audit as audit_file
 
     report = audit_file(file, allow_packages=allow_package or ())
     match output_format:

@@ -17,8 +17,8 @@ from scanopt_cli.errors import ScanoptError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scanopt_cli.diffing.budget import Budget, Violation
-    from scanopt_cli.diffing.result import GraphDiff
+    from scanopt_cli.diff.budgets import Budget, Violation
+    from scanopt_cli.diff.changes import GraphDiff
 
 
 def diff(
@@ -51,8 +51,8 @@ def diff(
     Exits with 0 if the graphs are the same, with 1 if they differ or B is over a budget; see
     --only-budget.
     """
-    from scanopt_cli.diffing.budget import budget_from_pyproject, check, parse_budget
-    from scanopt_cli.diffing.comparing import diff as diff_graphs
+    from scanopt_cli.diff.budgets import budget_from_pyproject, check, parse_budget
+    from scanopt_cli.diff.comparing import diff as diff_graphs
 
     limits: Budget | None = (
         budget_from_pyproject(Path.cwd()) if budget is None else parse_budget(budget)

@@ -24,7 +24,7 @@ from scanopt_cli.cli.options import (
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
-    from scanopt_cli.gradients.derivative import Derivative
+    from scanopt_cli.autodiff.derivative import Derivative
 
 
 # Seconds for the check: less, if nobody asked for it.
@@ -107,7 +107,7 @@ def grad(
     allow_package: AllowPackages = None,
 ) -> ExitCode:
     """Build the N-th derivative; show what each order is made of, and which Scan is whose."""
-    from scanopt_cli.gradients.differentiating import grad as differentiate
+    from scanopt_cli.autodiff.differentiating import grad as differentiate
     from scanopt_cli.reports import grad_markdown, grad_rich
     from scanopt_cli.reports.as_json import to_json
     from scanopt_cli.verification.modes import DEFAULT, PLAIN
@@ -165,7 +165,7 @@ def grad(
 
 def _code(derivative: Derivative, *, is_asked_for: bool) -> ExitCode:
     """What a check says: wrong values are a finding, and no comparison at all is no success."""
-    from scanopt_cli.gradients.checking import Outcome
+    from scanopt_cli.autodiff.checking import Outcome
 
     outcome = derivative.check.outcome if derivative.check is not None else None
     if outcome is Outcome.DIFFERS:
@@ -174,8 +174,8 @@ def _code(derivative: Derivative, *, is_asked_for: bool) -> ExitCode:
 
 
 def _write(derivative: Derivative, target: Path | None, *, is_right: ExitCode) -> None:
-    from scanopt_cli.graphs.saving import save
-    from scanopt_cli.passes.optimizing import optimize
+    from scanopt_cli.pipeline.optimizing import optimize
+    from scanopt_cli.serialization.saving import save
 
     if target is None:
         return

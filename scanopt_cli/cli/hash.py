@@ -12,7 +12,7 @@ from scanopt_cli.cli.loading import Batch, load_graph
 from scanopt_cli.cli.options import AllowPackages, Format, GraphFiles, OutputFormat, Trust
 
 if TYPE_CHECKING:
-    from scanopt_cli.identity.hashing import GraphDigest
+    from scanopt_cli.equivalence.hashing import GraphDigest
 
 
 def hash_graphs(
@@ -41,7 +41,7 @@ def hash_graphs(
 
     The same in every process; renaming and reordering do not change it.
     """
-    from scanopt_cli.identity.hashing import GraphDigest, hash_graph
+    from scanopt_cli.equivalence.hashing import GraphDigest, hash_graph
     from scanopt_cli.reports import hash_markdown, hash_rich
     from scanopt_cli.reports.as_json import to_json
 

@@ -15,9 +15,9 @@ def inspect(
     allow_package: AllowPackages = None,
 ) -> ExitCode:
     """Show every Scan: steps, slots, taps, what feeds and reads them, buffer lengths."""
+    from scanopt_cli.analysis.inspection import inspect_graph
     from scanopt_cli.reports import inspect_markdown, inspect_rich
     from scanopt_cli.reports.as_json import to_json
-    from scanopt_cli.scans.inspection import inspect_graph
 
     inspection = inspect_graph(load_graph(graph, trust=trust, allow_packages=allow_package).fgraph)
     match output_format:

@@ -15,7 +15,7 @@ from scanopt_cli.cli.pytensor_log import told_failures
 from scanopt_cli.errors import LoadError, ScanoptError
 
 if TYPE_CHECKING:
-    from scanopt_cli.graphs.graph import Graph
+    from scanopt_cli.ir.graph import Graph
 
 until_command_ends = ExitStack()
 """What a command holds on to, or its work on one of several files: `run` and `Batch` let it go."""
@@ -31,8 +31,8 @@ def load_graph(
     """
     from pytensor.configdefaults import config
 
-    from scanopt_cli.graphs.folding import bounded_folding
-    from scanopt_cli.graphs.loading import load
+    from scanopt_cli.ir.folding import bounded_folding
+    from scanopt_cli.serialization.loading import load
 
     until_command_ends.enter_context(bounded_folding())
     until_command_ends.enter_context(told_failures())
@@ -53,8 +53,8 @@ def load_graph(
 
 @contextmanager
 def _blaming(graph: Graph) -> Iterator[None]:
-    from scanopt_cli.graphs.bodies import walk
-    from scanopt_cli.graphs.integrity import misfit
+    from scanopt_cli.ir.inner_graphs import walk
+    from scanopt_cli.ir.integrity import misfit
 
     try:
         yield

@@ -27,8 +27,8 @@ from scanopt_cli.errors import ScanoptError
 from scanopt_cli.text import plural
 
 if TYPE_CHECKING:
-    from scanopt_cli.graphs.graph import Graph
-    from scanopt_cli.passes.optimizing import OptimizeResult
+    from scanopt_cli.ir.graph import Graph
+    from scanopt_cli.pipeline.optimizing import OptimizeResult
     from scanopt_cli.reports.changes_rich import Changes
 
 
@@ -82,8 +82,8 @@ def optimize(
     allow_package: AllowPackages = None,
 ) -> ExitCode:
     """Run passes on graphs; show the counts before and after, the changes and the remarks."""
-    from scanopt_cli.passes.grammar import parse
-    from scanopt_cli.passes.optimizing import optimize as optimize_graph
+    from scanopt_cli.pipeline.grammar import parse
+    from scanopt_cli.pipeline.optimizing import optimize as optimize_graph
     from scanopt_cli.reports.as_json import plain, to_json
     from scanopt_cli.reports.changes_rich import Changes
     from scanopt_cli.verification.modes import DEFAULT
@@ -180,7 +180,7 @@ def _show(
 
 def _finish(result: OptimizeResult, target: Path | None, *, check: bool) -> ExitCode:
     """Write the result unless its values differ, and say what was found."""
-    from scanopt_cli.graphs.saving import save
+    from scanopt_cli.serialization.saving import save
     from scanopt_cli.verification.result import Verdict
 
     verification = result.verification

@@ -30,8 +30,8 @@ class DiffFormat(StrEnum):
 
 def complete_pipeline(incomplete: str) -> list[str]:
     """Complete the last name of a pipeline that is being typed."""
-    from scanopt_cli.passes.grammar import PRESETS
-    from scanopt_cli.passes.registry import registry
+    from scanopt_cli.pipeline.grammar import PRESETS
+    from scanopt_cli.pipeline.registry import registry
 
     done, comma, last = incomplete.rpartition(",")
     return [f"{done}{comma}{name}" for name in (*registry(), *PRESETS) if name.startswith(last)]

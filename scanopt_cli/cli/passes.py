@@ -21,8 +21,8 @@ def passes(
     output_format: OutputFormat = Format.RICH,
 ) -> ExitCode:
     """List the passes and presets, the passes of one preset, or print the manual of one pass."""
-    from scanopt_cli.passes.grammar import PRESETS
-    from scanopt_cli.passes.manual import manual, manuals
+    from scanopt_cli.pipeline.grammar import PRESETS
+    from scanopt_cli.pipeline.manual import manual, manuals
     from scanopt_cli.reports import passes_rich
     from scanopt_cli.reports.as_json import to_json
     from scanopt_cli.reports.passes_markdown import render as render_markdown

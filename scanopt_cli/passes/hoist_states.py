@@ -13,11 +13,11 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import applys_between, io_toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.buffers import is_whole
-from scanopt_cli.scans.dependence import invariant_states
-from scanopt_cli.scans.lengths import Lengths, Linear
-from scanopt_cli.scans.view import ScanView, Slot, SlotKind
+from scanopt_cli.analysis.buffers import is_whole
+from scanopt_cli.analysis.dependence import invariant_states
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.pipeline.contract import ScanPass, Site
 
 
 @dataclass(frozen=True)

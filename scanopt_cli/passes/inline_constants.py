@@ -17,10 +17,10 @@ from pytensor.tensor.subtensor import Subtensor, get_idx_list
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
 
-from scanopt_cli.graphs.bodies import inner_graphs
-from scanopt_cli.graphs.constants import has_negative_zero
-from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.view import ScanView, Slot, SlotKind
+from scanopt_cli.ir.constants import has_negative_zero
+from scanopt_cli.ir.inner_graphs import inner_graphs
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.pipeline.contract import ScanPass, Site
 
 # A constant of more elements stays an input: a body with megabytes of literals helps nobody.
 _LARGEST = 4096

@@ -11,8 +11,8 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 
-from scanopt_cli.graphs.bodies import body_of, core_op, op_name
-from scanopt_cli.passes.base import Pass, Site
+from scanopt_cli.ir.inner_graphs import body_of, core_op, op_name
+from scanopt_cli.pipeline.contract import Pass, Site
 
 
 @dataclass(frozen=True)

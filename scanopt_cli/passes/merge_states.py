@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.identity.loops import Trajectory, trajectories
-from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.buffers import is_whole
-from scanopt_cli.scans.lengths import Lengths, Linear
-from scanopt_cli.scans.view import STATES, ScanView, Slot, SlotKind
+from scanopt_cli.analysis.buffers import is_whole
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.equivalence.loop_forms import Trajectory, trajectories
+from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind
+from scanopt_cli.pipeline.contract import ScanPass, Site
 
 
 @dataclass(frozen=True)

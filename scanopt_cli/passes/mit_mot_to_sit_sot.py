@@ -8,15 +8,15 @@ from typing import ClassVar
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
-from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.counts import scalar_steps
-from scanopt_cli.scans.initial import InitialBuffer
-from scanopt_cli.scans.lengths import Lengths
-from scanopt_cli.scans.mit_mot_slots import MitMotSlots, Plan
-from scanopt_cli.scans.mit_mots import form_of, unfit
-from scanopt_cli.scans.parts import Readers
-from scanopt_cli.scans.row_analysis import RowAnalysis
-from scanopt_cli.scans.view import ScanView, Slot, SlotKind
+from scanopt_cli.analysis.accesses.parts import Readers
+from scanopt_cli.analysis.count_variables import scalar_steps
+from scanopt_cli.analysis.initial_buffers import InitialBuffer
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.mit_mot_slots import MitMotSlots, Plan
+from scanopt_cli.analysis.mit_mots import form_of, unfit
+from scanopt_cli.analysis.row_values import RowAnalysis
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.pipeline.contract import ScanPass, Site
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 from pytensor.tensor.type import DenseTensorType
 
-from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.dependence import is_elementwise_map, is_replaceable_map
-from scanopt_cli.scans.lengths import Lengths, Linear
-from scanopt_cli.scans.view import STATES, ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_map
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.pipeline.contract import ScanPass, Site
 
 # What computes whatever the values of its inputs are. Shapes that do not fit are an error still.
 _TOTAL = (

@@ -13,11 +13,11 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.subtensor import Subtensor, get_idx_list
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.initial import with_room
-from scanopt_cli.scans.lengths import Lengths, Linear
-from scanopt_cli.scans.sums import added, outer_product, readers
-from scanopt_cli.scans.view import ScanView, Slot, SlotKind
+from scanopt_cli.analysis.accumulators import added, outer_product, readers
+from scanopt_cli.analysis.initial_buffers import with_room
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.pipeline.contract import ScanPass, Site
 
 
 @dataclass(frozen=True)

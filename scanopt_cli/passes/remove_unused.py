@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.view import ScanView, Slot, SlotKind
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.pipeline.contract import ScanPass, Site
 
 
 @dataclass(frozen=True)

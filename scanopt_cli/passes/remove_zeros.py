@@ -9,12 +9,12 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
-from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.lengths import Lengths, Linear
-from scanopt_cli.scans.row_analysis import RowAnalysis
-from scanopt_cli.scans.rows import is_zero
-from scanopt_cli.scans.view import ScanView, Slot, SlotKind
-from scanopt_cli.scans.zeros import zeros_among
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.row_values import RowAnalysis
+from scanopt_cli.analysis.rows import is_zero
+from scanopt_cli.analysis.zeros import zeros_among
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.pipeline.contract import ScanPass, Site
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.scalar.basic import Add, Mul, Neg, Reciprocal, Sub, TrueDiv
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from scanopt_cli.graphs.graph import copy_nodes
-from scanopt_cli.identity.canonical import digest
-from scanopt_cli.passes.base import Pass, Site
+from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.ir.graph import copy_nodes
+from scanopt_cli.pipeline.contract import Pass, Site
 
 # Left out by tag or name. Loops, in-placing and fusion are the business of others. A generator is a
 # value too, and a rewrite that is tagged ``random_unsafe`` returns another one.

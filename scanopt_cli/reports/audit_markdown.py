@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scanopt_cli.graphs.auditing import AuditReport
 from scanopt_cli.reports.audit_rich import verdict, why
+from scanopt_cli.serialization.auditing import AuditReport
 from scanopt_cli.text import markdown
 
 

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from scanopt_cli.graphs.auditing import AuditedGlobal, AuditReport
+from scanopt_cli.serialization.auditing import AuditedGlobal, AuditReport
 from scanopt_cli.text import printable
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from scanopt_cli.diffing.comparing import diff
-from scanopt_cli.diffing.trees import DiffLine, LineKind, tree_diff
-from scanopt_cli.graphs.graph import Graph
-from scanopt_cli.graphs.statistics import statistics
-from scanopt_cli.identity.canonical import digest
-from scanopt_cli.passes.optimizing import Snapshot
+from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.diff.comparing import diff
+from scanopt_cli.diff.trees import DiffLine, LineKind, tree_diff
+from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.pipeline.optimizing import Snapshot
 from scanopt_cli.reports import diff_rich
 from scanopt_cli.text import plural, printable
 

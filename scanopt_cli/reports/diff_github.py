@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scanopt_cli.diffing.budget import Violation
-from scanopt_cli.diffing.result import GraphDiff
+from scanopt_cli.diff.budgets import Violation
+from scanopt_cli.diff.changes import GraphDiff
 from scanopt_cli.reports import diff_markdown
 from scanopt_cli.reports.diff_rich import same_text, sentence
 from scanopt_cli.text import printable

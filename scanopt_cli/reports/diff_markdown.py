@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from scanopt_cli.diffing.budget import Violation
-from scanopt_cli.diffing.result import GraphDiff
+from scanopt_cli.diff.budgets import Violation
+from scanopt_cli.diff.changes import GraphDiff
 from scanopt_cli.reports.diff_rich import SIGNS, categories, same_text, sentence
 from scanopt_cli.text import markdown
 

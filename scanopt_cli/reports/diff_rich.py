@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from scanopt_cli.diffing.budget import Violation
-from scanopt_cli.diffing.result import Change, ChangeKind, GraphDiff
+from scanopt_cli.diff.budgets import Violation
+from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff
 from scanopt_cli.text import plural, printable
 
 SIGNS = {

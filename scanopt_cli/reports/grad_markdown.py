@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scanopt_cli.gradients.derivative import Derivative
-from scanopt_cli.gradients.pedigree import Pedigree
+from scanopt_cli.autodiff.derivative import Derivative
+from scanopt_cli.autodiff.provenance.pedigree import Pedigree
 from scanopt_cli.reports.grad_rich import children, facts
 from scanopt_cli.reports.grad_table import HEADINGS, LABELS, checks, legend, rows, strategies, title
 from scanopt_cli.text import markdown, printable

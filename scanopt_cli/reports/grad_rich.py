@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from scanopt_cli.gradients.derivative import Derivative
-from scanopt_cli.gradients.pedigree import Pedigree, ScanRecord
-from scanopt_cli.gradients.stages import Stage
+from scanopt_cli.autodiff.derivative import Derivative
+from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord
+from scanopt_cli.autodiff.stages import Stage
 from scanopt_cli.reports.grad_table import (
     HEADINGS,
     LABELS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from scanopt_cli.gradients.derivative import Derivative, OrderReport
-from scanopt_cli.gradients.stages import Stage
-from scanopt_cli.graphs.statistics import Statistics
+from scanopt_cli.analysis.statistics import Statistics
+from scanopt_cli.autodiff.derivative import Derivative, OrderReport
+from scanopt_cli.autodiff.stages import Stage
 from scanopt_cli.text import UNNAMED
 
 HEADINGS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scanopt_cli.identity.hashing import GraphDigest
+from scanopt_cli.equivalence.hashing import GraphDigest
 from scanopt_cli.reports.hash_rich import title
 from scanopt_cli.text import markdown
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from scanopt_cli.identity.hashing import GraphDigest
-from scanopt_cli.identity.inner import BodyDigest
+from scanopt_cli.equivalence.distinct_bodies import BodyDigest
+from scanopt_cli.equivalence.hashing import GraphDigest
 from scanopt_cli.text import printable
 
 _INDENT = 2

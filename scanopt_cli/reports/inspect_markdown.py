@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from scanopt_cli.analysis.inspection import Inspection
 from scanopt_cli.reports.inspect_rich import COLUMNS, cells, has_unnamed, heading
-from scanopt_cli.scans.inspection import Inspection
 from scanopt_cli.text import UNNAMED, markdown
 
 

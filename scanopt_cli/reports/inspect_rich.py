@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from scanopt_cli.scans.describing import at_tap
-from scanopt_cli.scans.inspection import Inspection, ScanReport, SlotReport
+from scanopt_cli.analysis.describing import at_tap
+from scanopt_cli.analysis.inspection import Inspection, ScanReport, SlotReport
 from scanopt_cli.text import UNNAMED, printable
 
 COLUMNS = ("kind", "name", "taps", "rows", "fed by", "inside", "read by")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from scanopt_cli.graphs.statistics import Statistics
-from scanopt_cli.passes.optimizing import OptimizeResult
+from scanopt_cli.analysis.statistics import Statistics
+from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.reports.optimize_rich import LABELS, told_once, verdict
 from scanopt_cli.text import markdown
 

@@ -12,10 +12,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from scanopt_cli.graphs.statistics import COUNTS, Statistics
-from scanopt_cli.passes.base import Remark, RemarkKind
-from scanopt_cli.passes.optimizing import OptimizeResult
-from scanopt_cli.passes.pipeline import PassRun
+from scanopt_cli.analysis.statistics import COUNTS, Statistics
+from scanopt_cli.pipeline.contract import Remark, RemarkKind
+from scanopt_cli.pipeline.optimizing import OptimizeResult
+from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.text import UNNAMED, printable
 
 LABELS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scanopt_cli.passes.manual import Manual
+from scanopt_cli.pipeline.manual import Manual
 from scanopt_cli.reports.passes_rich import usage
 
 

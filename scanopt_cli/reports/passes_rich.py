@@ -10,8 +10,8 @@ from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
-from scanopt_cli.passes.grammar import PRESETS
-from scanopt_cli.passes.manual import Manual
+from scanopt_cli.pipeline.grammar import PRESETS
+from scanopt_cli.pipeline.manual import Manual
 
 
 def listing(manuals: Sequence[Manual]) -> RenderableType:

@@ -14,7 +14,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.text import plural
-from scanopt_cli.verification.demands import Demands, Role
+from scanopt_cli.verification.constraints import Demands, Role
 from scanopt_cli.verification.dimensions import Label
 
 type Style = Literal["unit", "normal", "definite"]

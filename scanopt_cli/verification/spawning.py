@@ -26,9 +26,9 @@ from pytensor.configdefaults import config
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.op import Op
 
-from scanopt_cli.capturing.running import VARIABLE
+from scanopt_cli.environment import CAPTURE
 from scanopt_cli.errors import VerificationError
-from scanopt_cli.graphs.dropping import CACHES
+from scanopt_cli.serialization.unpickler.dropping import CACHES
 from scanopt_cli.verification.modes import WITHOUT_C
 
 REQUEST = "request.pkl"
@@ -36,7 +36,7 @@ RECORD = "record.jsonl"
 _STDERR = "stderr.txt"
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from scanopt_cli.verification.child import main; main(sys.argv[2])"
+    "from scanopt_cli.verification.worker import main; main(sys.argv[2])"
 )
 _MEMORY = 8 << 30
 # Seconds between two looks at what the child is doing.
@@ -130,7 +130,7 @@ class _Pickler(cloudpickle.Pickler):
 
 def _environment(modes: Collection[str]) -> dict[str, str]:
     """The caller's environment, but no C compiler where none is asked for, and no capture."""
-    environment = {key: value for key, value in os.environ.items() if key != VARIABLE}
+    environment = {key: value for key, value in os.environ.items() if key != CAPTURE}
     flags = [environment.get("PYTENSOR_FLAGS", ""), "traceback__limit=0"]
     flags += ["cxx="] if WITHOUT_C.issuperset(modes) else []
     # PyTensor finds compiled code by less than all that it depends on: what a file with wrong types

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from scanopt_cli.errors import VerificationError
-from scanopt_cli.graphs.graph import GraphLike, as_graph
-from scanopt_cli.verification.matching import matched
+from scanopt_cli.ir.graph import GraphLike, as_graph
+from scanopt_cli.verification.input_pairing import matched
 from scanopt_cli.verification.modes import DEFAULT, compiling_modes
 from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict, Verification
 from scanopt_cli.verification.spawning import Record, Request, run_child

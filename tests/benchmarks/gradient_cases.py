@@ -13,11 +13,11 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.scan.utils import until
 
 from graph_building import graph_of, scan
-from scanopt_cli.graphs.graph import Graph
-from scanopt_cli.graphs.statistics import scan_views
-from scanopt_cli.scans.buffers import rows
-from scanopt_cli.scans.lengths import Lengths
-from scanopt_cli.scans.view import SlotKind
+from scanopt_cli.analysis.buffers import rows
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.statistics import scan_views
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.ir.scan_view import SlotKind
 
 _WIDTH = 64
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytensor.tensor as pt
 
 from graph_building import graph_of, scan
-from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.ir.graph import Graph
 
 SIZES = (100, 1_000, 10_000)
 # Nodes that one loop of a chain brings, outside and inside, and one differentiated loop.

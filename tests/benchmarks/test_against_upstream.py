@@ -15,9 +15,9 @@ from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.scan.rewriting.io import scan_merge_duplicate_inputs
 
 from graph_building import graph_of, only_scan, scan
-from scanopt_cli.graphs.graph import Graph
-from scanopt_cli.passes.base import Budget, Site
+from scanopt_cli.ir.graph import Graph
 from scanopt_cli.passes.merge_duplicates import MergeDuplicates
+from scanopt_cli.pipeline.contract import Budget, Site
 
 _DEPTH = 50
 

@@ -19,29 +19,29 @@ from sized_graphs import (
     summing_graph,
 )
 
-from scanopt_cli.diffing.comparing import diff
-from scanopt_cli.graphs.graph import Graph
-from scanopt_cli.graphs.loading import load
-from scanopt_cli.graphs.saving import save
-from scanopt_cli.graphs.statistics import statistics
-from scanopt_cli.identity.canonical import digest
-from scanopt_cli.passes.clean_slices import CleanSlices
+from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.diff.comparing import diff
+from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
-from scanopt_cli.passes.grammar import parse
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.mit_mot_to_sit_sot import MitMotToSitSot
-from scanopt_cli.passes.optimizing import optimize
-from scanopt_cli.passes.pipeline import run_pipeline
 from scanopt_cli.passes.push_out import PushOut
 from scanopt_cli.passes.push_out_sums import PushOutSums
-from scanopt_cli.passes.registry import BUILTIN
-from scanopt_cli.passes.trim_steps import TrimSteps
+from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
+from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.optimizing import optimize
+from scanopt_cli.pipeline.registry import builtin
+from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.serialization.loading import load
+from scanopt_cli.serialization.saving import save
 
 _ON_GRADIENTS = (MitMotToSitSot.name, CleanSlices.name, TrimSteps.name, "grad")
 _ON_INVARIANTS = (HoistStates.name, CompileSafe.name, PushOut.name)
 _PIPELINES = [
     name
-    for name in (*(cls.name for cls in BUILTIN), "default")
+    for name in (*(cls.name for cls in builtin()), "default")
     if name not in (*_ON_GRADIENTS, *_ON_INVARIANTS, PushOutSums.name)
 ]
 graph_of_size = cache(sized_graph)

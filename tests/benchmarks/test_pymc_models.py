@@ -19,7 +19,7 @@ import pytest
 
 import scanopt_cli as so
 from pymc_models import MODELS
-from scanopt_cli.graphs.statistics import statistics
+from scanopt_cli.analysis.statistics import statistics
 
 pytest.importorskip("pymc")
 

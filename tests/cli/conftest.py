@@ -8,8 +8,8 @@ import pytensor.tensor as pt
 import pytest
 
 from graph_building import graph_of, power, scan
-from scanopt_cli.graphs.graph import Graph
-from scanopt_cli.graphs.saving import save
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.serialization.saving import save
 
 
 def _wasteful() -> Graph:

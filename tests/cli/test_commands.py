@@ -9,7 +9,7 @@ import pytest
 from command_line import run, scanopt
 
 from scanopt_cli import __version__
-from scanopt_cli.graphs.loading import load
+from scanopt_cli.serialization.loading import load
 
 
 def test_help_and_version() -> None:

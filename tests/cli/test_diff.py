@@ -13,8 +13,8 @@ from command_line import scanopt
 
 from foreign_ops import Opaque
 from graph_building import graph_of, power
-from scanopt_cli.graphs.graph import Graph
-from scanopt_cli.graphs.saving import save
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.serialization.saving import save
 
 
 def saved(graph: Graph, path: Path) -> Path:

@@ -13,9 +13,9 @@ from command_line import scanopt
 import scanopt_cli as so
 from evaluating import evaluate
 from graph_building import graph_of, scan
-from scanopt_cli.graphs.loading import load
-from scanopt_cli.graphs.saving import save
-from scanopt_cli.graphs.statistics import scan_views
+from scanopt_cli.analysis.statistics import scan_views
+from scanopt_cli.serialization.loading import load
+from scanopt_cli.serialization.saving import save
 
 
 def test_grad(files: Path, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import pytest
 from command_line import scanopt
 
 from graph_building import graph_of, scan
-from scanopt_cli.graphs.loading import load
-from scanopt_cli.graphs.saving import save
-from scanopt_cli.graphs.statistics import COUNTS, statistics
+from scanopt_cli.analysis.statistics import COUNTS, statistics
+from scanopt_cli.serialization.loading import load
+from scanopt_cli.serialization.saving import save
 
 
 def _only_graph(text: str) -> Any:

@@ -11,7 +11,7 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor.shape import Reshape
 
 from graph_building import graph_of
-from scanopt_cli.graphs.saving import save
+from scanopt_cli.serialization.saving import save
 
 
 @pytest.mark.parametrize("name", ["\n::error::owned", "\x1b[31mred", "plain"])

@@ -10,7 +10,7 @@ import pytest
 from graph_building import graph_of, power
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.optimize import _finish
-from scanopt_cli.passes.optimizing import optimize
+from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.verification.result import Verdict, Verification
 
 

@@ -12,7 +12,7 @@ from pytensor.tensor.rewriting.basic import unconditional_constant_folding
 
 from graph_building import scan
 from scanopt_cli.cli.app import run
-from scanopt_cli.graphs.saving import save
+from scanopt_cli.serialization.saving import save
 
 UGLY = [
     *(f"a{chr(code)}b" for code in [*range(32), *range(127, 160)]),

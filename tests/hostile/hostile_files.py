@@ -18,7 +18,7 @@ from pytensor.scan.op import Scan, ScanInfo
 
 from graph_building import graph_of, power
 from hostile import Calls, called, whole, with_op
-from scanopt_cli.graphs.payload import encode
+from scanopt_cli.serialization.payload import encode
 
 
 def honest() -> bytes:

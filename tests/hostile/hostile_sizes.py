@@ -14,7 +14,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from graph_building import graph_of
 from hostile import named, whole, with_op
-from scanopt_cli.graphs.payload import encode
+from scanopt_cli.serialization.payload import encode
 
 DROP = b"\x940"  # into the memo, off the stack
 MEGABYTES = 4 << 20

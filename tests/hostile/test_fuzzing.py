@@ -21,16 +21,16 @@ from hypothesis import strategies as st
 from graph_building import graph_of
 from loop_drawing import Draw
 from real_graphs import GRAPHS
+from scanopt_cli.analysis.inspection import inspect_graph
+from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import LoadError, ScanoptError
-from scanopt_cli.graphs.auditing import audit
-from scanopt_cli.graphs.bodies import walk
-from scanopt_cli.graphs.graph import Graph
-from scanopt_cli.graphs.integrity import misfit
-from scanopt_cli.graphs.loading import load
-from scanopt_cli.graphs.payload import encode
-from scanopt_cli.identity.canonical import digest
-from scanopt_cli.passes.optimizing import optimize
-from scanopt_cli.scans.inspection import inspect_graph
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.ir.integrity import misfit
+from scanopt_cli.pipeline.optimizing import optimize
+from scanopt_cli.serialization.auditing import audit
+from scanopt_cli.serialization.loading import load
+from scanopt_cli.serialization.payload import encode
 
 LIMIT = 20
 """Seconds that nothing may take."""

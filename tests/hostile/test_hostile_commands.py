@@ -20,7 +20,7 @@ from write_files import heavy
 from graph_building import graph_of, power
 from hostile import HOSTILE
 from scanopt_cli.cli.app import run
-from scanopt_cli.graphs.saving import save
+from scanopt_cli.serialization.saving import save
 
 LIMIT = 20
 """Seconds that no command may take."""

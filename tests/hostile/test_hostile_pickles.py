@@ -20,8 +20,8 @@ from pytensor.compile.builders import OpFromGraph
 
 from hostile import HOSTILE, Calls, instance, touch
 from scanopt_cli.errors import LoadError, UnsafeFileError
-from scanopt_cli.graphs.auditing import audit
-from scanopt_cli.graphs.loading import load
+from scanopt_cli.serialization.auditing import audit
+from scanopt_cli.serialization.loading import load
 
 assert hostile_names  # their import completes HOSTILE
 assert hostile_state

@@ -14,9 +14,9 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 
-from scanopt_cli.graphs.files import values_path
-from scanopt_cli.graphs.loading import load
-from scanopt_cli.graphs.saving import save
+from scanopt_cli.serialization.files import values_path
+from scanopt_cli.serialization.loading import load
+from scanopt_cli.serialization.saving import save
 
 MOST = 300 << 20
 

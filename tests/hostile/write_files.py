@@ -23,7 +23,7 @@ from hostile_sizes import SIZES
 
 from graph_building import graph_of
 from hostile import HOSTILE
-from scanopt_cli.graphs.payload import encode
+from scanopt_cli.serialization.payload import encode
 
 assert hostile_names  # their import completes HOSTILE
 assert hostile_state

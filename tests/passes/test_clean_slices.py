@@ -14,9 +14,9 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from graph_building import graph_of, power, scan
-from scanopt_cli.passes.clean_slices import CleanSlices
-from scanopt_cli.passes.pipeline import run_pipeline
-from scanopt_cli.scans.describing import describe
+from scanopt_cli.analysis.describing import describe
+from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
+from scanopt_cli.pipeline.runner import run_pipeline
 from slicing import STEPS, N, check, cleaned, count, five, outcome, text, unchanged, unknown
 
 # Case 1: slices of slices.

@@ -9,10 +9,9 @@ import pytensor.tensor as pt
 import pytest
 
 from graph_building import graph_of, power
-from scanopt_cli.passes import clean_slices
-from scanopt_cli.passes.clean_slices import CleanSlices
-from scanopt_cli.passes.pipeline import run_pipeline
-from scanopt_cli.scans.lengths import Lengths
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices, clean_slices
+from scanopt_cli.pipeline.runner import run_pipeline
 from slicing import N, five
 
 

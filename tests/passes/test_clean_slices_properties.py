@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from evaluating import assert_same_outcomes, evaluate, evaluator
 from graph_building import power
-from scanopt_cli.graphs.graph import from_io
-from scanopt_cli.passes.clean_slices import CleanSlices
-from scanopt_cli.passes.pipeline import run_pipeline
+from scanopt_cli.ir.graph import from_io
+from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
+from scanopt_cli.pipeline.runner import run_pipeline
 from slicing import N, five, text
 from strategies import GeneratedScan, scan_graphs
 

@@ -21,8 +21,8 @@ from pytensor.scan.utils import until
 import scanopt_cli as so
 from evaluating import assert_same_outcomes, evaluate
 from graph_building import arguments, graph_of, optimized, scan
-from scanopt_cli.graphs.graph import Graph
-from scanopt_cli.identity.canonical import digest
+from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.ir.graph import Graph
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")

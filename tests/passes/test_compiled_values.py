@@ -19,7 +19,7 @@ from pytensor.scan.utils import until
 
 from evaluating import PLAIN, Outcome, assert_same_outcomes
 from graph_building import arguments, graph_of, optimized, scan
-from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.ir.graph import Graph
 
 FAST = Mode(linker="vm", optimizer="fast_run")
 PIPELINES = ("save-mem", "save-mem{reductions=true}", "default", "grad")

@@ -13,7 +13,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
 from graph_building import assert_same_values, graph_of, labels, only_scan, optimized, scan
-from scanopt_cli.graphs.statistics import statistics
+from scanopt_cli.analysis.statistics import statistics
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")

@@ -21,10 +21,10 @@ from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
 from graph_building import graph_of, optimized, outputs_of, power, scan
-from scanopt_cli.graphs.graph import Graph, from_io
-from scanopt_cli.graphs.statistics import scan_views
-from scanopt_cli.identity.canonical import digest
-from scanopt_cli.scans.view import SlotKind, scan_op
+from scanopt_cli.analysis.statistics import scan_views
+from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.ir.scan_view import SlotKind, scan_op
 
 N = pt.lscalar("n")
 STEPS = pytest.mark.parametrize("steps", [4, 20, None], ids=["4", "20", "n"])

@@ -17,8 +17,8 @@ from pytensor.scan.utils import until
 
 from evaluating import assert_same_outcomes, evaluate
 from graph_building import arguments, graph_of, only_scan, optimized, scan
-from scanopt_cli.graphs.graph import Graph, from_io
-from scanopt_cli.graphs.statistics import scan_views
+from scanopt_cli.analysis.statistics import scan_views
+from scanopt_cli.ir.graph import Graph, from_io
 
 
 def _merged(graph: Graph, **values: Any) -> tuple[FunctionGraph, list[str]]:

@@ -14,11 +14,11 @@ from pytensor.tensor.elemwise import Elemwise
 
 from evaluating import assert_same_outcomes, evaluate
 from graph_building import arguments, graph_of, labels, only_scan, optimized, scan
-from scanopt_cli.graphs.graph import Graph
-from scanopt_cli.graphs.statistics import scan_views
-from scanopt_cli.passes.grammar import parse
-from scanopt_cli.passes.pipeline import run_pipeline
-from scanopt_cli.scans.view import SlotKind
+from scanopt_cli.analysis.statistics import scan_views
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.ir.scan_view import SlotKind
+from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.runner import run_pipeline
 
 
 def _merged(graph: Graph, **values: Any) -> tuple[list[str], list[str]]:

@@ -20,7 +20,7 @@ import scanopt_cli as so
 from evaluating import PLAIN
 from graph_building import arguments, graph_of, optimized, scan
 from mit_mot_loops import simulated_two_rows, two_rows
-from scanopt_cli.graphs.graph import Graph
+from scanopt_cli.ir.graph import Graph
 
 MODES: dict[str, Any] = {
     "plain": PLAIN,

@@ -7,10 +7,10 @@ from hypothesis import given, note
 from pytensor.configdefaults import config
 
 from evaluating import assert_same_outcomes, evaluator
-from scanopt_cli.graphs.graph import from_io
-from scanopt_cli.identity.canonical import digest
-from scanopt_cli.passes.grammar import parse
-from scanopt_cli.passes.pipeline import run_pipeline
+from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.ir.graph import from_io
+from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.runner import run_pipeline
 from strategies import GeneratedScan, scan_graphs
 
 # What a pipeline may turn into a value: an error in something that nobody reads goes with it, and

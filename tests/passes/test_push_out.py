@@ -16,7 +16,7 @@ from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
 
 from graph_building import assert_same_values, graph_of, only_scan, optimized, scan
-from scanopt_cli.graphs.statistics import statistics
+from scanopt_cli.analysis.statistics import statistics
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")

@@ -18,8 +18,8 @@ from pytensor.scan.utils import until
 
 from evaluating import assert_same_outcomes, evaluate
 from graph_building import arguments, graph_of, labels, only_scan, optimized, scan
-from scanopt_cli.graphs.statistics import scan_views
-from scanopt_cli.scans.view import ScanView
+from scanopt_cli.analysis.statistics import scan_views
+from scanopt_cli.ir.scan_view import ScanView
 
 RUN = "push-out-sums"
 u, v = pt.dmatrix("u"), pt.dmatrix("v")

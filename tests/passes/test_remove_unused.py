@@ -8,8 +8,8 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
 from graph_building import graph_of, labels, only_scan, optimized, outputs_of, power, scan
-from scanopt_cli.graphs.statistics import scan_views, statistics
-from scanopt_cli.scans.view import SlotKind
+from scanopt_cli.analysis.statistics import scan_views, statistics
+from scanopt_cli.ir.scan_view import SlotKind
 
 X = pt.dscalar("x")
 N = pt.lscalar("n")

@@ -13,9 +13,9 @@ from pytensor.gradient import pushforward
 
 from evaluating import evaluate
 from graph_building import assert_same_values, graph_of, only_scan, optimized, scan
-from scanopt_cli.graphs.graph import from_io
-from scanopt_cli.graphs.statistics import statistics
-from scanopt_cli.identity.canonical import digest
+from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.ir.graph import from_io
 
 
 def test_case_1_bodies() -> None:
@@ -84,8 +84,8 @@ def test_reversed_slices_of_known_lengths_stay_right() -> None:
 
 
 def test_limit() -> None:
-    from scanopt_cli.passes.grammar import parse
-    from scanopt_cli.passes.pipeline import run_pipeline
+    from scanopt_cli.pipeline.grammar import parse
+    from scanopt_cli.pipeline.runner import run_pipeline
 
     x = pt.dscalar("x")
     work = graph_of(scan(lambda y: y * 1.0 + 0.0, outputs_info=[x], n_steps=3))

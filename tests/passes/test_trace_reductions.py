@@ -13,10 +13,10 @@ from pytensor.scan.utils import until
 
 from evaluating import assert_same_outcomes
 from graph_building import graph_of, only_scan, optimized, outputs_of, power, scan
-from scanopt_cli.graphs.graph import Graph
-from scanopt_cli.scans.buffers import rows
-from scanopt_cli.scans.lengths import Lengths
-from scanopt_cli.scans.view import TRACED
+from scanopt_cli.analysis.buffers import rows
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.ir.scan_view import TRACED
 
 N = pt.lscalar("n")
 REDUCTIONS = "save-mem{reductions=true}"

@@ -12,11 +12,11 @@ from pytensor.scan.utils import until
 
 from evaluating import assert_same_outcomes
 from graph_building import graph_of, only_scan, optimized, outputs_of, power, scan
-from scanopt_cli.graphs.graph import Graph
-from scanopt_cli.graphs.statistics import scan_views
-from scanopt_cli.scans.buffers import rows, trimmed
-from scanopt_cli.scans.lengths import Lengths
-from scanopt_cli.scans.view import TRACED, ScanView
+from scanopt_cli.analysis.buffers import rows, trimmed
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.statistics import scan_views
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.ir.scan_view import TRACED, ScanView
 
 N = pt.lscalar("n")
 LESS = "min(n,max(n-{k},0))"

@@ -8,12 +8,12 @@ from importlib import import_module
 import pytest
 
 from build import SAMPLES
-from scanopt_cli.diffing.comparing import diff
-from scanopt_cli.diffing.result import ChangeKind, GraphDiff
-from scanopt_cli.graphs.graph import Graph, from_io
-from scanopt_cli.passes.grammar import parse
-from scanopt_cli.passes.optimizing import optimize
-from scanopt_cli.passes.pipeline import run_pipeline
+from scanopt_cli.diff.changes import ChangeKind, GraphDiff
+from scanopt_cli.diff.comparing import diff
+from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.optimizing import optimize
+from scanopt_cli.pipeline.runner import run_pipeline
 
 
 @cache

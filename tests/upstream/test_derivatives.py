@@ -22,7 +22,7 @@ s = pt.dvector("s")
 
 @bug(
     "Scan.pullback reads every step from a buffer that scan_reduce_trace has trimmed",
-    ours="gradients/refusals.py",
+    ours="autodiff/legality.py",
     raises=AssertionError,
 )
 def test_the_gradient_of_a_trimmed_loop() -> None:
@@ -33,7 +33,7 @@ def test_the_gradient_of_a_trimmed_loop() -> None:
 
 @bug(
     "Scan.pullback of a truncated gradient starts at the end that the truncation left zero",
-    ours="gradients/refusals.py",
+    ours="autodiff/legality.py",
     raises=AssertionError,
 )
 def test_the_second_derivative_of_a_truncated_loop() -> None:
@@ -46,7 +46,7 @@ def test_the_second_derivative_of_a_truncated_loop() -> None:
 @bug(
     "Scan.connection_pattern takes the start of a state that no step computes from itself"
     " for unconnected with its buffer",
-    ours="gradients/refusals.py",
+    ours="autodiff/legality.py",
     raises=AssertionError,
 )
 def test_the_second_derivative_by_a_start_that_one_step_reads() -> None:
@@ -63,7 +63,7 @@ def test_the_second_derivative_by_a_start_that_one_step_reads() -> None:
 @bug(
     "Scan.pushforward gives a tangent of zeros to what does not move; of a power by an "
     "exponent that is a non-sequence that makes NaN at a negative base",
-    ours="gradients/pushforwards.py",
+    ours="autodiff/pushforward_rules.py",
     raises=AssertionError,
 )
 def test_the_pushforward_of_a_power_at_a_negative_base() -> None:

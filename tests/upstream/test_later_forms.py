@@ -13,7 +13,9 @@ from evaluating import PLAIN
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=bug(reason, ours="compiling/sealing.py, passes/compile_safe"))
+        pytest.param(
+            name, marks=bug(reason, ours="integration/compilation/sealing.py, passes/compile_safe")
+        )
         for name, (_, reason) in MISREAD.items()
     ],
 )

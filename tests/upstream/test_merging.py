@@ -29,7 +29,7 @@ s = pt.dvector("s")
 @bug(
     "scan_merge_inouts takes states that start equal for equal at every step, and merges "
     "what is computed of them",
-    ours="compiling/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/compile_safe",
     raises=AssertionError,
 )
 @pytest.mark.parametrize("mode", [FAST, get_mode("NUMBA")], ids=["vm", "numba"])
@@ -46,7 +46,7 @@ def test_states_that_only_start_equal(mode: Any) -> None:
 
 @bug(
     "ScanMerge merges while loops whose conditions are equal in the first step only",
-    ours="compiling/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/compile_safe",
     raises=AssertionError,
 )
 @pytest.mark.parametrize("mode", [alone(ScanMerge()), FAST], ids=["alone", "fast_run"])
@@ -61,7 +61,7 @@ def test_while_loops_whose_conditions_only_start_equal(mode: Any) -> None:
 @bug(
     "scan_inline_invariant_constants takes 0.0 and -0.0 for one value, since "
     "TensorConstant.unique_value does",
-    ours="compiling/sealing.py, passes/inline_constants.py",
+    ours="integration/compilation/sealing.py, passes/inline_constants.py",
     raises=AssertionError,
 )
 def test_zeros_of_both_signs_are_two_values() -> None:
@@ -72,7 +72,7 @@ def test_zeros_of_both_signs_are_two_values() -> None:
 
 @bug(
     "FrozenFunctionGraph keeps 0.0 and -0.0 as one constant",
-    ours="graphs/constants.py",
+    ours="ir/constants.py",
     raises=AssertionError,
 )
 def test_bodies_that_differ_by_the_sign_of_a_zero_are_two() -> None:
@@ -85,7 +85,7 @@ def test_bodies_that_differ_by_the_sign_of_a_zero_are_two() -> None:
 
 @bug(
     "scan_inline_invariant_constants drops a constant sequence that is too short, and so the error",
-    ours="compiling/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/compile_safe",
 )
 def test_a_constant_sequence_that_is_too_short_raises() -> None:
     twos = pt.constant(np.array([2.0, 2.0]))
@@ -119,7 +119,7 @@ class Doubled(SymbolicOp):
 
 @bug(
     "OpFromGraph.__eq__ compares graphs and overrides, not the properties of a subclass",
-    ours="identity/sameness.py",
+    ours="equivalence/sameness.py",
     raises=AssertionError,
 )
 def test_symbolic_ops_of_different_properties_are_different() -> None:

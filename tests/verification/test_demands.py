@@ -14,7 +14,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.shape import Shape
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.verification.demands import Demands, Role, demands
+from scanopt_cli.verification.constraints import Demands, Role, demands
 
 x, y = pt.vectors("x", "y")
 a, b = pt.matrices("a", "b")

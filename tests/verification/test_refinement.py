@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 from pytensor.raise_op import Assert
 
 from graph_building import graph_of, scan
-from scanopt_cli.passes.optimizing import optimize
+from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.verification.result import DifferenceKind, Verdict
 from scanopt_cli.verification.verifying import verify
 

@@ -16,18 +16,18 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.passes.base import ScanPass, Site
-from scanopt_cli.scans.dependence import (
+from scanopt_cli.analysis.accesses.row_ranges import rows_index
+from scanopt_cli.analysis.dependence import (
     are_elementwise_map,
     dependent_nodes,
     is_replaceable_map,
     keeps_every_step,
     varying_inputs,
 )
-from scanopt_cli.scans.lengths import Lengths
-from scanopt_cli.scans.minima import minimum_parts
-from scanopt_cli.scans.view import ScanView, Slot, SlotKind
-from scanopt_cli.scans.windows import rows_index
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.minima import minimum_parts
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.pipeline.contract import ScanPass, Site
 from scanopt_cli.text import plural
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from scanopt_cli.passes.base import Pass, Site
 from scanopt_cli.passes.compile_safe.bodies import Bodies
 from scanopt_cli.passes.compile_safe.conditions import mark_conditions
 from scanopt_cli.passes.compile_safe.copies import copy_buffers, copy_rows
 from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
 from scanopt_cli.passes.hoist_states import HoistStates
+from scanopt_cli.pipeline.contract import Pass, Site
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from pytensor.scalar.basic import EQ, OR
 from pytensor.tensor.basic import as_tensor
 from pytensor.tensor.elemwise import Elemwise
 
-from scanopt_cli.graphs.bodies import walk
-from scanopt_cli.identity.canonical import Digests
-from scanopt_cli.passes.base import Site
-from scanopt_cli.scans.view import scan_op
+from scanopt_cli.equivalence.canonical import Digests
+from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.pipeline.contract import Site
 
 
 def mark_conditions(site: Site) -> bool:

@@ -13,9 +13,9 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.passes.base import ScanPass, Site
+from scanopt_cli.ir.scan_view import ScanView, SlotKind
 from scanopt_cli.passes.compile_safe.bodies import copy_outputs
-from scanopt_cli.scans.view import ScanView, SlotKind
+from scanopt_cli.pipeline.contract import ScanPass, Site
 
 
 @dataclass(frozen=True)

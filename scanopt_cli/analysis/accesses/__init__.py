@@ -1,0 +1,1 @@
+"""Who reads which rows of a loop's output."""

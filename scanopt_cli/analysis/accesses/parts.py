@@ -1,0 +1,178 @@
+"""A buffer that is kept in parts: which rows its readers look at, and in which parts those are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.subtensor import Subtensor
+
+from scanopt_cli.analysis.accesses.row_ranges import Window, ordered, rows_index
+from scanopt_cli.analysis.lengths import Lengths, Linear
+
+type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
+
+_ONE = Linear(1)
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """The rows ``low`` to ``high`` of a buffer, which are rows of ``source``.
+
+    ``first`` is the row of the buffer that the first row of ``source`` is, and ``length`` how many
+    rows ``source`` has. It may be set after the part was asked for.
+    """
+
+    low: Linear
+    high: Linear
+    first: Linear
+    length: Linear
+    source: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The rows ``begin`` to ``end`` of the source of a part; negative ones count from its end."""
+
+    part: Part
+    begin: int | None
+    end: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A variable that reads the buffer, or is the buffer, as pieces of its parts.
+
+    ``is_row`` if it is a single row, without the axis of the rows.
+    """
+
+    variable: Variable
+    pieces: tuple[Piece, ...]
+    is_reversed: bool = False
+    is_row: bool = False
+
+    def built(self, axis: int) -> Variable:
+        """Return what the variable reads, from the sources of the parts; ``axis`` is the rows'."""
+        front = (slice(None),) * axis
+        if self.is_row:
+            (piece,) = self.pieces
+            row: Variable = piece.part.source[(*front, piece.begin)]
+            return row
+        taken = [
+            piece.part.source
+            if piece.begin is piece.end is None
+            else piece.part.source[(*front, slice(piece.begin, piece.end))]
+            for piece in self.pieces
+        ]
+        rows: Any = taken[0] if len(taken) == 1 else pt.join(axis, *taken)
+        result: Variable = rows[(*front, slice(None, None, -1))] if self.is_reversed else rows
+        return result
+
+
+class Readers:
+    """Finds who reads a buffer in ``parts``, its rows being on ``axis``.
+
+    ``reach`` is how many rows of start the loop needs that the buffer is a gradient of.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        axis: int,
+        reach: int,
+        clients: Clients,
+        lengths: Lengths,
+    ) -> None:
+        self._parts = parts
+        self._axis = axis
+        self._reach = reach
+        self._clients = clients
+        self._lengths = lengths
+
+    def of(self, buffer: Variable) -> list[Reading]:
+        """Return the readings that all readers of ``buffer`` can be served with, deepest first.
+
+        A chain of slices is followed as far as its rows are known. The buffer itself is the last
+        reading if somebody reads it in a way that is not understood.
+        """
+        whole = Window(Linear(), self._parts[-1].high)
+        readings = self._readings(buffer, whole)
+        assert readings is not None
+        return readings
+
+    def _readings(self, variable: Variable, window: Window) -> list[Reading] | None:
+        """How to serve the readers of ``variable``; ``None`` if it can't be told in pieces."""
+        found: list[Reading] = []
+        is_needed = False
+        for node, position in self._clients(variable):
+            served = self._served(node, window) if position == 0 else None
+            if served is None:
+                is_needed = True
+            else:
+                found.extend(served)
+        if is_needed:
+            pieces = self._pieces(window)
+            if pieces is None:
+                return None
+            is_reversed = window.is_reversed and window.length != _ONE
+            found.append(Reading(variable, pieces, is_reversed))
+        return found
+
+    def _served(self, node: Apply, window: Window) -> list[Reading] | None:
+        """How to serve what ``node`` reads of ``window``."""
+        op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+        index = rows_index(node, self._axis) if isinstance(op, Subtensor) else None
+        if index is None:
+            return None
+        if isinstance(index, slice):
+            smaller = window.cut(index, self._lengths, self._reach)
+            return None if smaller is None else self._readings(node.outputs[0], smaller)
+        row = window.place(index, self._lengths)
+        piece = None if row is None else self._row(row)
+        return None if piece is None else [Reading(node.outputs[0], (piece,), is_row=True)]
+
+    def _row(self, row: Linear) -> Piece | None:
+        lengths = self._lengths
+        for part in self._parts:
+            if lengths.at_most(part.low, row) and lengths.at_most(row + _ONE, part.high):
+                place = row - part.first
+                if (place - part.length).is_constant:
+                    place = place - part.length
+                return Piece(part, place.constant, None) if place.is_constant else None
+        return None
+
+    def _pieces(self, window: Window) -> tuple[Piece, ...] | None:
+        pieces = tuple(self._overlaps(window))
+        return pieces if pieces and None not in pieces else None  # type: ignore[return-value]
+
+    def _overlaps(self, window: Window) -> Iterator[Piece | None]:
+        """The pieces of ``window``; ``None`` for a part of which it is not known."""
+        lengths = self._lengths
+        for part in self._parts:
+            if lengths.at_most(window.high, part.low) or lengths.at_most(part.high, window.low):
+                continue
+            lows = ordered(window.low, part.low, lengths)
+            highs = ordered(window.high, part.high, lengths)
+            yield None if lows is None or highs is None else _piece(part, lows[1], highs[0])
+
+
+def _piece(part: Part, low: Linear, high: Linear) -> Piece | None:
+    """The rows ``low`` to ``high`` of the buffer, if they have constant places in the part."""
+    begin, end = low - part.first, high - part.first
+    at_end = end == part.length
+    first = None if begin == Linear() else _place(begin, part.length, from_end=at_end)
+    last = None if at_end else _place(end, part.length, from_end=False)
+    if (first is None and begin != Linear()) or (last is None and not at_end):
+        return None
+    return Piece(part, first, last)
+
+
+def _place(row: Linear, length: Linear, *, from_end: bool) -> int | None:
+    behind = row - length
+    if behind.is_constant and (from_end or not row.is_constant):
+        return behind.constant
+    return row.constant if row.is_constant else None

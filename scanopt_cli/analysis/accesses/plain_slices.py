@@ -1,0 +1,79 @@
+"""Windows written back as slices, in the plainest form that PyTensor reads rightly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytensor.graph.basic import Constant
+
+from scanopt_cli.analysis.accesses.row_ranges import Window
+from scanopt_cli.analysis.count_variables import as_count
+from scanopt_cli.analysis.lengths import Lengths, Linear
+
+_ONE = Linear(1)
+
+# A bound of more terms than this costs more to compute than the slice that it replaces.
+_TERMS = 2
+
+
+def plain_index(row: Linear, length: Linear) -> Any:
+    """Return an index that reads ``row`` of ``length`` rows, ``None`` if it can't be written.
+
+    The last row is ``-1``, whatever the length.
+    """
+    return -1 if row == length - _ONE else _bound(row, length)
+
+
+def plain_slice(window: Window, length: Linear, lengths: Lengths) -> slice | None:
+    """Return the slice that takes ``window`` of ``length`` rows, ``None`` if it can't be written.
+
+    One row is taken forwards. Where PyTensor comes to know that a slice takes one row, it reads
+    the slice's start as that row, and ``x[:0:-1]`` as ``x[0]``: a slice that starts at the end and
+    goes back a number of rows that is not known is not written.
+    """
+    low, high = window.low, window.high
+    if window.length == Linear():
+        return slice(None, 0)
+    if window.length == _ONE or not window.is_reversed:
+        start = None if low == Linear() else plain_index(low, length)
+        stop = None if high == length else _bound(high, length)
+        is_written = (start is not None or low == Linear()) and (stop is not None or high == length)
+        return slice(start, stop) if is_written else None
+    return _backwards(window, length, lengths)
+
+
+def _backwards(window: Window, length: Linear, lengths: Lengths) -> slice | None:
+    low, high = window.low, window.high
+    start = None if high == length else _bound(high - _ONE, length)
+    stop = None if low == Linear() else _bound(low - _ONE, length)
+    if (start is None and high != length) or (stop is None and low != Linear()):
+        return None
+    # A bound before the first row would count from the end.
+    if not isinstance(start, int) and start is not None and not lengths.at_most(_ONE, high):
+        return None
+    if stop is not None and not lengths.at_most(_ONE, low):
+        return None
+    if isinstance(start, int) and start >= 0 and not lengths.at_most(_ONE, high):
+        return None
+    from_behind = isinstance(start, int) and start < 0
+    if stop is not None and not window.length.is_constant and not from_behind:
+        return None
+    return slice(start, stop, -1)
+
+
+def cost(index: Any) -> int:
+    """Return how much there is to an index: bounds that are computed count twice."""
+    parts = (index.start, index.stop, index.step) if isinstance(index, slice) else (index,)
+    return sum(
+        0 if part is None else 1 if isinstance(part, int | Constant) else 2 for part in parts
+    )
+
+
+def _bound(row: Linear, length: Linear) -> Any:
+    """A row as a number, from the start or from the end, or as an expression."""
+    if row.is_constant:
+        return row.constant
+    behind = row - length
+    if behind.is_constant:
+        return behind.constant if behind.constant < 0 else None
+    return as_count(row) if len(row.terms) <= _TERMS else None

@@ -1,0 +1,91 @@
+"""Windows: which rows of a buffer a chain of slices looks at, told in linear forms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
+
+from scanopt_cli.analysis.lengths import Lengths, Linear, is_full_slice
+
+_ONE = Linear(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """``length`` rows of a buffer, from ``low`` on; ``is_reversed`` if they come last row first."""
+
+    low: Linear
+    length: Linear
+    is_reversed: bool = False
+
+    @property
+    def high(self) -> Linear:
+        """One past the last row."""
+        return self.low + self.length
+
+    def cut(self, index: slice, lengths: Lengths, reach: int = 0) -> Window | None:
+        """Return the window that a slice of this one is, ``None`` if that can't be decided.
+
+        A bound that is the length of a start ``x[:reach]`` counts as ``reach``: were the start
+        shorter, the loop could not run.
+        """
+        span = lengths.span(index, self.length, reach=reach)
+        if span is None:
+            return None
+        begin, end, is_reversed = span
+        low = self.high - end if self.is_reversed else self.low + begin
+        return Window(low, end - begin, self.is_reversed ^ is_reversed)
+
+    def within(self, outer: Window) -> Window:
+        """Return a window of the rows that ``outer`` orders as one of what they are taken from."""
+        low = outer.high - self.high if outer.is_reversed else outer.low + self.low
+        return Window(low, self.length, self.is_reversed ^ outer.is_reversed)
+
+    def place(self, index: Variable, lengths: Lengths) -> Linear | None:
+        """Return the row that an index into this window is, ``None`` if that can't be decided."""
+        position = position_of(lengths.value_of(index), self.length, lengths)
+        if position is None:
+            return None
+        return self.high - _ONE - position if self.is_reversed else self.low + position
+
+
+def position_of(index: Linear, length: Linear, lengths: Lengths) -> Linear | None:
+    """Return where an index falls in ``0..length-1``, if it is shown to be in bounds."""
+    if index.is_constant and index.constant < 0:
+        return length + index if lengths.at_most(index.scaled(-1), length) else None
+    in_bounds = lengths.at_most(Linear(), index) and lengths.at_most(index + _ONE, length)
+    return index if in_bounds else None
+
+
+def ordered(left: Linear, right: Linear, lengths: Lengths) -> tuple[Linear, Linear] | None:
+    """Return the smaller and the larger of two lengths, ``None`` if that can't be decided."""
+    if lengths.at_most(left, right):
+        return left, right
+    return (right, left) if lengths.at_most(right, left) else None
+
+
+def rows_index(node: Apply, axis: int) -> Any:
+    """Return the index or slice that ``node`` reads or writes the rows at, and nothing but rows.
+
+    ``axis`` is that of the rows. ``None`` if ``node`` is no Subtensor or IncSubtensor, plain or in
+    a Blockwise, or if it indexes more than the rows.
+    """
+    op, before = node.op, axis
+    if isinstance(op, Blockwise):
+        op, before = op.core_op, 0
+        if node.op.batch_ndim(node) != axis:
+            return None
+    if not isinstance(op, Subtensor | IncSubtensor):
+        return None
+    written = isinstance(op, IncSubtensor)
+    source, *parts = node.inputs[:1] + node.inputs[1 + written :]
+    indices = list(get_idx_list([source, *parts], op.idx_list))
+    while indices and is_full_slice(indices[-1]) and len(indices) > before + 1:
+        indices.pop()
+    if len(indices) != before + 1 or not all(map(is_full_slice, indices[:before])):
+        return None
+    return indices[before]

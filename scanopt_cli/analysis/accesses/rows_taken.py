@@ -1,0 +1,134 @@
+"""Rows of a loop's output that its readers take, where the number of steps is known.
+
+With every bound a number, a chain of slices is a range of rows, whatever it is written as, so it
+can be written anew: counted from the end, and of a buffer with fewer rows behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.subtensor import get_idx_list
+
+from scanopt_cli.analysis.accesses.reads import (
+    Clients,
+    in_numbers,
+    row_index,
+    rows_alone,
+    sequence_steps,
+)
+from scanopt_cli.analysis.lengths import is_full_slice
+from scanopt_cli.ir.scan_view import ScanView, Slot
+
+type Rows = range | int | list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """``variable``, which takes ``rows`` of a buffer: a range, one row or a list of rows.
+
+    ``rest`` are indices into the axes behind that of the rows.
+    """
+
+    variable: Variable
+    rows: Rows
+    rest: tuple[Any, ...] = ()
+
+    @property
+    def places(self) -> range | list[int]:
+        """The rows as a sequence."""
+        return [self.rows] if isinstance(self.rows, int) else self.rows
+
+    @property
+    def ends(self) -> tuple[int, int] | None:
+        """The smallest and the largest row; ``None`` if no row is taken."""
+        places = self.places
+        if not places:
+            return None
+        # A range is not walked through: it may be as long as a loop.
+        few = (places[0], places[-1]) if isinstance(places, range) else places
+        return min(few), max(few)
+
+    def of(self, buffer: Any, axis: int, first: int, length: int, *, from_end: bool) -> Variable:
+        """Return the same rows of ``buffer``, whose ``length`` rows start at row ``first``."""
+        index = _index(self.rows, first, length, from_end=from_end)
+        if not self.rest and is_full_slice(index):
+            return buffer  # type: ignore[no-any-return]
+        made: Variable = buffer[(*(slice(None),) * axis, index, *self.rest)]
+        made.name = self.variable.name
+        return made
+
+
+class RowsTaken:
+    """Finds who takes which rows of the outputs of a loop of ``steps`` steps.
+
+    Raises `LookupError` for a read that is out of bounds: the error is to stay as it is.
+    """
+
+    def __init__(self, view: ScanView, steps: int, clients: Clients) -> None:
+        self._axis = view.batch_ndim
+        self._steps = steps
+        self._clients = clients
+
+    def of(self, slot: Slot) -> list[Taken]:
+        """Return what is taken of the output of ``slot``; the output itself if all of it is."""
+        assert slot.outer_output is not None
+        return list(self._taken(slot.outer_output, range(self._steps + slot.reach)))
+
+    def _taken(self, variable: Variable, rows: range) -> Iterator[Taken]:
+        """What is taken of ``variable``, which holds ``rows`` of the buffer."""
+        first: int | None = None
+        for node, position in self._clients(variable):
+            index = in_numbers(row_index(node, self._axis)) if position == 0 else None
+            if index is not None:
+                yield from self._indexed(node, index, rows)
+            else:
+                first = max(first or 0, _first_rows(node, position, len(rows)))
+        if first is not None:
+            yield Taken(variable, rows[:first])
+
+    def _indexed(self, node: Apply, index: Any, rows: range) -> Iterator[Taken]:
+        result = node.outputs[0]
+        if isinstance(index, np.ndarray):
+            yield Taken(result, [rows[place] for place in index.tolist()])
+            return
+        taken = rows[index]
+        if isinstance(taken, range) and rows_alone(node, self._axis) is not None:
+            yield from self._taken(result, taken)
+        else:
+            indices = get_idx_list(node.inputs, node.op.idx_list)
+            yield Taken(result, taken, tuple(indices[self._axis + 1 :]))
+
+
+def _first_rows(node: Apply, position: int, length: int) -> int:
+    """How many first rows a reader looks at: a loop reads as many of a sequence as it has steps."""
+    steps = sequence_steps(node, position)
+    if steps is None or not steps.is_constant or steps.constant > length:
+        return length
+    return max(steps.constant, 1)
+
+
+def _index(rows: Rows, first: int, length: int, *, from_end: bool) -> Any:
+    """The plainest index of ``rows`` in a buffer whose ``length`` rows start at row ``first``."""
+    back = -first - length if from_end else -first
+    if isinstance(rows, int):
+        return rows + back
+    if isinstance(rows, list):
+        return pt.constant(np.asarray(rows, dtype="int64") + back)
+    if not rows:
+        return slice(0, 0)
+    start, end = rows[0], rows[-1]
+    # One row is taken forwards: PyTensor misreads one that is read backwards.
+    if len(rows) == 1 or rows.step > 0:
+        step = None if len(rows) == 1 or rows.step == 1 else rows.step
+        stop = end + 1
+        begin = None if start == first and not from_end else start + back
+        return slice(begin, None if stop >= first + length else stop + back, step)
+    begin = None if start == first + length - 1 else start + back
+    # From the end, what is before the last row that is taken has a number of its own.
+    return slice(begin, end - 1 + back if from_end or end > first else None, rows.step)

@@ -1,0 +1,93 @@
+"""Readers that ask for a loop's output only how long it is, served without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.scalar import basic as ps
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.shape import Shape, Shape_i
+
+from scanopt_cli.analysis.accesses.reads import Clients, number, row_index, rows_alone
+from scanopt_cli.analysis.accesses.stripped import readers_of
+from scanopt_cli.analysis.count_variables import as_count, scalar_steps
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.ir.scan_view import ScanView, Slot
+
+
+def length_reads(
+    view: ScanView, slot: Slot, lengths: Lengths, clients: Clients
+) -> dict[Variable, Variable]:
+    """Return what asks for no more than the length of an output or of all steps, without it.
+
+    The loop may not stop early, and the buffer of ``slot`` must hold every step.
+    """
+    steps = scalar_steps(view)
+    if steps is None:
+        return {}
+    count = lengths.value_of(steps)
+    axis = view.batch_ndim
+    found: dict[Variable, Variable] = {}
+    for node, position, start in readers_of(view, slot, clients):
+        length = count + Linear(start)
+        source = node.inputs[position] if position < len(node.inputs) else None
+        found.update(_read(node, position, source, axis, as_count(length), clients))
+        found.update(_read_of_row(node, axis, length, clients))
+    return found
+
+
+def _read(
+    node: Apply, position: int, source: Any, axis: int, length: Any, clients: Clients
+) -> Iterator[tuple[Variable, Variable]]:
+    """What comes of a reader of the length of ``source``, which is ``length``."""
+    is_shape = isinstance(node.op, Shape)
+    if isinstance(node.op, Shape_i) and node.op.i == axis:
+        yield node.outputs[0], length
+    if not is_shape and not _is_fill(node, position):
+        return
+    result: Any = node.outputs[0]
+    if is_shape:
+        of_length = [
+            reader.outputs[0]
+            for reader, _ in clients(result)
+            if _number(reader) in (axis, axis - source.type.ndim)
+        ]
+        for other in of_length:
+            yield other, length
+        if len(of_length) == len(clients(result)):
+            return
+    places = range(source.type.ndim)
+    parts = [length if place == axis else Shape_i(place)(source) for place in places]
+    made: Any = pt.stack(parts) if is_shape else pt.alloc(node.inputs[1], *parts)
+    yield result, made
+
+
+def _read_of_row(
+    node: Apply, axis: int, length: Linear, clients: Clients
+) -> Iterator[tuple[Variable, Variable]]:
+    """``ones_like(ys[-1])`` of a row that is one number and is there: it is 1."""
+    index = rows_alone(node, axis)
+    row = number(index) if isinstance(index, Constant) else None
+    if row is None or not length.is_constant or not -length.constant <= row < length.constant:
+        return
+    if node.outputs[0].type.ndim == 0:
+        for reader, position in clients(node.outputs[0]):
+            if _is_fill(reader, position):
+                yield reader.outputs[0], reader.inputs[1]
+
+
+def _number(node: Apply) -> int | None:
+    """The place that ``node`` reads of a vector, as a number."""
+    index = row_index(node, 0)
+    return number(index) if isinstance(index, Constant) else None
+
+
+def _is_fill(node: Apply, position: int) -> bool:
+    """Whether ``node`` makes one number as often as there are elements."""
+    if not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, ps.Second):
+        return False
+    source, value = node.inputs
+    return position == 0 and source is not value and all(value.type.broadcastable)

@@ -1,0 +1,123 @@
+"""Slices of slices along one axis, read as one window of what they are taken from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
+
+from scanopt_cli.analysis.accesses.plain_slices import plain_index, plain_slice
+from scanopt_cli.analysis.accesses.row_ranges import Window, rows_index
+from scanopt_cli.analysis.lengths import Lengths, Linear, is_full_slice
+
+_ONE = Linear(1)
+
+# Chains of slices are short; what is longer is shortened from the outside.
+_LINKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What a read takes: ``window`` of the rows of ``base`` along ``axis``.
+
+    ``is_row`` if it takes one row by an index and drops the axis; ``links`` counts the nodes.
+    """
+
+    base: Variable
+    axis: int
+    length: Linear
+    window: Window
+    is_row: bool
+    links: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every row is taken, in one order or the other."""
+        return not self.is_row and self.window.low == Linear() and self.window.high == self.length
+
+    def index(self, lengths: Lengths) -> Any:
+        """Return the plainest index that reads the same rows of `base`, ``None`` if none does."""
+        if self.is_row:
+            return plain_index(self.window.low, self.length)
+        return plain_slice(self.window, self.length, lengths)
+
+    def behind_slice(self, lengths: Lengths) -> Chain | None:
+        """Return the same rows, of what `base` is a slice of along the axis, if it is one."""
+        node = self.base.owner
+        cut = None if node is None or not isinstance(node.op, Subtensor) else node
+        index = None if cut is None else rows_index(cut, self.axis)
+        if cut is None or not isinstance(index, slice):
+            return None
+        length = lengths.length_of(cut.inputs[0], self.axis)
+        outer = Window(Linear(), length).cut(index, lengths)
+        if outer is None:
+            return None
+        return Chain(
+            cut.inputs[0],
+            self.axis,
+            length,
+            self.window.within(outer),
+            self.is_row,
+            self.links + 1,
+        )
+
+
+def chains(node: Apply, lengths: Lengths) -> Iterator[Chain]:
+    """Yield what a Subtensor takes of each variable behind it that can be decided, deepest first.
+
+    Followed are slices of the same axis.
+    """
+    axis = axis_of(node)
+    if axis is None or not isinstance(node.op, Subtensor):
+        return
+    last = rows_index(node, axis)
+    sources, cuts = _links(node, axis)
+    for depth in range(len(cuts), -1, -1):
+        length = lengths.length_of(sources[depth], axis)
+        window: Window | None = Window(Linear(), length)
+        for cut in reversed(cuts[:depth]):
+            window = None if window is None else window.cut(cut, lengths)
+        if window is None:
+            continue
+        is_row = not isinstance(last, slice)
+        if is_row:
+            row = window.place(last, lengths)
+            window = None if row is None else Window(row, _ONE)
+        else:
+            window = window.cut(last, lengths)
+        if window is not None:
+            yield Chain(sources[depth], axis, length, window, is_row, depth + 1)
+
+
+def _links(node: Apply, axis: int) -> tuple[list[Variable], list[slice]]:
+    """The variables behind a Subtensor, and the slices that lead from each to the one before."""
+    sources = [node.inputs[0]]
+    cuts: list[slice] = []
+    while len(cuts) < _LINKS:
+        inner = sources[-1].owner
+        if inner is None or not isinstance(inner.op, Subtensor):
+            break
+        index = rows_index(inner, axis)
+        if not isinstance(index, slice):
+            break
+        cuts.append(index)
+        sources.append(inner.inputs[0])
+    return sources, cuts
+
+
+def axis_of(node: Apply) -> int | None:
+    """Return the one axis that a Subtensor or IncSubtensor indexes, ``None`` if there are more.
+
+    If it takes everything, it is the first.
+    """
+    if not isinstance(node.op, Subtensor | IncSubtensor):
+        return None
+    parts = node.inputs[:1] + node.inputs[1 + isinstance(node.op, IncSubtensor) :]
+    indices = get_idx_list(parts, node.op.idx_list)
+    used = [axis for axis, index in enumerate(indices) if not is_full_slice(index)]
+    if len(used) > 1 or not indices:
+        return None
+    return used[0] if used else 0

@@ -1,0 +1,37 @@
+"""The steps of a loop's output, without the start of its buffer, and who reads either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pytensor.graph.basic import Apply
+
+from scanopt_cli.analysis.accesses.reads import Clients, is_strip, rows_alone
+from scanopt_cli.ir.scan_view import ScanView, Slot
+
+
+def stripped(view: ScanView, slot: Slot, clients: Clients) -> Any:
+    """Return what somebody reads as all steps of ``slot``, without the start that it has.
+
+    ``None`` if nobody does, or if there is no start.
+    """
+    if slot.outer_output is None or not slot.reach:
+        return None
+    for node, position in clients(slot.outer_output):
+        index = rows_alone(node, view.batch_ndim) if position == 0 else None
+        if isinstance(index, slice) and is_strip(index, slot.reach):
+            return node.outputs[0]
+    return None
+
+
+def readers_of(view: ScanView, slot: Slot, clients: Clients) -> Iterator[tuple[Apply, int, int]]:
+    """Yield who reads the output or all steps of ``slot``, and at which of its inputs.
+
+    The third is how many rows of start are in what it reads.
+    """
+    strip = stripped(view, slot, clients)
+    for source, start in ((slot.outer_output, slot.reach), (strip, 0)):
+        for node, position in () if source is None else clients(source):
+            if strip is None or strip not in node.outputs:
+                yield node, position, start

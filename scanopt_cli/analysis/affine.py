@@ -1,0 +1,91 @@
+"""Linear forms over whole numbers: a constant and atoms, each an unknown quantity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytensor.graph.basic import Variable
+
+from scanopt_cli.analysis.minima import minimum_parts, minimum_text
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A quantity that a length depends on: a scalar ``variable``, or one axis of a tensor."""
+
+    variable: Variable
+    axis: int | None = None
+
+    def __str__(self) -> str:
+        variable = self.variable
+        name = variable.name or "?"
+        if self.axis is not None:
+            return f"{name}.shape[{self.axis}]"
+        return minimum_text(variable, _part_text) or name
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``constant + sum(coefficient * atom)`` over whole numbers."""
+
+    constant: int = 0
+    terms: frozenset[tuple[Atom, int]] = frozenset()
+
+    @classmethod
+    def of(cls, atom: Atom) -> Linear:
+        """Return the form that is one atom."""
+        return cls(0, frozenset({(atom, 1)}))
+
+    def __add__(self, other: Linear) -> Linear:
+        return self._combined(other, 1)
+
+    def __sub__(self, other: Linear) -> Linear:
+        return self._combined(other, -1)
+
+    @property
+    def atoms(self) -> frozenset[Atom]:
+        """The atoms that the form depends on."""
+        return frozenset(atom for atom, _ in self.terms)
+
+    def scaled(self, factor: int) -> Linear:
+        """Return the form times ``factor``."""
+        if factor == 0:
+            return Linear()
+        terms = frozenset((atom, count * factor) for atom, count in self.terms)
+        return Linear(self.constant * factor, terms)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no atom is left."""
+        return not self.terms
+
+    def _combined(self, other: Linear, sign: int) -> Linear:
+        counts = dict(self.terms)
+        for atom, count in other.terms:
+            counts[atom] = counts.get(atom, 0) + sign * count
+        terms = frozenset((atom, count) for atom, count in counts.items() if count)
+        return Linear(self.constant + sign * other.constant, terms)
+
+    def __str__(self) -> str:
+        parts = [
+            name if count == 1 else f"-{name}" if count == -1 else f"{count}*{name}"
+            for name, count in sorted((str(atom), count) for atom, count in self.terms)
+        ]
+        if self.constant or not parts:
+            parts.append(str(self.constant))
+        return "+".join(parts).replace("+-", "-")
+
+
+def is_sum_of_dimensions(form: Linear) -> bool:
+    """Whether a form is shown not to be negative: a constant and dimensions, none taken off."""
+    return form.constant >= 0 and all(
+        count > 0 and atom.axis is not None for atom, count in form.terms
+    )
+
+
+def _part_text(part: Variable) -> str:
+    # What reads forms off a graph is built on forms.
+    from scanopt_cli.analysis.lengths import Lengths
+
+    form = Lengths().value_of(part)
+    return "…" if any(minimum_parts(atom.variable) for atom in form.atoms) else str(form)

@@ -1,0 +1,56 @@
+"""Counts as variables: linear forms written back as expressions, and the step count of a loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.elemwise import DimShuffle
+
+from scanopt_cli.analysis.lengths import Atom, Lengths, Linear
+from scanopt_cli.ir.scan_view import ScanView
+
+_LIMIT = 1 << 63
+
+
+def as_count(form: Linear) -> Any:
+    """Return ``form`` as a scalar of 64 bits.
+
+    Return ``None`` if it depends on the entry of a batch, or if its numbers have more bits.
+    """
+    numbers = (form.constant, *(factor for _, factor in form.terms))
+    if any(not -_LIMIT <= number < _LIMIT for number in numbers):
+        return None
+    count: Any = None
+    for atom, factor in sorted(form.terms, key=lambda term: str(term[0])):
+        quantity = _quantity(atom)
+        if quantity is None:
+            return None
+        term = quantity if factor == 1 else quantity * factor
+        count = term if count is None else count + term
+    if count is None:
+        return pt.constant(form.constant, dtype="int64")
+    return count + form.constant if form.constant else count
+
+
+def scalar_steps(view: ScanView) -> Any:
+    """Return the step count as one scalar, ``None`` if it can differ between entries of a batch."""
+    steps = view.n_steps
+    if not view.batch_ndim:
+        return steps
+    node = steps.owner
+    if node is not None and isinstance(node.op, DimShuffle) and node.inputs[0].type.ndim == 0:
+        return node.inputs[0]
+    return as_count(Lengths(steps).value_of(steps))
+
+
+def _quantity(atom: Atom) -> Any:
+    variable: Any = atom.variable
+    if atom.axis is not None:
+        return variable.shape[atom.axis]
+    if isinstance(variable.type, ScalarType):
+        variable = pt.tensor_from_scalar(variable)
+    if variable.type.ndim:
+        return None
+    return variable if variable.type.dtype == "int64" else variable.astype("int64")

@@ -1,0 +1,75 @@
+"""What a step's computations depend on: states, sequences, or nothing that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors, io_toposort
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+
+from scanopt_cli.analysis.buffers import is_whole
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.scan_view import STATES, TRACED, ScanView, Slot, SlotKind
+
+
+def state_inputs(view: ScanView) -> set[Variable]:
+    """Return what a step reads of states."""
+    return {variable for slot in view.of_kind(*STATES) for variable in slot.inner_inputs}
+
+
+def varying_inputs(view: ScanView) -> set[Variable]:
+    """Return what a step reads of states and sequences."""
+    sequences = view.of_kind(SlotKind.SEQ)
+    return state_inputs(view).union(v for slot in sequences for v in slot.inner_inputs)
+
+
+def invariant_states(view: ScanView) -> list[Slot]:
+    """Return the sit_sots and mit_sots whose update depends on no sequence and on no state."""
+    varying = varying_inputs(view)
+    return [
+        slot
+        for slot in view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT)
+        if varying.isdisjoint(ancestors(slot.inner_outputs))
+    ]
+
+
+def dependent_nodes(varying: Set[Variable], outputs: Sequence[Variable]) -> list[Apply]:
+    """Return the nodes that compute ``outputs`` from any of ``varying``, in topological order."""
+    dependent = set(varying)
+    found = []
+    for node in io_toposort([], outputs):
+        if not dependent.isdisjoint(node.inputs):
+            dependent.update(node.outputs)
+            found.append(node)
+    return found
+
+
+def are_elementwise_map(view: ScanView, nodes: Iterable[Apply]) -> bool:
+    """Whether ``nodes`` of a step are elementwise arithmetic that reads no state."""
+    states = state_inputs(view)
+    return all(
+        isinstance(node.op, Elemwise | DimShuffle) and states.isdisjoint(node.inputs)
+        for node in nodes
+    )
+
+
+def is_elementwise_map(view: ScanView) -> bool:
+    """Whether a step is elementwise arithmetic that reads no state, and so needs no loop."""
+    return are_elementwise_map(view, view.op.fgraph.toposort())
+
+
+def keeps_every_step(view: ScanView) -> bool:
+    """Whether every output is a trace or a state that holds all steps, of a known number."""
+    lengths = Lengths(view.n_steps)
+    return not view.is_while and all(
+        slot.kind in TRACED and is_whole(view, slot, lengths) for slot in view.outputs()
+    )
+
+
+def is_replaceable_map(view: ScanView) -> bool:
+    """Whether PyTensor's ``scan_push_out_seq`` is right where it does without a map's loop.
+
+    It takes the smallest tap of all mit_sots for each of them.
+    """
+    return keeps_every_step(view) and len({s.reach for s in view.of_kind(SlotKind.MIT_SOT)}) <= 1

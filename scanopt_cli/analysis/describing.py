@@ -1,0 +1,182 @@
+"""Expressions as short code: ``tanh(W @ h[t-1] + x[t])``, ``empty(n+1)[:1].set(h0)``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.tensor.basic import ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Dot
+from pytensor.tensor.shape import Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
+
+from scanopt_cli.analysis.lengths import Lengths, is_full_slice
+from scanopt_cli.ir.inner_graphs import op_name
+from scanopt_cli.ir.scan_view import ScanView, SlotKind, scan_op
+
+_INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "TrueDiv": "/", "Pow": "**"}
+_SEE_THROUGH = (ScalarFromTensor, TensorFromScalar, SpecifyShape)
+_DEPTH = 4
+_LONGEST = 60
+_FEW = 4
+
+
+def describe(
+    variable: Variable, names: Mapping[Variable, str] | None = None, depth: int = _DEPTH
+) -> str:
+    """Return ``variable`` as code, at most ``depth`` operations deep and some 60 characters long.
+
+    ``names`` tells variables that have no name of their own. What is deeper is told by dots.
+    """
+    text = _describe(variable, names or {}, depth)
+    if _is_infix(variable.owner) and text.startswith("("):
+        text = text[1:-1]
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def inner_names(view: ScanView, slot_names: list[str]) -> dict[Variable, str]:
+    """Return what the body calls its inputs: ``x[t]``, ``h[t-1]``, ``W``."""
+    names: dict[Variable, str] = {}
+    for slot, name in zip(view.slots, slot_names, strict=True):
+        for position, variable in enumerate(slot.inner_inputs):
+            if slot.kind is SlotKind.NON_SEQ:
+                names[variable] = name
+            else:
+                names[variable] = f"{name}[{at_tap(slot.taps[position] if slot.taps else 0)}]"
+    return names
+
+
+def scan_results(titles: Mapping[Apply, str]) -> dict[Variable, str]:
+    """Return what to call those results of the Scans among ``titles`` that have no name."""
+    return {
+        output: _result(output, title)
+        for node, title in titles.items()
+        if scan_op(node) is not None
+        for output in node.outputs
+        if not output.name
+    }
+
+
+def at_tap(tap: int) -> str:
+    """Return a tap as a place in time: ``t``, ``t-1``."""
+    return f"t{tap:+d}" if tap else "t"
+
+
+def _describe(variable: Variable, names: Mapping[Variable, str], depth: int) -> str:
+    if variable in names:
+        return names[variable]
+    if isinstance(variable, Constant):
+        return _constant(variable)
+    node = variable.owner
+    if node is not None and _is_count(variable):
+        return str(Lengths().value_of(variable))
+    if variable.name:
+        return str(variable.name)
+    if node is None:
+        return _unnamed(variable)
+    if isinstance(node.op, _SEE_THROUGH):
+        return _describe(node.inputs[0], names, depth)
+    if scan_op(node) is not None:
+        return _result(variable, op_name(node.op))
+    if depth == 0:
+        return "…"
+    return _operation(node, names, depth - 1)
+
+
+def _unnamed(variable: Variable) -> str:
+    """Return what to call an input without a name: ``<int16 scalar>``."""
+    kind = variable.type
+    dtype, ndim = getattr(kind, "dtype", None), getattr(kind, "ndim", 0)
+    if dtype is None:
+        return f"<{type(kind).__name__}>"
+    shapes = ("scalar", "vector", "matrix")
+    return f"<{dtype} {shapes[ndim] if ndim < len(shapes) else f'tensor of {ndim} axes'}>"
+
+
+def _result(variable: Variable, title: str) -> str:
+    position = f".{variable.index}" if len(variable.owner.outputs) > 1 else ""
+    return f"Scan {title}{position}"
+
+
+def _operation(node: Apply, names: Mapping[Variable, str], depth: int) -> str:
+    op = node.op
+    parts = node.inputs
+    if isinstance(op, Subtensor):
+        return f"{_describe(parts[0], names, depth)}[{_indices(op, parts, names, depth)}]"
+    if isinstance(op, IncSubtensor):
+        base, value = (_describe(part, names, depth) for part in parts[:2])
+        verb = "set" if op.set_instead_of_inc else "inc"
+        indices = _indices(op, [parts[0], *parts[2:]], names, depth)
+        return f"{base}[{indices}].{verb}({value})"
+    if isinstance(op, Shape_i):
+        return f"{_describe(parts[0], names, depth)}.shape[{op.i}]"
+    if isinstance(op, DimShuffle) and op.is_expand_dims:
+        return _describe(parts[0], names, depth)
+    told = _operands(parts, names, depth)
+    if isinstance(op, Dot):
+        return f"({' @ '.join(told)})"
+    label = _label(node)
+    if _is_infix(node):
+        return f"({f' {_INFIX[label]} '.join(told)})"
+    return f"{label}({', '.join(told)})"
+
+
+def _operands(parts: Sequence[Variable], names: Mapping[Variable, str], depth: int) -> list[str]:
+    """Return the operands as code, up to the one that reaches beyond what is shown."""
+    texts: list[str] = []
+    length = 0
+    for part in parts:
+        texts.append(_describe(part, names, depth))
+        length += len(texts[-1])
+        if length > _LONGEST:
+            break
+    return texts
+
+
+def _is_infix(node: Apply | None) -> bool:
+    return node is not None and len(node.inputs) > 1 and _label(node) in _INFIX
+
+
+def _label(node: Apply) -> str:
+    if isinstance(node.op, Elemwise):
+        name = type(node.op.scalar_op).__name__
+        return name if name in _INFIX else name.removeprefix("Scalar").lower()
+    return str(node.op).partition("{")[0]
+
+
+def _indices(
+    op: Subtensor | IncSubtensor,
+    inputs: Sequence[Variable],
+    names: Mapping[Variable, str],
+    depth: int,
+) -> str:
+    def told(part: Variable | None) -> str:
+        return "" if part is None else _describe(part, names, depth)
+
+    texts = []
+    for index in get_idx_list(inputs, op.idx_list):
+        if is_full_slice(index):
+            texts.append(":")
+        elif isinstance(index, slice):
+            step = "" if index.step is None else f":{told(index.step)}"
+            texts.append(f"{told(index.start)}:{told(index.stop)}{step}")
+        else:
+            texts.append(told(index))
+    return ", ".join(texts)
+
+
+def _is_count(variable: Variable) -> bool:
+    """Whether a variable is one computed integer: a length, a step count, an index."""
+    kind = str(getattr(variable.type, "dtype", ""))
+    return kind.startswith(("int", "uint")) and getattr(variable.type, "ndim", None) == 0
+
+
+def _constant(constant: Constant) -> str:
+    data = constant.data
+    if getattr(data, "size", 1) == 1 and getattr(data, "ndim", 0) == 0:
+        return str(data)
+    if isinstance(data, np.ndarray) and data.size <= _FEW:
+        return str(data.tolist())
+    return f"{getattr(data, 'dtype', 'constant')}{list(getattr(data, 'shape', ()))}"

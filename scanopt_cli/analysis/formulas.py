@@ -1,0 +1,91 @@
+"""Sizes as people write them: ``2*n+1``, ``64*n+64``, ``?1*n+?1``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scanopt_cli.analysis.lengths import Atom, Linear
+from scanopt_cli.analysis.minima import minimum_parts
+
+# A product of atoms, in an order of their own; the empty one is the plain number.
+type _Monomial = tuple[Atom, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A polynomial in step counts and dimensions.
+
+    Quantities are told apart by what they are, not by what they are called: two that have no name
+    are printed as ``?1`` and ``?2``.
+    """
+
+    terms: Mapping[_Monomial, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, form: Linear) -> Formula:
+        """Return ``form`` as a polynomial of degree 1."""
+        return cls({(): form.constant} | {(atom,): count for atom, count in form.terms})
+
+    def __add__(self, other: Formula) -> Formula:
+        terms = Counter(self.terms)
+        for monomial, count in other.terms.items():
+            terms[monomial] += count
+        return Formula(terms)
+
+    def times(self, factors: Sequence[Linear]) -> Formula:
+        """Return the formula times each of ``factors``."""
+        product = self
+        for factor in factors:
+            terms: Counter[_Monomial] = Counter()
+            for monomial, count in product.terms.items():
+                for added, times in Formula.of(factor).terms.items():
+                    terms[tuple(sorted((*monomial, *added), key=_place))] += count * times
+            product = Formula(terms)
+        return product
+
+    def __str__(self) -> str:
+        names = self._names()
+        told: Counter[tuple[str, ...]] = Counter()
+        for monomial, count in self.terms.items():
+            if count:
+                told[tuple(sorted(names[atom] for atom in monomial))] += count
+        parts = [
+            _term(monomial, count)
+            for monomial, count in sorted(told.items(), key=lambda item: (-len(item[0]), item))
+            if count
+        ]
+        return "+".join(parts).replace("+-", "-") or "0"
+
+    def _names(self) -> dict[Atom, str]:
+        """What each atom is called; those of one name are numbered."""
+        atoms = dict.fromkeys(
+            atom for monomial, count in self.terms.items() if count for atom in monomial
+        )
+        texts = Counter(map(str, atoms))
+        seen: Counter[str] = Counter()
+        names = {}
+        for atom in atoms:
+            text = str(atom)
+            seen[text] += 1
+            # Minima of quantities that have names are what they are called; each loop has its own.
+            is_clear = "?" not in text and minimum_parts(atom.variable) is not None
+            alone = texts[text] == 1 or is_clear
+            names[atom] = text if alone else _numbered(text, seen[text])
+        return names
+
+
+def _place(atom: Atom) -> tuple[str, int, int]:
+    return str(atom), id(atom.variable), -1 if atom.axis is None else atom.axis
+
+
+def _numbered(text: str, number: int) -> str:
+    return text.replace("?", f"?{number}", 1) if "?" in text else f"{text}#{number}"
+
+
+def _term(monomial: tuple[str, ...], count: int) -> str:
+    if not monomial:
+        return str(count)
+    product = "*".join(monomial)
+    return product if count == 1 else f"-{product}" if count == -1 else f"{count}*{product}"

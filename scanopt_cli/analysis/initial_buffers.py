@@ -1,0 +1,153 @@
+"""Initial buffers: what a state starts with, in a buffer long enough for every step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.tensor.basic import AllocEmpty
+
+from scanopt_cli.analysis.count_variables import as_count
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.rows import Rows, is_zero
+
+
+def with_room(
+    start: Variable, shape: Sequence[Any], width: int = 1, axis: int = 0, dtype: str | None = None
+) -> Variable:
+    """Return a buffer of ``shape`` whose first ``width`` rows are ``start``.
+
+    It has the form that PyTensor itself makes, and ``dtype`` if that is not the one of ``start``.
+    """
+    empty: Any = AllocEmpty(start.type.dtype if dtype is None else dtype)(*shape)
+    made: Variable = empty[(*(slice(None),) * axis, slice(None, width))].set(start)
+    return made
+
+
+class InitialBuffer:
+    """The initial buffer of a mit_mot, to read rows from, and to make other buffers of its rows.
+
+    ``steps`` is the step count as a variable, and ``axis`` that of the rows.
+    """
+
+    def __init__(
+        self, buffer: Variable, rows: Rows, steps: Any, axis: int, lengths: Lengths
+    ) -> None:
+        self._buffer: Any = buffer
+        self._rows = rows
+        self._axis = axis
+        self._front = (slice(None),) * axis
+        self._lengths = lengths
+        self._steps_form = lengths.value_of(steps)
+        self._steps = steps if steps.type.dtype == "int64" else steps.astype("int64")
+        self._length = lengths.length_of(buffer, axis)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether computing the initial buffer can't fail."""
+        return self._rows.is_certain
+
+    def after(self, row: Linear) -> Variable:
+        """Return the rows from ``row`` on."""
+        return self._between(row, self._length)
+
+    def sequence(self, tap: int) -> Variable:
+        """Return the row ``tap`` and those after it, one for each step."""
+        return self._between(Linear(tap), self._steps_form + Linear(tap))
+
+    def common(self, tap: int) -> Variable | None:
+        """Return what every row of a `sequence` is, ``None`` if that is not known."""
+        low = Linear(tap)
+        return self._rows.common(low, low + self._steps_form, self._lengths)
+
+    def last(self, width: int) -> Variable | None:
+        """Return what each of the ``width`` rows is that come after one row for each step."""
+        low = self._steps_form
+        return self._rows.common(low, low + Linear(width), self._lengths)
+
+    def state(self, begin: int, end: int) -> Variable:
+        """Return a buffer that starts with the rows ``begin`` to ``end``, with room for each step.
+
+        The rows are read from the initial buffer, unless they are known and it can't fail.
+        """
+        values = [self._known(row) for row in range(begin, end)]
+        if all(map(is_zero, values)):
+            return self.zero_state(end - begin)
+        if end - begin > 1:
+            start: Any = self._between(Linear(begin), Linear(end))
+        elif values[0] is not None:
+            start = self._as_row(values[0])
+        else:
+            # One row by its type too, which PyTensor asks for where it keeps the last step alone.
+            start = pt.expand_dims(self._buffer[(*self._front, begin)], self._axis)
+        return self._with_room(start, end - begin)
+
+    def zero_state(self, width: int) -> Variable:
+        """Return a buffer that starts with ``width`` rows of zeros, with room for each step."""
+        dtype = self._buffer.type.dtype
+        if self._buffer.type.ndim == self._axis + 1 and width == 1:
+            # PyTensor would shorten an Alloc here to a scalar, and then stumble over that.
+            return self._with_room(self._as_row(pt.constant(0, dtype=dtype)), width)
+        shape = self._shape(width)
+        shape[self._axis] = width
+        return self._with_room(pt.zeros(shape, dtype=dtype), width)
+
+    def _with_room(self, start: Variable, width: int) -> Variable:
+        """A buffer that starts with ``start``, of ``width`` rows, with room for each step."""
+        return with_room(start, self._shape(width), width, self._axis, self._buffer.type.dtype)
+
+    def zeros(self, width: int) -> Variable:
+        """Return a buffer of zeros, of ``width`` rows and one for each step."""
+        made: Variable = pt.zeros(self._shape(width), dtype=self._buffer.type.dtype)
+        return made
+
+    def _known(self, row: int) -> Variable | None:
+        if not self.is_certain:
+            return None
+        return self._rows.common(Linear(row), Linear(row + 1), self._lengths)
+
+    def _as_row(self, value: Any) -> Variable:
+        """A known value as a buffer of one row; one number is broadcast where it is written."""
+        is_number = value.type.ndim == 0
+        axes = tuple(range(self._buffer.type.ndim)) if is_number else self._axis
+        row: Variable = pt.expand_dims(value, axes)
+        return row
+
+    def _shape(self, width: int) -> list[Any]:
+        """The lengths of a buffer with ``width`` rows and one for each step."""
+        shape = [self._dimension(axis) for axis in range(self._buffer.type.ndim)]
+        shape[self._axis] = self._count(self._steps_form + Linear(width))
+        return shape
+
+    def _dimension(self, axis: int) -> Any:
+        if axis == self._axis:
+            return None
+        count = as_count(self._lengths.length_of(self._buffer, axis))
+        return self._buffer.shape[axis] if count is None else count
+
+    def _count(self, form: Linear) -> Any:
+        """A number of rows that is a constant more than the steps, or a constant."""
+        count = as_count(form)
+        if count is None:
+            count = self._steps + (form - self._steps_form).constant
+        return count
+
+    def _between(self, low: Linear, high: Linear) -> Variable:
+        """The rows from ``low`` to ``high`` of the buffer."""
+        begin, end = self._bound(low), None if high == self._length else self._bound(high)
+        if end is None and low == Linear():
+            whole: Variable = self._buffer
+            return whole
+        rows: Variable = self._buffer[
+            (*self._front, slice(begin if low != Linear() else None, end))
+        ]
+        return rows
+
+    def _bound(self, row: Linear) -> Any:
+        """A bound of a slice: a number, or one that counts from the end, or an expression."""
+        if row.is_constant:
+            return row.constant
+        behind = row - self._length
+        return behind.constant if behind.is_constant else self._count(row)

@@ -1,0 +1,158 @@
+"""Every Scan of a graph as a table of its slots, nested ones behind the Scan they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import AbstractFunctionGraph, Output
+from pytensor.tensor.subtensor import Subtensor
+
+from scanopt_cli.analysis.buffers import is_trimmed, is_whole, rows
+from scanopt_cli.analysis.describing import describe, inner_names, scan_results
+from scanopt_cli.analysis.formulas import Formula
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.inner_graphs import inner_graphs
+from scanopt_cli.ir.naming import Clients, slot_names, titles
+from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, scan_op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotReport:
+    """One slot of a Scan, in words.
+
+    ``rows`` is the buffer's length (``None`` for slots without one). ``whole`` says whether it is
+    shown to hold every step, ``trimmed`` whether it is shown not to; it may be neither. ``inside``
+    is what the body reads or computes.
+    """
+
+    kind: str
+    name: str
+    taps: tuple[int, ...]
+    out_taps: tuple[int, ...]
+    dtype: str
+    fed_by: str
+    inside: str
+    read_by: tuple[str, ...]
+    rows: str | None
+    whole: bool
+    trimmed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanReport:
+    """One Scan.
+
+    ``name`` is its name, numbered where its graph has more Scans of that name; ``path`` holds the
+    names of the loops and graphs around it, ``batch_ndim`` is the number of its batch axes.
+    """
+
+    name: str
+    path: tuple[str, ...]
+    steps: str
+    stops_when: str | None
+    batch_ndim: int
+    truncate_gradient: int
+    inner_nodes: int
+    slots: tuple[SlotReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Every Scan of a graph, outer ones before those in their bodies."""
+
+    scans: tuple[ScanReport, ...]
+
+
+def inspect_graph(fgraph: AbstractFunctionGraph) -> Inspection:
+    """Report every Scan in ``fgraph``; the same body in two places is reported twice."""
+    return Inspection(tuple(_scans(fgraph, (), {})))
+
+
+def _scans(
+    fgraph: AbstractFunctionGraph, path: tuple[str, ...], around: Mapping[Variable, str]
+) -> Iterator[ScanReport]:
+    """Reports of ``fgraph``, whose inputs the loop around it calls as ``around`` says."""
+
+    def clients(variable: Variable) -> list[tuple[Any, int]]:
+        return list(fgraph.clients.get(variable, ()))
+
+    called = titles(fgraph.outputs)
+    outside = {**around, **scan_results(called)}
+    for node, name in called.items():
+        names: dict[Variable, str] = {}
+        if scan_op(node) is not None:
+            view = ScanView.of(node)
+            slots = slot_names(view, clients, around)
+            names = inner_names(view, slots)
+            inside = {**names, **scan_results(titles(view.op.fgraph.outputs))}
+            yield _report(view, slots, (*path, name), _Faces(called, outside, inside, clients))
+        for inner in inner_graphs(node.op):
+            yield from _scans(inner, (*path, name), names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Faces:
+    """What the two sides of a Scan call their variables, and who reads the outer ones."""
+
+    titles: Mapping[Apply, str]
+    outside: Mapping[Variable, str]
+    inside: Mapping[Variable, str]
+    clients: Clients
+
+
+def _report(view: ScanView, names: list[str], path: tuple[str, ...], faces: _Faces) -> ScanReport:
+    lengths = Lengths(view.n_steps)
+    condition = view.condition
+    return ScanReport(
+        name=path[-1],
+        path=path[:-1],
+        steps=str(lengths.value_of(view.n_steps)),
+        stops_when=None if condition is None else describe(condition, faces.inside),
+        batch_ndim=view.batch_ndim,
+        truncate_gradient=int(view.op.truncate_gradient),
+        inner_nodes=len(view.op.fgraph.apply_nodes),
+        slots=tuple(
+            _slot(view, slot, name, faces, lengths)
+            for slot, name in zip(view.slots, names, strict=True)
+        ),
+    )
+
+
+def _slot(view: ScanView, slot: Slot, name: str, faces: _Faces, lengths: Lengths) -> SlotReport:
+    has_buffer = slot.kind in TRACED or slot.kind is SlotKind.MIT_MOT
+    has_source = slot.kind is not SlotKind.NIT_SOT
+    read_by = () if slot.outer_output is None else faces.clients(slot.outer_output)
+    return SlotReport(
+        kind=slot.kind.value,
+        name=name,
+        taps=slot.taps,
+        out_taps=slot.out_taps,
+        dtype=str((slot.inner_outputs or slot.inner_inputs)[0].type),
+        fed_by=describe(slot.outer_input, faces.outside) if has_source else "",
+        inside=_inside(view, slot, faces.inside),
+        read_by=tuple(_reader(*reader, faces.titles) for reader in read_by),
+        rows=str(Formula.of(rows(view, slot, lengths))) if has_buffer else None,
+        whole=is_whole(view, slot, lengths),
+        trimmed=is_trimmed(view, slot, lengths),
+    )
+
+
+def _inside(view: ScanView, slot: Slot, names: Mapping[Variable, str]) -> str:
+    """What a step computes for the slot, or what the body calls it if nothing is computed."""
+    if not slot.inner_outputs and not any(map(view.op.fgraph.clients.get, slot.inner_inputs)):
+        return "no step reads it"
+    computed = slot.inner_outputs or slot.inner_inputs
+    return ", ".join(describe(variable, names) for variable in computed)
+
+
+def _reader(node: Apply, position: int, titles: Mapping[Apply, str]) -> str:
+    if isinstance(node.op, Output):
+        return f"output {node.op.idx}"
+    if scan_op(node) is not None:
+        return f"Scan {titles[node]}"
+    if position == 0 and isinstance(node.op, Subtensor):
+        return describe(node.outputs[0], {node.inputs[0]: ""}, depth=1)
+    return str(node.op).partition("{")[0]

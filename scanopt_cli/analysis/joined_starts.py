@@ -1,0 +1,81 @@
+"""A loop's steps joined with their start again, which is the loop's buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.basic import AllocEmpty, Join
+from pytensor.tensor.subtensor import IncSubtensor, get_idx_list
+
+from scanopt_cli.analysis.accesses.reads import Clients, number, rows_alone
+from scanopt_cli.analysis.accesses.stripped import stripped
+from scanopt_cli.analysis.lengths import Lengths, Linear, with_start
+from scanopt_cli.ir.scan_view import ScanView, Slot
+
+
+def joined_starts(
+    view: ScanView,
+    slot: Slot,
+    lengths: Lengths,
+    clients: Clients,
+    same: Callable[[Variable], bytes],
+) -> dict[Variable, Variable]:
+    """Return the buffer of ``slot`` for each ``concatenate([start, steps])`` that is the same.
+
+    The buffer must hold every step.
+    """
+    steps = stripped(view, slot, clients)
+    start = None if view.batch_ndim else _start(slot, lengths)
+    if steps is None or start is None or slot.outer_output is None:
+        return {}
+    starts = [start]
+    node = start.owner
+    index = None if node is None else rows_alone(node, 0)
+    if isinstance(index, slice) and index.start is index.step is None:
+        whole = node.inputs[0]
+        if lengths.length_of(whole) == lengths.length_of(start) == Linear(slot.reach):
+            starts.append(whole)  # ``v[:2]`` of two rows is ``v``
+    return {
+        node.outputs[0]: slot.outer_output
+        for node, position in clients(steps)
+        if position == 1 and any(_joins(node, one, steps, same) for one in starts)
+    }
+
+
+def _joins(
+    node: Apply, start: Variable, steps: Variable, same: Callable[[Variable], bytes]
+) -> bool:
+    """Whether ``node`` joins ``start`` and ``steps``, and nothing else."""
+    if not isinstance(node.op, Join) or node.op.axis != 0 or len(node.inputs) != 2:
+        return False
+    first: Any = node.inputs[0]
+    result: Any = node.outputs[0].type
+    if {first.type.dtype, result.dtype} != {steps.type.dtype}:
+        return False
+    return first is start or same(first) == same(start)
+
+
+def _start(slot: Slot, lengths: Lengths) -> Any:
+    """What the buffer starts with, if it is written whole into an empty one of its shape."""
+    node = slot.outer_input.owner
+    if node is None or not isinstance(node.op, IncSubtensor) or not node.op.set_instead_of_inc:
+        return None
+    empty, start = node.inputs[:2]
+    if empty.owner is None or not isinstance(empty.owner.op, AllocEmpty):
+        return None
+    index, *rest = get_idx_list([empty, *node.inputs[2:]], node.op.idx_list)
+    if rest or not isinstance(index, slice) or index.start is not None or index.stop is None:
+        return None
+    if number(index.step, 1) != 1 or start.type.ndim != empty.type.ndim:
+        return None
+    if with_start(lengths.value_of(index.stop), slot.reach) != Linear(slot.reach):
+        return None
+    if with_start(lengths.length_of(start), slot.reach) != Linear(slot.reach):
+        return None
+    others = range(1, start.type.ndim)
+    is_same = all(
+        lengths.length_of(start, axis) == lengths.length_of(empty, axis) for axis in others
+    )
+    return start if is_same and start.type.dtype == empty.type.dtype else None

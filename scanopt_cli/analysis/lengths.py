@@ -1,0 +1,376 @@
+"""Lengths as linear forms: how many rows a buffer has, told in the step counts it was made from.
+
+PyTensor leaves the static length of loop buffers unknown, so scanopt computes with the expressions
+that made them. A `Linear` is ``constant + sum(coefficient * atom)``; an atom is a variable or one
+dimension of a variable, and what is not linear is an atom of its own. Two lengths are the same when
+their difference is the constant 0. All answers are one-sided: "not shown" never means "shown not".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pytensor.compile.ops import DeepCopyOp
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.scalar import basic as ps
+from pytensor.tensor.basic import (
+    Alloc,
+    AllocEmpty,
+    ARange,
+    Join,
+    MakeVector,
+    ScalarFromTensor,
+    TensorFromScalar,
+)
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
+from pytensor.tensor.type import TensorType
+
+from scanopt_cli.analysis.affine import Atom, Linear, is_sum_of_dimensions
+from scanopt_cli.analysis.minima import minimum_parts
+from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, batch_ndim, scan_op
+
+__all__ = ["Atom", "Lengths", "Linear", "is_full_slice", "with_start"]
+
+# How often the step count is taken off a difference to show that it is not negative.
+_STEPS = 3
+# Lengths are shallow expressions. Past this depth, of questions asked to answer others, a length is
+# an atom, and one comparison opens at most so many minima, and all of them so many: no graph,
+# however deep, makes us recurse or search without end.
+_DEPTH = 40
+_MINIMA = 32
+_MINIMA_IN_ALL = 2_000
+
+
+class Lengths:
+    """Reads lengths off a graph, each expression once.
+
+    The arrays of counts that a batched loop carries are read as the one number in each entry.
+    ``n_steps`` is the step count of the loop that is looked at: a loop with a negative step count
+    raises, so as a whole it is taken as not negative. Nothing is assumed of the scalars in it.
+
+    A length may be known as a number, by the type, and as an expression, by what made it. The
+    number comes first; without ``static`` the expression does, which may be what equals the steps.
+    ``floor`` is a form that is taken as not negative.
+    """
+
+    def __init__(
+        self, n_steps: Variable | None = None, *, static: bool = True, floor: Linear | None = None
+    ) -> None:
+        self._static = static
+        self._known: dict[tuple[Variable, int | None], Linear] = {}
+        self._shown: dict[tuple[Linear, Linear], bool] = {}
+        self._nested = 0
+        self._opened = 0
+        self._opened_in_all = 0
+        self._steps = Linear()
+        self._floor: Linear | None = None
+        if n_steps is not None:
+            self._steps = self.value_of(n_steps)
+            # What was read on the way did not know yet that the steps are not negative.
+            self._known.clear()
+            self._shown.clear()
+        self._floor = floor
+
+    def value_of(self, variable: Variable, depth: int = _DEPTH) -> Linear:
+        """Return the whole number that a scalar ``variable`` holds, as a linear form."""
+        known = self._known.get((variable, None))
+        if known is None:
+            depth = min(depth, _DEPTH - self._nested)
+            self._nested += 1
+            form = self._value(variable, depth) if depth > 0 else None
+            self._nested -= 1
+            known = Linear.of(Atom(variable)) if form is None else form
+            self._known[variable, None] = known
+        return known
+
+    def length_of(self, variable: Variable, axis: int = 0, depth: int = _DEPTH) -> Linear:
+        """Return how long ``variable`` is along ``axis``, as a linear form."""
+        known = self._known.get((variable, axis))
+        if known is None:
+            depth = min(depth, _DEPTH - self._nested)
+            self._nested += 1
+            form = self._length(variable, axis, depth) if depth > 0 else None
+            self._nested -= 1
+            known = Linear.of(Atom(variable, axis)) if form is None else form
+            self._known[variable, axis] = known
+        return known
+
+    def at_most(self, left: Linear, right: Linear) -> bool:
+        """Whether ``left <= right`` can be shown."""
+        known = self._shown.get((left, right))
+        if known is None:
+            self._opened = 0
+            known = self._at_most(left, right) or (
+                self._floor is not None and self._at_most(left + self._floor, right)
+            )
+            self._shown[left, right] = known
+        return known
+
+    def _at_most(self, left: Linear, right: Linear) -> bool:
+        difference = right - left
+        # Dimensions are not negative, and neither is the step count, as a whole.
+        if any(is_sum_of_dimensions(difference - self._steps.scaled(k)) for k in range(_STEPS)):
+            return True
+        # min(x, y) <= right if either is; left <= min(x, y) if both are.
+        for sides, enough in ((self._minima(left), any), (self._minima(right), all)):
+            for parts in sides:
+                self._opened += 1
+                self._opened_in_all += 1
+                if self._opened > _MINIMA or self._opened_in_all > _MINIMA_IN_ALL:
+                    return False
+                pairs = [(part, right) if enough is any else (left, part) for part in parts]
+                if enough(self._at_most(*pair) for pair in pairs):
+                    return True
+        return False
+
+    def _minima(self, form: Linear) -> list[tuple[Linear, ...]]:
+        """For each ``min(x, y, ...)`` in ``form``, the forms that it may be."""
+        opened = []
+        for atom, count in form.terms:
+            parts = minimum_parts(atom.variable) if atom.axis is None and count == 1 else None
+            if parts is not None:
+                rest = form - Linear.of(atom)
+                opened.append(tuple(rest + self.value_of(part) for part in parts))
+        return opened
+
+    def _value(self, variable: Variable, depth: int) -> Linear | None:
+        if isinstance(variable, Constant):
+            number = _whole_number(variable)
+            return None if number is None else Linear(number)
+        node = variable.owner
+        if node is None:
+            return None
+        op = node.op
+        if (parts := minimum_parts(variable)) is not None:
+            forms = [self.value_of(part, depth - 1) for part in parts]
+            return next((f for f in forms if all(self.at_most(f, o) for o in forms)), None)
+        if isinstance(op, Shape_i):
+            return self.length_of(node.inputs[0], op.i, depth - 1)
+        if isinstance(op, ScalarFromTensor | TensorFromScalar):
+            return self.value_of(node.inputs[0], depth - 1)
+        if isinstance(op, DimShuffle) and op.is_squeeze and node.inputs[0].type.ndim == 1:
+            entry = self._entry(node.inputs[0], 0, depth - 1)
+            if entry is not None:
+                return entry
+        if isinstance(op, Alloc) or (isinstance(op, DimShuffle) and _keeps_entries(node)):
+            return self.value_of(node.inputs[0], depth - 1)
+        if isinstance(op, Elemwise):
+            return self._elemwise_value(op.scalar_op, node, depth)
+        return self._indexed(node, depth) if isinstance(op, Subtensor) else None
+
+    def _elemwise_value(self, scalar_op: ps.ScalarOp, node: Apply, depth: int) -> Linear | None:
+        # Narrow integers wrap, and to small values too; 64 bits do not, at lengths that fit memory.
+        if node.outputs[0].type.dtype not in ("int32", "int64"):
+            return None
+        parts = [self.value_of(part, depth - 1) for part in node.inputs]
+        match scalar_op:
+            case ps.Add():
+                return sum(parts[1:], start=parts[0])
+            case ps.Sub():
+                return parts[0] - parts[1]
+            case ps.Neg():
+                return parts[0].scaled(-1)
+            case ps.Mul() if len(parts) == 2:
+                factor, other = sorted(parts, key=lambda part: not part.is_constant)
+                return other.scaled(factor.constant) if factor.is_constant else None
+            case ps.Cast() if np.can_cast(node.inputs[0].type.dtype, node.outputs[0].type.dtype):
+                return parts[0]
+        return None
+
+    def _indexed(self, node: Apply, depth: int) -> Linear | None:
+        """``x[..., i]`` with a constant ``i`` and nothing else taken from ``x``."""
+        *front, last = get_idx_list(node.inputs, node.op.idx_list)
+        complete = len(front) + 1 == node.inputs[0].type.ndim
+        if not isinstance(last, Constant) or not complete or not all(map(is_full_slice, front)):
+            return None
+        return self._entry(node.inputs[0], int(last.data), depth - 1)
+
+    def _entry(self, vector: Variable, position: int, depth: int) -> Linear | None:
+        """The number at ``position`` of the last axis of ``vector``."""
+        node = vector.owner
+        if node is None or depth <= 0:
+            return None
+        match node.op:
+            case Shape() if -node.inputs[0].type.ndim <= position < node.inputs[0].type.ndim:
+                tensor = node.inputs[0]
+                return self.length_of(tensor, position % tensor.type.ndim, depth - 1)
+            case MakeVector() if -len(node.inputs) <= position < len(node.inputs):
+                return self.value_of(node.inputs[position], depth - 1)
+            case Alloc():
+                value = node.inputs[0]
+                if value.type.ndim == 0:
+                    return self.value_of(value, depth - 1)
+                return self._entry(value, position, depth - 1)
+            case Subtensor() if vector.type.ndim == 1 and position >= 0:
+                (index,) = get_idx_list(node.inputs, node.op.idx_list)
+                start, stop, step = index.start, index.stop, index.step
+                if step is None and (start is None or isinstance(start, Constant)):
+                    begin = 0 if start is None else int(start.data)
+                    if begin >= 0 and (stop is None or isinstance(stop, Constant)):
+                        return self._entry(node.inputs[0], begin + position, depth - 1)
+        return None
+
+    def _length(self, variable: Variable, axis: int, depth: int) -> Linear | None:
+        static = variable.type.shape[axis] if isinstance(variable.type, TensorType) else None
+        node = variable.owner
+        if static is not None and (self._static or node is None or static == 1):
+            return Linear(int(static))
+        if node is None:
+            return None
+        batch = batch_ndim(node)
+        match node.op:
+            case Alloc():
+                return self.value_of(node.inputs[1 + axis], depth - 1)
+            case AllocEmpty():
+                return self.value_of(node.inputs[axis], depth - 1)
+            case IncSubtensor() | SpecifyShape() | DeepCopyOp():
+                return self.length_of(node.inputs[0], axis, depth - 1)
+            case DimShuffle(new_order=order):
+                return self.length_of(node.inputs[0], int(order[axis]), depth - 1)
+            case Elemwise() | Blockwise() if isinstance(node.op, Elemwise) or axis < batch:
+                # Every input that is not broadcast along the axis has the length of the result.
+                spanning = (part for part in node.inputs if not part.type.broadcastable[axis])
+                part = next(spanning, None)
+                return None if part is None else self.length_of(part, axis, depth - 1)
+            case Subtensor():
+                return self._subtensor_length(node, axis, depth)
+            case ARange():
+                start, stop, step = (self.value_of(part, depth - 1) for part in node.inputs)
+                is_counted = step == Linear(1) and self.at_most(start, stop)
+                return stop - start if is_counted else None
+            case Join(axis=along) if along == axis:
+                parts = (self.length_of(part, axis, depth - 1) for part in node.inputs)
+                return sum(parts, Linear())
+            case Blockwise(core_op=core):
+                if isinstance(core, AllocEmpty):
+                    return self.value_of(node.inputs[axis - batch], depth - 1)
+                if isinstance(core, Alloc):
+                    return self.value_of(node.inputs[1 + axis - batch], depth - 1)
+                if isinstance(core, IncSubtensor):
+                    return self.length_of(node.inputs[0], axis, depth - 1)
+        return self._scan_length(node, variable, axis, depth) if scan_op(node) else None
+
+    def _subtensor_length(self, node: Apply, axis: int, depth: int) -> Linear | None:
+        """``x[start:stop]``, ``x[start:stop:-1]`` and axes that an index leaves alone."""
+        indices = list(get_idx_list(node.inputs, node.op.idx_list))
+        kept = [place for place, index in enumerate(indices) if isinstance(index, slice)]
+        source = node.inputs[0]
+        if axis >= len(kept):
+            return self.length_of(source, axis - len(kept) + len(indices), depth - 1)
+        length = self.length_of(source, kept[axis], depth - 1)
+        span = self.span(indices[kept[axis]], length, depth=depth)
+        return None if span is None else span[1] - span[0]
+
+    def span(
+        self, index: slice, length: Linear, *, reach: int = 0, depth: int = _DEPTH
+    ) -> tuple[Linear, Linear, bool] | None:
+        """Return which of ``length`` rows a slice takes: the first, one past the last, and how.
+
+        The third is whether they are taken last row first. ``None`` if that can't be decided, or if
+        the step is neither 1 nor -1. A bound that is the length of a start ``x[:reach]`` counts as
+        ``reach``.
+        """
+        step = Linear(1) if index.step is None else self.value_of(index.step, depth - 1)
+        if step not in (Linear(1), Linear(-1)):
+            return None
+        is_reversed = step == Linear(-1)
+        if index.start is index.stop is None:
+            return Linear(), length, is_reversed
+        # x[s:e:-1] are the rows e+1 to s, last first.
+        low, high = (index.stop, index.start) if is_reversed else (index.start, index.stop)
+        begin = Linear() if low is None else self._bound(low, length, is_reversed, reach, depth)
+        end = length if high is None else self._bound(high, length, is_reversed, reach, depth)
+        if begin is None or end is None or not self.at_most(begin, end):
+            return None
+        return begin, end, is_reversed
+
+    def _bound(
+        self, bound: Variable, length: Linear, is_behind: bool, reach: int, depth: int
+    ) -> Linear | None:
+        """Where a bound falls in ``0..length``; one behind it if it is a row by itself."""
+        row = self.value_of(bound, depth - 1)
+        if not is_behind:
+            return self.clipped(length, with_start(row, reach))
+        if row == Linear(-1):
+            return length
+        if row.is_constant or self.at_most(Linear(), row):
+            return self.clipped(length, row + Linear(1))
+        return None
+
+    def clipped(self, length: Linear, bound: Linear) -> Linear | None:
+        """Return where a slice bound falls in ``0..length``, if Python's clipping is decided."""
+        if bound.is_constant and bound.constant < 0:
+            return length + bound if self.at_most(Linear(-bound.constant), length) else None
+        if not self.at_most(Linear(), bound):
+            return None
+        if self.at_most(bound, length):
+            return bound
+        return length if self.at_most(length, bound) else None
+
+    def _scan_length(self, node: Apply, variable: Variable, axis: int, depth: int) -> Linear | None:
+        """A loop's output is as long as the buffer it was given, unless the loop can stop early."""
+        view = ScanView.of(node)
+        slot = next(slot for slot in view.outputs() if slot.outer_output is variable)
+        if slot.kind is SlotKind.UNTRACED or axis < view.batch_ndim:
+            return None
+        if axis == view.batch_ndim and view.is_while and slot.kind is not SlotKind.MIT_MOT:
+            return self._stopped_length(view, slot)
+        if slot.kind is SlotKind.NIT_SOT:
+            at_rows = axis == view.batch_ndim
+            return self.value_of(slot.outer_input, depth - 1) if at_rows else None
+        length = self.length_of(slot.outer_input, axis, depth - 1)
+        return with_start(length, slot.reach) if axis == view.batch_ndim else length
+
+    def _stopped_length(self, view: ScanView, slot: Slot) -> Linear | None:
+        """Where a while loop keeps every step, its outputs have as many steps as the first one."""
+        first = next(other for other in view.outputs() if other.kind in TRACED)
+        for kept in (first, slot):
+            rows = kept.outer_input
+            is_traced = kept.kind is SlotKind.NIT_SOT
+            length = self.value_of(rows) if is_traced else self.length_of(rows, view.batch_ndim)
+            if with_start(length, kept.reach) - self.value_of(view.n_steps) != Linear(kept.reach):
+                return None
+        assert first.outer_output is not None
+        stopped = Linear.of(Atom(first.outer_output, view.batch_ndim))
+        return stopped + Linear(slot.reach - first.reach)
+
+
+def is_full_slice(index: object) -> bool:
+    """Whether an index is ``:``. (Comparing slices would compare the variables in them.)"""
+    return isinstance(index, slice) and index.start is index.stop is index.step is None
+
+
+def with_start(length: Linear, reach: int) -> Linear:
+    """Return a buffer's ``length`` with a start ``x[:reach]`` taken as long as the taps reach."""
+    for atom, count in length.terms:
+        node = atom.variable.owner
+        if atom.axis is None or count != 1 or node is None or not isinstance(node.op, Subtensor):
+            continue
+        indices = get_idx_list(node.inputs, node.op.idx_list)
+        index = indices[atom.axis] if atom.axis < len(indices) else None
+        if not isinstance(index, slice) or index.start is not None or index.step is not None:
+            continue
+        if isinstance(index.stop, Constant) and int(index.stop.data) == reach:
+            return length - Linear.of(atom) + Linear(reach)
+    return length
+
+
+def _is_integer(variable: Variable) -> bool:
+    return str(getattr(variable.type, "dtype", "")).startswith(("int", "uint"))
+
+
+def _keeps_entries(node: Apply) -> bool:
+    """Whether a DimShuffle only drops axes, or there is one entry to move."""
+    return node.op.is_squeeze or all(getattr(node.inputs[0].type, "broadcastable", ()))
+
+
+def _whole_number(constant: Constant) -> int | None:
+    """The one integer that a constant holds (a boolean is none), in an array of any shape."""
+    data: Any = constant.data
+    if type(data) is int:
+        return data
+    return int(data.item()) if _is_integer(constant) and getattr(data, "size", 1) == 1 else None

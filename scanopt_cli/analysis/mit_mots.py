@@ -1,0 +1,108 @@
+"""The exact form of a mit_mot: states, sequences and traces that compute the same buffer.
+
+A step of a mit_mot reads rows of one buffer and writes others, at places that move on by one row a
+step. With the taps counted from the earliest read, a step reads the rows at ``reads`` and writes
+those at ``writes``. A row is final once the earliest write has passed it, and it is still as it was
+at first where the latest write has not come yet. So
+
+- each write is a state of its own, as wide as the distance to the write before it; it starts with
+  the rows of the initial buffer that lie there, and the reads that lie there are its taps;
+- what is read at the latest write or after it is a sequence of rows of the initial buffer;
+- the final buffer is the first state whole (or the trace of the earliest write, if nothing is read
+  before it), then the last rows of the other states, then what is left of the initial buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from scanopt_cli.analysis.accesses.parts import Part
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.ir.scan_view import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The rows before a write, back to the write before it, and the part of the final buffer.
+
+    ``begin`` and ``end`` are rows counted from the earliest read. A stretch may be empty: then its
+    write is traced. ``is_led`` if it is traced by a state, with a row of zeros in front.
+    """
+
+    begin: int
+    end: int
+    reads: tuple[int, ...]
+    part: Part
+    is_led: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many rows the state starts with."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A mit_mot in its exact form; ``ahead`` are the reads at the latest write or after it."""
+
+    stretches: tuple[Stretch, ...]
+    ahead: tuple[int, ...]
+    rest: Part | None
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts of the final buffer, in order."""
+        parts = [stretch.part for stretch in self.stretches]
+        return parts if self.rest is None else [*parts, self.rest]
+
+    @property
+    def latest(self) -> int:
+        """The latest write."""
+        return self.stretches[-1].end
+
+
+def rows_from_first(slot: Slot) -> tuple[list[int], list[int]]:
+    """Return where a mit_mot reads and writes, counted from its earliest read."""
+    first = min(slot.taps)
+    return [tap - first for tap in slot.taps], [tap - first for tap in slot.out_taps]
+
+
+def unfit(slot: Slot) -> str | None:
+    """Return why the taps of a mit_mot have no exact form, ``None`` if they have one."""
+    if not slot.taps or not slot.out_taps:
+        return "it is never read or never written"
+    if min(slot.taps) > 0 or max(*slot.taps, *slot.out_taps) < 0:
+        return "PyTensor's backends disagree on the rows of taps that are all on one side of 0"
+    if min(slot.out_taps) < min(slot.taps):
+        return "it writes rows before the earliest that it reads"
+    if len(set(slot.out_taps)) < len(slot.out_taps):
+        return "a step writes one row twice"
+    return None
+
+
+def form_of(slot: Slot, length: Linear, steps: Linear, lengths: Lengths) -> Form | None:
+    """Return the exact form of a mit_mot, ``None`` if its buffer is not shown to be long enough.
+
+    ``length`` is that of the buffer. PyTensor starts again at the first row where a step reaches
+    past the end of it; that has no other form.
+    """
+    reads, writes = rows_from_first(slot)
+    if not lengths.at_most(steps + Linear(max(*reads, *writes)), length):
+        return None
+    # PyTensor does not know the shape of the rows of a trace of no steps, but that of a state's.
+    is_vague = bool(slot.inner_outputs[0].type.ndim) and not lengths.at_most(Linear(1), steps)
+    bounds = [0, *sorted(writes)]
+    stretches: list[Stretch] = []
+    for begin, end in pairwise(bounds):
+        inside = tuple(sorted({read for read in reads if begin <= read < end}))
+        is_led = begin == end and is_vague
+        first = Linear(begin - is_led)
+        low = steps + Linear(begin) if stretches else Linear()
+        high = steps + Linear(end)
+        part = Part(low=low, high=high, first=first, length=high - first)
+        stretches.append(Stretch(begin, end, inside, part, is_led))
+    latest = bounds[-1]
+    written = steps + Linear(latest)
+    rest = None if written == length else Part(written, length, written, length - written)
+    return Form(tuple(stretches), tuple(sorted({r for r in reads if r >= latest})), rest)

@@ -1,0 +1,292 @@
+"""What is known of the rows of a buffer before a loop starts: which are zero, which are equal.
+
+A gradient's initial buffer is zeros with a few rows written: the seed of a cost on the last state,
+or one value for every state of ``ys.sum()``. It is read off the expression that made the buffer, in
+linear forms, so the answers hold for any number of steps. What can't be decided is a run of rows of
+which nothing is known.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply, Variable
+from pytensor.scalar import basic as ps
+from pytensor.tensor.basic import Alloc, Join
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.shape import SpecifyShape
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
+from pytensor.tensor.variable import TensorConstant
+
+from scanopt_cli.analysis.accesses.row_ranges import Window, ordered, rows_index
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.rows import Rows, Run, is_zero
+
+# Initial buffers are shallow expressions; past this depth nothing is known of a row.
+_DEPTH = 40
+# A gradient writes a few runs of rows. Of a buffer of more, nothing is known: each write to it
+# would cost as many comparisons.
+_RUNS = 32
+_ONE = Linear(1)
+
+
+class RowAnalysis:
+    """Reads rows off the expressions that made a buffer; ``axis`` is that of the rows."""
+
+    def __init__(self, lengths: Lengths, axis: int = 0) -> None:
+        self._lengths = lengths
+        self._axis = axis
+        self._known: dict[Variable, Rows] = {}
+
+    def of(self, buffer: Variable, depth: int = _DEPTH) -> Rows:
+        """Return the rows of ``buffer``."""
+        known = self._known.get(buffer)
+        if known is None:
+            known = self._of(buffer, depth) if depth > 0 else None
+            if known is None:
+                known = self._unknown(buffer)
+            elif len(known.runs) > _RUNS:
+                known = Rows(self._unknown(buffer).runs, known.is_certain)
+            self._known[buffer] = known
+        return known
+
+    def _unknown(self, buffer: Variable) -> Rows:
+        return Rows((Run(self._length(buffer)),))
+
+    def _length(self, buffer: Variable) -> Linear:
+        return self._lengths.length_of(buffer, self._axis)
+
+    def _of(self, buffer: Variable, depth: int) -> Rows | None:
+        filled = filling(buffer)
+        if filled is not None:
+            return Rows((Run(self._length(buffer), filled),))
+        node = buffer.owner
+        if node is None:
+            return None
+        op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+        match op:
+            case Alloc() if op is node.op:
+                return self._repeated(node.inputs[0], buffer)
+            case Elemwise(scalar_op=ps.Second()) if node.inputs[1].type.broadcastable[self._axis]:
+                return self._repeated(node.inputs[1], buffer)
+            case Elemwise(scalar_op=ps.Add()):
+                return self._sum(node, depth)
+            case SpecifyShape():
+                return Rows(self.of(node.inputs[0], depth - 1).runs, is_certain=False)
+            case Join(axis=along) if op is node.op and along == self._axis:
+                parts = [self.of(part, depth - 1) for part in node.inputs]
+                return Rows(tuple(run for part in parts for run in part.runs), is_certain=False)
+            case Subtensor():
+                return self._taken(node, depth)
+            case IncSubtensor():
+                return self._written(node, op, depth)
+        return None
+
+    def _repeated(self, value: Variable, buffer: Variable) -> Rows:
+        row, is_certain = self._row(value, buffer)
+        return Rows((Run(self._length(buffer), row),), is_certain)
+
+    def _row(
+        self, value: Variable, buffer: Variable, *, is_row: bool = False
+    ) -> tuple[Variable | None, bool]:
+        """``value`` as the one row of ``buffer`` that it is broadcast to, and whether it fits.
+
+        Unless it ``is_row`` by itself, it may be a row if it does not reach up to the rows' axis.
+        """
+        axes = [axis for axis in range(buffer.type.ndim) if axis != self._axis]
+        missing = buffer.type.ndim - value.type.ndim
+        places = list(range(value.type.ndim))
+        if is_row or self._axis < missing:
+            source: Variable | None = value
+        elif not missing and filling(value) is not None:
+            source, places = value, axes
+        else:
+            source = None if missing else unexpanded(value, self._axis)
+            places = places[:-1]
+        if source is None:
+            return None, False
+        axes = axes[len(axes) - len(places) :]
+        lengths = [self._lengths.length_of(source, place) for place in places]
+        wanted = [self._lengths.length_of(buffer, axis) for axis in axes]
+        is_whole = lengths == wanted and len(lengths) == buffer.type.ndim - 1
+        fits = all(mine in (theirs, _ONE) for mine, theirs in zip(lengths, wanted, strict=True))
+        filled = filling(source)
+        row = filled if filled is not None else source if is_whole else None
+        return None if row is None else _cast(row, buffer.type.dtype), fits
+
+    def _sum(self, node: Apply, depth: int) -> Rows | None:
+        if any(part.type.broadcastable[self._axis] for part in node.inputs):
+            return None
+        if any(part.type.dtype != node.outputs[0].type.dtype for part in node.inputs):
+            return None
+        shapes = {
+            tuple(self._lengths.length_of(part, axis) for axis in range(part.type.ndim))
+            for part in node.inputs
+        }
+        if len(shapes) != 1:
+            return None
+        parts = [self.of(part, depth - 1) for part in node.inputs]
+        runs = reduce(self._added, (part.runs for part in parts[1:]), parts[0].runs)
+        return Rows(runs, all(part.is_certain for part in parts))
+
+    def _added(self, left: tuple[Run, ...], right: tuple[Run, ...]) -> tuple[Run, ...]:
+        """The sums of two buffers of one length; 0 + x is x."""
+        first, second = list(left[::-1]), list(right[::-1])
+        found: list[Run] = []
+        while first and second:
+            one, other = first.pop(), second.pop()
+            both = ordered(one.length, other.length, self._lengths)
+            if both is None:
+                rest = sum((run.length for run in first), start=one.length)
+                return (*found, Run(rest))
+            shared = both[0]
+            for run, left_over in ((one, first), (other, second)):
+                if run.length != shared:
+                    left_over.append(Run(run.length - shared, run.value))
+            found.append(Run(shared, _sum_of(one.value, other.value)))
+        return tuple(found)
+
+    def _window(self, buffer: Variable) -> Window:
+        return Window(Linear(), self._length(buffer))
+
+    def _taken(self, node: Apply, depth: int) -> Rows | None:
+        """``x[low:high]`` and reversals."""
+        index = rows_index(node, self._axis)
+        if not isinstance(index, slice):
+            return None
+        window = self._window(node.inputs[0]).cut(index, self._lengths)
+        if window is None:
+            return None
+        source = self.of(node.inputs[0], depth - 1)
+        runs = source.between(window.low, window.high, self._lengths)
+        if runs is None:
+            return None
+        return Rows(runs[::-1] if window.is_reversed else runs, source.is_certain)
+
+    def _written(self, node: Apply, op: IncSubtensor, depth: int) -> Rows | None:
+        """``x[low:high].inc(y)``, ``x[i].set(y)``."""
+        index = rows_index(node, self._axis)
+        base, value = node.inputs[:2]
+        if index is None:
+            return None
+        old = self.of(base, depth - 1)
+        whole = self._window(base)
+        is_assumed = False
+        if isinstance(index, slice):
+            window = whole.cut(index, self._lengths)
+        else:
+            row = whole.place(index, self._lengths)
+            if row is None:
+                # Out of bounds it is an error.
+                row, is_assumed = self._assumed(index, whole), True
+            window = None if row is None else Window(row, _ONE)
+        if window is None:
+            return None
+        split = self._around(old, window, whole, is_assumed=is_assumed)
+        if split is None:
+            return None
+        before, inside, after = split
+        new = self._values(value, base, window, depth, is_row=not isinstance(index, slice))
+        if not op.set_instead_of_inc:
+            new = Rows(self._added(inside, new.runs), new.is_certain)
+        is_certain = old.is_certain and new.is_certain and not is_assumed
+        return Rows((*before, *new.runs, *after), is_certain)
+
+    def _assumed(self, index: Variable, whole: Window) -> Linear | None:
+        """The row of a constant index, on the assumption that it is in bounds."""
+        place = self._lengths.value_of(index)
+        if not place.is_constant:
+            return None
+        return place if place.constant >= 0 else whole.length + place
+
+    def _around(
+        self, rows: Rows, window: Window, whole: Window, *, is_assumed: bool
+    ) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[Run, ...]] | None:
+        """The runs before, in and after a window; ``is_assumed`` if it need not be in bounds."""
+        bounds = (Linear(), window.low, window.high, whole.high)
+        found: list[tuple[Run, ...] | None]
+        if is_assumed:
+            if len(rows.runs) != 1:
+                return None
+            value = rows.runs[0].value
+            cuts = [high - low for low, high in pairwise(bounds)]
+            found = [(Run(cut, value),) if cut != Linear() else () for cut in cuts]
+        else:
+            found = [rows.between(low, high, self._lengths) for low, high in pairwise(bounds)]
+        before, inside, after = found
+        if before is None or inside is None or after is None:
+            return None
+        return before, inside, after
+
+    def _values(
+        self, value: Variable, base: Variable, window: Window, depth: int, *, is_row: bool
+    ) -> Rows:
+        """The rows that are written into ``window``, in the order of ``base``."""
+        axis = self._axis
+        is_repeated = is_row or value.type.ndim < base.type.ndim or value.type.broadcastable[axis]
+        if is_repeated:
+            row, fits = self._row(value, base, is_row=is_row)
+            return Rows((Run(window.length, row),), fits)
+        if any(
+            self._lengths.length_of(value, other) != self._lengths.length_of(base, other)
+            for other in range(base.type.ndim)
+            if other != axis
+        ):
+            return Rows((Run(window.length),), is_certain=False)
+        rows = self.of(value, depth - 1)
+        if self._length(value) != window.length or value.type.dtype != base.type.dtype:
+            return Rows((Run(window.length),), is_certain=False)
+        return Rows(rows.runs[::-1], rows.is_certain) if window.is_reversed else rows
+
+
+def filling(variable: Variable) -> Variable | None:
+    """Return the one number that every element of ``variable`` is, as a scalar, if that is seen."""
+    while variable.type.ndim or variable.owner is not None:
+        if isinstance(variable, TensorConstant):
+            data = variable.data
+            first = data.reshape(-1)[:1]
+            if not data.size or data.tobytes() != first.tobytes() * data.size:
+                return None
+            return TensorConstant(variable.type.clone(shape=()), first[0])
+        node = variable.owner
+        match None if node is None else node.op:
+            case Elemwise(scalar_op=ps.Second()) if all(node.inputs[1].type.broadcastable):
+                variable = node.inputs[1]
+            case DimShuffle():
+                variable = node.inputs[0]
+            case Alloc() if all(node.inputs[0].type.broadcastable):
+                variable = node.inputs[0]
+            case _:
+                return None if variable.type.ndim else variable
+    return variable
+
+
+def _cast(value: Any, dtype: str) -> Variable | None:
+    """``value`` in another type, if it is a constant that has it there too."""
+    if value.type.dtype == dtype:
+        return value  # type: ignore[no-any-return]
+    if not isinstance(value, TensorConstant):
+        return None
+    data = value.data.astype(dtype)
+    is_same = np.array_equal(data, value.data)
+    return TensorConstant(value.type.clone(dtype=dtype), data) if is_same else None
+
+
+def unexpanded(variable: Variable, axis: int) -> Variable | None:
+    """Return what ``variable`` was before an axis of length 1 was put in at ``axis``, if so."""
+    node = variable.owner
+    if node is None or not isinstance(node.op, DimShuffle):
+        return None
+    order: list[int | str] = list(range(variable.type.ndim - 1))
+    order.insert(axis, "x")
+    source = node.inputs[0]
+    drops_none = source.type.ndim == variable.type.ndim - 1
+    return source if drops_none and list(node.op.new_order) == order else None
+
+
+def _sum_of(left: Variable | None, right: Variable | None) -> Variable | None:
+    return right if is_zero(left) else left if is_zero(right) else None

@@ -1,0 +1,84 @@
+"""Rows of a buffer as runs of equal ones, their lengths as linear forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from pytensor.graph.basic import Constant, Variable
+from pytensor.tensor.variable import TensorConstant
+
+from scanopt_cli.analysis.accesses.row_ranges import ordered
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.ir.constants import has_negative_zero
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """``length`` rows that are all ``value``, or of which nothing is known if that is ``None``.
+
+    A value is one number for every element of the row, or the row itself, with the batch in front.
+    """
+
+    length: Linear
+    value: Variable | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A buffer as runs of equal rows.
+
+    ``is_certain`` if computing the buffer can't fail. Else the runs are right where it does not
+    fail, and whoever does without the buffer would lose the error.
+    """
+
+    runs: tuple[Run, ...]
+    is_certain: bool = True
+
+    def between(self, low: Linear, high: Linear, lengths: Lengths) -> tuple[Run, ...] | None:
+        """Return the runs of the rows from ``low`` to ``high``, ``None`` if undecided."""
+        found = []
+        for start, run in self._placed():
+            end = start + run.length
+            if lengths.at_most(end, low) or lengths.at_most(high, start):
+                continue
+            begin, stop = ordered(start, low, lengths), ordered(high, end, lengths)
+            if begin is None or stop is None:
+                return None
+            found.append(Run(stop[0] - begin[1], run.value))
+        return tuple(found)
+
+    def common(self, low: Linear, high: Linear, lengths: Lengths) -> Variable | None:
+        """Return the value that all rows from ``low`` to ``high`` have, ``None`` if none is known.
+
+        There may be no such row at all.
+        """
+        values = [
+            run.value
+            for start, run in self._placed()
+            if not lengths.at_most(start + run.length, low) and not lengths.at_most(high, start)
+        ]
+        first = values[0] if values else None
+        return first if all(_same(first, value) for value in values) else None
+
+    def _placed(self) -> Iterator[tuple[Linear, Run]]:
+        start = Linear()
+        for run in self.runs:
+            yield start, run
+            start = start + run.length
+
+
+def is_zero(value: Variable | None) -> bool:
+    """Whether every element of ``value`` is known to be 0, and not -0.0."""
+    if not isinstance(value, TensorConstant) or has_negative_zero(value):
+        return False
+    return not np.any(value.data)
+
+
+def _same(left: Variable | None, right: Variable | None) -> bool:
+    if left is None or right is None:
+        return False
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return bool(left.type == right.type and left.data.tobytes() == right.data.tobytes())
+    return left is right

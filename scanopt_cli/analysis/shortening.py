@@ -1,0 +1,97 @@
+"""Shorter loops and shorter buffers: what a Scan is rebuilt with where less of it is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.tensor.basic import Alloc, AllocEmpty
+from pytensor.tensor.subtensor import IncSubtensor
+
+from scanopt_cli.analysis.count_variables import scalar_steps
+from scanopt_cli.analysis.lengths import Lengths, Linear, with_start
+from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
+
+
+def with_steps(view: ScanView, steps: Variable, lengths: Lengths) -> dict[Variable, Variable]:
+    """Rebuild ``view`` to run ``steps`` steps, a scalar, with buffers for as many and no more.
+
+    ``steps`` must not be more than there are now. In a batched loop no count may differ within the
+    batch.
+    """
+    view.thaw()
+    for slot in view.of_kind(*TRACED):
+        if slot.kind is SlotKind.NIT_SOT:
+            slot.outer_input = _batched(view, steps)
+        else:
+            old = slot.outer_input
+            slot.outer_input = _shorter_buffer(old, slot.reach, steps, view.batch_ndim, lengths)
+    view.n_steps = _batched(view, steps)
+    return view.rebuild()
+
+
+def shorten(view: ScanView, slot: Slot, keep: int, lengths: Lengths) -> None:
+    """Give ``slot`` a buffer for its start and ``min(keep, n)`` steps."""
+    if slot.kind is SlotKind.NIT_SOT:
+        slot.outer_input = capped(keep, slot.outer_input, lengths)
+        return
+    scalar = scalar_steps(view)
+    assert scalar is not None
+    kept = capped(keep, scalar, lengths)
+    slot.outer_input = _shorter_buffer(slot.outer_input, slot.reach, kept, view.batch_ndim, lengths)
+
+
+def capped(most: int, steps: Variable, lengths: Lengths) -> Any:
+    """Return ``min(most, steps)``, as a constant where it is shown to be one."""
+    if lengths.at_most(Linear(most), lengths.value_of(steps)):
+        return pt.constant(most, dtype="int64")
+    return pt.minimum(pt.constant(most, dtype="int64"), steps)
+
+
+def _batched(view: ScanView, count: Any) -> Variable:
+    """A scalar with the axes of the batch that ``view`` has."""
+    batched: Variable = count.dimshuffle(["x"] * view.batch_ndim) if view.batch_ndim else count
+    return batched
+
+
+def _shorter_buffer(buffer: Any, reach: int, steps: Any, batch_ndim: int, lengths: Lengths) -> Any:
+    """``buffer`` with ``steps`` rows behind its start: made shorter, or cut where it was not."""
+    node = buffer.owner
+    if node is not None and isinstance(node.op, IncSubtensor) and node.op.set_instead_of_inc:
+        empty, start, *bounds = node.inputs
+        is_start = node.op.idx_list == (slice(None, 0),) and len(bounds) == 1
+        if is_start and empty.owner is not None and isinstance(empty.owner.op, AllocEmpty):
+            known = lengths.value_of(bounds[0])
+            if with_start(known, reach) == Linear(reach):
+                start_rows: Any = reach if known.is_constant else pt.tensor_from_scalar(bounds[0])
+                shorter = _with_length(empty.owner, 0, _sum(start_rows, steps))
+                return node.op(shorter, start, *bounds)
+    if node is not None and isinstance(node.op, Alloc):
+        # Every row is the value, if the value does not reach up to the axis of the rows.
+        value = node.inputs[0]
+        if value.type.ndim < buffer.type.ndim - batch_ndim:
+            return _with_length(node, 1 + batch_ndim, _sum(reach, steps), axis=batch_ndim)
+    return buffer[(slice(None),) * batch_ndim + (slice(None, _sum(reach, steps)),)]
+
+
+def _with_length(node: Apply, position: int, rows: Any, axis: int = 0) -> Variable:
+    """Apply an Alloc or AllocEmpty with ``rows`` for the length that is its input ``position``.
+
+    The type is known from the old one. Making the node anew would infer it again from everything
+    that the other lengths depend on, which costs a walk over the graph for each loop.
+    """
+    inputs = list(node.inputs)
+    inputs[position] = rows
+    old = node.outputs[0].type
+    shape = list(old.shape)
+    shape[axis] = int(rows.data) if isinstance(rows, Constant) else None
+    made: Apply = Apply(node.op, inputs, [old.clone(shape=tuple(shape))()])
+    return made.outputs[0]
+
+
+def _sum(rows: Any, steps: Any) -> Any:
+    """``rows + steps``, as a constant if both are known."""
+    if isinstance(rows, int) and isinstance(steps, Constant):
+        return pt.constant(rows + int(steps.data), dtype="int64")
+    return rows + steps

@@ -1,0 +1,116 @@
+"""What is in a graph, counted: Scans, their slots, nodes, and the rows that loops keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from math import prod
+
+from pytensor.graph.fg import AbstractFunctionGraph
+
+from scanopt_cli.analysis.buffers import rows
+from scanopt_cli.analysis.formulas import Formula
+from scanopt_cli.analysis.lengths import Atom, Lengths, Linear
+from scanopt_cli.ir.inner_graphs import inner_graphs
+from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, scan_op
+
+# Of a product of longer sums, each sum is one quantity.
+_MOST_TERMS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """Counts over a graph and all its inner graphs, each occurrence of a body counted.
+
+    ``outer_nodes`` are the nodes of the graph itself, ``inner_nodes`` those of all inner graphs.
+    ``buffers`` is the number of elements in the loop buffers, as a formula in the step counts; the
+    buffers of nested loops count once, not once for each step of the loop around them.
+    """
+
+    scans: int = 0
+    mit_mot: int = 0
+    mit_sot: int = 0
+    sit_sot: int = 0
+    nit_sot: int = 0
+    untraced: int = 0
+    seqs: int = 0
+    non_seqs: int = 0
+    outer_nodes: int = 0
+    inner_nodes: int = 0
+    buffers: str = "0"
+
+
+_COUNTED = {
+    SlotKind.MIT_MOT: "mit_mot",
+    SlotKind.MIT_SOT: "mit_sot",
+    SlotKind.SIT_SOT: "sit_sot",
+    SlotKind.NIT_SOT: "nit_sot",
+    SlotKind.UNTRACED: "untraced",
+    SlotKind.SEQ: "seqs",
+    SlotKind.NON_SEQ: "non_seqs",
+}
+COUNTS = tuple(field.name for field in fields(Statistics) if field.name != "buffers")
+"""The names of the whole numbers in `Statistics`, in order."""
+
+
+def statistics(fgraph: AbstractFunctionGraph) -> Statistics:
+    """Count what is in ``fgraph``; linear in its nodes, each distinct body walked once."""
+    counts, buffers = _Counter().count(fgraph)
+    return Statistics(**counts, buffers=str(buffers))
+
+
+def scan_views(fgraph: AbstractFunctionGraph) -> Iterator[ScanView]:
+    """Yield a view of each Scan of ``fgraph`` itself, in topological order."""
+    for node in fgraph.toposort():
+        if scan_op(node) is not None:
+            yield ScanView.of(node)
+
+
+class _Counter:
+    """Counts graphs, remembering each inner graph by identity."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[AbstractFunctionGraph, dict[str, int], Formula]] = {}
+
+    def count(self, graph: AbstractFunctionGraph) -> tuple[dict[str, int], Formula]:
+        known = self._known.get(id(graph))
+        if known is None:
+            known = (graph, *self._count(graph))
+            self._known[id(graph)] = known
+        return known[1], known[2]
+
+    def _count(self, graph: AbstractFunctionGraph) -> tuple[dict[str, int], Formula]:
+        counts = dict.fromkeys(COUNTS, 0)
+        buffers = Formula()
+        counts["outer_nodes"] = len(graph.apply_nodes)
+        for view in scan_views(graph):
+            counts["scans"] += 1
+            lengths = Lengths(view.n_steps)
+            for slot in view.slots:
+                counts[_COUNTED[slot.kind]] += 1
+                if slot.kind in TRACED or slot.kind is SlotKind.MIT_MOT:
+                    buffers = buffers + _elements(view, slot, lengths)
+        for node in graph.toposort():
+            for inner in inner_graphs(node.op):
+                inner_counts, inner_buffers = self.count(inner)
+                for name, count in inner_counts.items():
+                    counts["inner_nodes" if name == "outer_nodes" else name] += count
+                buffers = buffers + inner_buffers
+        return counts, buffers
+
+
+def _elements(view: ScanView, slot: Slot, lengths: Lengths) -> Formula:
+    """Elements in the buffer of ``slot``: its rows times the elements of a row."""
+    assert slot.outer_output is not None
+    # The axis of the rows is told by `rows`; the others are those of the batch and of one row. A
+    # nit_sot has no buffer before the loop runs, so its row is told by what a step computes.
+    source = slot.outer_output if slot.kind is SlotKind.NIT_SOT else slot.outer_input
+    step = slot.inner_outputs[0]
+    row = [(step, axis) for axis in range(getattr(step.type, "ndim", 0))]
+    if slot.kind is not SlotKind.NIT_SOT:
+        row = [(source, view.batch_ndim + 1 + axis) for _, axis in row]
+    batch = [(source, axis) for axis in range(view.batch_ndim)]
+    factors = [lengths.length_of(variable, axis) for variable, axis in (*batch, *row)]
+    if prod(len(factor.terms) + 1 for factor in factors) > _MOST_TERMS:
+        factors = [Linear.of(Atom(variable, axis)) for variable, axis in (*batch, *row)]
+    return Formula.of(rows(view, slot, lengths)).times(factors)

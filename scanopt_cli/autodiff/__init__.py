@@ -1,0 +1,1 @@
+"""Derivatives of graphs with loops: strategies, rules, legality and checks."""

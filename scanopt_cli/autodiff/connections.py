@@ -1,0 +1,176 @@
+"""What lies between the inputs and the output of a derivative, bodies included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.type import TensorType
+
+from scanopt_cli.ir.inner_graphs import body_of, core_op
+from scanopt_cli.ir.naming import titles
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node on the way from an input to an output, and the loops and graphs that it is in.
+
+    ``path`` holds their names, outermost first; ``title`` is that of the node, if it holds a graph.
+    """
+
+    node: Apply
+    path: tuple[str, ...]
+    title: str | None
+
+
+def is_float(variable: Variable) -> bool:
+    """Whether ``variable`` is a tensor of real floating-point numbers."""
+    kind = variable.type
+    return isinstance(kind, TensorType) and str(kind.dtype).startswith("float")
+
+
+def needed(outputs: Sequence[Variable], *, smooth: bool = True) -> set[Variable]:
+    """Return the variables that ``outputs`` depend on as PyTensor differentiates.
+
+    What an Op declares disconnected (indices, shapes, step counts) does not count. With ``smooth``
+    neither does what passes through anything but floats, as in a comparison: PyTensor follows
+    such a path, but its derivative is zero.
+    """
+    return _needed(list(toposort(outputs)), outputs, is_float if smooth else _is_any)
+
+
+def reached(outputs: Sequence[Variable], starts: Iterable[Variable]) -> set[Variable]:
+    """Return the variables before ``outputs`` that depend smoothly on ``starts``, and those."""
+    return _reached(list(toposort(outputs)), starts, is_float)
+
+
+def places_between(inputs: Iterable[Variable], outputs: Sequence[Variable]) -> Iterator[Place]:
+    """Yield every node that PyTensor differentiates to get from ``outputs`` to ``inputs``.
+
+    The nodes of a body follow the node that holds it. The body of an OpFromGraph that brings its
+    own derivative is not looked into.
+    """
+    return _places_between(inputs, outputs, titles(outputs), ())
+
+
+def _places_between(
+    inputs: Iterable[Variable],
+    outputs: Sequence[Variable],
+    called: Mapping[Apply, str],
+    path: tuple[str, ...],
+) -> Iterator[Place]:
+    nodes = list(toposort(outputs))
+    backward = _needed(nodes, outputs, _is_any)
+    forward = _reached(nodes, inputs, _is_any)
+    for node in nodes:
+        if not any(output in forward and output in backward for output in node.outputs):
+            continue
+        yield Place(node, path, called.get(node))
+        body, ends = body_of(node.op), _body_ends(node, forward, backward)
+        if body is not None and ends is not None:
+            yield from _places_between(*ends, titles(body.outputs), (*path, called[node]))
+
+
+def _is_any(_: Variable) -> bool:
+    return True
+
+
+def _reached(
+    nodes: Sequence[Apply], starts: Iterable[Variable], carries: Callable[[Variable], bool]
+) -> set[Variable]:
+    found = {start for start in starts if carries(start)}
+    for node in nodes:
+        if found.isdisjoint(node.inputs):
+            continue
+        rows = pattern(node)
+        for position, output in enumerate(node.outputs):
+            if carries(output) and any(
+                row[position] and v in found for v, row in zip(node.inputs, rows, strict=True)
+            ):
+                found.add(output)
+    return found
+
+
+def _needed(
+    nodes: Sequence[Apply], outputs: Sequence[Variable], carries: Callable[[Variable], bool]
+) -> set[Variable]:
+    found = {output for output in outputs if carries(output)}
+    for node in reversed(nodes):
+        if found.isdisjoint(node.outputs):
+            continue
+        for variable, row in zip(node.inputs, pattern(node), strict=True):
+            if carries(variable) and any(
+                connected and output in found
+                for connected, output in zip(row, node.outputs, strict=True)
+            ):
+                found.add(variable)
+    return found
+
+
+def pattern(node: Apply) -> list[list[bool]]:
+    """Which outputs (columns) each input (a row) is connected to.
+
+    This is as `pytensor.grad` sees it, but for the buffer of a state: that starts with the rows
+    that the loop was given, also where no step reads them (see `lost_starts`).
+    """
+    if hasattr(node.op, "connection_pattern"):
+        known: list[list[bool]] = node.op.connection_pattern(node)
+        lost = [places for _, _, places in lost_starts(node, known)]
+        if not lost:
+            return known
+        rows = [list(row) for row in known]
+        for row, column in lost:
+            rows[row][column] = True
+        return rows
+    return [[True] * len(node.outputs)] * len(node.inputs)
+
+
+def lost_starts(
+    node: Apply, known: Sequence[Sequence[bool]] | None = None
+) -> Iterator[tuple[ScanView, Slot, tuple[int, int]]]:
+    """Yield each state whose start PyTensor takes for unconnected with the buffer that it begins.
+
+    That is so where no step computes the state from itself. With each goes the place of its start
+    in the inputs and of its buffer in the outputs of ``node``. ``known`` is the Op's own pattern.
+    """
+    if scan_op(node) is None:
+        return
+    table = node.op.connection_pattern(node) if known is None else known
+    view = ScanView.of(node)
+    for slot in view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.MIT_MOT):
+        assert slot.outer_output is not None
+        row, column = 1 + view.slots.index(slot), node.outputs.index(slot.outer_output)
+        if not table[row][column]:
+            yield view, slot, (row, column)
+
+
+def _body_ends(
+    node: Apply, forward: set[Variable], backward: set[Variable]
+) -> tuple[list[Variable], list[Variable]] | None:
+    """The inputs and outputs between which the body of ``node`` is differentiated."""
+    core = core_op(node.op)
+    if scan_op(node) is not None:
+        view = ScanView.of(node)
+        starts = [
+            variable
+            for slot in view.slots
+            if slot.outer_input in forward or slot.outer_output in forward
+            for variable in slot.inner_inputs
+        ]
+        ends = [
+            variable
+            for slot in view.outputs()
+            if slot.outer_input in backward or slot.outer_output in backward
+            for variable in slot.inner_outputs
+        ]
+        return starts, ends
+    if isinstance(core, OpFromGraph) and core.pullback_overrides is None:
+        inner = core.fgraph
+        starts = [i for i, outer in zip(inner.inputs, node.inputs, strict=True) if outer in forward]
+        ends = [i for i, o in zip(inner.outputs, node.outputs, strict=True) if o in backward]
+        return starts, ends
+    return None

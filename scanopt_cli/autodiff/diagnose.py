@@ -1,0 +1,96 @@
+"""Which Op is to blame when PyTensor cannot differentiate a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytensor.compile.builders import OpFromGraph
+from pytensor.gradient import DisconnectedType, disconnected_type
+from pytensor.gradient import grad as reverse_mode
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.null_type import NullType
+from pytensor.scalar.basic import Composite
+from pytensor.scan.op import Scan
+
+from scanopt_cli.autodiff.connections import is_float, places_between
+from scanopt_cli.autodiff.provenance.lineage import without_tokens
+from scanopt_cli.autodiff.pushforward_rules import short, without_preamble
+from scanopt_cli.autodiff.reverse import total
+from scanopt_cli.errors import GradientError
+from scanopt_cli.ir.inner_graphs import core_op
+
+
+def blamed(
+    error: Exception,
+    inputs: Sequence[Variable],
+    names: Sequence[str],
+    outputs: Sequence[Variable],
+    source: str,
+) -> GradientError:
+    """Return what to raise in place of ``error``, which `pytensor.grad` has raised.
+
+    Every Op between ``inputs`` and ``outputs``, those of bodies included, is asked for its own
+    derivative: first those that have no body, then the loops and graphs, the innermost first. The
+    first that has none is named with the Scan that it is in. The hint tells by which of ``inputs``,
+    called ``names``, there is a derivative.
+    """
+    works = [name for name, v in zip(names, inputs, strict=True) if _is_differentiable(outputs, v)]
+    hint = f"there is a derivative by {', '.join(works)}" if works else None
+    places = list(places_between(inputs, outputs))
+    simple = [place for place in places if not _is_looked_into(place.node)]
+    holders = [place for place in reversed(places) if _is_looked_into(place.node)]
+    for place in simple + holders:
+        why = _why_not(place.node)
+        if why is not None:
+            inside = f" in {'/'.join(place.path)}" if place.path else ""
+            return GradientError(
+                f"{place.node.op}{inside} has no derivative ({why})",
+                where=source,
+                hint=hint or _remedy(place.node),
+            )
+    return GradientError(
+        f"PyTensor cannot differentiate this graph: {without_tokens(short(error))}",
+        where=source,
+        hint=hint,
+    )
+
+
+def _is_differentiable(outputs: Sequence[Variable], variable: Variable) -> bool:
+    try:
+        reverse_mode(total(outputs), variable)
+    except Exception:
+        return False
+    return True
+
+
+def _is_looked_into(node: Apply) -> bool:
+    core = core_op(node.op)
+    return isinstance(core, Scan) or (
+        isinstance(core, OpFromGraph) and core.pullback_overrides is None
+    )
+
+
+def _remedy(node: Apply) -> str | None:
+    if isinstance(getattr(node.op, "scalar_op", None), Composite):
+        return "compiling has fused it: differentiate the graph as it is before that"
+    return None
+
+
+def _why_not(node: Apply) -> str | None:
+    """Why the Op of ``node`` has no derivative; ``None`` if it has one."""
+    cotangents = [
+        output.zeros_like() if is_float(output) else disconnected_type()  # type: ignore[attr-defined]
+        for output in node.outputs
+    ]
+    if all(isinstance(cotangent.type, DisconnectedType) for cotangent in cotangents):
+        return None
+    try:
+        found = list(node.op.pullback(list(node.inputs), list(node.outputs), cotangents))
+    except Exception as error:
+        return without_tokens(short(error))
+    undefined = (
+        term
+        for variable, term in zip(node.inputs, found, strict=False)
+        if isinstance(term.type, NullType) and is_float(variable)
+    )
+    return next((without_preamble(str(term.type.why_null)) for term in undefined), None)

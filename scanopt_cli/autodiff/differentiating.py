@@ -1,0 +1,367 @@
+"""`grad`: the n-th derivative of a graph, and the record of the Scans that it is made of."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+
+from scanopt_cli.analysis.statistics import Statistics, statistics
+from scanopt_cli.autodiff.checking import check_derivative
+from scanopt_cli.autodiff.choosing import Choice, choose
+from scanopt_cli.autodiff.connections import needed
+from scanopt_cli.autodiff.derivative import Derivative, OrderReport
+from scanopt_cli.autodiff.diagnose import blamed
+from scanopt_cli.autodiff.hessian import hessian_rows
+from scanopt_cli.autodiff.legality import (
+    refuse_in_place,
+    refuse_lost_starts,
+    refuse_trimmed,
+    refuse_truncated,
+    truncations,
+)
+from scanopt_cli.autodiff.provenance.inference import infer
+from scanopt_cli.autodiff.provenance.lineage import Lineage
+from scanopt_cli.autodiff.provenance.pedigree import pedigree_of
+from scanopt_cli.autodiff.provenance.reach import Reach
+from scanopt_cli.autodiff.pushforward_rules import TangentError
+from scanopt_cli.autodiff.selecting import (
+    input_names,
+    input_positions,
+    output_names,
+    output_position,
+)
+from scanopt_cli.autodiff.stages import Stage, staged
+from scanopt_cli.autodiff.strategies import Strategy, steps
+from scanopt_cli.errors import GradientError
+from scanopt_cli.ir.folding import bounded_folding
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
+from scanopt_cli.verification.modes import DEFAULT
+
+# From so many Scans on a reader is told why there are so many.
+_MANY_SCANS = 32
+# PyTensor differentiates by recursion, a few calls for each node.
+_CALLS_A_NODE = 10
+
+
+@bounded_folding()
+def grad(
+    graph: GraphLike,
+    order: int = 1,
+    *,
+    wrt: Sequence[str | int | Variable] | None = None,
+    output: int | str = 0,
+    strategy: Strategy | str = Strategy.AUTO,
+    full: bool = False,
+    check: bool = False,
+    modes: str | Sequence[str] = DEFAULT,
+    timeout: float = 300.0,
+    stages: Sequence[Stage | str] = (),
+    progress: Callable[[str], None] | None = None,
+) -> Derivative:
+    """Build the ``order``-th derivative of one output of ``graph``.
+
+    With f the sum of all entries of the output (the output itself, if it is a scalar) and D the
+    derivative in the direction in which every entry of every input of ``wrt`` grows alike, the
+    result for an input x is the gradient of D^(order-1) f by x. So for one scalar input it is
+    exactly the n-th derivative; order 2 is the Hessian over all of ``wrt`` times a vector of ones;
+    and where each entry of the output depends on its own entry of x only, it holds each entry's
+    n-th derivative. The strategy does not change what is computed, only how.
+
+    Parameters
+    ----------
+    graph
+        A loaded graph, a FunctionGraph or an ``(inputs, outputs)`` pair. It is left as it was.
+    order
+        1 for the gradient.
+    wrt
+        Inputs to differentiate by: names, positions (``2`` or ``"#2"``) or variables of ``graph``.
+        By default every floating-point input that the output depends on, former shared variables
+        included.
+    output
+        The output to differentiate: its position, its name or ``"#2"``.
+    strategy
+        ``reverse``, ``forward``, ``forward-over-reverse`` or ``taylor``, see `Strategy`. ``auto``
+        chooses, and ``Derivative.reason`` says why.
+    full
+        For order 2: the whole Hessian. For each input x of ``wrt`` a block of shape
+        ``(m, *x.shape)``, where m is the number of entries of all of ``wrt``: row i holds the
+        derivative by x of the derivative by entry i, entries being counted as the inputs raveled
+        and joined in the order of ``wrt``.
+    check
+        Whether to compare values with another strategy, or with finite differences, on random
+        inputs, in a child process.
+    modes
+        The modes that compile the derivative for that, see `scanopt_cli.verify`. ``plain`` compiles
+        nothing, which takes least time.
+    timeout
+        Seconds that the comparison may take.
+    stages
+        What else to count for each order, beside the graph as it was built: see `Stage`.
+    progress
+        Called with what is done next, in a few words.
+
+    Returns
+    -------
+    Derivative
+        The derivative's graph has the inputs of ``graph``, and for each of ``wrt`` one output of
+        the shape and dtype of that input, called ``d2 out/d x``.
+
+    Raises
+    ------
+    GradientError
+        If ``order`` is below 1; if an input or the output does not exist, holds no floats or is not
+        connected; if an Op has no derivative, or none that the strategy can take; or if PyTensor
+        would get the derivative wrong: of a Scan whose buffers do not hold every step, of a graph
+        that works in place, and of a truncated gradient.
+    ScanoptError
+        If ``graph`` is no graph.
+    """
+    tell = progress or (lambda _: None)
+    problem = _problem(graph, order, wrt, output)
+    wanted = _strategy(strategy, problem.source)
+    if full and order != 2:
+        raise GradientError(
+            f"a whole Hessian is of order 2, not of order {order}", where=problem.source
+        )
+    found, choice = _solve(problem, order, wanted, full=full, tell=tell)
+    orders = []
+    for report in found.orders:
+        counted = []
+        for stage in map(Stage, stages):
+            if stage is Stage.RAW:
+                continue
+            tell(f"{choice.strategy}, order {report.order}: {stage}")
+            counted.append(staged(stage, report.graph))
+        orders.append(replace(report, stages=tuple(counted)))
+    derivative = Derivative(
+        output=problem.called,
+        wrt=problem.names,
+        strategy=choice.strategy,
+        reason=choice.reason,
+        full=full,
+        orders=tuple(orders),
+        notes=tuple(found.notes),
+    )
+    if not check:
+        return derivative
+    tell(f"{choice.strategy}, order {order}: checking values")
+    start = perf_counter()
+    with _recursion(orders[-1].statistics):
+        checked = check_derivative(
+            derivative, problem.original, problem.by, modes, timeout, progress
+        )
+    return replace(derivative, check=replace(checked, seconds=round(perf_counter() - start, 2)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """What is differentiated by what, with what they are called."""
+
+    original: Graph
+    target: Any
+    called: str
+    by: tuple[int, ...]
+    names: tuple[str, ...]
+
+    @property
+    def inputs(self) -> list[Variable]:
+        return [self.original.inputs[position] for position in self.by]
+
+    @property
+    def source(self) -> str:
+        return self.original.source
+
+
+@dataclass(slots=True)
+class _Solution:
+    orders: list[OrderReport]
+    notes: list[str]
+
+
+def _problem(
+    graph: GraphLike,
+    order: int,
+    wrt: Sequence[str | int | Variable] | None,
+    output: int | str,
+) -> _Problem:
+    """Find what is meant, and refuse what has no derivative or would get a wrong one."""
+    original = as_graph(graph)
+    source = original.source
+    if order < 1:
+        raise GradientError(
+            f"there is no derivative of order {order}", where=source, hint="ask for 1 or more"
+        )
+    position = output_position(original, output)
+    target = original.outputs[position]
+    base = FunctionGraph(original.inputs, [target], clone=False)
+    refuse_in_place(base, source)
+    by = tuple(input_positions(original, target, wrt, graph))
+    names = tuple(input_names(original.inputs)[i] for i in by)
+    only = replace(original, fgraph=base, output_names=(output_names(original)[position],))
+    problem = _Problem(only, target, output_names(original)[position], by, names)
+    refuse_trimmed(problem.inputs, target, source)
+    return problem
+
+
+def _strategy(name: Strategy | str, source: str) -> Strategy:
+    try:
+        return Strategy(name)
+    except ValueError:
+        known = ", ".join(strategy.value for strategy in Strategy)
+        raise GradientError(
+            f"there is no strategy {name!r}", where=source, hint=f"strategies: {known}"
+        ) from None
+
+
+def _solve(
+    problem: _Problem, order: int, wanted: Strategy, *, full: bool, tell: Callable[[str], None]
+) -> tuple[_Solution, Choice]:
+    """Build the derivative by the strategy that is wanted; ``auto`` may have to take another."""
+    source = problem.source
+    if wanted is not Strategy.AUTO:
+        choice = Choice(wanted, "as asked for")
+        _refuse_strategy(problem, wanted, full=full)
+    else:
+        choice = choose(problem.target, problem.inputs, order, full=full)
+    tell(f"{choice.strategy}, order {order}")
+    try:
+        return _orders(problem, order, choice.strategy, full=full), choice
+    except TangentError as error:
+        if wanted is not Strategy.AUTO:
+            raise GradientError(
+                str(error), where=source, hint="use strategy reverse, which needs none"
+            ) from error
+        choice = Choice(Strategy.REVERSE, f"reverse mode only: {error}")
+    tell(f"{choice.strategy}, order {order}")
+    return _orders(problem, order, choice.strategy, full=full), choice
+
+
+def _refuse_strategy(problem: _Problem, strategy: Strategy, *, full: bool) -> None:
+    if strategy is Strategy.REVERSE:
+        return
+    if full and strategy is not Strategy.FORWARD_OVER_REVERSE:
+        raise GradientError(
+            f"strategy {strategy} builds no whole Hessian",
+            where=problem.source,
+            hint="use strategy forward-over-reverse or reverse",
+        )
+    for truncated in truncations(problem.inputs, problem.target):
+        raise GradientError(
+            f"{truncated}, which only reverse mode does",
+            where=problem.source,
+            hint="use strategy reverse",
+        )
+
+
+def _orders(problem: _Problem, order: int, strategy: Strategy, *, full: bool) -> _Solution:
+    """Build every order up to ``order``, and count each."""
+    original, inputs, names = problem.original, problem.inputs, problem.names
+    notes = _notes(order, problem, full=full)
+    reach = Reach(original.fgraph)
+    lineage = Lineage(infer(reach.scans, reach))
+    orders = [_report(0, original.fgraph, original, lineage, [problem.called])]
+    results: list[Variable] = [problem.target]
+    building = steps(strategy, problem.target, inputs, names, lineage)
+    for number in range(1, order + 1):
+        if number > 1:
+            refuse_truncated(inputs, results, problem.source)
+            notes += _zeros(number, results, inputs, names)
+        if _is_reverse(strategy, number):
+            refuse_lost_starts(inputs, results, problem.source)
+        try:
+            with _recursion(orders[-1].statistics):
+                if full and number == order:
+                    results = hessian_rows(results, inputs, strategy, lineage)
+                else:
+                    results = next(building)
+        except TangentError:
+            raise
+        except GradientError as error:
+            raise GradientError(error.what, where=problem.source, hint=error.hint) from error
+        except Exception as error:
+            if not _is_reverse(strategy, number):
+                raise
+            raise blamed(error, inputs, names, results, problem.source) from error
+        fgraph = FunctionGraph(original.inputs, results, clone=False)
+        orders.append(_report(number, fgraph, original, lineage, _titles(number, problem, full)))
+    scans = orders[-1].statistics.scans
+    if scans >= _MANY_SCANS and strategy is Strategy.REVERSE:
+        notes.append(f"{scans} Scans: each order of repeated reverse mode doubles them")
+    return _Solution(orders, notes)
+
+
+def _is_reverse(strategy: Strategy, number: int) -> bool:
+    """Whether PyTensor's reverse mode builds that order, which says little of what stops it."""
+    is_first = strategy is Strategy.FORWARD_OVER_REVERSE and number == 1
+    return strategy is Strategy.REVERSE or is_first
+
+
+def _titles(number: int, problem: _Problem, full: bool) -> list[str]:
+    symbol = "d" if number == 1 else f"d{number}"
+    if full and number == 2:
+        return [f"d2 {problem.called}/d * d {name}" for name in problem.names]
+    return [f"{symbol} {problem.called}/d {name}" for name in problem.names]
+
+
+def _report(
+    order: int, fgraph: FunctionGraph, original: Graph, lineage: Lineage, titles: list[str]
+) -> OrderReport:
+    """Count a graph, and keep a copy that shares nothing with those of other orders."""
+    copied, copies = fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)
+    nodes: dict[Apply, Any] = {old: new for old, new in copies.items() if isinstance(old, Apply)}
+    return OrderReport(
+        order=order,
+        statistics=statistics(copied),
+        pedigree=pedigree_of(copied, lineage.within(nodes)),
+        graph=replace(original, fgraph=copied, output_names=tuple(titles)),
+    )
+
+
+def _notes(order: int, problem: _Problem, *, full: bool) -> list[str]:
+    """Say what is computed where that is not the plain derivative of a scalar by a scalar."""
+    notes, inputs = [], problem.inputs
+    if problem.target.type.ndim:
+        called = problem.called
+        notes.append(f"{called} is not a scalar: what is differentiated is the sum of its entries")
+    if full:
+        notes.append(
+            "the whole Hessian: for each input a block, with a row for each entry of all inputs, "
+            "raveled and joined"
+        )
+    elif order > 1 and (len(inputs) > 1 or inputs[0].type.ndim):
+        notes.append(
+            "each order after the first is the gradient of the sum of all entries of the order "
+            "before, over all inputs: order 2 is the Hessian times a vector of ones"
+        )
+    return notes + list(dict.fromkeys(truncations(inputs, problem.target)))
+
+
+def _zeros(
+    order: int, results: Sequence[Variable], inputs: Sequence[Variable], names: Sequence[str]
+) -> list[str]:
+    """Say by which inputs the next order is zero, since ``results`` do not depend on them."""
+    smooth = needed(results)
+    return [
+        f"order {order} is zero for {name}: order {order - 1} does not depend on it smoothly"
+        for variable, name in zip(inputs, names, strict=True)
+        if variable not in smooth
+    ]
+
+
+@contextmanager
+def _recursion(counts: Statistics) -> Iterator[None]:
+    """Let PyTensor recurse through as many nodes as there are."""
+    before = sys.getrecursionlimit()
+    nodes = counts.outer_nodes + counts.inner_nodes
+    sys.setrecursionlimit(before + _CALLS_A_NODE * nodes)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)

@@ -1,0 +1,277 @@
+"""Forward mode: the values of a graph together with their tangents, in one or more directions.
+
+PyTensor's own driver differentiates the body of a Scan by itself, so one Op without a pushforward
+in a body ends it; it carries the tangents of integers and of what no input moves; and beside the
+loop with the tangents it keeps the loop without. Here a loop with tangents takes the place of its
+loop, all directions share it, and only what moves has a tangent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.traversal import toposort
+from pytensor.scalar.basic import Composite
+from pytensor.scan.op import Scan
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import Elemwise
+
+from scanopt_cli.autodiff.connections import is_float, needed, reached
+from scanopt_cli.autodiff.pushforward_rules import (
+    Pushed,
+    TangentError,
+    Tangents,
+    elementwise,
+    fitted,
+    pushforward,
+    transposed,
+    zeros,
+)
+from scanopt_cli.ir.naming import TANGENTS, titles
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+
+
+@dataclass(slots=True)
+class Forward:
+    """What went through a graph forwards.
+
+    Attributes
+    ----------
+    outputs
+        The outputs, which may have been computed anew.
+    tangents
+        For each direction a tangent for each output; ``None`` where no input moves it.
+    nodes
+        The nodes that were made anew, by those that they replace.
+    """
+
+    outputs: list[Variable]
+    tangents: list[Tangents]
+    nodes: dict[Apply, Apply] = field(default_factory=dict)
+
+
+def push(outputs: Sequence[Variable], directions: Sequence[Mapping[Variable, Variable]]) -> Forward:
+    """Return ``outputs`` and their tangents in each of ``directions``.
+
+    A direction gives the tangents of some variables that nothing computes; all others stand still.
+
+    Raises
+    ------
+    TangentError
+        If an Op on the way has no pushforward.
+    """
+    wanted = needed(outputs)
+    values: dict[Variable, Variable] = {}
+    moving = [dict(direction) for direction in directions]
+    nodes: dict[Apply, Apply] = {}
+    for node in toposort(outputs):
+        inputs = [values.get(variable, variable) for variable in node.inputs]
+        anew = node.clone_with_new_inputs(inputs) if inputs != node.inputs else node
+        tangents = [[known.get(v) for v in node.inputs] for known in moving]
+        found = Pushed(anew.outputs, ())
+        if not wanted.isdisjoint(node.outputs) and _moves(tangents):
+            try:
+                found = pushforward(node.op, anew, tangents)
+            except TangentError as error:
+                if error.node is anew:
+                    raise TangentError(node, error.why) from error
+                raise error.inside(titles(outputs)[node]) from error
+        for known, row in zip(moving, found.tangents, strict=False):
+            for old, new, tangent in zip(node.outputs, found.outputs, row, strict=True):
+                if tangent is not None and old in wanted:
+                    known[old] = fitted(tangent, new)
+        if found.outputs is not node.outputs:
+            values.update(zip(node.outputs, found.outputs, strict=True))
+            made = found.outputs[0].owner
+            if made is not None:
+                nodes[node] = made
+    return Forward(
+        [values.get(output, output) for output in outputs],
+        [[known.get(output) for output in outputs] for known in moving],
+        nodes,
+    )
+
+
+@pushforward.register(Scan)
+def _scan(op: Scan, node: Apply, directions: Sequence[Tangents]) -> Pushed:
+    """One loop for the values and the tangents of all directions: a second slot for each slot."""
+    view = ScanView.of(node)
+    view.thaw()
+    outer = [dict(zip(node.inputs, tangents, strict=True)) for tangents in directions]
+    moving = [_moving_slots(view, node, known) for known in outer]
+    inside = [
+        {v: v.type() for slot in slots for v in slot.inner_inputs if is_float(v)}
+        for slots in moving
+    ]
+    body = push(view.inner_outputs(), inside)
+    computed = [dict(zip(view.inner_outputs(), row, strict=True)) for row in body.tangents]
+    places = dict(zip(view.inner_outputs(), body.outputs, strict=True))
+    marks: list[dict[Variable, Variable]] = []
+    added: list[Slot] = []
+    for known, slots, seeds, tangents in zip(outer, moving, inside, computed, strict=True):
+        marks.append({})
+        for slot in slots:
+            mark = None
+            if slot.outer_output is not None:
+                mark = marks[-1][slot.outer_output] = slot.outer_output.type()
+            added.append(
+                Slot(
+                    slot.kind,
+                    slot.position,
+                    slot.taps,
+                    slot.out_taps,
+                    [seeds[variable] for variable in slot.inner_inputs],
+                    [_or_zeros(tangents[v], places[v]) for v in slot.inner_outputs],
+                    outer_input=slot.outer_input
+                    if slot.kind is SlotKind.NIT_SOT
+                    else _or_zeros(known.get(slot.outer_input), slot.outer_input),
+                    outer_output=mark,
+                )
+            )
+    view.set_inner_outputs(body.outputs)
+    view.slots = [*view.slots, *added]
+    view.new_name = f"{TANGENTS}{op.name}" if op.name else None
+    made = view.rebuild()
+    return Pushed(
+        [made[output] for output in node.outputs],
+        [
+            [made[mark[output]] if output in mark else None for output in node.outputs]
+            for mark in marks
+        ],
+    )
+
+
+def _moving_slots(
+    view: ScanView, node: Apply, known: Mapping[Variable, Variable | None]
+) -> list[Slot]:
+    """The slots that move when what is outside moves as ``known`` tells, in order."""
+    slots = [slot for slot in view.slots if known.get(slot.outer_input) is not None]
+    slots = [slot for slot in slots if slot.kind is not SlotKind.NIT_SOT]
+    for _ in range(len(view.slots) + 1):
+        moved = reached(view.inner_outputs(), [v for slot in slots for v in slot.inner_inputs])
+        more = [
+            slot
+            for slot in view.slots
+            if slot in slots or any(v in moved for v in slot.inner_outputs)
+        ]
+        if len(more) == len(slots):
+            break
+        slots = more
+    if any(slot.kind is SlotKind.UNTRACED for slot in slots):
+        raise TangentError(node, "one of its states keeps no trace")
+    return [slot for slot in view.slots if slot in slots]
+
+
+@pushforward.register(OpFromGraph)
+def _op_from_graph(op: OpFromGraph, node: Apply, directions: Sequence[Tangents]) -> Pushed:
+    """One graph for the values and all tangents; a derivative that the graph brings is kept to."""
+    if op.pushforward_overrides is not None:
+        return pushforward.dispatch(object)(op, node, directions)
+    if op.pullback_overrides is not None:
+        return Pushed(node.outputs, [transposed(node, tangents) for tangents in directions])
+    body = op.fgraph.unfreeze()
+    inside = [
+        {v: v.type() for v, t in zip(body.inputs, tangents, strict=True) if t is not None}
+        for tangents in directions
+    ]
+    pushed = push(body.outputs, inside)
+    given = [t for tangents in directions for t in tangents if t is not None]
+    seeds = [seed for known in inside for seed in known.values()]
+    results = [t for row in pushed.tangents for t in row if t is not None]
+    joint = OpFromGraph(
+        [*body.inputs, *seeds],
+        [*pushed.outputs, *results],
+        inline=op.is_inline,
+        name=f"{op.name}_rop" if op.name else None,
+        on_unused_input="ignore",
+    )
+    made: Any = joint(*node.inputs, *given, return_list=True)
+    return _unpacked(made, pushed)
+
+
+@pushforward.register(Elemwise)
+def _elemwise(op: Elemwise, node: Apply, directions: Sequence[Tangents]) -> Pushed:
+    """PyTensor's rule; of what was fused (a cube is made so) the rules of its parts."""
+    if not isinstance(op.scalar_op, Composite):
+        return Pushed(node.outputs, [elementwise(node, tangents) for tangents in directions])
+    inputs = [variable.type() for variable in node.inputs]
+    return _applied(_unfused(op.scalar_op, inputs), inputs, node, directions, clone_replace)
+
+
+def _unfused(composite: Composite, inputs: Sequence[Variable]) -> list[Variable]:
+    """What ``composite`` computes of each entry, computed entry by entry by its parts."""
+    body = composite.fgraph
+    made: dict[Variable, Any] = dict(zip(body.inputs, inputs, strict=True))
+    for node in body.toposort():
+        parts = [
+            made[v] if v in made else pt.constant(v.data, dtype=v.type.dtype)  # type: ignore[attr-defined]
+            for v in node.inputs
+        ]
+        parts_made: Any = Elemwise(node.op)(*parts, return_list=True)
+        made.update(zip(node.outputs, parts_made, strict=True))
+    return [made[output] for output in body.outputs]
+
+
+@pushforward.register(Blockwise)
+def _blockwise(op: Blockwise, node: Apply, directions: Sequence[Tangents]) -> Pushed:
+    """The rule of the Op that is applied to each entry, applied to each entry."""
+    batch = op.batch_ndim(node)
+    core = [_core(variable, batch) for variable in node.inputs]
+    applied = op.core_op.make_node(*core)
+    try:
+        return _applied(applied.outputs, core, node, directions, vectorize_graph)
+    except TangentError as error:
+        # The node that is asked in place of this one has no place in the graph.
+        if error.node is applied:
+            raise TangentError(node, error.why) from error
+        raise TangentError(error.node, error.why, error.path[1:]) from error
+
+
+def _applied(
+    outputs: Sequence[Variable],
+    inputs: Sequence[Variable],
+    node: Apply,
+    directions: Sequence[Tangents],
+    put: Callable[..., Any],
+) -> Pushed:
+    """``outputs`` of the stand-ins ``inputs`` and their tangents, with those of ``node`` put in."""
+    inside = [
+        {v: v.type() for v, t in zip(inputs, tangents, strict=True) if t is not None}
+        for tangents in directions
+    ]
+    pushed = push(outputs, inside)
+    replace = dict(zip(inputs, node.inputs, strict=True))
+    for known, tangents in zip(inside, directions, strict=True):
+        pairs = zip(inputs, tangents, strict=True)
+        replace.update({known[v]: t for v, t in pairs if t is not None})
+    wanted = [t for row in pushed.tangents for t in row if t is not None]
+    return _unpacked(put([*pushed.outputs, *wanted], replace=replace), pushed)
+
+
+def _core(variable: Variable, batch: int) -> Variable:
+    kind = variable.type
+    core: Variable = kind.clone(shape=kind.shape[batch:])()
+    return core
+
+
+def _unpacked(made: Sequence[Variable], pushed: Forward) -> Pushed:
+    """``made`` in the place of the outputs of ``pushed`` and its tangents that are not zero."""
+    rest = iter(made)
+    outputs = [next(rest) for _ in pushed.outputs]
+    tangents = [[None if t is None else next(rest) for t in row] for row in pushed.tangents]
+    return Pushed(outputs, tangents)
+
+
+def _moves(directions: Iterable[Tangents]) -> bool:
+    return any(tangent is not None for tangents in directions for tangent in tangents)
+
+
+def _or_zeros(tangent: Variable | None, variable: Variable) -> Variable:
+    result: Variable = zeros(variable) if tangent is None else fitted(tangent, variable)
+    return result

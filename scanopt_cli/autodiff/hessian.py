@@ -1,0 +1,81 @@
+"""The whole Hessian: Hessian times vector, for all vectors of a basis at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.traversal import graph_inputs
+
+from scanopt_cli.autodiff.connections import needed
+from scanopt_cli.autodiff.forward import push
+from scanopt_cli.autodiff.provenance.lineage import Lineage
+from scanopt_cli.autodiff.pushforward_rules import fitted
+from scanopt_cli.autodiff.reverse import total
+from scanopt_cli.autodiff.strategies import Strategy, relearn
+
+
+def hessian_rows(
+    gradient: Sequence[Variable], wrt: Sequence[Variable], strategy: Strategy, lineage: Lineage
+) -> list[Variable]:
+    """Return the rows of the Hessian, as a block of shape ``(m, *x.shape)`` for each input x.
+
+    ``m`` is the number of entries of all of ``wrt``, raveled in their order, and ``gradient`` what
+    is differentiated once more.
+
+    Raises
+    ------
+    TangentError
+        If a node on the way has no pushforward.
+    """
+    directions = [variable.type() for variable in wrt]
+    products = times(gradient, wrt, directions, strategy, lineage)
+    batches = _basis(wrt)
+    used = set(graph_inputs([p for p in products if p is not None]))
+    replace = {d: b for d, b in zip(directions, batches, strict=True) if d in used}
+    known = [product for product in products if product is not None]
+    made = vectorize_graph(known, replace=replace) if known else []
+    relearn(made, lineage)
+    rows = iter(made)
+    return [
+        pt.zeros_like(batch) if product is None else next(rows)
+        for product, batch in zip(products, batches, strict=True)
+    ]
+
+
+def times(
+    gradient: Sequence[Variable],
+    wrt: Sequence[Variable],
+    directions: Sequence[Variable],
+    strategy: Strategy,
+    lineage: Lineage,
+) -> list[Any]:
+    """Return the Hessian times a vector, given by its part for each input; ``None`` is zero."""
+    if strategy is Strategy.REVERSE:
+        pairs = zip(gradient, directions, strict=True)
+        cost = total([g * d for g, d in pairs])  # type: ignore[operator]
+        smooth = needed([cost])
+        reached = [variable for variable in wrt if variable in smooth]
+        found = lineage.grad(cost, reached) if reached else []
+        terms = dict(zip(reached, found, strict=True))
+        return [terms.get(variable) for variable in wrt]
+    pushed = push(gradient, [dict(zip(wrt, directions, strict=True))])
+    lineage.follow(pushed.nodes)
+    (row,) = pushed.tangents
+    return [None if t is None else fitted(t, x) for t, x in zip(row, wrt, strict=True)]
+
+
+def _basis(wrt: Sequence[Any]) -> list[Any]:
+    """For each input its part of every vector of the basis: shape ``(m, *x.shape)``."""
+    sizes = [variable.size for variable in wrt]
+    every = total(sizes)
+    blocks, before = [], pt.as_tensor(0)
+    for variable, size in zip(wrt, sizes, strict=True):
+        block = pt.eye(every, size, k=-before, dtype=variable.type.dtype)
+        shape = [every, *(variable.shape[axis] for axis in range(variable.type.ndim))]
+        blocks.append(block.reshape(shape, ndim=variable.type.ndim + 1))
+        before = before + size
+    return blocks

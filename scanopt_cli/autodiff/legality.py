@@ -1,0 +1,167 @@
+"""Graphs whose derivative PyTensor would get wrong without a word: scanopt refuses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import IncSubtensor
+
+from scanopt_cli.analysis.accesses.row_ranges import rows_index
+from scanopt_cli.analysis.buffers import is_trimmed, rows, trimmed
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.autodiff.connections import lost_starts, places_between, reached
+from scanopt_cli.errors import GradientError
+from scanopt_cli.ir.inner_graphs import core_op, op_name, walk
+from scanopt_cli.ir.naming import slot_name
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
+
+
+def refuse_in_place(fgraph: AbstractFunctionGraph, source: str) -> None:
+    """Raise a `GradientError` if a node of ``fgraph`` overwrites an input.
+
+    A derivative reads the values of a graph again, when they may be gone.
+    """
+    for node in walk(fgraph):
+        if getattr(node.op, "destroy_map", None):
+            raise GradientError(
+                f"{node.op} works in place, so the graph cannot be differentiated",
+                where=source,
+                hint="take the derivative of the graph as it is before it is compiled",
+            )
+
+
+def refuse_trimmed(inputs: Sequence[Variable], output: Variable, source: str) -> None:
+    """Raise a `GradientError` if a Scan between ``inputs`` and ``output`` lacks some steps.
+
+    The derivative of a loop reads every step of its buffers. PyTensor does not notice when memory
+    saving has made them shorter.
+    """
+    refuse_truncated(inputs, [output], source)
+    for view, name in _scans_between(inputs, [output]):
+        short = [slot for slot in trimmed(view) if not _is_padded(view, slot)]
+        if short:
+            buffers = ", ".join(map(_told, short))
+            raise GradientError(
+                f"{name} is not shown to keep every step of {buffers}, "
+                "and without them its derivative would be wrong",
+                where=source,
+                hint=_before_trimming(view, short),
+            )
+
+
+def refuse_truncated(inputs: Sequence[Variable], outputs: Sequence[Variable], source: str) -> None:
+    """Raise a `GradientError` if a truncated gradient would be differentiated again.
+
+    A gradient that stops after k steps leaves the rest of its buffers zero, and PyTensor starts
+    the next derivative at that end.
+    """
+    for view, name in _scans_between(inputs, outputs):
+        if _is_misaligned(view):
+            raise GradientError(
+                f"{name} is a gradient truncated after {view.op.truncate_gradient} steps, "
+                "and PyTensor's derivative of that is wrong",
+                where=source,
+                hint="take the first derivative only, or build the loop without truncate_gradient",
+            )
+
+
+def refuse_lost_starts(
+    inputs: Sequence[Variable], outputs: Sequence[Variable], source: str
+) -> None:
+    """Raise a `GradientError` if PyTensor's reverse mode would lose a state's start.
+
+    It takes the start of a state that no step computes from itself for unconnected with the buffer
+    that begins with it. Who reads the buffer from its first row then gets no derivative by it, and
+    a gradient reads the buffers of its loop so. Bodies of loops are not looked into.
+    """
+    moved = reached(outputs, inputs)
+    nodes = list(toposort(outputs))
+    readers: dict[Variable, list[Apply]] = {}
+    for node in nodes:
+        for variable in node.inputs:
+            readers.setdefault(variable, []).append(node)
+    for node in nodes:
+        for view, slot, _ in lost_starts(node):
+            buffer = slot.outer_output
+            assert buffer is not None
+            if slot.outer_input not in moved or buffer not in readers:
+                continue
+            if not all(_skips(reader, view, slot) for reader in readers[buffer]):
+                raise GradientError(
+                    f"no step of {op_name(node.op)} computes {_told(slot)} from itself, and "
+                    "PyTensor's reverse mode loses what its start does beside that",
+                    where=source,
+                    hint="use strategy forward-over-reverse",
+                )
+
+
+def _skips(reader: Apply, view: ScanView, slot: Slot) -> bool:
+    """Whether ``reader`` takes a shape, or rows behind the start, of the buffer of ``slot``."""
+    if isinstance(reader.op, Shape | Shape_i):
+        return True
+    rows = rows_index(reader, view.batch_ndim)
+    if rows is None or isinstance(core_op(reader.op), IncSubtensor):
+        return False
+    if not isinstance(rows, slice):
+        # The last row is that of a step, if there is one.
+        return isinstance(rows, Constant) and (int(rows.data) == -1 or rows.data >= slot.reach)
+    is_forward = rows.step is None and isinstance(rows.start, Constant)
+    return is_forward and int(rows.start.data) >= slot.reach
+
+
+def truncations(inputs: Sequence[Variable], output: Variable) -> Iterator[str]:
+    """Yield a note for each Scan between ``inputs`` and ``output`` whose gradient is truncated."""
+    for view, name in _scans_between(inputs, [output]):
+        limit = view.op.truncate_gradient
+        lengths = Lengths(view.n_steps)
+        if limit != -1 and not lengths.at_most(lengths.value_of(view.n_steps), Linear(limit)):
+            yield f"the gradient of {name} is truncated after {limit} steps"
+
+
+def _scans_between(
+    inputs: Sequence[Variable], outputs: Sequence[Variable]
+) -> Iterator[tuple[ScanView, str]]:
+    """Each Scan that is differentiated, and what to call it."""
+    for place in places_between(inputs, outputs):
+        if place.title is not None and scan_op(place.node) is not None:
+            yield ScanView.of(place.node), f"Scan {'/'.join((*place.path, place.title))}"
+
+
+def _is_misaligned(view: ScanView) -> bool:
+    """Whether a gradient that stops early has buffers for more steps than it runs."""
+    if view.op.truncate_gradient == -1:
+        return False
+    lengths = Lengths(view.n_steps)
+    steps = lengths.value_of(view.n_steps)
+    for slot in view.of_kind(SlotKind.MIT_MOT):
+        taps = (*slot.taps, *slot.out_taps)
+        needed = steps + Linear(max(taps) - min(taps))
+        if not lengths.at_most(rows(view, slot, lengths), needed):
+            return True
+    return False
+
+
+def _is_padded(view: ScanView, slot: Slot) -> bool:
+    """Whether a truncated gradient fills up a buffer that has rows for all steps."""
+    if view.op.truncate_gradient == -1:
+        return False
+    lengths = Lengths(view.n_steps)
+    steps = lengths.value_of(view.n_steps) + Linear(slot.reach)
+    return lengths.at_most(steps, rows(view, slot, lengths))
+
+
+def _before_trimming(view: ScanView, slots: Sequence[Slot]) -> str:
+    lengths = Lengths(view.n_steps)
+    if any(is_trimmed(view, slot, lengths) for slot in slots):
+        return "differentiate before save-mem"
+    return "build the loop by pytensor.scan, whose buffers have lengths that can be read"
+
+
+def _told(slot: Slot) -> str:
+    """A slot's name (without readers: the Scan may sit in a body), with its label behind it."""
+    name = slot_name(slot, lambda _: ())
+    return name if name == slot.label else f"{name} ({slot.label})"

@@ -1,0 +1,167 @@
+"""Which Scan is the pullback of which or carries its tangents: recorded while differentiating."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pytensor.gradient import grad as reverse_mode
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import toposort
+
+from scanopt_cli.ir.inner_graphs import with_core
+from scanopt_cli.ir.naming import PULLBACK
+from scanopt_cli.ir.scan_view import scan_op
+
+# No loop is called this, so a pullback's name leads back to the one node that it belongs to.
+_TOKEN = "scanopt:pedigree:"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a Scan comes from.
+
+    Attributes
+    ----------
+    parent
+        The Scan that it is the pullback of; ``None`` for a loop that is no pullback, and for a
+        pullback whose parent is not known.
+    generation
+        How often a loop was differentiated to get it: 0 for a loop, 1 for its pullback, 2 for the
+        pullback of that; ``None`` if that is not known.
+    reason
+        Why ``parent`` is ``None`` though the Scan is a pullback, or looks like one.
+    tangents_of
+        For a Scan that carries tangents: the name of the loop whose tangents they are. It does what
+        that loop did as well, and stands in its place.
+    """
+
+    parent: Apply | None = None
+    generation: int | None = 0
+    reason: str | None = None
+    tangents_of: str | None = None
+
+
+class Lineage:
+    """The origins of the outer Scans of one growing graph.
+
+    PyTensor names a pullback after its Scan, but names repeat. So each Scan gets a name of its own
+    while PyTensor differentiates, and every one has its old name back afterwards.
+    """
+
+    def __init__(self, origins: dict[Apply, Origin]) -> None:
+        self.origins = origins
+
+    def grad(self, cost: Variable, wrt: Sequence[Variable]) -> list[Variable | None]:
+        """Return what `pytensor.grad` returns, ``None`` for what ``cost`` does not depend on.
+
+        Scans that this makes are added to ``origins``.
+        """
+        scans = [node for node in toposort([cost]) if scan_op(node) is not None]
+        with _named_apart(scans) as names:
+            found: Any = reverse_mode(
+                cost, list(wrt), disconnected_inputs="ignore", return_disconnected="none"
+            )
+        results: list[Variable | None] = found
+        for node in toposort([result for result in results if result is not None]):
+            if scan_op(node) is not None and node not in self.origins:
+                self.origins[node] = self._origin(node, names)
+        return results
+
+    def follow(self, nodes: Mapping[Apply, Apply]) -> None:
+        """Note that each of ``nodes`` went through forward mode and became what it maps to."""
+        for old, new in nodes.items():
+            origin = self.origins.get(old)
+            if origin is None or scan_op(new) is None:
+                continue
+            if scan_op(new) is not scan_op(old):
+                origin = _tangents_of(old, origin)
+            elif origin.parent is not None:
+                origin = replace(origin, parent=nodes.get(origin.parent, origin.parent))
+            self.origins[new] = origin
+
+    def relearn(self, inferred: Mapping[Apply, Origin]) -> None:
+        """Note the origins of Scans that passes or vectorising made of others.
+
+        Those that carry tangents are known by their names; for the others ``inferred`` is what
+        names and structure tell of them.
+        """
+        known = {
+            _name(node): origin
+            for node, origin in self.origins.items()
+            if origin.tangents_of is not None
+        }
+        for node, origin in inferred.items():
+            self.origins.setdefault(node, known.get(_name(node), origin))
+
+    def within(self, copies: dict[Apply, Apply]) -> dict[Apply, Origin]:
+        """Return the origins of the Scans of a copy, given as a map from old nodes to new ones."""
+        return {
+            copies[node]: self._copied(origin, copies)
+            for node, origin in self.origins.items()
+            if node in copies
+        }
+
+    def _origin(self, node: Apply, names: dict[str, Apply]) -> Origin:
+        """The origin of a new Scan, which still has the name that PyTensor gave it."""
+        name = _name(node) or ""
+        if name in names:
+            rename(node, _name(names[name]))
+            return self.origins[names[name]]
+        parent = names.get(name.removeprefix(PULLBACK))
+        if parent is None:
+            return Origin(None, None, "made by the derivative of another Op")
+        old = _name(parent)
+        rename(node, f"{PULLBACK}{old}" if old else None)
+        generation = self.origins[parent].generation
+        return Origin(parent, None if generation is None else generation + 1)
+
+    def _copied(self, origin: Origin, copies: dict[Apply, Apply]) -> Origin:
+        if origin.parent is None:
+            return origin
+        if origin.parent in copies:
+            return replace(origin, parent=copies[origin.parent])
+        name = _name(origin.parent) or "its Scan"
+        return Origin(None, origin.generation, f"nothing in this graph needs {name}")
+
+
+def _tangents_of(node: Apply, origin: Origin) -> Origin:
+    """The origin of what forward mode makes of the Scan of ``node``."""
+    generation = None if origin.generation is None else origin.generation + 1
+    return Origin(None, generation, None, _name(node) or "a loop without a name")
+
+
+def rename(node: Apply, name: str | None) -> None:
+    """Give the Scan that ``node`` applies another name, in place; other nodes keep theirs."""
+    scan = copy(scan_op(node))
+    assert scan is not None
+    scan.name = name
+    node.op = with_core(node.op, scan)
+
+
+def _name(node: Apply) -> str | None:
+    op = scan_op(node)
+    return None if op is None else op.name
+
+
+def without_tokens(text: str) -> str:
+    """Return a message of PyTensor's without the names that Scans have while it differentiates."""
+    return re.sub(rf"{_TOKEN}\d+", "…", text)
+
+
+@contextmanager
+def _named_apart(scans: Iterable[Apply]) -> Iterator[dict[str, Apply]]:
+    """Give each node's Scan a name of its own for a while; yield the nodes by these names."""
+    ops = [(node, node.op) for node in scans]
+    names = {f"{_TOKEN}{position}": node for position, (node, _) in enumerate(ops)}
+    for name, node in names.items():
+        rename(node, name)
+    try:
+        yield names
+    finally:
+        for node, op in ops:
+            node.op = op

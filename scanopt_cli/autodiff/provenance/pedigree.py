@@ -1,0 +1,154 @@
+"""The pedigree of a graph's Scans: whose pullback or tangents each one is, and what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import AbstractFunctionGraph
+
+from scanopt_cli.autodiff.printing import scan_text
+from scanopt_cli.autodiff.provenance.inference import Direction
+from scanopt_cli.autodiff.provenance.lineage import Origin
+from scanopt_cli.autodiff.provenance.scan_instances import Member, collect
+from scanopt_cli.autodiff.selecting import position_of
+from scanopt_cli.errors import GradientError
+from scanopt_cli.ir.graph import GraphLike, as_graph
+from scanopt_cli.ir.scan_view import SlotKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanRecord:
+    """One Scan of a graph, and where it comes from.
+
+    Attributes
+    ----------
+    name
+        What the Scan is called: its own name, numbered where its graph has more Scans of that name.
+    path
+        Names of the Scans and graphs around it, outermost first.
+    generation
+        0 for a loop, 1 for its pullback, 2 for the pullback of that; ``None`` if not known.
+    parent
+        The Scan that it is the pullback of, by its name, or by its `full_name` if it has another
+        path; ``None`` for a loop, or if not known.
+    reason
+        Why ``parent`` is not known, for a Scan that is a pullback or looks like one.
+    tangents_of
+        For a loop with tangents: the name of the loop in whose place it stands, whose steps and
+        tangents it computes.
+    direction
+        Which way it goes through time, seen from the loops that were differentiated.
+    depends_on
+        Scans of the same graph or body whose results reach it without passing another Scan.
+    reads_inputs
+        Inputs of the same graph (in a body: slots of the loop around it) that reach it that way.
+    nodes
+        Nodes of its body, those of inner graphs not counted.
+    """
+
+    name: str
+    path: tuple[str, ...]
+    generation: int | None
+    parent: str | None
+    reason: str | None
+    tangents_of: str | None
+    direction: Direction
+    depends_on: tuple[str, ...]
+    reads_inputs: tuple[str, ...]
+    seqs: int
+    mit_mot: int
+    mit_sot: int
+    sit_sot: int
+    nit_sot: int
+    untraced: int
+    non_seqs: int
+    nodes: int
+
+    @property
+    def full_name(self) -> str:
+        """The name with those of ``path`` before it: no two Scans of a graph have the same."""
+        return "/".join((*self.path, self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Pedigree:
+    """Every Scan of a graph, each followed by those in its body.
+
+    ``members`` are the Scans themselves, aligned with ``scans``.
+    """
+
+    scans: tuple[ScanRecord, ...]
+    members: tuple[Member, ...] = field(repr=False, compare=False, metadata={"as_json": False})
+
+    def show(self, name: str) -> str:
+        """Return one Scan as text: what feeds it, and what a step computes.
+
+        ``name`` is its name, if no other Scan has it, else its full name: ``rows/elements``.
+
+        Raises
+        ------
+        GradientError
+            If no Scan has that name, or several have.
+        """
+        full_names = [record.full_name for record in self.scans]
+        alike = [record.full_name for record in self.scans if record.name == name]
+        if name in full_names:
+            position = full_names.index(name)
+        elif len(alike) > 1:
+            raise GradientError(
+                f"{len(alike)} Scans are called {name}",
+                hint=f"choose one by its full name: {', '.join(alike)}",
+            )
+        else:
+            position = position_of(name, [record.name for record in self.scans], "Scan", None)
+        member = self.members[position]
+        return scan_text(member.view, member.clients, member.results)
+
+
+def pedigree(graph: GraphLike) -> Pedigree:
+    """Return the pedigree of a graph as it is, from the names and the structure of its Scans.
+
+    What these do not decide is left open, with a reason. `scanopt_cli.grad` records the pedigree
+    of what it builds and needs no inference.
+    """
+    return pedigree_of(as_graph(graph).fgraph)
+
+
+def pedigree_of(
+    fgraph: AbstractFunctionGraph, origins: Mapping[Apply, Origin] | None = None
+) -> Pedigree:
+    """Return the pedigree of ``fgraph``, where the origins of its outer Scans may be known."""
+    members = collect(fgraph, origins)
+    return Pedigree(tuple(map(_record, members)), tuple(members))
+
+
+def _record(member: Member) -> ScanRecord:
+    def count(kind: SlotKind) -> int:
+        return len(member.view.of_kind(kind))
+
+    return ScanRecord(
+        name=member.title,
+        path=member.path,
+        generation=member.origin.generation,
+        parent=None if member.parent is None else _parent_name(member, member.parent),
+        reason=member.origin.reason,
+        tangents_of=member.origin.tangents_of,
+        direction=member.direction,
+        depends_on=tuple(other.title for other in member.depends_on),
+        reads_inputs=tuple(dict.fromkeys(member.input_names)),
+        seqs=count(SlotKind.SEQ),
+        mit_mot=count(SlotKind.MIT_MOT),
+        mit_sot=count(SlotKind.MIT_SOT),
+        sit_sot=count(SlotKind.SIT_SOT),
+        nit_sot=count(SlotKind.NIT_SOT),
+        untraced=count(SlotKind.UNTRACED),
+        non_seqs=count(SlotKind.NON_SEQ),
+        nodes=len(member.view.op.fgraph.apply_nodes),
+    )
+
+
+def _parent_name(member: Member, parent: Member) -> str:
+    is_beside = parent.path == member.path
+    return parent.title if is_beside else "/".join((*parent.path, parent.title))

@@ -1,0 +1,53 @@
+"""What reaches a Scan: the nearest Scans before it, and the graph's inputs."""
+
+from __future__ import annotations
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import AbstractFunctionGraph
+
+from scanopt_cli.ir.scan_view import scan_op
+
+
+class Reach:
+    """Dependencies between the Scans of one graph, bodies left out.
+
+    ``scans`` are the graph's Scans in topological order.
+    """
+
+    def __init__(self, graph: AbstractFunctionGraph) -> None:
+        self.scans: list[Apply] = []
+        self._inputs = {variable: i for i, variable in enumerate(graph.inputs)}
+        self._nearest: dict[Variable, frozenset[Apply]] = {}
+        self._read: dict[Variable, frozenset[Variable]] = {v: frozenset((v,)) for v in graph.inputs}
+        self._ancestors: dict[Apply, frozenset[Apply]] = {}
+        for node in graph.toposort():
+            nearest = frozenset[Apply]().union(*map(self.scans_before, node.inputs))
+            read = frozenset[Variable]().union(*map(self._inputs_before, node.inputs))
+            if scan_op(node) is not None:
+                self.scans.append(node)
+                self._ancestors[node] = nearest.union(*(self._ancestors[n] for n in nearest))
+                self._nearest.update(dict.fromkeys(node.outputs, frozenset((node,))))
+            else:
+                self._nearest.update(dict.fromkeys(node.outputs, nearest))
+                self._read.update(dict.fromkeys(node.outputs, read))
+
+    def scans_before(self, variable: Variable) -> frozenset[Apply]:
+        """Return the Scans whose results reach ``variable`` without passing another Scan."""
+        return self._nearest.get(variable, frozenset())
+
+    def scans_feeding(self, node: Apply) -> list[Apply]:
+        """Return the Scans whose results reach the Scan ``node`` without passing another."""
+        found = frozenset[Apply]().union(*map(self.scans_before, node.inputs))
+        return [scan for scan in self.scans if scan in found]
+
+    def inputs_feeding(self, node: Apply) -> list[Variable]:
+        """Return the graph's inputs that reach the Scan ``node`` without passing another."""
+        found = frozenset[Variable]().union(*map(self._inputs_before, node.inputs))
+        return sorted(found, key=self._inputs.__getitem__)
+
+    def ancestors(self, node: Apply) -> frozenset[Apply]:
+        """Return every Scan that the Scan ``node`` depends on."""
+        return self._ancestors[node]
+
+    def _inputs_before(self, variable: Variable) -> frozenset[Variable]:
+        return self._read.get(variable, frozenset())

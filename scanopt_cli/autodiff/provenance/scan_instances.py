@@ -1,0 +1,125 @@
+"""Every Scan of a graph and its bodies, with its origin: the pedigree before it has names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import AbstractFunctionGraph
+
+from scanopt_cli.analysis.describing import scan_results
+from scanopt_cli.autodiff.provenance.inference import Direction, directions, infer
+from scanopt_cli.autodiff.provenance.lineage import Origin
+from scanopt_cli.autodiff.provenance.reach import Reach
+from scanopt_cli.autodiff.selecting import input_names
+from scanopt_cli.ir.inner_graphs import inner_graphs
+from scanopt_cli.ir.naming import PULLBACK, Clients, slot_names, titles
+from scanopt_cli.ir.scan_view import ScanView
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A Scan at one place of a graph.
+
+    ``title`` is what it is called in its graph and ``path`` what is around it, outermost first.
+    ``results`` tells what to call the results of Scans in its graph. ``holder`` is the Scan in
+    whose body it is; ``inside`` are the Scans in its own body, ``input_names`` what to call the
+    inputs that it reads.
+    """
+
+    view: ScanView
+    title: str
+    path: tuple[str, ...]
+    results: Mapping[Variable, str]
+    clients: Clients
+    origin: Origin
+    direction: Direction
+    holder: Member | None
+    parent: Member | None = None
+    depends_on: list[Member] = field(default_factory=list)
+    input_names: list[str] = field(default_factory=list)
+    inside: list[Member] = field(default_factory=list)
+
+
+def collect(graph: AbstractFunctionGraph, origins: Mapping[Apply, Origin] | None) -> list[Member]:
+    """Return every Scan of ``graph``, each followed by those in its body.
+
+    ``origins`` are those of the outer Scans; ``None`` has them inferred, as those of bodies are.
+    """
+    names = dict(zip(graph.inputs, input_names(graph.inputs), strict=True))
+    return _collect(graph, names, origins, None, ())
+
+
+def _collect(
+    graph: AbstractFunctionGraph,
+    names: Mapping[Variable, str],
+    origins: Mapping[Apply, Origin] | None,
+    holder: Member | None,
+    path: tuple[str, ...],
+) -> list[Member]:
+    def clients(variable: Variable) -> list[tuple[Apply, int]]:
+        return list(graph.clients.get(variable, ()))
+
+    reach = Reach(graph)
+    known = infer(reach.scans, reach) if origins is None else origins
+    ways, called = directions(reach.scans, known), titles(graph.outputs)
+    results = scan_results(called)
+    members = {
+        node: Member(
+            view=ScanView.of(node),
+            title=called[node],
+            path=path,
+            results=results,
+            clients=clients,
+            origin=known[node],
+            direction=ways[node],
+            holder=holder,
+        )
+        for node in reach.scans
+    }
+    for node, member in members.items():
+        if member.origin.parent is not None:
+            member.parent = members[member.origin.parent]
+        elif member.origin.reason is not None:
+            _look_in_parent_of(holder, member)
+        member.depends_on = [members[scan] for scan in reach.scans_feeding(node)]
+        member.input_names = [names[variable] for variable in reach.inputs_feeding(node)]
+    found: list[Member] = []
+    for node, title in called.items():
+        own = members.get(node)
+        if own is not None:
+            found.append(own)
+        for body in inner_graphs(node.op):
+            inner_names = _inner_names(node, body, own)
+            inside = _collect(body, inner_names, None, own or holder, (*path, title))
+            if own is not None:
+                own.inside = [member for member in inside if member.holder is own]
+            found.extend(inside)
+    return found
+
+
+def _look_in_parent_of(holder: Member | None, member: Member) -> None:
+    """Find the parent of a pullback in the body of the Scan that ``holder`` is the pullback of.
+
+    The body of a pullback need not repeat the loop inside whose pullback it runs.
+    """
+    name = member.view.name
+    if holder is None or holder.parent is None or not name.startswith(PULLBACK):
+        return
+    alike = [m for m in holder.parent.inside if m.view.op.name == name.removeprefix(PULLBACK)]
+    if len(alike) == 1:
+        (member.parent,) = alike
+        generation = member.parent.origin.generation
+        member.origin = Origin(None, None if generation is None else generation + 1)
+        member.direction = member.parent.direction.opposite
+
+
+def _inner_names(
+    node: Apply, body: AbstractFunctionGraph, member: Member | None
+) -> dict[Variable, str]:
+    """What the inputs of a body are called outside of it."""
+    if member is None:
+        return dict(zip(body.inputs, input_names(node.inputs), strict=True))
+    slots = zip(member.view.slots, slot_names(member.view, member.clients), strict=True)
+    return {variable: name for slot, name in slots for variable in slot.inner_inputs}

@@ -1,0 +1,42 @@
+"""The n-th derivative by reverse mode, again and again: each order doubles the loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+
+from scanopt_cli.autodiff.connections import needed
+from scanopt_cli.autodiff.provenance.lineage import Lineage
+
+
+def derivatives(
+    output: Variable, wrt: Sequence[Variable], lineage: Lineage
+) -> Iterator[list[Variable]]:
+    """Yield the derivatives of ``output`` of order 1, 2 and so on, one variable for each input.
+
+    Order 1 is the gradient of the sum of all entries of ``output``; each further order is the
+    gradient of the sum of all entries of all results of the order before. A result has the type of
+    its input; an input that the order before does not depend on has zeros.
+    """
+    results = [output]
+    while True:
+        cost = total(results)
+        smooth = needed([cost])
+        reached = [variable for variable in wrt if variable in smooth]
+        found = lineage.grad(cost, reached) if reached else []
+        terms = dict(zip(reached, found, strict=True))
+        results = [_or_zeros(terms.get(variable), variable) for variable in wrt]
+        yield results
+
+
+def total(variables: Sequence[Any]) -> Any:
+    """Return the sum of all entries of all ``variables``, a scalar."""
+    first, *rest = (v.sum() if v.type.ndim else v for v in variables)
+    return sum(rest, start=first)
+
+
+def _or_zeros(result: Variable | None, variable: Variable) -> Variable:
+    return pt.zeros_like(variable) if result is None else result

@@ -1,0 +1,90 @@
+"""What is left of a derivative after PyTensor's own rewrites, after scanopt, and after both."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from time import perf_counter
+
+from pytensor.compile.mode import get_default_mode
+from pytensor.graph.fg import FunctionGraph
+
+from scanopt_cli.analysis.statistics import Statistics, statistics
+from scanopt_cli.errors import GradientError
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.passes.simplify import MOST_TERMS, most_terms
+from scanopt_cli.pipeline.optimizing import optimize
+
+_PRESET = "grad"
+
+
+class Stage(StrEnum):
+    """What a graph went through before it is counted.
+
+    ``raw``: nothing; this is always counted. ``pytensor``: the rewrites of the current mode,
+    without those that work in place, which change no counts. ``scanopt``: what `optimize` makes of
+    it with the preset ``grad``. ``both``: scanopt first, then PyTensor. So ``pytensor`` and
+    ``both`` compare: PyTensor fuses elementwise nodes, which scanopt leaves to it.
+    """
+
+    RAW = "raw"
+    PYTENSOR = "pytensor"
+    SCANOPT = "scanopt"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageReport:
+    """What is in a graph after a stage, and how many seconds the stage took."""
+
+    stage: Stage
+    statistics: Statistics
+    seconds: float
+
+
+def staged(stage: Stage, graph: Graph) -> StageReport:
+    """Count what ``stage`` leaves of ``graph``, which stays as it is; nothing is compiled."""
+    start = perf_counter()
+    cleans = stage in (Stage.SCANOPT, Stage.BOTH)
+    work = (optimize(graph, _PRESET).graph if cleans else graph.copy()).fgraph
+    if stage in (Stage.PYTENSOR, Stage.BOTH):
+        _rewrite(work)
+    return StageReport(
+        stage=stage, statistics=statistics(work), seconds=round(perf_counter() - start, 3)
+    )
+
+
+def _rewrite(work: FunctionGraph) -> None:
+    """Do what compiling does to a graph before there is code.
+
+    Raises
+    ------
+    GradientError
+        If that would not come to an end.
+    """
+    if most_terms(work) > MOST_TERMS:
+        raise GradientError(
+            f"a sum or product of it has more than {MOST_TERMS:,} terms, "
+            "which PyTensor does not simplify in time",
+            hint="count it with --stage raw",
+        )
+    mode = get_default_mode().excluding("inplace")
+    with _quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mode.optimizer.rewrite(work)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep PyTensor from logging that a rewrite failed and was left out, as it may."""
+    logger = logging.getLogger("pytensor")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

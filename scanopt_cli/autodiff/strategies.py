@@ -1,0 +1,194 @@
+"""The ways to the n-th derivative: an iterator each, from the first order on.
+
+All give the same values: for an input x the gradient by x of D^(n-1) f, where f is the sum of all
+entries of the output and D the derivative in the direction in which every entry of every input
+grows alike. They differ in the loops that they build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import graph_inputs
+
+from scanopt_cli.autodiff.forward import push
+from scanopt_cli.autodiff.provenance.inference import infer
+from scanopt_cli.autodiff.provenance.lineage import Lineage
+from scanopt_cli.autodiff.provenance.reach import Reach
+from scanopt_cli.autodiff.pushforward_rules import fitted, zeros
+from scanopt_cli.autodiff.reverse import derivatives, total
+from scanopt_cli.errors import GradientError
+from scanopt_cli.passes.compile_safe.bodies import Bodies
+from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.runner import run_pipeline
+
+_CLEANING = "merge-equal,simplify{outer=true},merge-states,remove-unused"
+# Forward mode has one direction an entry; beyond so many it is not what anybody wants.
+MOST_ENTRIES = 16
+
+
+class Strategy(StrEnum):
+    """How a derivative is built.
+
+    ``reverse`` repeats reverse mode, which doubles the loops with each order. ``forward`` repeats
+    forward mode: one loop, whose states double. ``taylor`` is ``forward`` with the equal states
+    merged and the body simplified after each order: n+1 states. ``forward-over-reverse`` takes the
+    tangents of one gradient: two loops at any order. ``auto`` chooses.
+    """
+
+    REVERSE = "reverse"
+    FORWARD = "forward"
+    FORWARD_OVER_REVERSE = "forward-over-reverse"
+    TAYLOR = "taylor"
+    AUTO = "auto"
+
+
+def steps(
+    strategy: Strategy,
+    output: Variable,
+    wrt: Sequence[Variable],
+    names: Sequence[str],
+    lineage: Lineage,
+) -> Iterator[list[Variable]]:
+    """Yield the derivatives of ``output`` of order 1, 2 and so on, one variable for each input.
+
+    Raises
+    ------
+    GradientError
+        If forward mode would need too many directions; ``names`` are those of ``wrt``.
+    TangentError
+        If a node on the way has no pushforward.
+    """
+    if strategy is Strategy.REVERSE:
+        return derivatives(output, wrt, lineage)
+    if strategy is Strategy.FORWARD_OVER_REVERSE:
+        return _forward_over_reverse(output, wrt, lineage)
+    return _forward(output, wrt, names, lineage, is_cleaned=strategy is Strategy.TAYLOR)
+
+
+def entries(variable: Any) -> int | None:
+    """Return how many entries ``variable`` has, if its type tells."""
+    shape = variable.type.shape
+    return None if None in shape else prod(shape)
+
+
+def along(wrt: Sequence[Variable]) -> Mapping[Variable, Variable]:
+    """Return the direction in which every entry of every input grows alike."""
+    return {variable: pt.ones_like(variable) for variable in wrt}
+
+
+def _forward_over_reverse(
+    output: Variable, wrt: Sequence[Variable], lineage: Lineage
+) -> Iterator[list[Variable]]:
+    results = next(derivatives(output, wrt, lineage))
+    yield results
+    while True:
+        found = push(results, [along(wrt)])
+        lineage.follow(found.nodes)
+        (row,) = found.tangents
+        results = [
+            zeros(x) if tangent is None else fitted(tangent, x)
+            for tangent, x in zip(row, wrt, strict=True)
+        ]
+        yield results
+        results = cleaned(results, lineage)
+
+
+def _forward(
+    output: Variable,
+    wrt: Sequence[Variable],
+    names: Sequence[str],
+    lineage: Lineage,
+    *,
+    is_cleaned: bool,
+) -> Iterator[list[Variable]]:
+    units = _units(wrt, names)
+    base: Any = total([output])
+    while True:
+        found = push([base], units)
+        lineage.follow(found.nodes)
+        column = [pt.zeros_like(base) if t is None else t for (t,) in found.tangents]
+        results = _assembled(column, wrt)
+        if is_cleaned:
+            results = cleaned(results, lineage)
+        yield results
+        if len(units) == 1:
+            base = total(results)
+            continue
+        found = push([base], [along(wrt)])
+        lineage.follow(found.nodes)
+        tangent = found.tangents[0][0]
+        base = pt.zeros_like(base) if tangent is None else tangent
+        if is_cleaned:
+            (base,) = cleaned([base], lineage)
+
+
+def _units(wrt: Sequence[Any], names: Sequence[str]) -> list[Mapping[Variable, Variable]]:
+    """One direction for each entry of each input, in which only that entry grows."""
+    counts = [entries(variable) for variable in wrt]
+    for name, count in zip(names, counts, strict=True):
+        if count is None:
+            raise GradientError(
+                f"forward mode needs a direction for each entry of {name}, "
+                "whose number of entries is not known",
+                hint="use strategy forward-over-reverse or reverse",
+            )
+    if sum(map(_known, counts)) > MOST_ENTRIES:
+        raise GradientError(
+            f"forward mode needs a direction for each of {sum(map(_known, counts))} entries, "
+            f"and builds at most {MOST_ENTRIES}",
+            hint="use strategy forward-over-reverse or reverse",
+        )
+    directions: list[Mapping[Variable, Variable]] = []
+    for variable, count in zip(wrt, counts, strict=True):
+        for entry in range(_known(count)):
+            unit = np.zeros(variable.type.shape, dtype=variable.type.dtype)
+            unit.flat[entry] = 1
+            directions.append({variable: pt.constant(unit)})
+    return directions
+
+
+def _known(count: int | None) -> int:
+    assert count is not None
+    return count
+
+
+def _assembled(column: Sequence[Any], wrt: Sequence[Any]) -> list[Variable]:
+    """The derivatives by single entries, put together to one for each input."""
+    rest = iter(column)
+    results = []
+    for variable in wrt:
+        parts = [next(rest) for _ in range(_known(entries(variable)))]
+        if variable.type.ndim:
+            whole = pt.stack(parts).reshape(variable.type.shape) if parts else zeros(variable)
+        else:
+            (whole,) = parts
+        results.append(fitted(whole, variable))
+    return results
+
+
+def cleaned(outputs: Sequence[Variable], lineage: Lineage) -> list[Variable]:
+    """Return ``outputs`` with bodies simplified and equal states merged."""
+    inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
+    work = FunctionGraph(inputs, list(outputs), clone=True)
+    run_pipeline(work, parse(_CLEANING))
+    # PyTensor compiles some sums wrongly that were simplified.
+    run_pipeline(work, [Bodies()])
+    results = clone_replace(work.outputs, replace=dict(zip(work.inputs, inputs, strict=True)))
+    relearn(results, lineage)
+    return list(results)
+
+
+def relearn(outputs: Sequence[Variable], lineage: Lineage) -> None:
+    """Tell ``lineage`` of the Scans of ``outputs`` that were made of others."""
+    inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
+    reach = Reach(FunctionGraph(inputs, list(outputs), clone=False))
+    lineage.relearn(infer(reach.scans, reach))

@@ -1,0 +1,1 @@
+"""Two graphs side by side: what was added, removed and rewired; and budgets of graphs."""

@@ -1,0 +1,156 @@
+"""Budgets: the most that a graph may hold, and which Scans break them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from scanopt_cli.analysis.inspection import ScanReport, inspect_graph
+from scanopt_cli.analysis.statistics import COUNTS, statistics
+from scanopt_cli.errors import ScanoptError
+from scanopt_cli.ir.graph import GraphLike, as_graph
+from scanopt_cli.serialization.files import read_bytes
+
+_SHORT = {"outer": "outer_nodes", "inner": "inner_nodes"}
+_KINDS = {"seqs": "seq", "non_seqs": "non_seq"}
+_OPTION = "--budget"
+_LARGEST_FILE = 1 << 20
+_LONGEST_LINE = 10_000
+_MOST_DOTS = 3_000
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Upper limits by the names in `Statistics`."""
+
+    limits: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A count over its limit, and the Scans that make it up, each as ``path/name: share``."""
+
+    count: str
+    limit: int
+    actual: int
+    scans: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The violation as one line."""
+        named = f" ({', '.join(self.scans)})" if self.scans else ""
+        return f"{self.count} is {self.actual}, the budget is {self.limit}{named}"
+
+
+def parse_budget(text: str) -> Budget:
+    """Read ``scans=2,mit_mot=0,outer=30``; ``outer`` and ``inner`` are short for the nodes.
+
+    Raises
+    ------
+    ScanoptError
+        If a count is unknown, given twice, or its limit is no whole number.
+    """
+    pairs = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, limit = (piece.strip() for piece in part.partition("="))
+        if not equals or not _WHOLE_NUMBER.fullmatch(limit):
+            raise ScanoptError(
+                f"cannot read {part!r}", where=_OPTION, hint="write it as scans=2,mit_mot=0"
+            )
+        pairs.append((name, int(limit)))
+    if not pairs:
+        raise ScanoptError("the budget is empty", where=_OPTION, hint="write it as scans=2")
+    return _budget(pairs, _OPTION)
+
+
+def budget_from_pyproject(start: Path) -> Budget | None:
+    """Return ``[tool.scanopt.budget]`` of the nearest pyproject.toml at or above ``start``.
+
+    Raises
+    ------
+    ScanoptError
+        If the file cannot be read, or the table holds what is no budget.
+    """
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        path = folder / "pyproject.toml"
+        if path.is_file():
+            return _budget_in(path)
+    return None
+
+
+def check(budget: Budget, graph: GraphLike) -> tuple[Violation, ...]:
+    """Return every count of ``graph`` that is over its limit."""
+    fgraph = as_graph(graph).fgraph
+    counted = statistics(fgraph)
+    over = {name: limit for name, limit in budget.limits.items() if getattr(counted, name) > limit}
+    scans = inspect_graph(fgraph).scans if over else ()
+    return tuple(
+        Violation(name, limit, getattr(counted, name), _blamed(scans, name))
+        for name, limit in over.items()
+    )
+
+
+def _budget_in(path: Path) -> Budget | None:
+    try:
+        data = read_bytes(path)
+        if len(data) > _LARGEST_FILE:
+            raise ValueError(f"it has more than {_LARGEST_FILE:,} bytes")
+        lines = data.splitlines()
+        if max(map(len, lines), default=0) > _LONGEST_LINE:
+            raise ValueError(f"a line is longer than {_LONGEST_LINE} characters")
+        # A key of many dots takes time and memory that grow with their square.
+        if sum(line.count(b".") ** 2 for line in lines) > _MOST_DOTS**2:
+            raise ValueError("its lines have too many dots")
+        content = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise ScanoptError(f"cannot be read ({error})", where=str(path)) from error
+    table: Any = content
+    for key in ("tool", "scanopt", "budget"):
+        table = table.get(key) if isinstance(table, dict) else None
+    if table is None:
+        return None
+    where = f"{path} [tool.scanopt.budget]"
+    if not isinstance(table, dict):
+        raise ScanoptError("is no table", where=where, hint="write lines such as scans = 2")
+    for name, limit in table.items():
+        if type(limit) is not int or limit < 0:
+            raise ScanoptError(f"{name} is no limit", where=where, hint="a limit is a whole number")
+    return _budget(table.items(), where) if table else None
+
+
+def _budget(pairs: Iterable[tuple[str, int]], where: str) -> Budget:
+    limits: dict[str, int] = {}
+    for name, limit in pairs:
+        full = _SHORT.get(name, name)
+        if full not in COUNTS:
+            known = ", ".join((*COUNTS, *_SHORT))
+            raise ScanoptError(f"there is no count {name!r}", where=where, hint=f"known: {known}")
+        if full in limits:
+            raise ScanoptError(f"{name!r} is given twice", where=where)
+        limits[full] = limit
+    return Budget(MappingProxyType(limits))
+
+
+def _blamed(scans: tuple[ScanReport, ...], count: str) -> tuple[str, ...]:
+    """The Scans that a count is made of, largest share first."""
+    shares = []
+    for scan in scans:
+        name = "/".join((*scan.path, scan.name))
+        if count == "scans":
+            shares.append((1, name))
+        elif count == "inner_nodes":
+            shares.append((scan.inner_nodes, name))
+        else:
+            kind = _KINDS.get(count, count)
+            shares.append((sum(slot.kind == kind for slot in scan.slots), name))
+    shares.sort(key=lambda share: -share[0])
+    return tuple(
+        name if count == "scans" else f"{name}: {share}" for share, name in shares if share
+    )

@@ -1,0 +1,48 @@
+"""Names for what two graphs have in common: those of the first.
+
+Loops of one name and slots without a name are told by numbers, which shift when one is dropped. So
+what is matched is called alike on both sides, and what is new is not called like anything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping
+
+from scanopt_cli.diff.matching.correspondence import Matching
+
+_NUMBER = re.compile(r"(#|\[)\d+\]?$")
+
+
+def call_alike(matching: Matching) -> None:
+    """Give the loops of the second side, and their slots, the names that the first has for them."""
+    first, second = matching.first, matching.second
+    pairs = [(n, matching.nodes[n]) for n in first.titles if n in matching.nodes]
+    second.titles = _shared(first.titles, second.titles, {other: node for node, other in pairs})
+    for node, other in pairs:
+        slots = matching.alignments[node].slots
+        if slots is not None:
+            ours, theirs = first.view(node).slots, second.view(other).slots
+            partners = {theirs[place]: ours[own] for own, place in slots}
+            names = _shared(first.slot_names(node), second.slot_names(other), partners)
+            second.rename_slots(other, names)
+
+
+def _shared[K: Hashable](
+    names: Mapping[K, str], others: Mapping[K, str], partners: Mapping[K, K]
+) -> dict[K, str]:
+    """What to call the keys of ``others``, whose ``partners`` have ``names``."""
+    called = {}
+    for key, name in others.items():
+        partner = names[partners[key]] if key in partners else None
+        is_numbered = partner is not None and _base(partner) == _base(name)
+        called[key] = partner if partner is not None and is_numbered else name
+    taken = {called[key] for key in partners}
+    for key in others.keys() - partners.keys():
+        if called[key] in taken:
+            called[key] = f"new {called[key]}"
+    return called
+
+
+def _base(name: str) -> str:
+    return _NUMBER.sub("", name)

@@ -1,0 +1,185 @@
+"""`diff`: what has to be told to get from one graph to another."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
+
+from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.diff.body_diffs import Behind, Found
+from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff
+from scanopt_cli.diff.graph_changes import compare
+from scanopt_cli.diff.labels import shortened, type_text, variable_text
+from scanopt_cli.diff.matching.indexed_graph import Pairs, Side, pair_inputs, two_sides
+from scanopt_cli.diff.outputs import pair_outputs
+from scanopt_cli.diff.regions import summary
+from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.ir.graph import GraphLike, as_graph
+from scanopt_cli.ir.inner_graphs import inner_graphs, op_name, walk
+
+# What cannot be told is told with its type: of a class, that is its metaclass.
+_CLASS = re.compile(r"^(type|MetaType|ABCMeta) ")
+
+
+def diff(a: GraphLike, b: GraphLike, *, names: bool = False) -> GraphDiff:
+    """Compare two graphs as graphs: their nodes are matched, not their texts.
+
+    Inputs belong together by name, then by place; outputs by place, where both graphs have as
+    many, else by what makes them. Scans are one loop before and after through their slots, and
+    their bodies are compared as graphs, at any depth. What a graph repeats is compared once. The
+    growth is near linear in the number of nodes.
+
+    Parameters
+    ----------
+    a, b
+        Loaded graphs, FunctionGraphs or ``(inputs, outputs)`` pairs: before and after.
+    names
+        Whether other names of inputs and loops are differences. Of loops they are told in any case.
+
+    Returns
+    -------
+    GraphDiff
+        With changes exactly if the canonical digests differ (renamings aside). ``diff(b, a)`` finds
+        the same changes the other way round.
+
+    Raises
+    ------
+    ScanoptError
+        If ``a`` or ``b`` is not a graph.
+    """
+    before, after = as_graph(a).fgraph, as_graph(b).fgraph
+    known = Sameness(), Sameness()
+    digests = known[0].of_graph(before), known[1].of_graph(after)
+    same = digests[0] == digests[1]
+    counts = statistics(before), statistics(after)
+    found = Found((), ({}, {}), counts[0].outer_nodes + counts[0].inner_nodes)
+    if names or not same or _loop_names(before) != _loop_names(after):
+        found = _found(before, after, same=same, swapped=digests[0] > digests[1], names=names)
+    return GraphDiff(
+        same=same and not (names and found.changes),
+        changes=_by_loop(found.changes),
+        before=counts[0],
+        after=counts[1],
+        digest_before=digests[0].hex(),
+        digest_after=digests[1].hex(),
+        unchanged=found.unchanged,
+        notes=_notes(*known),
+    )
+
+
+def _loop_names(fgraph: AbstractFunctionGraph) -> Counter[str]:
+    """The names of everything that holds a graph, each distinct body looked into once."""
+    return Counter(op_name(node.op) for node in walk(fgraph) if inner_graphs(node.op))
+
+
+def _notes(*known: Sameness) -> tuple[str, ...]:
+    opaque = sorted({_CLASS.sub("class ", text) for one in known for text in one.opaque})
+    if not opaque:
+        return ()
+    return (f"what cannot be told by value ({_listed(opaque)}) is the same as itself only",)
+
+
+def _by_loop(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Return ``changes`` by loop, a loop behind what is around it, each loop in its own order."""
+    changes = tuple(changes)
+    first: dict[tuple[str, ...], int] = {}
+    for change in changes:
+        for depth in range(len(change.where) + 1):
+            first.setdefault(change.where[:depth], len(first))
+
+    def place(change: Change) -> list[int]:
+        return [first[change.where[:depth]] for depth in range(len(change.where) + 1)]
+
+    return tuple(sorted(changes, key=place))
+
+
+def _found(
+    before: FunctionGraph, after: FunctionGraph, *, same: bool, swapped: bool, names: bool
+) -> Found:
+    inputs = (
+        [(place, place) for place in range(len(before.inputs))]
+        if same
+        else pair_inputs(before, after)
+    )
+    sides = two_sides(before, after, inputs)
+    outputs = pair_outputs(*sides, inputs, swapped=swapped)
+    found = compare(*sides, inputs, outputs, swapped=swapped)
+    changes = [
+        *_input_changes(*sides, inputs, names=names),
+        *_lost_outputs(ChangeKind.REMOVED, sides[0], {one for one, _ in outputs}, found.behind[0]),
+        *_lost_outputs(ChangeKind.ADDED, sides[1], {two for _, two in outputs}, found.behind[1]),
+        *_output_order(*sides, outputs),
+        *found.changes,
+    ]
+    if same:
+        changes = [change for change in changes if change.kind is ChangeKind.RENAMED]
+    return replace(found, changes=tuple(changes))
+
+
+def _output_order(before: Side, after: Side, outputs: Pairs) -> Iterator[Change]:
+    order = [second for _, second in outputs]
+    if order != sorted(order):
+        told = (variable_text(before, before.outputs[first]) for first, _ in outputs)
+        retold = (variable_text(after, after.outputs[second]) for second in sorted(order))
+        yield _changed("outputs", "order", _listed(told), _listed(retold))
+
+
+def _input_changes(before: Side, after: Side, inputs: Pairs, *, names: bool) -> Iterator[Change]:
+    ours, theirs = before.inputs, after.inputs
+    kept, kept_after = {first for first, _ in inputs}, {second for _, second in inputs}
+    for place, variable in enumerate(ours):
+        if place not in kept:
+            yield _lost_input(ChangeKind.REMOVED, before, variable)
+    for place, variable in enumerate(theirs):
+        if place not in kept_after:
+            yield _lost_input(ChangeKind.ADDED, after, variable)
+    order = [second for _, second in inputs]
+    if order != sorted(order):
+        told = (variable_text(before, ours[first]) for first, _ in inputs)
+        retold = (variable_text(after, theirs[second]) for second in sorted(order))
+        yield _changed("inputs", "order", _listed(told), _listed(retold))
+    for first, second in inputs:
+        variable, other = ours[first], theirs[second]
+        what = f"input `{variable_text(before, variable)}`"
+        if variable.type != other.type:
+            yield _changed(what, "type", type_text(variable), type_text(other))
+        if names and variable.name != other.name:
+            yield Change(
+                kind=ChangeKind.RENAMED,
+                where=(),
+                what=what,
+                before=variable.name or "no name",
+                after=other.name or "no name",
+            )
+
+
+def _lost_input(kind: ChangeKind, side: Side, variable: Variable) -> Change:
+    what = f"input `{variable_text(side, variable)}`"
+    return Change(kind=kind, where=(), what=what, details=(type_text(variable),))
+
+
+def _lost_outputs(kind: ChangeKind, side: Side, kept: set[int], behind: Behind) -> Iterator[Change]:
+    for place, variable in enumerate(side.outputs):
+        if place not in kept:
+            nodes = behind.get(place)
+            yield Change(
+                kind=kind,
+                where=(),
+                what=f"output {place}: {variable_text(side, variable)}",
+                details=(f"with {summary(nodes)}",) if nodes else (),
+            )
+
+
+def _changed(what: str, aspect: str, before: str, after: str) -> Change:
+    return Change(
+        kind=ChangeKind.CHANGED, where=(), what=what, aspect=aspect, before=before, after=after
+    )
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return shortened(", ".join(texts))

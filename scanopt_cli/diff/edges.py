@@ -1,0 +1,121 @@
+"""Inputs of matched nodes that read something else than before, sorted by what there is to tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+
+from pytensor.graph.basic import Apply, Constant, Variable
+
+from scanopt_cli.diff.labels import reader_text
+from scanopt_cli.diff.matching.correspondence import Matching
+from scanopt_cli.diff.regions import Edge
+
+
+@dataclass(frozen=True, slots=True)
+class Rewiring:
+    """One input of a matched node, or one output, that does not read what it read.
+
+    ``short`` is ``reader`` without what else it reads. ``rank`` is the place of the reader among
+    the nodes, for the order of telling.
+    """
+
+    reader: str
+    short: str
+    rank: int
+    variable: Variable
+    counterpart: Variable
+
+
+@dataclass(slots=True)
+class Rewirings:
+    """Everything that reads something else, by what became of what it read and reads.
+
+    Attributes
+    ----------
+    constants
+        From one constant to another.
+    replaced
+        From a node that is gone to a node that is new, by these two.
+    bypassed
+        From a node that is gone to one that was there, by the node that is gone.
+    inserted
+        From what is still there to a node that is new, by the new node.
+    moved
+        From what is still there to what was there.
+    """
+
+    constants: list[Rewiring] = field(default_factory=list)
+    replaced: dict[tuple[Apply, Apply], list[Rewiring]] = field(default_factory=dict)
+    bypassed: dict[Apply, list[Rewiring]] = field(default_factory=dict)
+    inserted: dict[Apply, list[Rewiring]] = field(default_factory=dict)
+    moved: list[Rewiring] = field(default_factory=list)
+
+
+def rewirings(matching: Matching, told: tuple[Container[Edge], Container[Edge]]) -> Rewirings:
+    """Sort the rewired inputs and outputs; edges of either side that are ``told`` are left out."""
+    found = Rewirings()
+    for rewiring in _mismatches(matching, told):
+        _sort_in(found, matching, rewiring)
+    _keep_clear_replacements(found, matching)
+    return found
+
+
+def _mismatches(
+    matching: Matching, told: tuple[Container[Edge], Container[Edge]]
+) -> Iterator[Rewiring]:
+    before, after = matching.first, matching.second
+    for node in before.nodes:
+        other = matching.nodes.get(node)
+        if other is None:
+            continue
+        for place, other_place in matching.alignments[node].inputs:
+            variable, counterpart = node.inputs[place], other.inputs[other_place]
+            if matching.correspond(variable, counterpart):
+                continue
+            if (node, place) in told[0] or (other, other_place) in told[1]:
+                continue
+            reader = reader_text(before, node, place)
+            short = reader_text(before, node, place, short=True)
+            yield Rewiring(reader, short, before.rank[node], variable, counterpart)
+    for place, other_place in matching.outputs:
+        variable, counterpart = before.outputs[place], after.outputs[other_place]
+        if not matching.correspond(variable, counterpart):
+            reader = f"output {place}"
+            yield Rewiring(reader, reader, len(before.nodes), variable, counterpart)
+
+
+def _sort_in(found: Rewirings, matching: Matching, rewiring: Rewiring) -> None:
+    variable, counterpart = rewiring.variable, rewiring.counterpart
+    if isinstance(variable, Constant) and isinstance(counterpart, Constant):
+        found.constants.append(rewiring)
+        return
+    node, maker = variable.owner, counterpart.owner
+    is_gone = node is not None and node not in matching.nodes
+    is_new = maker is not None and maker not in matching.counterparts
+    if is_gone and is_new:
+        found.replaced.setdefault((node, maker), []).append(rewiring)
+    elif is_gone:
+        found.bypassed.setdefault(node, []).append(rewiring)
+    elif is_new:
+        found.inserted.setdefault(maker, []).append(rewiring)
+    else:
+        found.moved.append(rewiring)
+
+
+def _keep_clear_replacements(found: Rewirings, matching: Matching) -> None:
+    """A node replaces another where it alone does, and replaces nothing else.
+
+    Other pairs are told as two nodes, one gone and one new. So are nodes that hold graphs.
+    """
+    gone = Counter(node for node, _ in found.replaced)
+    new = Counter(maker for _, maker in found.replaced)
+    for (node, maker), readers in list(found.replaced.items()):
+        is_clear = gone[node] == new[maker] == 1
+        is_used_otherwise = node in found.bypassed or maker in found.inserted
+        holds = node in matching.first.titles or maker in matching.second.titles
+        if not is_clear or is_used_otherwise or holds:
+            del found.replaced[node, maker]
+            found.bypassed.setdefault(node, []).extend(readers)
+            found.inserted.setdefault(maker, []).extend(readers)

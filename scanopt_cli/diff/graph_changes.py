@@ -1,0 +1,262 @@
+"""Two graphs side by side, and the bodies of their loops: everything that changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from pytensor.graph.basic import Apply
+
+from scanopt_cli.diff.body_diffs import Behind, Bodies, Found, nodes_inside
+from scanopt_cli.diff.calling import call_alike
+from scanopt_cli.diff.changes import Change, ChangeKind
+from scanopt_cli.diff.edges import rewirings
+from scanopt_cli.diff.entries import entries
+from scanopt_cli.diff.grouping import Told, gathered, unnumbered
+from scanopt_cli.diff.indices import has_another_index, index_edges, index_texts, is_indexing
+from scanopt_cli.diff.inner import body_graph
+from scanopt_cli.diff.labels import face_text, node_text, op_text, variable_text
+from scanopt_cli.diff.loop_changes import LoopChange, Property, ToldEdges, loop_change
+from scanopt_cli.diff.matching.correspondence import Matching
+from scanopt_cli.diff.matching.indexed_graph import Pairs, Side, two_sides
+from scanopt_cli.diff.matching.match import match
+from scanopt_cli.diff.matching.slots import inner_inputs, inner_outputs, output_places
+from scanopt_cli.diff.properties import UNTOLD, changed_properties
+from scanopt_cli.diff.regions import Edge, Regions, regions, summary
+from scanopt_cli.diff.sizes import size_edges
+from scanopt_cli.ir.inner_graphs import body_of, op_name
+from scanopt_cli.ir.scan_view import scan_op
+
+# What a side alone has was removed if it is the first, added if it is the second.
+_LOST = (ChangeKind.REMOVED, ChangeKind.ADDED)
+_SIZES = "sizes"
+
+
+def compare(first: Side, second: Side, inputs: Pairs, outputs: Pairs, *, swapped: bool) -> Found:
+    """Compare two sides whose paired ``inputs`` and ``outputs`` are places in their lists.
+
+    Inputs and outputs that are left over are for the caller to tell. With ``swapped`` the second
+    graph is matched with the first: so a comparison the other way round finds the same pairs.
+    """
+    if swapped:
+        matching = match(second, first, _flipped(inputs), _flipped(outputs)).flipped()
+    else:
+        matching = match(first, second, inputs, outputs)
+    call_alike(matching)
+    return _Comparison(matching, swapped=swapped).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """A slot, input or output of a matched node that only one side has.
+
+    ``key`` is what regions know it by; ``inside`` counts nodes of the body that only it needs.
+    """
+
+    kind: ChangeKind
+    node: Apply
+    what: str
+    key: Hashable
+    inside: Counter[str]
+
+
+class _Comparison:
+    """The telling of one matching: Ops first, since they tell of some edges in their own words."""
+
+    def __init__(self, matching: Matching, *, swapped: bool) -> None:
+        self._matching = matching
+        self._sides = matching.first, matching.second
+        self._swapped = swapped
+        self._found: list[Told] = []
+        self._lost: list[_Lost] = []
+        self._bodies = Bodies()
+        self._unchanged = 0
+        self._told: tuple[ToldEdges, ToldEdges] = ({}, {})
+        self._sizes: tuple[dict[Edge, int], dict[Edge, int]] = ({}, {})
+
+    def run(self) -> Found:
+        matching, told = self._matching, self._told
+        pairs = [(n, matching.nodes[n]) for n in matching.first.nodes if n in matching.nodes]
+        for node, other in pairs:
+            self._tell_pair(node, other)
+        for known, edges in zip(told, size_edges(matching, self._sizes, told), strict=True):
+            known.update(dict.fromkeys(edges, _SIZES))
+        indexed = [node for node, _ in pairs if has_another_index(matching, node, told)]
+        others = [matching.nodes[node] for node in indexed]
+        told[0].update(index_edges(matching.first, indexed, told[0]))
+        told[1].update(index_edges(matching.second, others, told[1]))
+        groups = self._regions()
+        for node in indexed:
+            self._tell_index(node, groups)
+        for lost in self._lost:
+            self._tell_lost(lost, groups)
+        self._found += entries(matching, groups, rewirings(matching, told))
+        for node, change in self._bodies.changes(matching.first):
+            self._add(node, change, (node, change), change.what)
+        return Found(
+            tuple(gathered(self._found)),
+            (_behind_ends(groups[0]), _behind_ends(groups[1])),
+            self._unchanged,
+        )
+
+    def _tell_pair(self, node: Apply, other: Apply) -> None:
+        matching = self._matching
+        is_same = matching.same_op(node, other)
+        if not is_same:
+            self._tell_op(node, other)
+        elif scan_op(node) is not None and not matching.computes_same(node, other):
+            self._tell_loop(node, other)
+        self._tell_name(node, other)
+        if is_same:
+            places = matching.alignments[node].inputs
+            pairs = ((node.inputs[place], other.inputs[later]) for place, later in places)
+            self._unchanged += nodes_inside(node.op)
+            self._unchanged += all(matching.correspond(*pair) for pair in pairs)
+
+    def _regions(self) -> tuple[Regions, Regions]:
+        matching = self._matching
+        alone = [node for node in matching.first.nodes if node not in matching.nodes]
+        others = [node for node in matching.second.nodes if node not in matching.counterparts]
+        ends, later = ({pair[place] for pair in matching.outputs} for place in (0, 1))
+        return (
+            regions(matching.first, set(alone), self._told[0], ends),
+            regions(matching.second, set(others), self._told[1], later),
+        )
+
+    def _add(self, node: Apply, change: Change, kin: Hashable, short: str) -> None:
+        """Put a change where ``node`` of either side is."""
+        side = self._sides[node not in self._sides[0].rank]
+        self._found.append(Told(side.rank[node] / len(side.nodes), change, kin, short))
+
+    def _property(
+        self, node: Apply, told: Property, kin: Hashable, details: tuple[str, ...] = ()
+    ) -> None:
+        change = Change(
+            kind=ChangeKind.CHANGED,
+            where=(),
+            what=told.what,
+            aspect=told.aspect,
+            before=told.before,
+            after=told.after,
+            details=details,
+        )
+        self._add(node, change, (kin, told.aspect, told.before, told.after, details), told.what)
+
+    def _tell_op(self, node: Apply, other: Apply) -> None:
+        """Tell how two Ops differ, in one change at least."""
+        count = len(self._found) + len(self._lost)
+        alignment = self._matching.alignments[node]
+        what, kin = node_text(self._sides[0], node), type(node.op).__name__
+        inside: tuple[Change, ...] = ()
+        if alignment.slots is not None:
+            change = self._tell_loop(node, other)
+            inside = self._tell_loop_body(node, other, change, alignment.slots).changes
+        elif is_indexing(node) and is_indexing(other):
+            for told in changed_properties(node.op, other.op):
+                if told[0] not in ("idx_list", "op"):
+                    self._property(node, Property(what, *told), kin)
+            text, retext = index_texts(self._matching, node)
+            if text != retext:
+                return
+        else:
+            self._note_lost_inputs(node, other, alignment.inputs)
+            if body_of(node.op) is None or body_of(other.op) is None:
+                for told in changed_properties(node.op, other.op):
+                    self._property(node, Property(what, *told), kin)
+            else:
+                if type(node.op) is not type(other.op):
+                    types = type(node.op).__name__, type(other.op).__name__
+                    self._property(node, Property(what, "applied by", *types), unnumbered(what))
+                inside = self._tell_body(node, other, alignment.inputs, alignment.outputs).changes
+        if len(self._found) + len(self._lost) == count and not inside:
+            self._property(node, Property(what, *UNTOLD), kin)
+
+    def _tell_loop(self, node: Apply, other: Apply) -> LoopChange:
+        alignment = self._matching.alignments[node]
+        change = loop_change(self._matching, node, other, alignment)
+        for told in change.properties:
+            self._property(node, told, unnumbered(told.what))
+        for place in (0, 1):
+            self._told[place].update(change.told[place])
+            self._sizes[place].update(change.sizes[place])
+        return change
+
+    def _tell_loop_body(self, node: Apply, other: Apply, change: LoopChange, slots: Pairs) -> Found:
+        views = self._sides[0].view(node), self._sides[1].view(other)
+        found = self._tell_body(
+            node, other, inner_inputs(*views, slots), inner_outputs(*views, slots)
+        )
+        for place, (holder, lost) in enumerate(((node, change.dropped), (other, change.added))):
+            side, behind = self._sides[place], found.behind[place]
+            ends = output_places(views[place])
+            for slot in lost:
+                inside = (behind.get(end, Counter()) for end in ends[slot].values())
+                what = f"{face_text(side, holder, slot + 1)} of {op_text(side, holder)}"
+                kind = _LOST[place]
+                self._lost.append(_Lost(kind, holder, what, (holder, slot), sum(inside, Counter())))
+        return found
+
+    def _tell_body(self, node: Apply, other: Apply, inputs: Pairs, outputs: Pairs) -> Found:
+        first, second = self._sides
+
+        def look() -> Found:
+            bodies = body_graph(first, node), body_graph(second, other)
+            sides = two_sides(*bodies, inputs, self._sides)
+            return compare(*sides, inputs, outputs, swapped=self._swapped)
+
+        # Equal graphs may hold zeros of two signs, which only their digests tell.
+        digests = first.op_digest(node.op), second.op_digest(other.op)
+        key = (digests, body_of(node.op), body_of(other.op), tuple(inputs), tuple(outputs))
+        found = self._bodies.compare(node, key, look)
+        self._unchanged += found.unchanged
+        return found
+
+    def _note_lost_inputs(self, node: Apply, other: Apply, pairs: Pairs) -> None:
+        for side, (holder, kept) in enumerate(
+            ((node, {pair[0] for pair in pairs}), (other, {pair[1] for pair in pairs}))
+        ):
+            for place, variable in enumerate(holder.inputs):
+                if place not in kept:
+                    text = variable_text(self._sides[side], variable)
+                    what = f"input {place} of {node_text(self._sides[side], holder)}: {text}"
+                    key = (holder, place)
+                    self._told[side][holder, place] = key
+                    self._lost.append(_Lost(_LOST[side], holder, what, key, Counter()))
+
+    def _tell_lost(self, lost: _Lost, groups: tuple[Regions, Regions]) -> None:
+        side = _LOST.index(lost.kind)
+        inside = (f"with {summary(lost.inside)} inside",) if lost.inside else ()
+        details = (*groups[side].text(lost.key, "with"), *inside)
+        change = Change(kind=lost.kind, where=(), what=lost.what, details=details)
+        self._add(lost.node, change, (unnumbered(lost.what), details), lost.what)
+
+    def _tell_index(self, node: Apply, groups: tuple[Regions, Regions]) -> None:
+        what, texts = node_text(self._sides[0], node), index_texts(self._matching, node)
+        other = self._matching.nodes[node]
+        details = (*groups[0].text(node, "without"), *groups[1].text(other, "with"))
+        self._property(node, Property(what, "index", *texts), type(node.op).__name__, details)
+
+    def _tell_name(self, node: Apply, other: Apply) -> None:
+        if node not in self._sides[0].titles or op_name(node.op) == op_name(other.op):
+            return
+        change = Change(
+            kind=ChangeKind.RENAMED,
+            where=(),
+            what=op_text(self._sides[0], node),
+            before=op_name(node.op),
+            after=op_name(other.op),
+        )
+        self._add(node, change, (change.before, change.after), change.what)
+
+
+def _behind_ends(group: Regions) -> Behind:
+    return {
+        key[1]: counts
+        for key, counts in group.behind.items()
+        if isinstance(key, tuple) and key[0] == "end"
+    }
+
+
+def _flipped(pairs: Pairs) -> Pairs:
+    return sorted((second, first) for first, second in pairs)

@@ -1,0 +1,85 @@
+"""Indices of Subtensor and IncSubtensor nodes, which are told as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+
+from pytensor.graph.basic import Apply
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
+
+from scanopt_cli.diff.labels import index_text, is_conversion
+from scanopt_cli.diff.matching.correspondence import Matching
+from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.diff.regions import Edge
+
+
+def is_indexing(node: Apply) -> bool:
+    """Whether ``node`` takes or sets a part of an array by an index."""
+    return isinstance(node.op, Subtensor | IncSubtensor)
+
+
+def index_texts(matching: Matching, node: Apply) -> tuple[str, str]:
+    """Return the index of a matched node before and after."""
+    other = matching.nodes[node]
+    return index_text(matching.first, node), index_text(matching.second, other)
+
+
+def has_another_index(
+    matching: Matching, node: Apply, told: tuple[Container[Edge], Container[Edge]]
+) -> bool:
+    """Whether the index of a matched node is another one; edges that are ``told`` do not count."""
+    other = matching.nodes[node]
+    if not (is_indexing(node) and is_indexing(other)):
+        return False
+    text, retext = index_texts(matching, node)
+    if text == retext or not matching.same_op(node, other):
+        return text != retext
+    pairs = {
+        (n, matching.nodes[n], place)
+        for n, place in _carriers(node, told[0])
+        if n in matching.nodes
+    }
+    pairs |= {
+        (matching.counterparts[n], n, place)
+        for n, place in _carriers(other, told[1])
+        if n in matching.counterparts
+    }
+    return any(not matching.correspond(n.inputs[p], o.inputs[p]) for n, o, p in pairs)
+
+
+def index_edges(side: Side, nodes: Sequence[Apply], told: Container[Edge]) -> dict[Edge, Apply]:
+    """Return the edges that carry the indices of ``nodes``, and whose index each carries.
+
+    Conversions are included where nothing else that is not ``told`` reads them.
+    """
+    edges: dict[Edge, Apply] = {}
+    for node in nodes:
+        edges.update(dict.fromkeys(_own_edges(node), node))
+    waiting = list(edges)
+    while waiting:
+        reader, place = waiting.pop()
+        maker = reader.inputs[place].owner
+        if maker is None or not is_conversion(maker) or (maker, 0) in edges:
+            continue
+        if all(edge in edges or edge in told for edge in side.readers[maker.outputs[0]]):
+            edges[maker, 0] = edges[reader, place]
+            waiting.append((maker, 0))
+    return edges
+
+
+def _carriers(node: Apply, told: Container[Edge]) -> Iterator[Edge]:
+    """The edges that carry the index of a node, but for what is ``told`` and what is behind it."""
+    waiting = _own_edges(node)
+    while waiting:
+        reader, place = waiting.pop()
+        if (reader, place) in told:
+            continue
+        yield reader, place
+        maker = reader.inputs[place].owner
+        if maker is not None and is_conversion(maker):
+            waiting.append((maker, 0))
+
+
+def _own_edges(node: Apply) -> list[Edge]:
+    width = 2 if isinstance(node.op, IncSubtensor) else 1
+    return [(node, place) for place in range(width, len(node.inputs))]

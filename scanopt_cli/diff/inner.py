@@ -1,0 +1,40 @@
+"""Bodies of loops and inner graphs as graphs of their own, with names where PyTensor has none."""
+
+from __future__ import annotations
+
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+
+from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.ir.inner_graphs import body_of
+from scanopt_cli.ir.scan_view import STATES, SlotKind, scan_op
+
+
+def body_graph(side: Side, node: Apply) -> FunctionGraph:
+    """Return a copy of what ``node`` holds, its inputs named after what they are outside.
+
+    ``x[t]`` is the step's part of a sequence, ``h[t-1]`` a past value of a state.
+    """
+    body = body_of(node.op)
+    assert body is not None
+    graph = body.unfreeze()
+    names = _slot_faces(side, node) if scan_op(node) else [v.name for v in node.inputs]
+    for variable, name in zip(graph.inputs, names, strict=True):
+        variable.name = name
+    return graph
+
+
+def _slot_faces(side: Side, node: Apply) -> list[str]:
+    view, names = side.view(node), side.slot_names(node)
+    faces = {
+        variable: f"{names[slot]}{_time(slot.kind, tap)}"
+        for slot in view.slots
+        for tap, variable in zip(slot.taps or (0,), slot.inner_inputs, strict=False)
+    }
+    return [faces[variable] for variable in view.op.fgraph.inputs]
+
+
+def _time(kind: SlotKind, tap: int) -> str:
+    if kind in STATES:
+        return f"[t{tap:+d}]" if tap else "[t]"
+    return "[t]" if kind is SlotKind.SEQ else ""

@@ -1,0 +1,258 @@
+"""What variables and nodes are called in a diff: short text that needs no graph to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.type import HasShape
+from pytensor.scalar.basic import Composite
+from pytensor.tensor.basic import ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.shape import Shape
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
+from pytensor.tensor.type_other import NoneTypeT
+
+from scanopt_cli.analysis.lengths import Atom, Linear
+from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, op_name
+from scanopt_cli.ir.scan_view import scan_op
+
+# A text never grows past this: names and constants come from files.
+_LONGEST = 60
+_ARGUMENTS = 4
+# How deep an expression is told: an Op counts two, an index or a shape one.
+_DEPTH = 5
+_DEEPEST = 12
+_INDEX_DEPTH = 3
+_ENTRIES = 6
+# How many conversions in a row are looked through.
+_LOOK = 4
+# How lengths tell a variable that has no name.
+_NAMELESS = "?"
+
+
+def node_text(side: Side, node: Apply) -> str:
+    """Return what ``node`` does to what: ``Subtensor[::-1] of xs``."""
+    label = op_text(side, node)
+    arguments = _arguments(side, node, _DEPTH - 2)
+    return f"{label} of {arguments}" if arguments else label
+
+
+def variable_text(side: Side, variable: Variable, depth: int = _DEPTH) -> str:
+    """Return the name of ``variable``, else the expression that makes it, ``depth`` Ops deep."""
+    if isinstance(variable, Constant):
+        value = constant_text(variable)
+        return f"{variable.name}={value}" if variable.name else value
+    if variable.name:
+        return shortened(str(variable.name))
+    node = variable.owner
+    if node is None:
+        return f"input {side.input_rank.get(variable, '?')}"
+    if is_conversion(node):
+        return variable_text(side, _source(node), depth)
+    if scan_op(node) is not None:
+        names = side.slot_names(node)
+        slot = next(slot for slot in side.view(node).outputs() if slot.outer_output is variable)
+        return shortened(f"{side.titles[node]}.{names[slot]}")
+    if depth <= 0:
+        return "…"
+    if isinstance(node.op, Subtensor):
+        return f"{variable_text(side, node.inputs[0], depth - 1)}{index_text(side, node)}"
+    if isinstance(node.op, Shape):
+        return f"{variable_text(side, node.inputs[0], depth - 1)}.shape"
+    label = op_text(side, node)
+    position = f".{variable.index}" if len(node.outputs) > 1 else ""
+    inside = _arguments(side, node, depth - 2) if depth > 2 else "…"
+    return f"{label}({inside}){position}"
+
+
+def two_texts(
+    side: Side, variable: Variable, other: Side, counterpart: Variable
+) -> tuple[str, str]:
+    """Return texts for two variables, as deep as it takes to tell them apart."""
+    text = retext = ""
+    for depth in range(_DEPTH - 2, _DEEPEST):
+        text = variable_text(side, variable, depth)
+        retext = variable_text(other, counterpart, depth)
+        if text != retext:
+            break
+    return text, retext
+
+
+def op_text(side: Side, node: Apply) -> str:
+    """Return what a node applies, with the index where it has one."""
+    op = node.op
+    if node in side.titles:
+        kind = type(core_op(op)).__name__
+        name = side.titles[node]
+        return kind if name == kind else f"{kind} `{shortened(name)}`"
+    if isinstance(op, Subtensor):
+        return f"Subtensor{index_text(side, node)}"
+    if isinstance(op, IncSubtensor):
+        verb = "Set" if op.set_instead_of_inc else "Inc"
+        return f"{verb}Subtensor{index_text(side, node)}"
+    return op_label(op)
+
+
+def op_label(op: Op) -> str:
+    """Return a short text for ``op`` itself."""
+    if isinstance(op, Elemwise) and isinstance(op.scalar_op, Composite):
+        return "Composite"
+    if inner_graphs(op):
+        return f"{type(core_op(op)).__name__} `{shortened(op_name(op))}`"
+    return shortened(str(op))
+
+
+def index_text(side: Side, node: Apply) -> str:
+    """Return the index of a Subtensor or IncSubtensor node as Python writes it: ``[0, :n]``."""
+    inputs = node.inputs[1:] if isinstance(node.op, IncSubtensor) else node.inputs
+    parts = [_index_part(side, part) for part in get_idx_list(inputs, node.op.idx_list)]
+    return shortened(f"[{', '.join(parts)}]")
+
+
+def constant_text(constant: Constant) -> str:
+    """Return the value of ``constant``, or its dtype and shape if it is long."""
+    if isinstance(constant.type, NoneTypeT):
+        return "None"
+    data = constant.data
+    if not isinstance(data, np.ndarray | np.generic):
+        return shortened(str(data))
+    array = np.asarray(data)
+    if array.size == 1 and array.ndim == 0:
+        return shortened(str(array[()]))
+    if array.size <= _ENTRIES:
+        plain = np.array2string(array, separator=", ", formatter={"all": str})
+        return shortened(plain.replace("\n", ""))
+    return f"{array.dtype}{list(array.shape)}"
+
+
+def type_text(variable: Variable) -> str:
+    """Return dtype and static shape: ``float64[3, ?]``."""
+    dtype = getattr(variable.type, "dtype", None)
+    if dtype is None or not isinstance(variable.type, HasShape):
+        return str(variable.type)
+    lengths = ", ".join("?" if length is None else str(length) for length in variable.type.shape)
+    return f"{dtype}[{lengths}]" if lengths else str(dtype)
+
+
+def length_text(side: Side, length: Linear) -> str:
+    """Return a length, with what has no name told by what makes it."""
+
+    def named(atom: Atom) -> Atom:
+        if _NAMELESS not in str(atom):
+            return atom
+        variable: Variable = atom.variable.type()
+        variable.name = variable_text(side, atom.variable, _INDEX_DEPTH)
+        return Atom(variable, atom.axis)
+
+    terms = frozenset((named(atom), factor) for atom, factor in length.terms)
+    return shortened(str(Linear(length.constant, terms)))
+
+
+def constants_text(before: Constant, after: Constant) -> tuple[str, str, str]:
+    """Return texts for two constants that differ, and where they do if the texts do not say it."""
+    told, retold = constant_text(before), constant_text(after)
+    if told != retold:
+        return told, retold, ""
+    if before.type != after.type:
+        return f"{told} ({type_text(before)})", f"{retold} ({type_text(after)})", ""
+    return told, retold, _entries_text(before.data, after.data)
+
+
+def reader_text(side: Side, node: Apply, place: int, *, short: bool = False) -> str:
+    """Return what reads an input: ``input 1 of Add of x, y``, or the slot of a loop."""
+    node, place = through_conversions(side, node, place)
+    if scan_op(node) is not None:
+        return f"{face_text(side, node, place)} of {op_text(side, node)}"
+    return f"input {place} of {op_text(side, node) if short else node_text(side, node)}"
+
+
+def face_text(side: Side, node: Apply, place: int) -> str:
+    """Return which of its slots a Scan reads at an input: ``seq `x```."""
+    if place == 0:
+        return "step count"
+    slot = side.view(node).slots[place - 1]
+    return f"{slot.kind} `{shortened(side.slot_names(node)[slot])}`"
+
+
+def through_conversions(side: Side, node: Apply, place: int) -> tuple[Apply, int]:
+    """Return who reads an input in the end, where a conversion only hands it on to one reader."""
+    for _ in range(_LOOK):
+        readers = side.readers.get(node.outputs[0], [])
+        if not is_conversion(node) or len(readers) != 1 or side.ends.get(node.outputs[0]):
+            break
+        node, place = readers[0]
+    return node, place
+
+
+def shortened(text: str) -> str:
+    """Return ``text``, cut in the middle if it is long."""
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[: half - 1]}…{text[-half:]}"
+
+
+def _arguments(side: Side, node: Apply, depth: int) -> str:
+    if isinstance(node.op, Subtensor):
+        inputs = node.inputs[:1]
+    elif isinstance(node.op, IncSubtensor):
+        inputs = node.inputs[:2]
+    elif inner_graphs(node.op):
+        return ""
+    else:
+        inputs = node.inputs
+    texts = [variable_text(side, variable, depth) for variable in inputs[:_ARGUMENTS]]
+    return ", ".join([*texts, "…"] if len(inputs) > _ARGUMENTS else texts)
+
+
+def _index_part(side: Side, part: Any) -> str:
+    if isinstance(part, slice):
+        bounds = [
+            "" if bound is None else variable_text(side, bound, _INDEX_DEPTH)
+            for bound in (part.start, part.stop)
+        ]
+        step = [] if part.step is None else [variable_text(side, part.step, _INDEX_DEPTH)]
+        return ":".join([*bounds, *step])
+    return variable_text(side, part, _INDEX_DEPTH)
+
+
+def is_conversion(node: Apply) -> bool:
+    """Whether ``node`` only dresses its input up: in more dimensions, or as a scalar."""
+    if isinstance(node.op, DimShuffle):
+        return bool(node.op.is_expand_dims)
+    return isinstance(node.op, ScalarFromTensor | TensorFromScalar)
+
+
+def _source(node: Apply) -> Variable:
+    variable: Variable = node.inputs[0]
+    for _ in range(_LOOK):
+        inner = variable.owner
+        if inner is None or variable.name or not is_conversion(inner):
+            break
+        variable = inner.inputs[0]
+    return variable
+
+
+def _entries_text(before: Any, after: Any) -> str:
+    """Where two arrays of one shape differ; bits are compared, so NaN is NaN and -0 is not 0."""
+    if not isinstance(before, np.ndarray) or before.dtype.hasobject:
+        return ""
+    places = list(_differing(np.ascontiguousarray(before), np.ascontiguousarray(after)))
+    if not places:
+        return ""
+    where = np.unravel_index(places[0], before.shape)
+    index = ", ".join(str(int(place)) for place in where)
+    return (
+        f"{len(places)} of {before.size} entries differ, "
+        f"first [{index}]: {before[where]} → {after[where]}"
+    )
+
+
+def _differing(before: np.ndarray, after: np.ndarray) -> Iterator[int]:
+    width = before.dtype.itemsize
+    left = before.reshape(-1).view(np.uint8).reshape(-1, width)
+    right = after.reshape(-1).view(np.uint8).reshape(-1, width)
+    yield from (int(place) for place in np.flatnonzero((left != right).any(axis=1)))

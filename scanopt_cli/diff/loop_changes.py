@@ -1,0 +1,204 @@
+"""What changed about one Scan: its slots, its steps and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.type import TensorType
+
+from scanopt_cli.analysis.buffers import rows
+from scanopt_cli.analysis.lengths import Atom, Lengths, Linear
+from scanopt_cli.diff.labels import face_text, length_text, op_text
+from scanopt_cli.diff.matching.alignment import Alignment
+from scanopt_cli.diff.matching.correspondence import Matching
+from scanopt_cli.diff.matching.indexed_graph import Pairs
+from scanopt_cli.diff.regions import Edge
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
+
+# How far back the making of a length is compared.
+_DEPTH = 8
+_WITH_ROWS = frozenset({SlotKind.MIT_MOT, SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.NIT_SOT})
+
+
+type ToldEdges = dict[Edge, Hashable]
+"""Edges that a change tells of, and what stands for that change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One property of a node, a loop or a slot, on both sides."""
+
+    what: str
+    aspect: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(slots=True)
+class LoopChange:
+    """How a Scan differs from the one that it is matched with.
+
+    Attributes
+    ----------
+    dropped, added
+        Places, in the view's list, of slots that only one side has.
+    properties
+        What changed about the loop and the slots that it kept.
+    told
+        Edges of either side that ``properties`` or the slots tell of, and what stands for them.
+    sizes
+        Edges of either side with lengths that ``properties`` tell, and along which axis.
+    """
+
+    dropped: list[int] = field(default_factory=list)
+    added: list[int] = field(default_factory=list)
+    properties: list[Property] = field(default_factory=list)
+    told: tuple[dict[Edge, Hashable], dict[Edge, Hashable]] = field(
+        default_factory=lambda: ({}, {})
+    )
+    sizes: tuple[dict[Edge, int], dict[Edge, int]] = field(default_factory=lambda: ({}, {}))
+
+    def note_sizes(self, edges: tuple[Edge, Edge], axes: tuple[int, int]) -> None:
+        """Note edges that carry what ``properties`` tell as a number."""
+        for sizes, edge, axis in zip(self.sizes, edges, axes, strict=True):
+            sizes[edge] = axis
+
+
+def loop_change(matching: Matching, node: Apply, other: Apply, alignment: Alignment) -> LoopChange:
+    """Compare two matched Scans but for their bodies."""
+    before, after = matching.first.view(node), matching.second.view(other)
+    pairs = alignment.slots or ()
+    kept = {first for first, _ in pairs}, {second for _, second in pairs}
+    loop = op_text(matching.first, node)
+    change = LoopChange(
+        dropped=[place for place in range(len(before.slots)) if place not in kept[0]],
+        added=[place for place in range(len(after.slots)) if place not in kept[1]],
+        properties=_options(loop, before, after),
+    )
+    change.told[0].update({(node, place + 1): (node, place) for place in change.dropped})
+    change.told[1].update({(other, place + 1): (other, place) for place in change.added})
+    for first, second in pairs:
+        what = f"{face_text(matching.first, node, first + 1)} of {loop}"
+        change.properties += _slot(what, before.slots[first], after.slots[second])
+    _compare_sizes(matching, before, after, pairs, change)
+    return change
+
+
+def _options(loop: str, before: ScanView, after: ScanView) -> list[Property]:
+    texts = (
+        ("stop condition", _yes(before.is_while), _yes(after.is_while)),
+        (
+            "gradient truncated after",
+            str(before.op.truncate_gradient),
+            str(after.op.truncate_gradient),
+        ),
+        ("works in place on", _in_place(before), _in_place(after)),
+        ("batch dimensions", str(before.batch_ndim), str(after.batch_ndim)),
+    )
+    return [Property(loop, *text) for text in texts if text[1] != text[2]]
+
+
+def _slot(what: str, before: Slot, after: Slot) -> list[Property]:
+    texts = (
+        ("kind", str(before.kind), str(after.kind)),
+        ("taps", _taps(before.taps), _taps(after.taps)),
+        ("written taps", _taps(before.out_taps), _taps(after.out_taps)),
+    )
+    return [Property(what, *text) for text in texts if text[1] != text[2]]
+
+
+def _compare_sizes(
+    matching: Matching, before: ScanView, after: ScanView, pairs: Pairs, change: LoopChange
+) -> None:
+    """Tell changed step counts and buffer lengths, and note the edges that carry them.
+
+    Lengths that only follow the step count, such as those of sequences, are not told again.
+    """
+    loop = op_text(matching.first, before.node)
+    lengths, later = Lengths(before.n_steps), Lengths(after.n_steps)
+    steps, steps_after = lengths.value_of(before.n_steps), later.value_of(after.n_steps)
+    axes = before.batch_ndim, after.batch_ndim
+    other_steps = not _is_made_alike(matching, before.n_steps, after.n_steps) and _differ(
+        matching, steps, steps_after
+    )
+    if other_steps:
+        texts = _texts(matching, steps, steps_after)
+        change.properties.append(Property(loop, "steps", *texts))
+        change.note_sizes(((before.node, 0), (after.node, 0)), axes)
+    for first, second in pairs:
+        edges = (before.node, first + 1), (after.node, second + 1)
+        slot, slot_after = before.slots[first], after.slots[second]
+        if other_steps and slot.kind is SlotKind.SEQ:
+            change.note_sizes(edges, axes)
+        if not (_has_rows(slot) and _has_rows(slot_after)):
+            continue
+        kept, kept_after = rows(before, slot, lengths), rows(after, slot_after, later)
+        if _is_made_alike(matching, slot.outer_input, slot_after.outer_input) or not _differ(
+            matching, kept, kept_after
+        ):
+            continue
+        change.note_sizes(edges, axes)
+        if not other_steps or _differ(matching, kept - steps, kept_after - steps_after):
+            what = f"{face_text(matching.first, *edges[0])} of {loop}"
+            texts = _texts(matching, kept, kept_after)
+            change.properties.append(Property(what, "rows", *texts))
+
+
+def _is_made_alike(
+    matching: Matching, variable: Variable, other: Variable, depth: int = _DEPTH
+) -> bool:
+    """Whether two variables are made by the same nodes, of what may have changed itself.
+
+    Then what changed is told where it is. A length may come to be written otherwise all the same:
+    there are many ways to write one.
+    """
+    if matching.is_equal(variable, other):
+        return True
+    if matching.links.get(variable) is not other:
+        return False
+    node, maker = variable.owner, other.owner
+    if node is None or maker is None or scan_op(node) is not None or not depth:
+        return True
+    return matching.same_op(node, maker) and all(
+        _is_made_alike(matching, node.inputs[place], maker.inputs[counterpart], depth - 1)
+        for place, counterpart in matching.alignments[node].inputs
+    )
+
+
+def _differ(matching: Matching, form: Linear, other: Linear) -> bool:
+    """Whether two lengths differ, and are told differently."""
+
+    def counterpart(atom: Atom) -> Atom:
+        linked = matching.links.get(atom.variable)
+        # What is as long as something that changed changes with it, and is not told again.
+        if linked is None or (atom.axis is None and not matching.is_equal(atom.variable, linked)):
+            return atom
+        return Atom(linked, atom.axis)
+
+    terms = frozenset((counterpart(atom), factor) for atom, factor in form.terms)
+    if Linear(form.constant, terms) == other:
+        return False
+    text, retext = _texts(matching, form, other)
+    return text != retext
+
+
+def _texts(matching: Matching, form: Linear, other: Linear) -> tuple[str, str]:
+    return length_text(matching.first, form), length_text(matching.second, other)
+
+
+def _has_rows(slot: Slot) -> bool:
+    return slot.kind in _WITH_ROWS and isinstance(slot.outer_input.type, TensorType)
+
+
+def _taps(taps: tuple[int, ...]) -> str:
+    return ", ".join(map(str, taps)) or "none"
+
+
+def _yes(flag: bool) -> str:
+    return "yes" if flag else "no"
+
+
+def _in_place(view: ScanView) -> str:
+    return ", ".join(f"output {place}" for place in sorted(view.op.destroy_map)) or "nothing"

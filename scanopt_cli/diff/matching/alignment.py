@@ -1,0 +1,90 @@
+"""Which input and output of a node is which of the node that it is matched with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
+
+from scanopt_cli.diff.deduplicated import is_swappable
+from scanopt_cli.diff.matching.indexed_graph import Pairs
+from scanopt_cli.diff.matching.pairing import pair_up
+from scanopt_cli.diff.matching.slot_pairing import pair_slots
+from scanopt_cli.diff.matching.terms import Terms
+from scanopt_cli.ir.scan_view import ScanView, scan_op
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Places of the inputs and outputs of two nodes that belong together.
+
+    ``slots`` pairs the slots of two Scans; it is ``None`` for all other nodes.
+    """
+
+    inputs: Pairs
+    outputs: Pairs
+    slots: Pairs | None = None
+
+    def flipped(self) -> Alignment:
+        """Return the alignment as seen from the other side."""
+        return Alignment(
+            _flipped(self.inputs),
+            _flipped(self.outputs),
+            None if self.slots is None else _flipped(self.slots),
+        )
+
+
+def align(ours: Terms, theirs: Terms, node: Apply, other: Apply) -> Alignment:
+    """Align two nodes by what is known of them so far."""
+    is_one_op = ours.side.op_digest(node.op) == theirs.side.op_digest(other.op)
+    if scan_op(node) is not None and scan_op(other) is not None:
+        slots = pair_slots(ours, theirs, node, other)
+        return _of_slots(ours.side.view(node), theirs.side.view(other), slots)
+    outputs = _in_order(len(node.outputs), len(other.outputs))
+    if isinstance(node.op, Subtensor | IncSubtensor) and not is_one_op:
+        # The index is told as one; only what is indexed, and what is written, has a counterpart.
+        width = 2 if isinstance(node.op, IncSubtensor) else 1
+        return Alignment(_in_order(width, width), outputs)
+    if len(node.inputs) != len(other.inputs):
+        return Alignment(_uneven(ours, theirs, node.inputs, other.inputs), outputs)
+    inputs = _in_order(len(node.inputs), len(other.inputs))
+    if is_one_op and is_swappable(node):
+        left, right = (ours.token(variable) for variable in node.inputs[:2])
+        other_left, other_right = (theirs.token(variable) for variable in other.inputs[:2])
+        straight = (left == other_left) + (right == other_right)
+        if (left == other_right) + (right == other_left) > straight:
+            inputs = [(0, 1), (1, 0), *inputs[2:]]
+    return Alignment(inputs, outputs)
+
+
+def _uneven(ours: Terms, theirs: Terms, inputs: list[Variable], others: list[Variable]) -> Pairs:
+    return pair_up(
+        inputs,
+        others,
+        (ours.token, theirs.token),
+        (lambda variable: variable.name, lambda variable: variable.name),
+        (lambda variable: str(variable.type), lambda variable: str(variable.type)),
+        repeats=True,
+    )
+
+
+def _of_slots(view: ScanView, other: ScanView, slots: Pairs) -> Alignment:
+    places = {variable: place for place, variable in enumerate(view.node.outputs)}
+    others = {variable: place for place, variable in enumerate(other.node.outputs)}
+    outputs = [
+        (places[output], others[counterpart])
+        for first, second in slots
+        if (output := view.slots[first].outer_output) is not None
+        and (counterpart := other.slots[second].outer_output) is not None
+    ]
+    inputs = [(0, 0), *((first + 1, second + 1) for first, second in slots)]
+    return Alignment(inputs, outputs, slots)
+
+
+def _in_order(count: int, other: int) -> list[tuple[int, int]]:
+    return [(place, place) for place in range(min(count, other))]
+
+
+def _flipped(pairs: Pairs) -> Pairs:
+    return sorted((second, first) for first, second in pairs)

@@ -1,0 +1,107 @@
+"""Which node of one graph is which node of another.
+
+`scanopt_cli.diff.matching.match` finds it out; this is what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from pytensor.graph.basic import Apply, Variable
+
+from scanopt_cli.diff.matching.alignment import Alignment, align
+from scanopt_cli.diff.matching.indexed_graph import Pairs, Side
+from scanopt_cli.diff.matching.terms import Terms
+
+
+@dataclass(slots=True)
+class Matching:
+    """Pairs of nodes and of variables of two sides.
+
+    ``outputs`` pairs places in the graphs' lists of outputs.
+    """
+
+    first: Side
+    second: Side
+    outputs: Pairs
+    nodes: dict[Apply, Apply] = field(default_factory=dict)
+    counterparts: dict[Apply, Apply] = field(default_factory=dict)
+    alignments: dict[Apply, Alignment] = field(default_factory=dict)
+    links: dict[Variable, Variable] = field(default_factory=dict)
+    backlinks: dict[Variable, Variable] = field(default_factory=dict)
+
+    def link(self, variable: Variable, other: Variable) -> None:
+        """Record that two variables are the same part of either graph."""
+        self.links[variable] = other
+        self.backlinks[other] = variable
+
+    def align(self, node: Apply, other: Apply) -> None:
+        """Find out which inputs and outputs of two matched nodes belong together."""
+        known = self.alignments.get(node)
+        alignment = align(*self.terms(), node, other)
+        if known == alignment:
+            return
+        for place, other_place in () if known is None else known.outputs:
+            del self.links[node.outputs[place]], self.backlinks[other.outputs[other_place]]
+        self.alignments[node] = alignment
+        for place, other_place in alignment.outputs:
+            self.link(node.outputs[place], other.outputs[other_place])
+
+    def correspond(self, variable: Variable, other: Variable) -> bool:
+        """Whether two variables are the same part, or compute the same."""
+        return self.links.get(variable) is other or self.is_equal(variable, other)
+
+    def is_equal(self, variable: Variable, other: Variable) -> bool:
+        """Whether two variables compute the same from the graph's inputs."""
+        return self.first.digest(variable) == self.second.digest(other)
+
+    def token(self, variable: Variable) -> Hashable:
+        """What a variable of the first side is known as; `other_token` of what corresponds."""
+        digest = self.first.digest(variable)
+        linked = self.links.get(variable)
+        return digest if linked is None or self.second.digest(linked) == digest else linked
+
+    def other_token(self, variable: Variable) -> Hashable:
+        """What a variable of the second side is known as."""
+        digest = self.second.digest(variable)
+        linked = self.backlinks.get(variable)
+        return digest if linked is None or self.first.digest(linked) == digest else variable
+
+    def terms(self) -> tuple[Terms, Terms]:
+        """Return both sides in terms of what is matched so far."""
+
+        def itself(node: Apply) -> Apply | None:
+            return node if node in self.counterparts else None
+
+        return (
+            Terms(self.first, self.token, self.nodes.get),
+            Terms(self.second, self.other_token, itself),
+        )
+
+    def flipped(self) -> Matching:
+        """Return the same matching as seen from the other side."""
+        return Matching(
+            first=self.second,
+            second=self.first,
+            outputs=sorted((second, first) for first, second in self.outputs),
+            nodes=self.counterparts,
+            counterparts=self.nodes,
+            alignments={
+                self.nodes[node]: alignment.flipped() for node, alignment in self.alignments.items()
+            },
+            links=self.backlinks,
+            backlinks=self.links,
+        )
+
+    def is_free(self, node: Apply, other: Apply) -> bool:
+        """Whether neither of two nodes is matched."""
+        return node not in self.nodes and other not in self.counterparts
+
+    def same_op(self, node: Apply, other: Apply) -> bool:
+        """Whether two nodes apply what computes the same."""
+        return self.first.op_digest(node.op) == self.second.op_digest(other.op)
+
+    def computes_same(self, node: Apply, other: Apply) -> bool:
+        """Whether two nodes compute the same from the graph's inputs."""
+        return self.first.node_digest(node) == self.second.node_digest(other)

@@ -1,0 +1,107 @@
+"""What speaks for two nodes being one node before and after a change."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable
+
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.tensor.elemwise import Elemwise
+
+from scanopt_cli.diff.matching.correspondence import Matching
+from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.diff.matching.slot_pairing import pair_slots
+from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, op_name
+from scanopt_cli.ir.scan_view import scan_op
+
+# How many readers of a variable are looked at.
+_READERS = 8
+# What PyTensor calls a Scan that nobody named.
+_UNNAMED = "scan_fn"
+
+
+def fits(matching: Matching, node: Apply, other: Apply, anchor: int) -> bool:
+    """Whether more than the input at ``anchor`` speaks for two nodes with the same Op."""
+    if not matching.is_free(node, other) or len(node.inputs) != len(other.inputs):
+        return False
+    pairs = zip(node.inputs, other.inputs, strict=True)
+    return all(
+        place == anchor or may_correspond(matching, *pair) for place, pair in enumerate(pairs)
+    ) or _share_readers(matching, node, other)
+
+
+def may_correspond(matching: Matching, variable: Variable, other: Variable) -> bool:
+    """Whether two variables correspond, or are made alike and not matched otherwise."""
+    if matching.correspond(variable, other):
+        return True
+    if isinstance(variable, Constant) or isinstance(other, Constant):
+        return isinstance(variable, Constant) and isinstance(other, Constant)
+    node, maker = variable.owner, other.owner
+    if node is None or maker is None:
+        return False
+    return matching.is_free(node, maker) and matching.same_op(node, maker)
+
+
+def are_alike(matching: Matching, node: Apply, other: Apply) -> bool:
+    """Whether two nodes at the same place are one node whose Op was changed."""
+    core, other_core = core_op(node.op), core_op(other.op)
+    if type(core) is not type(other_core):
+        return False
+    if scan_op(node) is not None and scan_op(other) is not None:
+        return _loops_alike(matching, node, other)
+    if inner_graphs(node.op) and op_name(node.op) == op_name(other.op):
+        return True
+    if isinstance(core, Elemwise) and len(node.inputs) != len(other.inputs):
+        return False
+    if not node.inputs and not other.inputs:
+        return True
+    return len(node.outputs) == len(other.outputs) and any(
+        may_correspond(matching, *pair) for pair in zip(node.inputs, other.inputs, strict=False)
+    )
+
+
+def told_apart(
+    side: Side, readers: Iterable[tuple[Apply, int]], *, constants: bool = False
+) -> dict[Hashable, list[tuple[Apply, int]]]:
+    """Group readers of a variable by what they apply, and at which input they read it.
+
+    With ``constants``, also by the constants that they read.
+    """
+    groups: dict[Hashable, list[tuple[Apply, int]]] = defaultdict(list)
+    for node, place in readers:
+        read = side.constants_read(node) if constants else 0
+        groups[side.op_digest(node.op), place, read].append((node, place))
+    return groups
+
+
+def _loops_alike(matching: Matching, node: Apply, other: Apply) -> bool:
+    name = op_name(node.op)
+    if name == op_name(other.op) and not name.endswith(_UNNAMED):
+        return True
+    if matching.same_op(node, other):
+        return True
+    slots, others = matching.first.view(node).slots, matching.second.view(other).slots
+    fewer, more = sorted((len(slots), len(others)))
+    # Half of all slots are the same, or a loop has lost or got some and kept all others.
+    enough = min(fewer, (more + 1) // 2)
+    # Inputs are paired with inputs, and results with results.
+    counts, counted = (Counter(s.outer_output is None for s in part) for part in (slots, others))
+    if (counts & counted).total() < enough:
+        return False
+    return len(pair_slots(*matching.terms(), node, other)) >= enough
+
+
+def _share_readers(matching: Matching, node: Apply, other: Apply) -> bool:
+    """Whether two nodes are read alike: by the same Op at the same input, or as one output."""
+    ends = set(matching.outputs)
+    for output, counterpart in zip(node.outputs, other.outputs, strict=False):
+        ours = matching.first.readers.get(output, [])[:_READERS]
+        theirs = matching.second.readers.get(counterpart, [])[:_READERS]
+        read = told_apart(matching.first, ours).keys()
+        if read & told_apart(matching.second, theirs).keys():
+            return True
+        places = matching.first.ends.get(output, ())
+        others = matching.second.ends.get(counterpart, ())
+        if any((place, end) in ends for place in places for end in others):
+            return True
+    return False

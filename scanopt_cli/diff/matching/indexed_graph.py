@@ -1,0 +1,172 @@
+"""One of two graphs that are compared, indexed for matching and for telling about it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
+
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
+
+from scanopt_cli.diff.deduplicated import count_loops, node_digest, once
+from scanopt_cli.diff.matching.pairing import Evidence, pair_up
+from scanopt_cli.equivalence.canonical import Digests
+from scanopt_cli.equivalence.loop_forms import LoopForm
+from scanopt_cli.ir.naming import slot_names, titles
+from scanopt_cli.ir.scan_view import ScanView, Slot
+
+type Pairs = Sequence[tuple[int, int]]
+"""Places in two lists that belong together."""
+
+
+class Side:
+    """A graph with its nodes in order, who reads what, and digests of everything.
+
+    Parameters
+    ----------
+    graph
+        The graph, which is used up: equal nodes become one, since they are no difference.
+    digests
+        The digests of its variables.
+    loops_once
+        Whether equal nodes that hold a graph become one as well.
+
+    Attributes
+    ----------
+    titles
+        What each node that holds a graph is called.
+    copies
+        How many nodes of the graph each node stands for.
+    """
+
+    def __init__(self, graph: FunctionGraph, digests: Digests, *, loops_once: bool = False) -> None:
+        self.inputs: list[Variable] = list(graph.inputs)
+        self.sameness = digests.sameness
+        self._digests = digests
+        known = titles(graph.outputs)
+        left = once(graph, digests, loops=loops_once)
+        self.nodes, self.outputs, self.copies = left.nodes, left.outputs, left.copies
+        self.titles: Mapping[Apply, str] = {n: known[n] for n in self.nodes if n in known}
+        self.rank = {node: rank for rank, node in enumerate(self.nodes)}
+        self.readers: dict[Variable, list[tuple[Apply, int]]] = defaultdict(list)
+        for node in self.nodes:
+            for place, variable in enumerate(node.inputs):
+                self.readers[variable].append((node, place))
+        self.ends: dict[Variable, list[int]] = defaultdict(list)
+        for place, output in enumerate(self.outputs):
+            self.ends[output].append(place)
+        self.input_rank = {variable: place for place, variable in enumerate(self.inputs)}
+        self._constants_read: dict[Apply, int] = {}
+        self._views: dict[Apply, ScanView] = {}
+        self._slot_names: dict[Apply, Mapping[Slot, str]] = {}
+
+    def digest(self, variable: Variable) -> bytes:
+        """Return the digest of ``variable``, equal on both sides for equal computations."""
+        return self._digests.of(variable)
+
+    @cached_property
+    def digests(self) -> frozenset[bytes]:
+        """The digests of everything that is computed."""
+        return frozenset(self.digest(v) for node in self.nodes for v in node.outputs)
+
+    def node_digest(self, node: Apply) -> tuple[bytes, ...]:
+        """Return the digest of all that ``node`` computes; the slots of a loop have no order."""
+        return node_digest(self._digests, node)
+
+    def op_digest(self, op: Op) -> bytes:
+        """Return the digest of what ``op`` computes, its body included."""
+        return self.sameness.of_op(op)
+
+    def constants_read(self, node: Apply) -> int:
+        """Return a hash of the constants among the inputs of ``node``, equal on both sides."""
+        if node not in self._constants_read:
+            read = tuple(self.digest(v) for v in node.inputs if isinstance(v, Constant))
+            self._constants_read[node] = hash(read)
+        return self._constants_read[node]
+
+    def form(self, node: Apply) -> LoopForm:
+        """Return the canonical order of the slots of a Scan node."""
+        return self.sameness.form(self.view(node).op)
+
+    def view(self, node: Apply) -> ScanView:
+        """Return the slots of a Scan node."""
+        if node not in self._views:
+            self._views[node] = ScanView.of(node)
+        return self._views[node]
+
+    def slot_names(self, node: Apply) -> Mapping[Slot, str]:
+        """Return what the slots of a Scan node are called."""
+        if node not in self._slot_names:
+            view = self.view(node)
+            names = slot_names(view, lambda variable: self.readers.get(variable, ()))
+            self._slot_names[node] = dict(zip(view.slots, names, strict=True))
+        return self._slot_names[node]
+
+    def rename_slots(self, node: Apply, names: Mapping[Slot, str]) -> None:
+        """Call the slots of a Scan node otherwise from now on."""
+        self._slot_names[node] = names
+
+
+def pair_inputs(before: FunctionGraph, after: FunctionGraph) -> list[tuple[int, int]]:
+    """Pair graph inputs by name where it is unique, then by place; types of one class only.
+
+    Where one graph has more inputs, places have shifted: there, who reads them counts before.
+    """
+
+    def by_name(item: tuple[int, Variable]) -> tuple[type, str] | None:
+        variable = item[1]
+        return (type(variable.type), variable.name) if variable.name else None
+
+    def by_place(item: tuple[int, Variable]) -> tuple[type, int]:
+        return type(item[1].type), item[0]
+
+    def by_readers(graph: FunctionGraph) -> Evidence[tuple[int, Variable]]:
+        def told(item: tuple[int, Variable]) -> Hashable | None:
+            variable = item[1]
+            readers = {(str(node.op), place) for node, place in graph.clients.get(variable, ())}
+            is_one_of_many = len(before.inputs) != len(after.inputs)
+            return (str(variable.type), frozenset(readers)) if is_one_of_many else None
+
+        return told
+
+    return pair_up(
+        list(enumerate(before.inputs)),
+        list(enumerate(after.inputs)),
+        (by_name, by_name),
+        (by_readers(before), by_readers(after)),
+        (by_place, by_place),
+    )
+
+
+def two_sides(
+    before: FunctionGraph,
+    after: FunctionGraph,
+    inputs: Pairs,
+    around: tuple[Side, Side] | None = None,
+) -> tuple[Side, Side]:
+    """Return both graphs, digested so that paired ``inputs`` count as the same.
+
+    ``around`` are the sides whose nodes hold the graphs.
+    """
+    firsts = {place for place, _ in inputs}
+    seconds = {place for _, place in inputs}
+    alone = [v for place, v in enumerate(before.inputs) if place not in firsts]
+    others = [v for place, v in enumerate(after.inputs) if place not in seconds]
+    # What only one side has takes places that nothing takes on the other side.
+    gap = [variable.type() for variable in alone]
+    known, known_after = (None, None) if around is None else (side.sameness for side in around)
+    digests = (
+        Digests([before.inputs[place] for place, _ in inputs] + alone, sameness=known),
+        Digests([after.inputs[place] for _, place in inputs] + gap + others, sameness=known_after),
+    )
+    counts, distinct = zip(
+        count_loops(before, digests[0]), count_loops(after, digests[1]), strict=True
+    )
+    # Loops that are equal stay apart, where each of them may have become another one.
+    is_nearer = abs(distinct[0] - distinct[1]) < abs(counts[0] - counts[1])
+    return (
+        Side(before, digests[0], loops_once=is_nearer),
+        Side(after, digests[1], loops_once=is_nearer),
+    )

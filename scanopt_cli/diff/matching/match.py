@@ -1,0 +1,203 @@
+"""Finds which node of one graph is which node of another.
+
+Equal digests come first: whatever computes the same is the same. What is left is matched by its
+neighbourhood, from the outputs down and from the inputs up: a node with an Op of the same digest
+at the same place. Then come nodes at the same place whose Op was changed, and last nodes that are
+similar, wherever they are. Every step is near linear in the size of the graphs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+
+from pytensor.graph.basic import Apply, Variable
+
+from scanopt_cli.diff.deduplicated import is_swappable
+from scanopt_cli.diff.matching.correspondence import Matching
+from scanopt_cli.diff.matching.evidence import are_alike, fits, told_apart
+from scanopt_cli.diff.matching.indexed_graph import Pairs, Side
+from scanopt_cli.diff.matching.numbering import Numbers, numbered
+from scanopt_cli.diff.matching.pairing import pair_up
+from scanopt_cli.diff.matching.similarity import similar_pairs
+from scanopt_cli.ir.inner_graphs import op_name
+from scanopt_cli.ir.scan_view import scan_op
+
+# A round goes on from what the round before it matched; unrelated graphs end after the first.
+_ROUNDS = 4
+
+
+def match(first: Side, second: Side, inputs: Pairs, outputs: Pairs) -> Matching:
+    """Match two graphs whose paired ``inputs`` and ``outputs`` are places in their lists."""
+    matcher = _Matcher(Matching(first, second, outputs))
+    for place, other in inputs:
+        matcher.matching.link(first.inputs[place], second.inputs[other])
+    matcher.run(inputs)
+    return matcher.matching
+
+
+class _Matcher:
+    """Grows a matching until nothing more is found."""
+
+    def __init__(self, matching: Matching) -> None:
+        self.matching = matching
+        self._first, self._second = matching.first, matching.second
+        self._matched: deque[tuple[Apply, Apply]] = deque()
+        self._places: deque[tuple[Apply, Apply]] = deque()
+        # At the same place and with the same Op, but nothing that they read is the same.
+        self._doubtful: list[tuple[Apply, Apply]] = []
+        # Which of several equal nodes is which says nothing about what reads them.
+        self._interchangeable: set[Apply] = set()
+        self._shared = self._first.digests & self._second.digests
+
+    def run(self, inputs: Pairs) -> None:
+        self._match_equal()
+        self._look_around_inputs(inputs)
+        self._settle(up=False)
+        self._match_loops()
+        for _ in range(_ROUNDS):
+            count = len(self.matching.nodes)
+            self._matched.extend(self.matching.nodes.items())
+            self._look_around_inputs(inputs)
+            for place, other in self.matching.outputs:
+                outputs = self._first.outputs, self._second.outputs
+                self._look_up(outputs[0][place], outputs[1][other])
+            self._settle()
+            self._match_values()
+            self._match_changed()
+            self._match_values()
+            self._match_all(similar_pairs(self.matching, *self._left()))
+            self._match_all(self._doubtful)
+            self._doubtful.clear()
+            if len(self.matching.nodes) in (count, len(self._first.nodes)):
+                break
+        for node, partner in self.matching.nodes.items():
+            if is_swappable(node) or scan_op(node) is not None:
+                # More is known now than when they were matched.
+                self.matching.align(node, partner)
+
+    def _left(self) -> tuple[list[Apply], list[Apply]]:
+        matching = self.matching
+        return (
+            [node for node in self._first.nodes if node not in matching.nodes],
+            [node for node in self._second.nodes if node not in matching.counterparts],
+        )
+
+    def _match(self, node: Apply, other: Apply) -> None:
+        matching = self.matching
+        matching.nodes[node] = other
+        matching.counterparts[other] = node
+        matching.align(node, other)
+        self._matched.append((node, other))
+
+    def _match_all(self, pairs: Iterable[tuple[Apply, Apply]]) -> None:
+        for node, other in pairs:
+            if self.matching.is_free(node, other):
+                self._match(node, other)
+        self._settle()
+
+    def _match_equal(self) -> None:
+        """Match nodes that compute the same and are the only ones on their side."""
+        pairs = pair_up(
+            [self._first.node_digest(node) for node in self._first.nodes],
+            [self._second.node_digest(node) for node in self._second.nodes],
+            (lambda digest: digest, lambda digest: digest),
+        )
+        for place, other in pairs:
+            self._match(self._first.nodes[place], self._second.nodes[other])
+
+    def _match_values(self) -> None:
+        """Match nodes that would compute the same if what is matched did."""
+        matching = self.matching
+        numbers = Numbers()
+        ours = numbered(self._first, matching.nodes, matching.token, self._shared, numbers)
+        theirs = numbered(
+            self._second, matching.counterparts, matching.other_token, self._shared, numbers
+        )
+        groups: dict[int, deque[Apply]] = defaultdict(deque)
+        for node, number in theirs:
+            groups[number].append(node)
+        repeated = {number for number, nodes in groups.items() if len(nodes) > 1}
+        for node, number in list(ours):
+            if groups.get(number):
+                if number in repeated:
+                    self._interchangeable.add(node)
+                self._match(node, groups[number].popleft())
+        self._settle()
+
+    def _match_loops(self) -> None:
+        """Match what holds a graph, by its name: loops are landmarks, and few."""
+        first, second, matching = self._first, self._second, self.matching
+        ours = [node for node in first.titles if node not in matching.nodes]
+        theirs = [node for node in second.titles if node not in matching.counterparts]
+        pairs = pair_up(
+            [(first.op_digest(node.op), op_name(node.op)) for node in ours],
+            [(second.op_digest(node.op), op_name(node.op)) for node in theirs],
+            (lambda told: told, lambda told: told),
+            (lambda told: told[1], lambda told: told[1]),
+        )
+        for place, other in pairs:
+            if are_alike(matching, ours[place], theirs[other]):
+                self._match(ours[place], theirs[other])
+                # What reads this loop feeds the next one, and tells its slots apart.
+                self._settle(up=False)
+
+    def _match_changed(self) -> None:
+        """Match nodes at the same place whose Op is not the same any more."""
+        while self._places:
+            node, other = self._places.popleft()
+            if not self.matching.is_free(node, other):
+                continue
+            if are_alike(self.matching, node, other):
+                self._match(node, other)
+                self._settle()
+            elif self.matching.same_op(node, other):
+                self._doubtful.append((node, other))
+
+    def _settle(self, *, up: bool = True) -> None:
+        """Look around every matched pair for neighbours with an Op of the same digest.
+
+        Without ``up``, only at what reads the pair.
+        """
+        while self._matched:
+            node, other = self._matched.popleft()
+            alignment = self.matching.alignments[node]
+            vague = node in self._interchangeable
+            for place, other_place in alignment.inputs if up else ():
+                self._look_up(node.inputs[place], other.inputs[other_place])
+            for place, other_place in () if vague else alignment.outputs:
+                self._look_down(node.outputs[place], other.outputs[other_place])
+
+    def _look_around_inputs(self, inputs: Pairs) -> None:
+        ours, theirs = self._first.inputs, self._second.inputs
+        for place, other in inputs:
+            self._look_down(ours[place], theirs[other])
+
+    def _look_up(self, variable: Variable, other: Variable) -> None:
+        """Match what makes two variables at the same place."""
+        node, maker = variable.owner, other.owner
+        if node is None or maker is None or not self.matching.is_free(node, maker):
+            return
+        is_slot = scan_op(node) is not None and scan_op(maker) is not None
+        if not is_slot and variable.index != other.index:
+            return
+        if self.matching.same_op(node, maker) and are_alike(self.matching, node, maker):
+            self._match(node, maker)
+        else:
+            self._places.append((node, maker))
+
+    def _look_down(self, variable: Variable, other: Variable) -> None:
+        """Match what reads two variables, where it is the only such reader on both sides."""
+        ours, theirs = self._first.readers.get(variable, ()), self._second.readers.get(other, ())
+        for constants in (True, False):
+            free = [reader for reader in ours if reader[0] not in self.matching.nodes]
+            if not free:
+                return
+            left = [reader for reader in theirs if reader[0] not in self.matching.counterparts]
+            groups = told_apart(self._second, left, constants=constants)
+            for key, readers in told_apart(self._first, free, constants=constants).items():
+                others = groups.get(key, ())
+                if len(readers) == len(others) == 1:
+                    (node, place), (reader, _) = readers[0], others[0]
+                    if fits(self.matching, node, reader, place):
+                        self._match(node, reader)

@@ -1,0 +1,67 @@
+"""Numbers for nodes that would compute the same if what is matched did."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable, Iterator, Sequence
+
+from pytensor.graph.basic import Apply, Variable
+
+from scanopt_cli.diff.deduplicated import is_swappable
+from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.diff.matching.terms import Token
+from scanopt_cli.ir.scan_view import scan_op
+
+
+class Numbers:
+    """Gives nodes of both sides equal numbers if they apply equal Ops to equal things."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+
+    def number(self, side: Side, node: Apply, reads: Sequence[Hashable]) -> int:
+        """Return the number of a node of ``side`` whose inputs are known as ``reads``."""
+        if scan_op(node) is not None:
+            # Loops are equal whatever the order of their slots.
+            ranks = side.form(node).ranks
+            ordered = sorted(range(len(ranks)), key=ranks.__getitem__)
+            reads = [reads[0], *(reads[place + 1] for place in ordered)]
+        elif is_swappable(node):
+            reads = [*sorted(reads[:2], key=_order), *reads[2:]]
+        told = side.op_digest(node.op), tuple(reads)
+        return self._numbers.setdefault(told, len(self._numbers))
+
+
+def numbered(
+    side: Side, matched: Container[Apply], token: Token, shared: Container[bytes], numbers: Numbers
+) -> Iterator[tuple[Apply, int]]:
+    """Yield the nodes of ``side`` that are not ``matched``, each with its number.
+
+    ``shared`` holds the digests that occur on both sides.
+    """
+    own: dict[Apply, int] = {}
+
+    def known(variable: Variable) -> Hashable:
+        maker = variable.owner
+        if maker in own and side.digest(variable) not in shared:
+            return own[maker], output_mark(side, variable)
+        return token(variable)
+
+    for node in side.nodes:
+        if node not in matched:
+            own[node] = numbers.number(side, node, [known(variable) for variable in node.inputs])
+            yield node, own[node]
+
+
+def output_mark(side: Side, variable: Variable) -> int:
+    """Return which output of the node that makes it ``variable`` is, in an order of both sides."""
+    node = variable.owner
+    if scan_op(node) is None:
+        place: int = node.outputs.index(variable)
+        return place
+    places = zip(side.view(node).slots, side.form(node).ranks, strict=True)
+    return next(rank for slot, rank in places if slot.outer_output is variable)
+
+
+def _order(token: Hashable) -> tuple[bool, object]:
+    # A variable stands for what it is matched with, on both sides by itself.
+    return (True, id(token)) if isinstance(token, Variable) else (False, repr(token))

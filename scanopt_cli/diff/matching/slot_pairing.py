@@ -1,0 +1,222 @@
+"""Which slot of one Scan is which slot of another: the best evidence first.
+
+Inputs of the loop come first, since what feeds them is known. Then a state is told by what a step
+computes for it from what is paired already, and every pair that is found tells more of those that
+are left: two states that are fed alike and updated alike come apart as soon as what they read does.
+What a changed body does not tell exactly any more is told by what is around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+from pytensor.graph.basic import Apply
+
+from scanopt_cli.diff.matching.indexed_graph import Pairs
+from scanopt_cli.diff.matching.numbering import Numbers
+from scanopt_cli.diff.matching.pairing import pair_up
+from scanopt_cli.diff.matching.slot_features import Witness
+from scanopt_cli.diff.matching.terms import Terms
+
+# How often the bodies are walked at most. In a body of many states that only come apart one by one,
+# the time would grow with its square.
+_LOOKS = 50
+
+
+def pair_slots(ours: Terms, theirs: Terms, node: Apply, other: Apply) -> Pairs:
+    """Pair the slots of two Scans, told by their places in the lists of their views.
+
+    Of two Scans that compute the same from whatever they are fed, all slots are paired, each with
+    one that has the same part in the loop.
+    """
+    is_one_op = ours.side.op_digest(node.op) == theirs.side.op_digest(other.op)
+    return _Pairing(Witness(ours, node), Witness(theirs, other), is_one_op=is_one_op).run()
+
+
+class _Pairing:
+    """The pairs so far. Everywhere here a slot is a side, 0 or 1, and its place on that side."""
+
+    def __init__(self, here: Witness, there: Witness, *, is_one_op: bool) -> None:
+        self._witnesses = here, there
+        self._is_one_op = is_one_op
+        self._numbers = Numbers()
+        self._looks = 0
+        # For each side, which of the pairs a slot is in; pairs go by their places on the second.
+        self._known: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        self._updates: tuple[list[Hashable], list[Hashable]] | None = None
+
+    def run(self) -> Pairs:
+        if self._is_one_op:
+            self._pair(_anything)
+        while self._is_incomplete() and any(
+            self._pair(evidence, repeats=repeats) for evidence, repeats in _EVIDENCE
+        ):
+            pass
+        if self._is_incomplete():
+            self._pair_left_over()
+        return sorted(self._known[0].items())
+
+    def _is_incomplete(self) -> bool:
+        return all(len(self._known[0]) < len(witness.slots) for witness in self._witnesses)
+
+    def _pair(self, evidence: _Evidence, *, repeats: bool = False) -> bool:
+        """Pair the slots that are left and of which ``evidence`` says the same; whether any were.
+
+        It has to tell a slot from all others of its side, unless it may pair ``repeats`` in order.
+        """
+        left, others = self._left()
+
+        def told(side: int) -> Callable[[int], Hashable]:
+            ports = self._witnesses[side].ports
+
+            def of(place: int) -> Hashable:
+                found = evidence(self, side, place)
+                if found is None or not self._is_one_op:
+                    return found
+                return ports[place], found
+
+            return of
+
+        pairs = pair_up(left, others, (told(0), told(1)), repeats=repeats)
+        self._add([(left[first], others[second]) for first, second in pairs])
+        return bool(pairs)
+
+    def _pair_left_over(self) -> None:
+        """Pair in order what is left, where both Scans have as many of a kind and type left."""
+        left = self._left()
+        shapes = [[self.shape(side, place) for place in left[side]] for side in (0, 1)]
+        counted, others = ([(shape, known.count(shape)) for shape in known] for known in shapes)
+        pairs = pair_up(counted, others, (lambda told: told, lambda told: told), repeats=True)
+        self._add([(left[0][first], left[1][second]) for first, second in pairs])
+
+    def _add(self, pairs: Pairs) -> None:
+        if pairs:
+            self._known[0].update(pairs)
+            self._known[1].update((second, second) for _, second in pairs)
+            self._updates = None
+
+    def _left(self) -> tuple[list[int], list[int]]:
+        first, second = (
+            [place for place in range(len(witness.slots)) if place not in known]
+            for witness, known in zip(self._witnesses, self._known, strict=True)
+        )
+        return first, second
+
+    def is_input(self, side: int, place: int) -> bool:
+        """Whether the loop only reads the slot."""
+        return self._witnesses[side].slots[place].outer_output is None
+
+    def kind(self, side: int, place: int) -> tuple[Hashable, ...]:
+        """What the slot is."""
+        slot = self._witnesses[side].slots[place]
+        return slot.kind, slot.taps, slot.out_taps
+
+    def shape(self, side: int, place: int) -> Hashable:
+        """What the slot is, with its types; nothing of it is particular to one slot."""
+        return *self.kind(side, place), self._witnesses[side].types[place]
+
+    def name(self, side: int, place: int) -> str | None:
+        return self._witnesses[side].names[place]
+
+    def source(self, side: int, place: int) -> Hashable:
+        """What feeds the slot."""
+        return self._witnesses[side].sources[place]
+
+    def role(self, side: int, place: int) -> Hashable:
+        """What is around the slot in the body."""
+        return self._witnesses[side].roles[place]
+
+    def readers(self, side: int, place: int) -> Hashable:
+        """Who reads the slot's result."""
+        return self._witnesses[side].readers[place]
+
+    def needs(self, side: int, place: int) -> Hashable:
+        """Which pairs a step needs for the slot."""
+        known = self._known[side]
+        return frozenset(known[p] for p in self._witnesses[side].needs[place] if p in known)
+
+    def update(self, side: int, place: int) -> Hashable:
+        """What a step computes for the slot, from what is known of all slots."""
+        if self._updates is None:
+            self._looks += 1
+            if self._looks > _LOOKS:
+                return None
+            shared = self._sources(0) & self._sources(1)
+            first, second = (
+                witness.updates(
+                    self._numbers,
+                    [self._colour(side, p, shared) for p in range(len(witness.slots))],
+                )
+                for side, witness in enumerate(self._witnesses)
+            )
+            self._updates = first, second
+        return self._updates[side][place]
+
+    def _sources(self, side: int) -> set[Hashable]:
+        places = range(len(self._witnesses[side].slots))
+        return {self.source(side, place) for place in places if self.is_input(side, place)}
+
+    def _colour(self, side: int, place: int, shared: set[Hashable]) -> Hashable:
+        """What a slot is known as: by what feeds it, for an input; by its pair; by its start."""
+        source = self.source(side, place)
+        if self.is_input(side, place) and source in shared:
+            return self.kind(side, place), source
+        pair = self._known[side].get(place)
+        return ("pair", pair) if pair is not None else (self.shape(side, place), source)
+
+
+type _Evidence = Callable[[_Pairing, int, int], Hashable]
+
+
+def _anything(*_: object) -> bool:
+    return True
+
+
+def _of_inputs(*parts: _Evidence) -> _Evidence:
+    return _joined(parts, True)
+
+
+def _of_results(*parts: _Evidence) -> _Evidence:
+    return _joined(parts, False)
+
+
+def _joined(parts: Sequence[_Evidence], inputs: bool) -> _Evidence:
+    """Evidence of several kinds at once, of inputs or of results only; of none if one fails."""
+
+    def evidence(pairing: _Pairing, side: int, place: int) -> Hashable:
+        if pairing.is_input(side, place) is not inputs:
+            return None
+        told = [part(pairing, side, place) for part in parts]
+        return None if None in told else tuple(told)
+
+    return evidence
+
+
+_P = _Pairing
+_EVIDENCE: tuple[tuple[_Evidence, bool], ...] = (
+    (_of_inputs(_P.kind, _P.name, _P.source), False),
+    (_of_inputs(_P.kind, _P.source, _P.role), False),
+    (_of_inputs(_P.kind, _P.source), False),
+    # Inputs of one kind that are fed the same have the same values.
+    (_of_inputs(_P.kind, _P.source), True),
+    (_of_inputs(_P.kind, _P.name), False),
+    (_of_results(_P.kind, _P.name, _P.source), False),
+    (_of_results(_P.kind, _P.source, _P.update), False),
+    (_of_results(_P.kind, _P.update), False),
+    (_of_results(_P.kind, _P.source, _P.update, _P.readers), False),
+    (_of_results(_P.kind, _P.update, _P.readers), False),
+    # States that start equal and are updated equally, by all that is known of the loop.
+    (_of_results(_P.kind, _P.source, _P.update), True),
+    (_of_results(_P.kind, _P.source, _P.readers), False),
+    (_of_results(_P.kind, _P.source, _P.role), False),
+    (_of_results(_P.kind, _P.source), False),
+    (_of_results(_P.kind, _P.name), False),
+    (_of_results(_P.kind, _P.role), False),
+    (_of_results(_P.kind, _P.needs), False),
+    (_of_inputs(_P.kind, _P.role), False),
+    (_of_inputs(_P.name), False),
+    (_of_results(_P.name), False),
+    (_of_inputs(_P.kind, _P.role), True),
+    (_of_results(_P.kind, _P.role), True),
+)
+"""What tells a slot, the best first, and whether it also pairs in order what it cannot tell."""

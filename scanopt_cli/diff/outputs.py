@@ -1,0 +1,47 @@
+"""Which output of one graph is which of another."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from pytensor.graph.basic import Variable
+
+from scanopt_cli.diff.matching.indexed_graph import Pairs, Side
+from scanopt_cli.diff.matching.match import match
+from scanopt_cli.diff.matching.pairing import Evidence, pair_up
+
+
+def pair_outputs(before: Side, after: Side, inputs: Pairs, *, swapped: bool) -> Pairs:
+    """Pair outputs by place; where one side has more, by what they compute, then by what is left.
+
+    That is their names, then what makes them: the graphs are matched to find it out. Last come the
+    types, in order.
+    """
+    ours, theirs = before.outputs, after.outputs
+    if len(ours) == len(theirs):
+        return [(place, place) for place in range(len(ours))]
+    known = [(before.digest, after.digest), (_name, _name)]
+    clear = pair_up(ours, theirs, *known)
+    if swapped:
+        flipped = [[(second, first) for first, second in pairs] for pairs in (inputs, clear)]
+        matching = match(after, before, *flipped).flipped()
+    else:
+        matching = match(before, after, inputs, clear)
+    made = matching.token, matching.other_token
+    ops = _maker(before), _maker(after)
+    return pair_up(ours, theirs, *known, made, ops, (_type, _type), repeats=True)
+
+
+def _maker(side: Side) -> Evidence[Variable]:
+    def told(variable: Variable) -> Hashable | None:
+        return None if variable.owner is None else side.op_digest(variable.owner.op)
+
+    return told
+
+
+def _name(variable: Variable) -> str | None:
+    return variable.name or None
+
+
+def _type(variable: Variable) -> str:
+    return str(variable.type)

@@ -1,0 +1,99 @@
+"""What came or went together: of a subgraph that only one side has, one node is told."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Container, Hashable, Mapping
+from dataclasses import dataclass, field
+
+from pytensor.graph.basic import Apply
+
+from scanopt_cli.diff.labels import op_label
+from scanopt_cli.diff.matching.indexed_graph import Side
+
+type Edge = tuple[Apply, int]
+"""A node and the place of one of its inputs."""
+
+_LABELS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """The nodes that only one side has, in groups.
+
+    Attributes
+    ----------
+    heads
+        The nodes to tell: what stays reads them, or they hold a graph.
+    behind
+        How many nodes of which Op only feed a head, or only feed what else is told: keyed by the
+        head, by what an edge is absorbed into, or by ``("end", place)`` for an output that only
+        one side has.
+    """
+
+    heads: tuple[Apply, ...]
+    behind: Mapping[Hashable, Counter[str]] = field(default_factory=dict)
+
+    def text(self, key: Hashable, verb: str) -> tuple[str, ...]:
+        """Return a detail that sums up what is behind ``key``, if anything is."""
+        counts = self.behind.get(key)
+        return (f"{verb} {summary(counts)}",) if counts else ()
+
+
+def regions(
+    side: Side,
+    alone: Container[Apply],
+    absorbed: Mapping[Edge, Hashable],
+    paired_ends: Container[int],
+) -> Regions:
+    """Group the nodes of ``side`` that are ``alone``.
+
+    ``absorbed`` names edges that something else tells of, and what that is.
+    """
+    owners: dict[Apply, Hashable] = {}
+    heads: list[Apply] = []
+    behind: dict[Hashable, Counter[str]] = defaultdict(Counter)
+    for node in reversed(side.nodes):
+        if node not in alone:
+            continue
+        owner = _owner(side, node, owners, absorbed, paired_ends)
+        owners[node] = node if owner is None else owner
+        if owner is None:
+            heads.append(node)
+        else:
+            behind[owner][op_label(node.op).partition("{")[0]] += 1
+    return Regions(tuple(reversed(heads)), behind)
+
+
+def summary(counts: Counter[str]) -> str:
+    """Return ``4 nodes (2 Mul, Add, Exp)``."""
+    total = counts.total()
+    parts = [
+        label if count == 1 else f"{count} {label}" for label, count in counts.most_common(_LABELS)
+    ]
+    more = ", …" if len(counts) > _LABELS else ""
+    return f"{total} node{'s' if total > 1 else ''} ({', '.join(parts)}{more})"
+
+
+def _owner(
+    side: Side,
+    node: Apply,
+    owners: Mapping[Apply, Hashable],
+    absorbed: Mapping[Edge, Hashable],
+    paired_ends: Container[int],
+) -> Hashable:
+    """What ``node`` is told with; ``None`` if it is told itself."""
+    if node in side.titles:
+        return None
+    first: Hashable = None
+    for output in node.outputs:
+        for edge in side.readers.get(output, ()):
+            owner = owners.get(edge[0], absorbed.get(edge))
+            if owner is None:
+                return None
+            first = owner if first is None else first
+        for place in side.ends.get(output, ()):
+            if place in paired_ends:
+                return None
+            first = ("end", place) if first is None else first
+    return first

@@ -1,0 +1,142 @@
+"""Which edges of a graph only carry the step counts and buffer lengths of loops.
+
+A changed length is told once, as a number. The nodes that compute it need no telling of their own,
+as long as nothing else reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.basic import Alloc, AllocEmpty, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
+
+from scanopt_cli.diff.matching.correspondence import Matching
+from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.diff.regions import Edge
+
+type Sizes = Mapping[Edge, int]
+"""Edges into loops whose lengths are told, and along which axis."""
+
+_ROUNDS = 8
+
+
+def size_edges(
+    matching: Matching,
+    sizes: tuple[Sizes, Sizes],
+    told: tuple[Collection[Edge], Collection[Edge]],
+) -> tuple[set[Edge], set[Edge]]:
+    """Return the edges of both sides that carry nothing but lengths which are told.
+
+    What is only needed for edges that are ``told`` may carry them as well. Edges of matched nodes
+    are returned in pairs: one that carries more on one side is left out.
+    """
+    left_out: tuple[set[Edge], set[Edge]] = (set(), set())
+    for _ in range(_ROUNDS):
+        found = _found(matching.first, matching.nodes, sizes[0], told[0], left_out[0])
+        others = _found(matching.second, matching.counterparts, sizes[1], told[1], left_out[1])
+        uneven = [
+            (edge, counterpart)
+            for edge, counterpart in _paired(matching, found, others)
+            if (edge in found) != (counterpart in others)
+            or not _differ_in_length_only(matching, edge, counterpart)
+        ]
+        if not uneven:
+            return found, others
+        left_out[0].update(edge for edge, _ in uneven)
+        left_out[1].update(counterpart for _, counterpart in uneven)
+    return set(), set()
+
+
+def _paired(
+    matching: Matching, found: Collection[Edge], others: Collection[Edge]
+) -> set[tuple[Edge, Edge]]:
+    """The edges that were found on either side, each with its counterpart."""
+    nodes = {node for node, _ in found if node in matching.nodes}
+    nodes |= {matching.counterparts[node] for node, _ in others if node in matching.counterparts}
+    return {
+        ((node, place), (matching.nodes[node], other))
+        for node in nodes
+        for place, other in matching.alignments[node].inputs
+    }
+
+
+def _found(
+    side: Side,
+    matched: Container[Apply],
+    sizes: Sizes,
+    told: Collection[Edge],
+    left_out: Collection[Edge],
+) -> set[Edge]:
+    found = {edge for edge in sizes if _is_length(edge)} - set(left_out)
+    axes = dict(sizes)
+    needless = set(told)
+    for node in reversed(side.nodes):
+        edges = [edge for output in node.outputs for edge in side.readers.get(output, ())]
+        if not edges or any(side.ends.get(output) for output in node.outputs):
+            continue
+        needed = [edge for edge in edges if edge not in needless]
+        if not needed and node not in matched:
+            needless.update((node, place) for place in range(len(node.inputs)))
+        carried: list[int] = []
+        if all(edge in found for edge in needed) and _is_arithmetic(node):
+            carried = list(range(len(node.inputs))) if needed else []
+        elif len(along := {axes.get(edge) for edge in needed}) == 1 and None not in along:
+            axis = along.pop()
+            assert axis is not None
+            carried = _length_places(node, axis)
+            if isinstance(node.op, IncSubtensor):
+                carried.append(0)
+                axes[node, 0] = axis
+        found.update(
+            (node, place)
+            for place in carried
+            if _is_length((node, place)) and (node, place) not in left_out
+        )
+    return found
+
+
+def _differ_in_length_only(matching: Matching, edge: Edge, counterpart: Edge) -> bool:
+    """Whether two edges that carry a length, or a buffer of some length, carry the same else."""
+    maker, other = (node.inputs[place].owner for node, place in (edge, counterpart))
+    if not (_is_buffer(maker) and _is_buffer(other)):
+        return not (_is_buffer(maker) or _is_buffer(other))
+    differing = sum(
+        not matching.correspond(*pair) for pair in zip(maker.inputs, other.inputs, strict=False)
+    )
+    return matching.same_op(maker, other) and differing <= 1
+
+
+def _is_length(edge: Edge) -> bool:
+    """Whether an edge carries a whole number, or a buffer that has nothing but a length."""
+    variable = edge[0].inputs[edge[1]]
+    return _is_whole_number(variable) or _is_buffer(variable.owner)
+
+
+def _is_buffer(node: Apply | None) -> bool:
+    return node is not None and isinstance(node.op, Alloc | AllocEmpty)
+
+
+def _is_arithmetic(node: Apply) -> bool:
+    return isinstance(node.op, Elemwise | ScalarFromTensor | TensorFromScalar)
+
+
+def _length_places(node: Apply, axis: int) -> list[int]:
+    """The inputs of ``node`` that say how long its output is along ``axis``."""
+    op = node.op
+    if isinstance(op, AllocEmpty):
+        return [axis]
+    if isinstance(op, Alloc):
+        return [axis + 1]
+    if isinstance(op, Subtensor):
+        parts = [part for part in op.idx_list if isinstance(part, slice)]
+        if axis < len(parts) == len(op.idx_list) and parts[axis].stop is not None:
+            return [parts[axis].stop + 1]
+    return []
+
+
+def _is_whole_number(variable: Variable) -> bool:
+    dtype = str(getattr(variable.type, "dtype", ""))
+    return dtype.startswith(("int", "uint")) and getattr(variable.type, "ndim", None) == 0

@@ -1,0 +1,121 @@
+"""A diff of dprint trees: the text that PyTensor prints, without letters that renumber."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import unified_diff
+from enum import StrEnum
+from itertools import islice
+from typing import Any
+
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
+from pytensor.printing import debugprint
+
+from scanopt_cli.ir.inner_graphs import inner_graphs
+from scanopt_cli.text import printable
+
+# debugprint recurses a few frames a level; deeper than this it would run out of stack.
+_DEEPEST = 150
+_CONTEXT = 2
+# difflib tries each place where a line stands in the other text, anew for each change.
+_MOST_PLACES = 2_000_000
+
+
+class LineKind(StrEnum):
+    """What a line of a diff is."""
+
+    CONTEXT = "context"
+    ADDED = "added"
+    REMOVED = "removed"
+    HUNK = "hunk"
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """One line of a diff, without its sign."""
+
+    kind: LineKind
+    text: str
+
+
+def tree_diff(
+    before: FunctionGraph, after: FunctionGraph, depth: int | None = None
+) -> tuple[DiffLine, ...]:
+    """Return the unified diff of the dprint trees of two graphs, inner graphs included.
+
+    ``depth`` cuts the trees; very deep trees are cut in any case, and a last line says so. Ids are
+    left out, so only what changed differs. Empty if the trees print alike, cut ones but for that
+    line.
+    """
+    old, new = tree(before, depth), tree(after, depth)
+    if _is_too_long(old, new):
+        return (
+            DiffLine(LineKind.HUNK, "@@ trees are too long to compare; see --diff structural @@"),
+        )
+    lines = tuple(_lines(unified_diff(old, new, n=_CONTEXT, lineterm="")))
+    if (depth is None or depth > _DEEPEST) and any(map(_is_deep, (before, after))):
+        return (*lines, DiffLine(LineKind.HUNK, f"@@ trees are cut at {_DEEPEST} levels @@"))
+    return lines
+
+
+def _is_too_long(old: list[str], new: list[str]) -> bool:
+    """Whether the places where a line of one tree stands in the other are too many to try."""
+    if old == new:
+        return False
+    counts = Counter(new)
+    return sum(counts[line] for line in old) > _MOST_PLACES
+
+
+def tree(fgraph: FunctionGraph, depth: int | None = None) -> list[str]:
+    """Return the lines of a graph's dprint tree, without ids, ``depth`` levels deep at most."""
+    with _names_on_one_line(fgraph):
+        printed: Any = debugprint(
+            fgraph.outputs, id_type="", file="str", depth=min(depth or _DEEPEST, _DEEPEST)
+        )
+    return str(printed).split("\n")[:-1]
+
+
+@contextmanager
+def _names_on_one_line(fgraph: FunctionGraph) -> Iterator[None]:
+    """Escape names that would end a line of the tree and begin one of their own."""
+    names = {v: v.name for v in fgraph.variables if v.name is not None and "\n" in v.name}
+    try:
+        for variable, name in names.items():
+            variable.name = printable(name)
+        yield
+    finally:
+        for variable, name in names.items():
+            variable.name = name
+
+
+def _is_deep(fgraph: FunctionGraph) -> bool:
+    """Whether a tree of ``fgraph``, or of a graph inside, has more levels than are printed."""
+    graphs: list[AbstractFunctionGraph] = [fgraph]
+    seen: set[int] = set()
+    while graphs:
+        graph = graphs.pop()
+        if id(graph) in seen:
+            continue
+        seen.add(id(graph))
+        levels: dict[Variable, int] = {}
+        for node in graph.toposort():
+            level = 1 + max((levels.get(variable, 1) for variable in node.inputs), default=1)
+            levels.update(dict.fromkeys(node.outputs, level))
+            graphs.extend(inner_graphs(node.op))
+            if level > _DEEPEST:
+                return True
+    return False
+
+
+def _lines(lines: Iterator[str]) -> Iterator[DiffLine]:
+    kinds = {"+": LineKind.ADDED, "-": LineKind.REMOVED, " ": LineKind.CONTEXT}
+    # The first two lines name the files.
+    for line in islice(lines, 2, None):
+        if line.startswith("@@"):
+            yield DiffLine(LineKind.HUNK, line)
+        else:
+            yield DiffLine(kinds[line[0]], line[1:])

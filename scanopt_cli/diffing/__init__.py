@@ -1,1 +1,0 @@
-"""Two graphs side by side: what was added, removed and rewired."""

@@ -1,0 +1,129 @@
+"""The distinct bodies in a graph: of loops and OpFromGraphs, at any depth, and how often each is.
+
+The list is as canonical as the digests in it: graphs that are the same list the same bodies in the
+same order, whatever order their nodes were made in. Only the counts tell a node that was written
+twice from one that is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.graph.op import Op
+from pytensor.scan.op import Scan
+
+from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, op_name
+from scanopt_cli.ir.levels import levels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyDigest:
+    """One distinct body of a graph; a batch of a loop (``Blockwise{Scan}``) has that loop's body.
+
+    Attributes
+    ----------
+    digest
+        What tells the body from others, independent of what it is applied to.
+    kind
+        ``Scan``, ``OpFromGraph``, or the class of any other Op that holds a graph.
+    names
+        What the Ops that hold the body are called, sorted; empty if none has a name.
+    times
+        How many nodes apply it. A node inside of a body counts as often as that body occurs, so
+        that the times of all Scans add up to the ``scans`` of the graph's statistics.
+    depth
+        The number of bodies around it where it occurs outermost, 0 in the graph itself.
+    """
+
+    digest: str
+    kind: str
+    names: tuple[str, ...]
+    times: int
+    depth: int
+
+
+@dataclass(slots=True)
+class _Body:
+    op: Op
+    depth: int
+    times: int = 0
+    names: set[str] = field(default_factory=set)
+    # The bodies that occur outermost inside of this one, each with its level there.
+    inside: dict[bytes, int] = field(default_factory=dict)
+
+
+# A graph, how often it occurs, and what is told of the bodies in it.
+type _Holder = tuple[AbstractFunctionGraph, int, dict[bytes, int]]
+
+
+def inner_digests(graph: AbstractFunctionGraph, sameness: Sameness) -> tuple[BodyDigest, ...]:
+    """Return each distinct body in ``graph`` once, where it occurs outermost.
+
+    A body stands behind the one that it is in. Of those next to one another the first are those
+    that need no other, then come those that need one of these, and so on.
+    """
+    bodies: dict[bytes, _Body] = {}
+    first: dict[bytes, int] = {}
+    # By identity, each with the graph itself, which keeps its id from being used again.
+    applied: dict[int, tuple[AbstractFunctionGraph, list[tuple[int, Op]]]] = {}
+    # The graphs of one depth: each with how often it occurs there, and where its bodies are told.
+    holders: list[_Holder] = [(graph, 1, first)]
+    depth = 0
+    while holders:
+        deeper: dict[tuple[bytes, int], _Holder] = {}
+        for holder, occurs, inside in holders:
+            if id(holder) not in applied:
+                applied[id(holder)] = (holder, _applied(holder))
+            for level, op in applied[id(holder)][1]:
+                core = core_op(op)
+                key = sameness.of_op(core)
+                body = bodies.setdefault(key, _Body(core, depth))
+                body.times += occurs
+                body.names.add(op_name(core))
+                if body.depth == depth:
+                    inside[key] = min(level, inside.get(key, level))
+                for inner in inner_graphs(core):
+                    _, before, _ = deeper.get((key, id(inner)), (inner, 0, first))
+                    deeper[key, id(inner)] = (inner, before + occurs, body.inside)
+        holders = list(deeper.values())
+        depth += 1
+    return tuple(_in_order(bodies, first))
+
+
+def _applied(graph: AbstractFunctionGraph) -> list[tuple[int, Op]]:
+    """Return the Ops that ``graph`` itself applies and that hold bodies, each with its level."""
+    nodes = [node for node in graph.toposort() if inner_graphs(node.op)]
+    return [(level, node.op) for node, level in levels(nodes).items()]
+
+
+def _in_order(bodies: dict[bytes, _Body], first: dict[bytes, int]) -> Iterator[BodyDigest]:
+    told: set[bytes] = set()
+    waiting = _latest_first(first)
+    while waiting:
+        key = waiting.pop()
+        if key in told:
+            continue
+        told.add(key)
+        body = bodies[key]
+        kind = _kind(body.op)
+        yield BodyDigest(
+            digest=key.hex(),
+            kind=kind,
+            names=tuple(sorted(body.names - {kind})),
+            times=body.times,
+            depth=body.depth,
+        )
+        waiting += _latest_first(body.inside)
+
+
+def _latest_first(inside: dict[bytes, int]) -> list[bytes]:
+    return sorted(inside, key=lambda key: (inside[key], key), reverse=True)
+
+
+def _kind(op: Op) -> str:
+    known = next((cls for cls in (Scan, OpFromGraph) if isinstance(op, cls)), type(op))
+    return known.__name__

@@ -1,0 +1,197 @@
+"""What counts when two things are compared, and the keys of Ops and graphs by that notion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.graph.op import Op
+from pytensor.graph.type import Type
+from pytensor.scalar.basic import ScalarType
+from pytensor.scalar.loop import ScalarLoop
+from pytensor.scan.op import Scan
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.type import TensorType
+
+from scanopt_cli.equivalence.encoding import Encoder, state
+from scanopt_cli.equivalence.keys import Hashed, Interned, Keys
+from scanopt_cli.equivalence.loop_forms import LoopForm, loop_form
+from scanopt_cli.equivalence.opaque import token
+
+# Loops with slots that only their feeds tell apart are looked into where they are applied. In the
+# bodies of others so many nodes are, then such slots are told apart by their places: loops nested
+# deeply in one another, each applied twice, would else take time that doubles with every level.
+_LOOKED_INTO = 200_000
+# Made in great numbers, and of whole numbers and names alone: what Python takes for equal is equal.
+_BY_VALUE = frozenset({TensorType, ScalarType, DimShuffle})
+# What every OpFromGraph has: told apart, or a cache.
+_OF_ANY_GRAPH = frozenset(
+    {
+        "_connection_pattern",
+        "_fn",
+        "_frozen_lop",
+        "_frozen_rop",
+        "_inner_shape_frozen",
+        "_inner_shape_template",
+        "_lop_op_cache",
+        "_rop_op_cache",
+        "destroy_map",
+        "fgraph",
+        "fn",
+        "input_types",
+        "is_inline",
+        "kwargs",
+        "name",
+        "output_types",
+        "pullback_overrides",
+        "pushforward_overrides",
+        "_init_kwargs",
+        "tag",
+    }
+)
+
+
+class Sameness:
+    """One notion of when two things compute the same.
+
+    ``opaque`` lists what is the same as itself only, and ``by_state`` Ops of other packages that
+    declare no properties, one short text each.
+
+    Parameters
+    ----------
+    gradients
+        Whether overrides of gradients and ``inline`` of an OpFromGraph count: *is the same op*
+        rather than *computes the same*.
+    names
+        Whether names count.
+    exact
+        Whether keys are exact, and good for this object only, rather than hashes.
+    """
+
+    def __init__(
+        self, *, gradients: bool = False, names: bool = False, exact: bool = False
+    ) -> None:
+        self.gradients = gradients
+        self.names = names
+        self.opaque: list[str] = []
+        self.by_state: list[str] = []
+        self.depth = 0
+        self._looked_into = 0
+        self._keys: Keys = Interned() if exact else Hashed()
+        # Keyed by identity: equality of Ops is what is told here. The Op is kept alive with it.
+        self._ops: dict[int, tuple[Op, bytes]] = {}
+        self._values: dict[Type | Op, bytes] = {}
+        self._within: list[int] = []
+        self._graphs: dict[int, tuple[AbstractFunctionGraph, bytes]] = {}
+        self._forms: dict[int, tuple[Scan, LoopForm]] = {}
+
+    def key(self, tag: str, *content: Any) -> bytes:
+        """Return the key of ``content``, whatever it is; keys within it tell other things."""
+        encoder = Encoder(self)
+        encoder.encode(tag)
+        for item in content:
+            encoder.encode(item)
+        return self._keys.key(b"".join(encoder.parts))
+
+    def of_output(self, op: bytes, inputs: Sequence[bytes], position: int) -> bytes:
+        """Return the key of what a node computes, by the keys of its Op and of its inputs.
+
+        Keys have one length, so these bytes are unambiguous; what `key` encodes starts otherwise.
+        """
+        return self._keys.key(b"\0%d:%b%b" % (position, op, b"".join(inputs)))
+
+    def data(self, array: np.ndarray) -> bytes:
+        """Return what stands for the bytes of a contiguous ``array``."""
+        return self._keys.data(array)
+
+    def of_type(self, told: Type) -> bytes:
+        """Return the key of a Type."""
+        if type(told) not in _BY_VALUE:
+            return self.key("type", type(told), state(told))
+        known = self._values.get(told)
+        if known is None:
+            known = self._values[told] = self.key("type", type(told), state(told))
+        return known
+
+    def of_op(self, op: Op) -> bytes:
+        """Return the key of an Op: what it computes from whatever inputs."""
+        known = self._ops.get(id(op))
+        if id(op) in self._within:
+            self.opaque.append(f"{type(op).__name__}, which holds itself")
+            return self.key("opaque", token(op))
+        if known is None and type(op) in _BY_VALUE:
+            told = self._values.get(op)
+            if told is None:
+                told = self._values[op] = self.key("op", *self._op_content(op))
+            known = self._ops[id(op)] = (op, told)
+        if known is None:
+            self._within.append(id(op))
+            known = (op, self.key("op", *self._op_content(op)))
+            self._within.pop()
+            self._ops[id(op)] = known
+        return known[1]
+
+    def of_graph(self, graph: AbstractFunctionGraph) -> bytes:
+        """Return the key of a whole graph, which is independent of any graph around it."""
+        from scanopt_cli.equivalence.canonical import Digests
+
+        known = self._graphs.get(id(graph))
+        if known is None:
+            digests = Digests(graph.inputs, sameness=self)
+            for node in graph.toposort():
+                digests.add(node)
+            types = [variable.type for variable in graph.inputs]
+            outputs = [digests.of(output) for output in graph.outputs]
+            known = (graph, self.key("graph", types, outputs))
+            self._graphs[id(graph)] = known
+        return known[1]
+
+    def form(self, op: Scan) -> LoopForm:
+        """Return the canonical form of a loop, independent of what it is applied to."""
+        known = self._forms.get(id(op))
+        if known is None:
+            known = (op, loop_form(self, op))
+            self._forms[id(op)] = known
+        return known[1]
+
+    def may_look_into(self, nodes: int) -> bool:
+        """Whether so many nodes of a body may be looked at again, where it is applied."""
+        self._looked_into += nodes
+        return self._looked_into <= _LOOKED_INTO
+
+    def _op_content(self, op: Op) -> tuple[Any, ...]:
+        if isinstance(op, Scan):
+            return ("scan", self.form(op).key, op.name if self.names else None)
+        if isinstance(op, Blockwise) and isinstance(op.core_op, Scan):
+            # Its signature follows from the loop, and lists the slots in their order.
+            return ("blockwise", op.core_op, op.destroy_map)
+        if isinstance(op, OpFromGraph):
+            return self._graph_content(op)
+        content: tuple[Any, ...]
+        if type(op) is DimShuffle:
+            order = [axis if axis == "x" else int(axis) for axis in op.new_order]
+            return ("op", DimShuffle, int(op.input_ndim), order)
+        if not hasattr(op, "__props__") and not type(op).__module__.startswith("pytensor."):
+            self.by_state.append(type(op).__name__)
+        content = ("op", type(op), state(op))
+        if isinstance(op, ScalarLoop):
+            # Its properties leave out whether the last output is a condition.
+            content += (op.is_while,)
+        return content
+
+    def _graph_content(self, op: OpFromGraph) -> tuple[Any, ...]:
+        cls = type(op)
+        content: tuple[Any, ...] = ("inner graph", op.destroy_map, op.fgraph)
+        content += (op.name if self.names else None,)
+        if self.gradients:
+            overrides = (op.pullback_overrides, op.pushforward_overrides)
+            content += (op.is_inline, overrides, op._connection_pattern)
+        if self.gradients or cls.perform is not OpFromGraph.perform:
+            # What a class of its own differentiates or computes by.
+            own = {**vars(op), **{name: getattr(op, name) for name in getattr(op, "__props__", ())}}
+            content += (cls, {name: own[name] for name in sorted(own.keys() - _OF_ANY_GRAPH)})
+        return content

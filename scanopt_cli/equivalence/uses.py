@@ -1,0 +1,71 @@
+"""Who reads what in the body of a loop: what tells apart slots that nothing is known to feed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pytensor.graph.basic import Apply, Constant
+
+from scanopt_cli.equivalence.operands import commutes
+from scanopt_cli.ir.scan_view import scan_op
+
+if TYPE_CHECKING:
+    from scanopt_cli.equivalence.loop_forms import Step
+    from scanopt_cli.equivalence.sameness import Sameness
+
+
+class Uses:
+    """Tells the slots of a loop by what a step computes for them and by who reads them.
+
+    Readers that compute the same are one reader, however often the body repeats them.
+    """
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        key = step.sameness.key
+        # Each slot by its place: equal only for what is the same node written twice.
+        digests = step.digests([key("place", place) for place in range(len(step.slots))])
+        self._once = digests.of
+        distinct: dict[tuple[bytes, ...], Apply] = {}
+        for node in step.nodes:
+            # Sorted: a loop that is there twice may list its outputs in another order.
+            distinct.setdefault(tuple(sorted(map(self._once, node.outputs))), node)
+        self._nodes = list(distinct.values())
+
+    def of_slots(self, colours: Sequence[bytes]) -> list[bytes]:
+        """Tell each slot by its colour, its updates and its readers."""
+        step, once = self._step, self._once
+        key, digests = step.sameness.key, step.digests(colours)
+        readers: dict[bytes, set[bytes]] = defaultdict(set)
+        for slot, colour in zip(step.slots, colours, strict=True):
+            for tap, variable in enumerate(slot.inner_outputs):
+                readers[once(variable)].add(key("result", colour, tap))
+        if step.stop is not None:
+            readers[once(step.stop)].add(key("condition"))
+        for node in reversed(self._nodes):
+            read = [(digests.of(v), sorted(readers[once(v)])) for v in node.outputs]
+            whole = key("readers", sorted(read))
+            for port, variable in zip(_ports(step.sameness, node), node.inputs, strict=True):
+                if not isinstance(variable, Constant):
+                    readers[once(variable)].add(key("reader", port, whole))
+        return [
+            key(
+                "slot",
+                colour,
+                [digests.of(variable) for variable in slot.inner_outputs],
+                [sorted(readers[once(variable)]) for variable in slot.inner_inputs],
+            )
+            for slot, colour in zip(step.slots, colours, strict=True)
+        ]
+
+
+def _ports(sameness: Sameness, node: Apply) -> Sequence[object]:
+    """Return a mark for each input of ``node``: the same for inputs that may be exchanged."""
+    loop = scan_op(node)
+    if loop is not None:
+        return ("steps", *sameness.form(loop).ports)
+    if commutes(node):
+        return (0, 0, *range(2, len(node.inputs)))
+    return range(len(node.inputs))

@@ -1,1 +1,0 @@
-"""Derivatives of loops and the pedigree of the Scans they breed."""

@@ -1,0 +1,51 @@
+"""The directory that captured graphs go to: making it, and names in it that nobody else takes."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from scanopt_cli.errors import ScanoptError
+from scanopt_cli.serialization.files import values_path
+
+_NUMBERED = re.compile(r"(\d{1,9})_")
+
+
+def made(directory: str | os.PathLike[str]) -> Path:
+    """Return ``directory``, which is made if it is missing.
+
+    Raises
+    ------
+    ScanoptError
+        If it cannot be made, or is something else.
+    """
+    path = Path(directory)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ScanoptError(
+            f"no directory for graphs can be made here: {error.strerror}", where=str(path)
+        ) from error
+    return path
+
+
+def reserve(directory: Path, name: str) -> Path:
+    """Make an empty file ``NUMBER_NAME.pkl`` with the next free number, and return its path.
+
+    Another process may do the same at the same time; no two get one file.
+    """
+    readable = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:60] or "graph"
+    matches = (_NUMBERED.match(file.name) for file in directory.iterdir())
+    number = max((int(match[1]) for match in matches if match), default=0)
+    while True:
+        number += 1
+        path = directory / f"{number:03}_{readable}.pkl"
+        # Nor is anything else replaced, be it a link to somewhere else.
+        if os.path.lexists(values_path(path)):
+            continue
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        return path

@@ -1,0 +1,137 @@
+"""`capture`: keep every graph with a loop that a program compiles, as a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pytensor.compile.io import SymbolicOutput
+from pytensor.graph.fg import FunctionGraph
+from pytensor.scan.op import Scan
+
+from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.errors import LoadError
+from scanopt_cli.integration.capture.directory import made, reserve
+from scanopt_cli.integration.capture.hooks import FirstCall, listen, stop_listening
+from scanopt_cli.integration.capture.origin import Origin, origin
+from scanopt_cli.ir.graph import as_graph
+from scanopt_cli.ir.inner_graphs import core_op, walk
+from scanopt_cli.serialization.loading import load
+from scanopt_cli.serialization.saving import save
+from scanopt_cli.serialization.values import write_values
+
+
+class Capture:
+    """The graphs kept so far.
+
+    Each graph is a file ``NUMBER_NAME.pkl`` in ``directory``, as compiled by the program but not
+    yet optimized, with shared variables as inputs and updates as the last outputs. It is named
+    after the function, what PyMC was asked for (``dlogp``), the first output that has a name, or
+    the line of the program. The values of its first call, shared variables included, are beside it
+    in ``NUMBER_NAME.values.npz``.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._files: list[Path] = []
+        self._digests: set[str] = set()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The graph files written so far, in the order of compilation."""
+        return tuple(self._files)
+
+    def compiling(
+        self, fgraph: FunctionGraph, outputs: Sequence[SymbolicOutput], name: str | None
+    ) -> FirstCall | None:
+        """Keep ``fgraph`` if it has a loop and is new. Problems are told on stderr, not raised."""
+        try:
+            return self._keep(fgraph, outputs, name)
+        except Exception as error:
+            _warn(f"a graph of function {name or '(unnamed)'} is not kept", error)
+            return None
+
+    def _keep(
+        self, fgraph: FunctionGraph, outputs: Sequence[SymbolicOutput], name: str | None
+    ) -> FirstCall | None:
+        if not any(isinstance(core_op(node.op), Scan) for node in walk(fgraph)):
+            return None
+        identity = digest(fgraph)
+        if identity in self._digests:
+            return None
+        asked = [spec.variable.name for spec in outputs]
+        caller = origin()
+        graph = replace(
+            as_graph(fgraph),
+            output_names=(*asked, *[None] * (len(fgraph.outputs) - len(asked))),
+            notes=_notes(name, caller, fgraph),
+        )
+        place = (caller.place or "").replace(".py:", "_")
+        names = (name, caller.name, *asked, place, "graph")
+        path = reserve(self.directory, next(filter(None, names)))
+        try:
+            save(graph, path)
+        except BaseException:
+            path.unlink()
+            raise
+        try:
+            load(path, recorded=False)
+        except LoadError as error:
+            _warn("a graph is kept that will not load without --trust", error)
+        self._digests.add(identity)
+        self._files.append(path)
+        return lambda values: _write_first_call(path, values)
+
+
+@contextmanager
+def capture(directory: str | os.PathLike[str] = "scanopt-capture") -> Iterator[Capture]:
+    """Keep every graph with a Scan that is compiled inside the ``with`` block.
+
+    Scans inside OpFromGraph and Blockwise count; a graph compiled twice is kept once. The program
+    computes what it would compute without; a graph that cannot be saved costs one line on stderr.
+
+    Parameters
+    ----------
+    directory
+        Where the files go; made if it is missing. Files that are there stay.
+
+    Raises
+    ------
+    ScanoptError
+        If ``directory`` cannot be made or is not a directory.
+    """
+    kept = Capture(made(directory))
+    listen(kept)
+    try:
+        yield kept
+    finally:
+        stop_listening(kept)
+
+
+def _write_first_call(path: Path, values: Sequence[Any]) -> None:
+    try:
+        write_values(path, [values])
+    except Exception as error:
+        _warn(f"the values of the first call of {path} are not kept", error)
+
+
+def _notes(name: str | None, caller: Origin, fgraph: FunctionGraph) -> tuple[str, ...]:
+    what = f"function {name}" if name else caller.name or "a function"
+    place = f" at {caller.place}" if caller.place else ""
+    notes = [f"Captured from {what}{place}, as the program built it."]
+    updates: dict[int, int] = fgraph.update_mapping or {}  # type: ignore[assignment]
+    notes += [
+        f"Output {output} is the new value of {fgraph.inputs[updated].name or 'a shared variable'}."
+        for output, updated in updates.items()
+    ]
+    return tuple(notes)
+
+
+def _warn(what: str, error: Exception) -> None:
+    text = " ".join(str(error).split()) or type(error).__name__
+    print(f"scanopt: {what}: {text}", file=sys.stderr)

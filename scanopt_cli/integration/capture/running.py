@@ -1,0 +1,98 @@
+"""Running any Python program with capturing switched on, without touching it.
+
+The program runs in a process of its own, under its own interpreter, with its own arguments. An
+environment variable names the directory for the graphs, and a directory in front of
+``PYTHONPATH`` holds a ``sitecustomize.py`` that starts capturing when PyTensor is imported. So it
+makes no difference whether the program is a script, a module (``python -m``), a test run or a
+console script, or whether it compiles its graphs in processes that it starts itself. Running the
+script inside our own process would need to tell these apart and would mix its modules with ours.
+Interpreters that are told to ignore the environment (``python -I``, ``-E``, ``-S``) are not
+reached.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from scanopt_cli.environment import CAPTURE
+from scanopt_cli.errors import ScanoptError
+from scanopt_cli.integration.capture.directory import made
+
+_STARTUP = Path(__file__).parent / "startup"
+
+
+def run_captured(argv: Sequence[str], directory: str | os.PathLike[str]) -> int:
+    """Run the program ``argv`` and keep the graphs with a Scan that it compiles.
+
+    Standard streams are shared with the program. An interrupt from the terminal reaches it as it
+    would without us; a request to terminate is passed on.
+
+    Returns
+    -------
+    int
+        The program's exit code; 128 plus the signal's number if a signal ended it.
+
+    Raises
+    ------
+    ScanoptError
+        If there is no such program, or ``directory`` cannot be made.
+    """
+    if not argv:
+        raise ScanoptError("no program to run", hint="scanopt capture -- python script.py")
+    target = made(directory).absolute()
+    try:
+        process = subprocess.Popen(list(argv), env=_environment(target))
+    except OSError as error:
+        raise ScanoptError(
+            f"cannot be run: {error.strerror}",
+            where=argv[0],
+            hint="name the interpreter too: scanopt capture -- python script.py",
+        ) from error
+    with _signals_for(process):
+        code = process.wait()
+    return 128 - code if code < 0 else code
+
+
+def capture_until_exit(directory: str) -> None:
+    """Start capturing in this process, for as long as it lives."""
+    from scanopt_cli.integration.capture.hooks import listen
+    from scanopt_cli.integration.capture.recording import Capture
+
+    listen(Capture(Path(directory)))
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    paths = [str(_STARTUP), os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        CAPTURE: str(directory),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    }
+
+
+@contextmanager
+def _signals_for(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Stay until the program is done: the terminal interrupts it too, so we need not."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def pass_on(number: int, _frame: Any) -> None:
+        if number != signal.SIGINT or not os.isatty(0):
+            process.send_signal(number)
+
+    previous = {
+        number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

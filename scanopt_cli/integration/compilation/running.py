@@ -1,0 +1,134 @@
+"""Running passes on a graph that PyTensor is about to compile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from time import perf_counter
+from weakref import WeakKeyDictionary
+
+from pytensor.compile.mode import Mode, optdb
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
+
+from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.errors import PassError
+from scanopt_cli.integration.compilation.enabling import DEFAULT, Compilation, Enabled
+from scanopt_cli.integration.compilation.rewriters import Stage, Unseal, query_of
+from scanopt_cli.integration.compilation.sealing import seal
+from scanopt_cli.integration.compilation.stages import passes_of
+from scanopt_cli.ir.graph import copy_nodes
+from scanopt_cli.ir.inner_graphs import inner_graphs, walk
+from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.pipeline.contract import Pass, RemarkKind
+from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.runner import PassRun, run_pipeline
+
+# What a third round finds is little, and PyTensor finds most of it too; it would cost as much time
+# as the second, in a compilation that somebody waits for.
+_ROUNDS = 2
+# The loops in bodies, with what went over them. PyTensor compiles each body in a graph of its own,
+# and what is in it went through the passes with the graph around it.
+_done: WeakKeyDictionary[Op, set[tuple[Stage, tuple[Pass, ...]]]] = WeakKeyDictionary()
+_logger = logging.getLogger("scanopt_cli.compiling")
+_LEVELS = {RemarkKind.CHANGED: logging.INFO, RemarkKind.KEPT: logging.DEBUG}
+
+
+def run_stage(
+    fgraph: FunctionGraph, stage: Stage, block: Enabled | None, mode: Mode | None
+) -> None:
+    """Run one stage of the passes of ``block`` on ``fgraph``, if there is a loop in it.
+
+    After the first stage, PyTensor's own rewrites of loops see none until the second.
+
+    The passes work on a copy of the nodes over the same inputs, whose outputs then take the place
+    of the old ones at once. So PyTensor checks what becomes of inputs that must not be overwritten,
+    updates stay with their outputs, and after an error the graph is as it was.
+
+    Raises
+    ------
+    PassError
+        If a pass breaks its contract. PyTensor handles it.
+    """
+    pipeline = block.passes if block is not None else parse(DEFAULT)
+    passes = passes_of(stage, pipeline, mode)
+    if not passes or all(scan_op(node) is None for node in walk(fgraph)):
+        return
+    if not _is_done(fgraph, stage, pipeline):
+        _run_passes(fgraph, stage, passes, pipeline, block)
+    if stage is Stage.LOOPS and _will_unseal(mode):
+        seal(fgraph)
+
+
+def _will_unseal(mode: Mode | None) -> bool:
+    """Whether the mode runs the rewriter that gives PyTensor its Scans back."""
+    query = query_of(mode)
+    return query is None or any(isinstance(item, Unseal) for item in optdb.query(query))
+
+
+def _is_done(fgraph: FunctionGraph, stage: Stage, pipeline: tuple[Pass, ...]) -> bool:
+    """Whether the loops of ``fgraph`` went through a stage before, in the body of another."""
+    return all(
+        (stage, pipeline) in _done.get(node.op, ())
+        for node in fgraph.apply_nodes
+        if scan_op(node) is not None
+    )
+
+
+def _run_passes(
+    fgraph: FunctionGraph,
+    stage: Stage,
+    passes: Sequence[Pass],
+    pipeline: tuple[Pass, ...],
+    block: Enabled | None,
+) -> None:
+    begin = perf_counter()
+    work = _copy(fgraph)
+    before = statistics(work)
+    try:
+        runs = run_pipeline(work, passes, rounds=_ROUNDS)
+    except AssertionError as error:  # PyTensor handles every error of a rewriter but this one
+        raise PassError(f"a pass failed: {error!r}") from error
+    if any(run.changed for run in runs):
+        pairs = zip(fgraph.outputs, work.outputs, strict=True)
+        fgraph.replace_all_validate([(old, new) for old, new in pairs if old is not new], "scanopt")
+        done = Compilation(
+            before=before,
+            after=statistics(work),
+            passes=runs,
+            seconds=perf_counter() - begin,
+        )
+        if block is not None:
+            block.record(fgraph, done)
+        _logger.info(
+            "%s: %d Scans to %d, nodes inside %d to %d, in %.2f s",
+            stage,
+            before.scans,
+            done.after.scans,
+            before.inner_nodes,
+            done.after.inner_nodes,
+            done.seconds,
+        )
+    _tell(runs)
+    # What went through the last stage went through those before it.
+    stages = list(Stage)
+    reached = {(passed, pipeline) for passed in stages[: stages.index(stage) + 1]}
+    for body in (inner for node in fgraph.apply_nodes for inner in inner_graphs(node.op)):
+        for node in walk(body):
+            if scan_op(node) is not None:
+                _done.setdefault(node.op, set()).update(reached)
+
+
+def _copy(fgraph: FunctionGraph) -> FunctionGraph:
+    """Return a graph with nodes of its own over the inputs of ``fgraph``, for the same mode."""
+    work = copy_nodes(fgraph)
+    mode = getattr(fgraph, "_compile_mode", None)
+    if mode is not None:
+        work._compile_mode = mode  # type: ignore[attr-defined]
+    return work
+
+
+def _tell(runs: tuple[PassRun, ...]) -> None:
+    for run in runs:
+        for remark in run.remarks:
+            _logger.log(_LEVELS[remark.kind], "%s: %s: %s", run.name, remark.scan, remark.message)

@@ -1,0 +1,72 @@
+"""Which passes of a pipeline run in which stage of a compilation, and with which options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytensor.compile.mode import Mode
+from pytensor.configdefaults import config
+
+from scanopt_cli.integration.compilation.rewriters import Stage, query_of
+from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
+from scanopt_cli.passes.hoist_states import HoistStates
+from scanopt_cli.passes.inline_constants import InlineConstants
+from scanopt_cli.passes.merge_duplicates import MergeDuplicates
+from scanopt_cli.passes.merge_scans.merge_scans import MergeScans
+from scanopt_cli.passes.merge_states import MergeStates
+from scanopt_cli.passes.push_out import PushOut
+from scanopt_cli.passes.remove_unused import RemoveUnused
+from scanopt_cli.passes.remove_zeros import RemoveZeros
+from scanopt_cli.passes.save_mem.save_mem import SaveMem
+from scanopt_cli.passes.simplify import Simplify
+from scanopt_cli.pipeline.contract import Pass
+
+_PREALLOC = "scan_reduce_trace_prealloc"
+_AGAIN = (
+    HoistStates,
+    InlineConstants,
+    MergeDuplicates,
+    MergeScans,
+    MergeStates,
+    RemoveUnused,
+    RemoveZeros,
+)
+
+
+def passes_of(stage: Stage, passes: Sequence[Pass], mode: Mode | None) -> tuple[Pass, ...]:
+    """Return those of ``passes`` that run in ``stage``, fitted to the mode that compiles.
+
+    PyTensor's own rewrites of loops do not run: what is sound of its push-outs runs in the first
+    stage, and `SaveMem` stands in for its trimming where ``passes`` name nothing that trims. When
+    PyTensor has simplified the graph around the loops, more of it is equal, unused or constant, so
+    the passes that look for that run once more. PyTensor compiles the bodies last, so they end in
+    a form that it compiles right.
+    """
+    if not passes:
+        return ()
+    first = next((place for place, item in enumerate(passes) if item.trims), len(passes))
+    if stage is Stage.LOOPS:
+        chosen = [*passes[:first], PushOut()]
+    else:
+        again = [item for item in passes[:first] if isinstance(item, _AGAIN)]
+        chosen = [*dict.fromkeys(again), *(passes[first:] or [SaveMem()]), CopyOverwritten()]
+    return tuple(_fitted(item, mode) for item in chosen)
+
+
+def _fitted(item: Pass, mode: Mode | None) -> Pass:
+    linker = None if mode is None else mode.linker
+    if isinstance(item, Simplify):
+        # PyTensor simplifies the graph itself next, in every mode that has our entries; twice
+        # takes longer and leaves no fewer loops. Bodies it simplifies last, which is too late.
+        query = query_of(mode)
+        without = {*filter(None, item.without.split(":")), *(query.exclude if query else ())}
+        return replace(item, outer=False, without=":".join(sorted(without)))
+    if isinstance(item, SaveMem):
+        # The row that results are written to in place is of no use to backends that do not do so.
+        other = _PREALLOC in getattr(linker, "incompatible_rewrites", ())
+        return replace(item, prealloc=bool(config.scan__allow_output_prealloc) and not other)
+    if isinstance(item, PushOut):
+        # JAX raises no errors for values, and both branches of its conditions have one shape.
+        return replace(item, guarded="jax" not in getattr(linker, "required_rewrites", ()))
+    return item

@@ -1,0 +1,124 @@
+"""Inner graphs: which Ops have one, and how a new one takes its place.
+
+A loop can hide in the body of another loop, in an OpFromGraph, or in the core Op of a Blockwise;
+a naive walker sees none of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import AbstractFunctionGraph, FrozenFunctionGraph, FunctionGraph
+from pytensor.graph.op import HasMultipleInnerGraph, Op
+from pytensor.scan.op import Scan
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import Elemwise
+
+from scanopt_cli.errors import PassError
+from scanopt_cli.ir.constants import check_constants
+
+
+def core_op(op: Op) -> Op:
+    """Return the Op that a Blockwise or Elemwise applies to each entry; else ``op`` itself."""
+    if isinstance(op, Blockwise):
+        return op.core_op
+    return op
+
+
+def op_name(op: Op) -> str:
+    """Return what to call an Op that holds a body: its own name, else that of its class."""
+    core = core_op(op)
+    return str(getattr(core, "name", None) or type(core).__name__)
+
+
+def inner_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:
+    """Return every inner graph of ``op`` that can hold a loop, for reading."""
+    core = core_op(op)
+    if isinstance(core, HasMultipleInnerGraph) and not isinstance(op, Elemwise):
+        return tuple(core.inner_graphs.values())
+    return ()
+
+
+def body_of(op: Op) -> FrozenFunctionGraph | None:
+    """Return the body of a Scan or OpFromGraph, directly or in a Blockwise, for rewriting."""
+    core = core_op(op)
+    return core.fgraph if isinstance(core, Scan | OpFromGraph) else None
+
+
+def with_body(op: Op, body: FunctionGraph) -> Op:
+    """Return ``op`` with ``body`` in place of its own.
+
+    Raises
+    ------
+    PassError
+        If the types of the inputs or outputs of ``body`` are not those of the old body.
+    """
+    old = body_of(op)
+    assert old is not None
+    if [v.type for v in (*old.inputs, *old.outputs)] != [
+        v.type for v in (*body.inputs, *body.outputs)
+    ]:
+        raise PassError(f"a rewrite inside {op} changed the types of its body's inputs or outputs")
+    new_core: Op = core_op(op).clone_with_inner_graph(body)  # type: ignore[attr-defined]
+    frozen = body_of(new_core)
+    assert frozen is not None
+    check_constants(body.outputs, frozen, op_name(op))
+    return with_core(op, new_core)
+
+
+def only_narrows(old: AbstractFunctionGraph, new: AbstractFunctionGraph) -> bool:
+    """Whether ``new`` returns what ``old`` returns, but with lengths known that were not."""
+    pairs = [(v.type, w.type) for v, w in zip(old.outputs, new.outputs, strict=True)]
+    return all(v.is_super(w) for v, w in pairs) and any(v != w for v, w in pairs)
+
+
+def with_core(op: Op, core: Op) -> Op:
+    """Return ``op`` with ``core`` in place of its `core_op`, which has the same signature."""
+    if not isinstance(op, Blockwise):
+        return core
+    return Blockwise(
+        core,
+        signature=op.signature,
+        name=op.name,
+        gufunc_spec=op.gufunc_spec,
+        destroy_map=op.destroy_map,
+    )
+
+
+def unfolded(graph: AbstractFunctionGraph) -> int:
+    """Return how many nodes the inner graphs of ``graph`` have, counted wherever they are applied.
+
+    Linear in the distinct nodes, of which there may be far fewer.
+    """
+    counts: dict[int, int] = {}
+    waiting = [graph]
+    while waiting:
+        current = waiting[-1]
+        inner = [body for node in current.apply_nodes for body in _all_graphs(node.op)]
+        missing = [body for body in inner if id(body) not in counts]
+        waiting += missing
+        if not missing:
+            counts[id(waiting.pop())] = sum(len(b.apply_nodes) + counts[id(b)] for b in inner)
+    return counts[id(graph)]
+
+
+def _all_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:
+    """Return every inner graph of ``op``, those of scalars included."""
+    # XElemwise and XBlockwise have one as well.
+    core = getattr(op, "scalar_op", None) or getattr(op, "core_op", None) or op
+    return tuple(core.inner_graphs.values()) if isinstance(core, HasMultipleInnerGraph) else ()
+
+
+def walk(graph: AbstractFunctionGraph) -> Iterator[Apply]:
+    """Yield every node of ``graph`` and of its inner graphs, each distinct inner graph once."""
+    waiting = [graph]
+    seen: set[int] = set()
+    while waiting:
+        inner = waiting.pop()
+        if id(inner) not in seen:
+            seen.add(id(inner))
+            for node in inner.toposort():
+                yield node
+                waiting.extend(inner_graphs(node.op))

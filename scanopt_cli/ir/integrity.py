@@ -1,0 +1,68 @@
+"""Whether a graph's own books are in order, and its nodes are what their Ops make."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from pytensor.graph.basic import Apply, AtomicVariable, Variable
+from pytensor.graph.fg import FunctionGraph, Output
+from pytensor.graph.traversal import io_toposort
+
+from scanopt_cli.errors import PassError, brief
+from scanopt_cli.ir.inner_graphs import op_name
+
+
+def check_integrity(fgraph: FunctionGraph) -> None:
+    """See that ``fgraph`` knows its nodes, who reads what, and all its inputs, in linear time.
+
+    ``FunctionGraph.check_integrity`` looks for each reader of a variable in the list of its
+    readers, which takes time that grows with their square.
+
+    Raises
+    ------
+    PassError
+        If it does not.
+    """
+    nodes = io_toposort(fgraph.inputs, fgraph.outputs)
+    if fgraph.apply_nodes != set(nodes):
+        raise PassError("its nodes are not those that its outputs need")
+    readers: dict[Variable, set[tuple[Apply, int]]] = defaultdict(set)
+    for node in nodes:
+        for place, variable in enumerate(node.inputs):
+            readers[variable].add((node, place))
+    ends: dict[Variable, set[int]] = defaultdict(set)
+    for place, variable in enumerate(fgraph.outputs):
+        ends[variable].add(place)
+    inputs = set(fgraph.inputs)
+    for variable in {*readers, *ends}:
+        clients = fgraph.clients[variable]
+        known = {(node, place) for node, place in clients if not isinstance(node.op, Output)}
+        known_ends = {node.op.idx for node, _ in clients if isinstance(node.op, Output)}
+        if known != readers[variable] or known_ends != ends[variable]:
+            raise PassError(f"it does not know who reads {variable}")
+        is_root = variable.owner is None and variable not in inputs
+        if is_root and not isinstance(variable, AtomicVariable):
+            raise PassError(f"{variable} is neither computed nor an input")
+
+
+def misfit(nodes: Iterable[Apply]) -> str | None:
+    """Return what is wrong with the first of ``nodes`` that its Op would not make of its inputs.
+
+    A file may declare any inputs and outputs for any Op.
+    """
+    for node in nodes:
+        try:
+            made = node.op.make_node(*node.inputs)
+        except Exception as error:
+            return f"{op_name(node.op)} does not take its inputs: {brief(error)}"
+        if list(map(_kind, made.outputs)) != list(map(_kind, node.outputs)):
+            return f"{op_name(node.op)} has outputs that it does not make of its inputs"
+    return None
+
+
+def _kind(variable: Variable) -> tuple[Any, ...]:
+    """The type of a variable but for static lengths, of which more may be known."""
+    kind: Any = variable.type
+    return type(kind), getattr(kind, "dtype", None), getattr(kind, "ndim", None)

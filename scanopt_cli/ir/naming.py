@@ -1,0 +1,115 @@
+"""What to call Scans and their slots.
+
+A Scan has the name that its Op was given, with a number where its graph has more of that name. Its
+slots are named from outside: PyTensor drops the names inside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from types import MappingProxyType
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
+
+from scanopt_cli.ir.inner_graphs import inner_graphs, op_name
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+
+type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
+
+PULLBACK = "grad_of_"
+"""What PyTensor puts before a Scan's name to name its pullback."""
+TANGENTS = "rop_of_"
+"""What PyTensor puts before a Scan's name to name the Scan that carries its tangents too."""
+
+_INDEX = re.compile(r"\[(t([+-]\d+)?|\d+:)\]$")
+# How many wrappers (slices, expanded dimensions) are looked through for a name.
+_LOOK = 4
+
+
+def titles(outputs: Sequence[Variable]) -> dict[Apply, str]:
+    """Return what to call each node that holds a graph: its Op's name, numbered if it repeats.
+
+    ``outputs`` are those of one graph: a body is titled apart from what is around it. Every copy of
+    a graph has the same titles.
+    """
+    names = {node: op_name(node.op) for node in toposort(outputs) if inner_graphs(node.op)}
+    return dict(zip(names, _numbered(list(names.values())), strict=True))
+
+
+def slot_name(
+    slot: Slot, clients: Clients, around: Mapping[Variable, str] = MappingProxyType({})
+) -> str:
+    """Return a name for ``slot``: its result's, else its source's, else ``kind[position]``.
+
+    ``clients`` tells who reads an outer variable, and ``around`` what the loop around this one
+    calls its variables.
+    """
+    return _result_name(slot, clients) or _source_name(slot, around) or slot.label
+
+
+def slot_names(
+    view: ScanView, clients: Clients, around: Mapping[Variable, str] = MappingProxyType({})
+) -> list[str]:
+    """Return a name for each slot of ``view``; names that repeat are numbered: ``h#1``, ``h#2``."""
+    return _numbered([slot_name(slot, clients, around) for slot in view.slots])
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Return ``names`` with ``#1``, ``#2`` and so on behind those that repeat."""
+    repeats = Counter(names)
+    numbers = {name: count(1) for name in repeats}
+
+    def told(name: str) -> str:
+        if repeats[name] == 1:
+            return name
+        candidates = (f"{name}#{number}" for number in numbers[name])
+        return next(candidate for candidate in candidates if candidate not in repeats)
+
+    return [told(name) for name in names]
+
+
+def _result_name(slot: Slot, clients: Clients) -> str | None:
+    output = slot.outer_output
+    if output is None:
+        return None
+    if output.name:
+        return str(output.name)
+    for reader, _ in clients(output):
+        # ``scan`` hands its user the buffer without its start: that slice carries the name.
+        if isinstance(reader.op, Subtensor) and reader.outputs[0].name:
+            return str(reader.outputs[0].name)
+    return None
+
+
+def _source_name(slot: Slot, around: Mapping[Variable, str]) -> str | None:
+    """The name of what a slot is fed from, seen through slices and initial buffers."""
+    if slot.kind is SlotKind.NIT_SOT:
+        return None
+    variable = slot.outer_input
+    for _ in range(_LOOK):
+        if variable in around:
+            return _without_index(around[variable])
+        if variable.name:
+            return _without_index(str(variable.name))
+        node = variable.owner
+        if node is None:
+            return None
+        if isinstance(node.op, IncSubtensor):
+            variable = node.inputs[1]
+        elif isinstance(node.op, Subtensor | DimShuffle):
+            variable = node.inputs[0]
+        else:
+            return None
+    return None
+
+
+def _without_index(name: str) -> str:
+    """``x`` for ``x[t-1]``, and for ``x[0:]``, as ``scan`` calls its slice of a sequence."""
+    return _INDEX.sub("", name) or name

@@ -1,0 +1,145 @@
+"""What `clean-slices` knows of the variables that it looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.subtensor import IncSubtensor
+
+from scanopt_cli.analysis.accesses.row_ranges import Window, rows_index
+from scanopt_cli.analysis.accesses.slice_chains import axis_of
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.row_values import RowAnalysis
+from scanopt_cli.analysis.rows import is_zero
+
+_ONE = Linear(1)
+
+# A gradient writes a few times into zeros, not more often.
+_DEPTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write of ``value`` into ``window`` of the rows of ``base``, which is shown to fit.
+
+    ``is_row`` if it is written by an index. ``is_aligned`` if the value has the shape of what it
+    is written to, and its type of numbers: nothing is broadcast or cast. ``order`` is the axis of
+    the value that is that of the rows, if it has more than one row.
+    """
+
+    node: Apply
+    base: Variable
+    value: Variable
+    axis: int
+    length: Linear
+    window: Window
+    is_row: bool
+    is_aligned: bool
+    order: int | None
+
+    @property
+    def is_cast(self) -> bool:
+        """Whether the value is of another type of numbers than what it is written to."""
+        return bool(self.value.type.dtype != self.base.type.dtype)
+
+    @property
+    def sets(self) -> bool:
+        """Whether the value takes the place of what was there, and is not added to it."""
+        return bool(self.node.op.set_instead_of_inc)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every row is written, in one order or the other."""
+        return not self.is_row and self.window.low == Linear() and self.window.high == self.length
+
+
+class Facts:
+    """Lengths and rows, each read once; ``lengths`` knows the steps of a loop before."""
+
+    def __init__(self, lengths: Lengths) -> None:
+        self.lengths = lengths
+        self._rows: dict[int, RowAnalysis] = {}
+
+    def known(self, base: Variable, axis: int, window: Window) -> Variable | None:
+        """Return what each row of a window is, if computing ``base`` can't fail.
+
+        Only rows of the first axis are known, where a value of fewer axes is a row.
+        """
+        return None if axis else self._common(base, axis, window)
+
+    def is_zero(self, base: Variable, axis: int, window: Window | None = None) -> bool:
+        """Whether the rows of a window are 0, or all rows, and computing ``base`` can't fail."""
+        if window is None:
+            window = Window(Linear(), self.lengths.length_of(base, axis))
+        return is_zero(self._common(base, axis, window))
+
+    def _common(self, base: Variable, axis: int, window: Window) -> Variable | None:
+        rows = self._rows.setdefault(axis, RowAnalysis(self.lengths, axis)).of(base, _DEPTH)
+        return rows.common(window.low, window.high, self.lengths) if rows.is_certain else None
+
+    def write(self, node: Apply | None) -> Write | None:
+        """Return the write along one axis that ``node`` is, if it is shown to raise nothing."""
+        axis = None if node is None else axis_of(node)
+        if node is None or axis is None or not isinstance(node.op, IncSubtensor):
+            return None
+        base, value = node.inputs[:2]
+        index = rows_index(node, axis)
+        length = self.lengths.length_of(base, axis)
+        window: Window | None = Window(Linear(), length)
+        assert window is not None
+        is_row = not isinstance(index, slice)
+        if is_row:
+            row = window.place(index, self.lengths)
+            window = None if row is None else Window(row, _ONE)
+        else:
+            window = window.cut(index, self.lengths)
+        if window is None:
+            return None
+        target = [self.lengths.length_of(base, other) for other in range(base.type.ndim)]
+        target[axis : axis + 1] = [] if is_row else [window.length]
+        shape = [self.lengths.length_of(value, other) for other in range(value.type.ndim)]
+        spanned = target[len(target) - len(shape) :] if len(shape) <= len(target) else []
+        if len(spanned) != len(shape) or any(
+            mine not in (_ONE, wanted) for mine, wanted in zip(shape, spanned, strict=True)
+        ):
+            return None
+        is_aligned = shape == target and value.type.dtype == base.type.dtype
+        own = axis - (base.type.ndim - value.type.ndim)
+        order = None if is_row or own < 0 or shape[own] == _ONE else own
+        return Write(node, base, value, axis, length, window, is_row, is_aligned, order)
+
+    def disjoint(self, one: Window, other: Window) -> bool:
+        """Whether two windows are shown to have no row in common."""
+        at_most = self.lengths.at_most
+        return at_most(one.high, other.low) or at_most(other.high, one.low)
+
+    def within(self, inner: Window, outer: Window) -> bool:
+        """Whether one window is shown to be a part of the other."""
+        at_most = self.lengths.at_most
+        return at_most(outer.low, inner.low) and at_most(inner.high, outer.high)
+
+
+def relative(inner: Window, outer: Window) -> Window:
+    """Return a part of a window as a window of the rows as ``outer`` orders them."""
+    low = outer.high - inner.high if outer.is_reversed else inner.low - outer.low
+    return Window(low, inner.length, inner.is_reversed ^ outer.is_reversed)
+
+
+def taken(source: Any, axis: int, index: Any) -> Variable:
+    """Return ``source`` indexed along one axis; a full slice leaves it as it is."""
+    if isinstance(index, slice) and index.start is index.stop is index.step is None:
+        whole: Variable = source
+        return whole
+    read: Variable = source[(*(slice(None),) * axis, index)]
+    return read
+
+
+def filled(value: Variable, shape: Sequence[Any]) -> Variable:
+    """Return a buffer that is ``value``, repeated where it is smaller."""
+    made: Any = pt.alloc(value, *shape)
+    buffer: Variable = made
+    return buffer

@@ -1,0 +1,43 @@
+"""Lengths that are computed from a loop's output, told by the loop's step count."""
+
+from __future__ import annotations
+
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.scalar import basic as ps
+from pytensor.tensor.basic import ScalarFromTensor
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.shape import Shape_i
+from pytensor.tensor.subtensor import Subtensor
+
+from scanopt_cli.analysis.count_variables import as_count
+from scanopt_cli.passes.clean_slices.facts import Facts
+
+
+def counted(node: Apply, facts: Facts) -> Variable | None:
+    """Return a length as a number, or as one scalar and a number."""
+    out = node.outputs[0]
+    if isinstance(node.op, ScalarFromTensor) and isinstance(node.inputs[0], Constant):
+        number: Variable = ps.constant(node.inputs[0].data.item(), dtype=out.type.dtype)
+        return number
+    if not isinstance(node.op, Subtensor | Shape_i | Elemwise):
+        return None
+    if getattr(out.type, "dtype", None) != "int64" or out.type.ndim:
+        return None
+    form = facts.lengths.value_of(out)
+    if len(form.terms) > 1:
+        return None
+    for atom, count in form.terms:
+        if atom.axis is not None or atom.variable.type != out.type:
+            return None
+        if count != 1 or _is_plain(node, atom.variable):
+            return None
+    found: Variable | None = as_count(form)
+    return found
+
+
+def _is_plain(node: Apply, variable: Variable) -> bool:
+    """Whether a node is the sum of a variable and a number already, or the variable itself."""
+    if variable in node.outputs:
+        return True
+    others = [part for part in node.inputs if part is not variable]
+    return variable in node.inputs and all(isinstance(part, Constant) for part in others)

@@ -1,0 +1,276 @@
+"""Reads of rows: by the plainest index, of what is behind slices and writes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import Sum
+from pytensor.tensor.subtensor import Subtensor
+
+from scanopt_cli.analysis.accesses.plain_slices import cost, plain_index, plain_slice
+from scanopt_cli.analysis.accesses.row_ranges import Window, rows_index
+from scanopt_cli.analysis.accesses.slice_chains import Chain, axis_of, chains
+from scanopt_cli.analysis.lengths import Linear
+from scanopt_cli.analysis.row_values import unexpanded
+from scanopt_cli.ir.constants import has_negative_zero
+from scanopt_cli.passes.clean_slices.facts import Facts, Write, filled, relative, taken
+
+_ONE = Linear(1)
+
+# How many writes and slices are looked behind at once.
+_WRITES = 64
+
+
+def merged(node: Apply, facts: Facts) -> Variable | None:
+    """Return a slice, or a slice of slices, as one plain slice or as what it is taken from."""
+    axis = axis_of(node)
+    if axis is None or not isinstance(node.op, Subtensor):
+        return None
+    for chain in chains(node, facts.lengths):
+        index = chain.index(facts.lengths)
+        if index is None:
+            continue
+        if chain.links > 1 or cost(index) < cost(rows_index(node, axis)):
+            return taken(chain.base, axis, index)
+    found = _stepped_row(node, axis, facts)
+    return _of_any_length(node, axis) if found is None else found
+
+
+def _stepped_row(node: Apply, axis: int, facts: Facts) -> Variable | None:
+    """``x[:-3:-2]`` of 5 rows, which is one: PyTensor misreads it backwards, see `plain_slice`."""
+    index, base = rows_index(node, axis), node.inputs[0]
+    length = facts.lengths.length_of(base, axis)
+    if not isinstance(index, slice) or not length.is_constant:
+        return None
+    parts = [_number(part) for part in (index.start, index.stop, index.step)]
+    if parts[2] in (None, 1, -1) or any(isinstance(part, Variable) for part in parts):
+        return None
+    rows = range(length.constant)[slice(*parts)]
+    if len(rows) != 1:
+        return None
+    plain = plain_slice(Window(Linear(rows[0]), _ONE), length, facts.lengths)
+    return None if plain is None else taken(base, axis, plain)
+
+
+def _of_any_length(node: Apply, axis: int) -> Variable | None:
+    """A reversal and constant bounds of one end: the same for every length, errors included."""
+    inner = node.inputs[0].owner
+    if inner is None or not isinstance(inner.op, Subtensor):
+        return None
+    first, second = rows_index(inner, axis), rows_index(node, axis)
+    if not isinstance(first, slice):
+        return None
+    index: Any = None
+    if _is_reversal(first) and isinstance(second, Constant):
+        index = -1 - int(second.data)
+    elif _is_reversal(first) and isinstance(second, slice):
+        index = _from_end(_number(second.start), _number(second.stop), second.step)
+    elif isinstance(second, slice) and _is_reversal(second):
+        index = _to_end(_number(first.start), _number(first.stop), first.step)
+    return None if index is None else taken(inner.inputs[0], axis, index)
+
+
+def _is_reversal(index: slice) -> bool:
+    return index.start is index.stop is None and _number(index.step) == -1
+
+
+def _number(part: Any) -> Any:
+    """A bound as a number, if it is one."""
+    return int(part.data) if isinstance(part, Constant) else part
+
+
+def _from_end(start: Any, stop: Any, step: Any) -> slice | None:
+    """``[::-1][:k]`` and ``[::-1][k:]``."""
+    if step is not None:
+        return None
+    if start in (None, 0) and isinstance(stop, int) and stop > 0:
+        return _last(stop)
+    if stop is None and isinstance(start, int) and start > 0:
+        return slice(-start - 1, None, -1)
+    return None
+
+
+def _to_end(start: Any, stop: Any, step: Any) -> slice | None:
+    """``[-k:][::-1]`` and ``[:-k][::-1]``."""
+    if step is not None:
+        return None
+    if stop is None and isinstance(start, int) and start < 0:
+        return _last(-start)
+    if start in (None, 0) and isinstance(stop, int) and stop < 0:
+        return slice(stop - 1, None, -1)
+    return None
+
+
+def _last(count: int) -> slice:
+    """The last rows, last first; one row forwards, since PyTensor misreads it backwards."""
+    return slice(-1, None) if count == 1 else slice(None, -count - 1, -1)
+
+
+def behind_write(node: Apply, facts: Facts) -> Variable | None:
+    """Return rows of a buffer as what was written there, or as what was there before."""
+    if not isinstance(node.op, Subtensor):
+        return None
+    for chain in chains(node, facts.lengths):
+        found = _known(chain, node, facts)
+        if found is None:
+            found = _behind(chain, facts)
+        if found is not None:
+            return found
+    return None
+
+
+def _behind(chain: Chain, facts: Facts) -> Variable | None:
+    """What is behind writes to other rows, however many, or the value of the first to these."""
+    past: list[Chain] = []
+    here: Chain | None = chain
+    for _ in range(_WRITES):
+        if here is None:
+            break
+        write = facts.write(here.base.owner)
+        if write is None or write.axis != here.axis:
+            here = here.behind_slice(facts.lengths)
+        elif facts.disjoint(here.window, write.window):
+            here = replace(here, base=write.base)
+            past.append(here)
+        else:
+            found = _read_behind(here, write, facts)
+            if found is not None:
+                return found
+            break
+    for there in reversed(past):
+        index = there.index(facts.lengths)
+        if index is not None:
+            return taken(there.base, there.axis, index)
+    return None
+
+
+def _known(chain: Chain, node: Apply, facts: Facts) -> Variable | None:
+    """One row, if it is known as a whole."""
+    if not chain.is_row:
+        return None
+    value = unexpanded(chain.base, chain.axis)
+    if value is None:
+        value = facts.known(chain.base, chain.axis, chain.window)
+    if value is None or has_negative_zero(value):
+        return None
+    out = node.outputs[0].type
+    is_same = (value.type.ndim, value.type.dtype) == (out.ndim, out.dtype)
+    return value if is_same else None
+
+
+def _read_behind(chain: Chain, write: Write, facts: Facts) -> Variable | None:
+    asked = chain.window
+    if write.is_aligned and facts.within(asked, write.window):
+        if not write.sets and not facts.is_zero(write.base, chain.axis, asked):
+            return None
+        return _of_value(chain, write, facts)
+    if not write.is_aligned and not write.is_row and facts.within(asked, write.window):
+        return _of_scalar(chain, write, facts)
+    if chain.is_whole and asked.is_reversed and facts.is_zero(write.base, chain.axis):
+        return _turned(chain, write, facts)
+    return None
+
+
+def _of_value(chain: Chain, write: Write, facts: Facts) -> Variable | None:
+    """The rows of the value that is written."""
+    value: Any = write.value
+    if write.is_row:
+        if not chain.is_row and chain.window.length != _ONE:
+            return None
+        row: Variable = value if chain.is_row else pt.expand_dims(value, chain.axis)
+        return row
+    part, length = relative(chain.window, write.window), write.window.length
+    index: Any
+    if chain.is_row:
+        index = plain_index(part.low, length)
+    else:
+        index = plain_slice(part, length, facts.lengths)
+    return None if index is None else taken(value, chain.axis, index)
+
+
+def _of_scalar(chain: Chain, write: Write, facts: Facts) -> Variable | None:
+    """A known number of rows of a vector, of what one number was written to."""
+    value, length = write.value, chain.window.length
+    if write.base.type.ndim != 1 or value.type.ndim or write.is_cast or not length.is_constant:
+        return None
+    if not write.sets and not facts.is_zero(write.base, chain.axis, chain.window):
+        return None
+    return None if chain.is_row else filled(value, [length.constant])
+
+
+def _turned(chain: Chain, write: Write, facts: Facts) -> Variable | None:
+    """A reversed buffer of zeros with one part written: the part is reversed, if it was before."""
+    if write.is_cast:
+        return None
+    low = chain.length - write.window.high
+    window = Window(low, write.window.length, write.window.is_reversed)
+    value: Any = write.value
+    if write.order is not None:
+        if not write.is_aligned:
+            return None
+        index = None if value.owner is None else rows_index(value.owner, chain.axis)
+        if not isinstance(index, slice) or _number(index.step) != -1:
+            return None
+        value = taken(value, chain.axis, slice(None, None, -1))
+    return written(write, window, value, facts)
+
+
+def written(write: Write, window: Window, value: Any, facts: Facts) -> Variable | None:
+    """Return the write of ``value`` to another window of the base, forwards."""
+    base: Any = write.base
+    index: Any
+    if write.is_row:
+        index = plain_index(window.low, write.length)
+    else:
+        if window.is_reversed and write.order is not None:
+            value = taken(value, write.order, slice(None, None, -1))
+        index = plain_slice(replace(window, is_reversed=False), write.length, facts.lengths)
+    if index is None:
+        return None
+    place = base[(*(slice(None),) * write.axis, index)]
+    made: Variable = place.set(value) if write.sets else place.inc(value)
+    return made
+
+
+def element(node: Apply, facts: Facts) -> Variable | None:
+    """Return a sum over one element, and what an axis of length 1 is dropped from, as the row."""
+    if not isinstance(node.op, DimShuffle | Sum):
+        return None
+    source: Any = node.inputs[0]
+    if isinstance(node.op, DimShuffle):
+        return _squeezed(node, facts)
+    axes = tuple(range(source.type.ndim)) if node.op.axis is None else node.op.axis
+    ones = [axis for axis in axes if facts.lengths.length_of(source, axis) == _ONE]
+    if not ones:
+        return None
+    indices = [0 if axis in ones else slice(None) for axis in range(source.type.ndim)]
+    while indices and indices[-1] == slice(None):
+        indices.pop()
+    rest = source[tuple(indices)]
+    left = [axis - sum(one < axis for one in ones) for axis in axes if axis not in ones]
+    if left:
+        rest = Sum(axis=left, dtype=node.op.dtype, acc_dtype=node.op.acc_dtype)(rest)
+    dtype = node.outputs[0].type.dtype
+    found: Variable = rest if rest.type.dtype == dtype else rest.astype(dtype)
+    return found
+
+
+def _squeezed(node: Apply, facts: Facts) -> Variable | None:
+    """``x[-1:].squeeze(0)`` and ``expand_dims(x, 0).squeeze(0)``."""
+    source = node.inputs[0]
+    gone = [axis for axis in range(source.type.ndim) if axis not in node.op.new_order]
+    if len(gone) != 1 or not node.op.is_squeeze or source.owner is None:
+        return None
+    before = unexpanded(source, gone[0])
+    if before is not None:
+        return before
+    for chain in chains(source.owner, facts.lengths):
+        if chain.axis == gone[0] and not chain.is_row and chain.window.length == _ONE:
+            index = plain_index(chain.window.low, chain.length)
+            if index is not None:
+                return taken(chain.base, chain.axis, index)
+    return None

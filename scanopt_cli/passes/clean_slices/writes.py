@@ -1,0 +1,128 @@
+"""Writes of rows: whole ones, ones into zeros that are written elsewhere, and plainer indices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.basic import Alloc, AllocEmpty
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
+
+from scanopt_cli.analysis.accesses.plain_slices import cost, plain_slice
+from scanopt_cli.analysis.accesses.row_ranges import rows_index
+from scanopt_cli.analysis.accesses.slice_chains import chains
+from scanopt_cli.analysis.lengths import Linear
+from scanopt_cli.analysis.row_values import filling, unexpanded
+from scanopt_cli.ir.constants import has_negative_zero
+from scanopt_cli.passes.clean_slices.facts import Facts, Write, filled, relative, taken
+from scanopt_cli.passes.clean_slices.reads import written
+
+_ONE = Linear(1)
+
+# Filling a buffer of so many rows costs less than the nodes that set its first ones.
+_SHORT = 8
+
+
+def whole(node: Apply, facts: Facts) -> Variable | None:
+    """Return a value that is written to every row, for what it is written to."""
+    write = facts.write(node)
+    if write is None or write.is_row or not write.is_whole:
+        return None
+    if not write.sets and not facts.is_zero(write.base, write.axis):
+        return None
+    if write.is_aligned:
+        turn = slice(None, None, -1 if write.window.is_reversed else None)
+        return taken(write.value, write.axis, turn)
+    return _filled(write, facts)
+
+
+def _filled(write: Write, facts: Facts) -> Variable | None:
+    """A value that is broadcast to all of a buffer that is filled itself, as that buffer."""
+    base, value = write.base, write.value
+    is_turned = write.order is not None and write.window.is_reversed
+    if write.is_cast or is_turned or has_negative_zero(value):
+        return None
+    if base.owner is None or not isinstance(base.owner.op, Alloc | AllocEmpty):
+        return None
+    length_of, missing = facts.lengths.length_of, base.type.ndim - value.type.ndim
+    for axis, length in enumerate(value.type.shape):
+        # PyTensor only fills with what has one row by its type.
+        if length != 1 and length_of(value, axis) != length_of(base, missing + axis):
+            return None
+    return filled(value, base.owner.inputs[isinstance(base.owner.op, Alloc) :])
+
+
+def nested(node: Apply, facts: Facts) -> Variable | None:
+    """Return a write of zeros that are written to, into zeros, as one write."""
+    outer = facts.write(node)
+    if outer is None or outer.is_row or not outer.is_aligned:
+        return None
+    inner = _placed(outer.value, outer.axis, facts)
+    if inner is None or not facts.is_zero(outer.base, outer.axis, outer.window):
+        return None
+    window = inner.window.within(outer.window)
+    moved = replace(outer, is_row=inner.is_row, order=inner.order)
+    return written(moved, window, inner.value, facts)
+
+
+def _placed(variable: Variable, axis: int, facts: Facts) -> Write | None:
+    """What is written into zeros, seen through slices that keep all of it."""
+    node = variable.owner
+    if node is None:
+        return None
+    if isinstance(node.op, IncSubtensor):
+        write = facts.write(node)
+        if write is None or write.axis != axis or write.is_cast:
+            return None
+        return write if facts.is_zero(write.base, axis) else None
+    if not isinstance(node.op, Subtensor):
+        return None
+    for chain in chains(node, facts.lengths):
+        behind = chain.base.owner
+        if chain.axis != axis or chain.is_row or behind is None:
+            continue
+        if not isinstance(behind.op, IncSubtensor):
+            continue
+        found = _placed(chain.base, axis, facts)
+        if found is not None and facts.within(found.window, chain.window):
+            return replace(found, window=relative(found.window, chain.window))
+    return None
+
+
+def plainer(node: Apply, facts: Facts) -> Variable | None:
+    """Return a write with an index that is simpler, and one row without an axis put in for it."""
+    write = facts.write(node)
+    if write is None or write.is_row:
+        return None
+    row = unexpanded(write.value, write.axis)
+    is_start = write.base.owner is not None and isinstance(write.base.owner.op, AllocEmpty)
+    if row is not None and write.window.length == _ONE and not is_start:
+        one = replace(write, is_row=True)
+        return written(one, write.window, row, facts)
+    if write.window.is_reversed:
+        return None
+    index = plain_slice(write.window, write.length, facts.lengths)
+    if index is None or cost(index) >= cost(rows_index(node, write.axis)):
+        return None
+    base: Any = write.base
+    place = base[(*(slice(None),) * write.axis, index)]
+    made: Variable = place.set(write.value) if write.sets else place.inc(write.value)
+    return made
+
+
+def started(node: Apply, facts: Facts) -> Variable | None:
+    """Return a short state's start, ``AllocEmpty(5)[:1].set(expand_dims(h0, 0))``, as an Alloc."""
+    write = facts.write(node)
+    if write is None or write.axis or write.is_row or write.is_cast or not write.sets:
+        return None
+    empty = write.base.owner
+    if empty is None or not isinstance(empty.op, AllocEmpty) or write.window.low != Linear():
+        return None
+    if not write.length.is_constant or write.length.constant > _SHORT:
+        return None
+    row = filling(write.value)
+    if row is None and write.window.length == _ONE and write.is_aligned:
+        row = unexpanded(write.value, 0)
+    # What the rows behind the start are does not matter: they were anything before.
+    return None if row is None else filled(row, [write.length.constant, *empty.inputs[1:]])

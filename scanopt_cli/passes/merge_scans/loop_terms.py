@@ -1,0 +1,91 @@
+"""What loops must agree on to become one, besides how often they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pytensor.graph.basic import Apply
+
+from scanopt_cli.analysis.batches import BatchShapes
+from scanopt_cli.analysis.buffers import is_trimmed, trimmed
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.trip_counts import StepCounts
+from scanopt_cli.ir.levels import always_computed
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.pipeline.contract import Site, works_in_place
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What loops must agree on to be merged, besides how often they run.
+
+    A loop with an ``obstacle`` is merged with none.
+    """
+
+    condition: object
+    batch: object
+    is_trimmed: bool
+    truncate_gradient: int
+    mode: Any
+    profile: Any
+    allow_gc: bool
+    obstacle: str | None
+
+    def against(self, other: Terms) -> str | None:
+        """Return why loops with these terms are not merged, ``None`` if nothing is against it."""
+        if self.obstacle is not None:
+            return self.obstacle
+        names = [field.name for field in fields(self)]
+        name = next((n for n in names if getattr(self, n) != getattr(other, n)), None)
+        match name:
+            case None:
+                return None
+            case "condition":
+                one = self.condition is None or other.condition is None
+                return "only one has a stop condition" if one else "they stop by other conditions"
+            case "batch":
+                return "their batches are not shown to have one shape"
+            case "is_trimmed":
+                return "only one keeps every step"
+            case "truncate_gradient":
+                return f"{name} is {self.truncate_gradient}, not {other.truncate_gradient}"
+        return f"{name} differs"
+
+
+class Judge:
+    """Finds the terms of loops; ``loops`` are all in the graph."""
+
+    def __init__(self, site: Site, counts: StepCounts, loops: Iterable[Apply]) -> None:
+        self._site = site
+        self._always = always_computed(site.fgraph)
+        self._batches = BatchShapes(counts.of_form)
+        for node in loops:
+            if node in self._always:
+                self._batches.learn(ScanView.of(node))
+
+    def terms(self, node: Apply) -> Terms:
+        """Return the terms of a loop."""
+        view = ScanView.of(node)
+        lengths = Lengths(view.n_steps)
+        short = trimmed(view)
+        is_short = any(is_trimmed(view, slot, lengths) for slot in short)
+        obstacle = None
+        if node not in self._always:
+            obstacle = "a branch of an IfElse decides whether it runs"
+        elif works_in_place(view):
+            obstacle = "a step works in place"
+        elif short and not is_short:
+            names = ", ".join(slot.label for slot in short)
+            obstacle = f"the buffers of {names} are shown neither to be trimmed nor to be whole"
+        return Terms(
+            condition=self._site.condition(view),
+            batch=self._batches.of(view),
+            is_trimmed=is_short,
+            truncate_gradient=view.op.truncate_gradient,
+            mode=view.op.mode,
+            profile=view.op.profile or None,
+            allow_gc=bool(view.op.allow_gc),
+            obstacle=obstacle,
+        )

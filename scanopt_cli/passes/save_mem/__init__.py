@@ -1,0 +1,1 @@
+"""The pass `save-mem`: how few rows of a loop are kept."""

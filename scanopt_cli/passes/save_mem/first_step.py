@@ -1,0 +1,121 @@
+"""The row of the first step, computed apart from the loop that would keep its buffer for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import applys_between
+from pytensor.tensor.subtensor import get_idx_list
+from pytensor.tensor.type import TensorType
+
+from scanopt_cli.analysis.accesses.reads import Read, number, row_index
+from scanopt_cli.analysis.accesses.stripped import stripped
+from scanopt_cli.analysis.buffers import is_whole
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.ir.inner_graphs import inner_graphs
+from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
+from scanopt_cli.passes.trim_steps.fewer_steps import Looks
+from scanopt_cli.pipeline.contract import Site
+
+# A step more for each so many steps is not felt; neither are so many nodes more to compile.
+_STEPS = 64
+_NODES = 100
+
+_ONE = Linear(1)
+
+
+def first_rows(
+    view: ScanView, looks: Looks, names: Mapping[Slot, str], lengths: Lengths, site: Site
+) -> dict[Variable, Variable] | None:
+    """Return what reads the row of the first step, from one more application of the body.
+
+    So a buffer of which else only the last rows are read need not be kept for it.
+    """
+    found: dict[Slot, list[Apply]] = {}
+    for slot in view.of_kind(*TRACED):
+        firsts = _firsts(view, slot, looks[slot], lengths, site)
+        if firsts:
+            found[slot] = firsts
+    if not found:
+        return None
+    told = " and ".join(f"`{names[slot]}`" for slot in found)
+    if (reason := _obstacle(view, list(found), lengths)) is not None:
+        site.kept(view, f"all steps of {told}, for the row of the first step: {reason}")
+        return None
+    if not site.budget.spend():
+        return None
+    site.changed(view, f"computes the row of the first step of {told} apart from the loop")
+    rows = dict(zip(view.op.fgraph.outputs, view.op.fgraph.bind(_at_first(view)), strict=True))
+    replaced: dict[Variable, Variable] = {}
+    for slot, nodes in found.items():
+        row: Any = rows[slot.inner_outputs[0]]
+        for node in nodes:
+            rest = tuple(get_idx_list(node.inputs, node.op.idx_list)[1:])
+            replaced[node.outputs[0]] = row[rest] if rest else row
+    return replaced
+
+
+def _firsts(
+    view: ScanView, slot: Slot, found: Sequence[Read], lengths: Lengths, site: Site
+) -> list[Apply]:
+    """Who reads the first row of ``slot``, if it could be trimmed but for that."""
+    if view.batch_ndim or not is_whole(view, slot, lengths):
+        return []
+    steps = stripped(view, slot, site.clients) if slot.reach else slot.outer_output
+    firsts = [
+        node
+        for node, position in site.clients(steps)
+        if position == 0 and _is_first(row_index(node, 0))
+    ]
+    kept = max((read.tail for read in found if read.tail is not None), default=0)
+    # Every other reader must look at the end.
+    wide = sum(read.tail is None for read in found)
+    count = lengths.value_of(view.n_steps)
+    is_few = lengths.at_most(count, Linear(kept + _STEPS))
+    return firsts if firsts and wide == len(firsts) and not is_few else []
+
+
+def _is_first(index: Any) -> bool:
+    return isinstance(index, Constant) and number(index) == 0
+
+
+def _obstacle(view: ScanView, slots: Sequence[Slot], lengths: Lengths) -> str | None:
+    """Why the first step can't be computed apart, ``None`` if it can."""
+    if view.is_while:
+        return "the loop may stop early"
+    if view.of_kind(SlotKind.MIT_MOT, SlotKind.UNTRACED):
+        return "it has states without a trace"
+    steps = lengths.value_of(view.n_steps)
+    if not lengths.at_most(_ONE, steps):
+        return f"{steps} steps may be none"
+    for slot in view.of_kind(SlotKind.SEQ):
+        if not lengths.at_most(steps, lengths.length_of(slot.outer_input)):
+            return "one of its sequences may be too short"
+    if any(not isinstance(v.type, TensorType) for v in view.op.fgraph.inputs):
+        return "it reads what is no tensor"
+    outputs = [slot.inner_outputs[0] for slot in slots]
+    nodes = applys_between(view.op.fgraph.inputs, outputs)
+    for count, node in enumerate(nodes, start=1):
+        if count > _NODES:
+            return f"a step has more than {_NODES} operations"
+        if inner_graphs(node.op):
+            return "a step has a loop or a graph inside"
+        if node.op.destroy_map or not all(isinstance(v.type, TensorType) for v in node.outputs):
+            return f"a step does {node.op}"
+    return None
+
+
+def _at_first(view: ScanView) -> dict[Variable, Variable]:
+    """What the body reads at the first step."""
+    read: dict[Variable, Variable] = {}
+    for slot in view.slots:
+        outer: Any = slot.outer_input
+        for place, inner in enumerate(slot.inner_inputs):
+            if slot.kind is SlotKind.NON_SEQ:
+                value = outer
+            else:
+                value = outer[slot.reach + slot.taps[place] if slot.taps else 0]
+            read[inner] = inner.type.filter_variable(value)
+    return read

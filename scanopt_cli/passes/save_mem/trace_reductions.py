@@ -1,0 +1,215 @@
+"""Sums, products and extremes of a trace, taken step by step instead of from a buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
+from pytensor.scalar import basic as ps
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import Max, Prod, Sum
+
+from scanopt_cli.analysis.accesses.stripped import readers_of
+from scanopt_cli.analysis.buffers import is_whole
+from scanopt_cli.analysis.count_variables import as_count
+from scanopt_cli.analysis.initial_buffers import with_room
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
+from scanopt_cli.passes.trim_steps.fewer_steps import Looks
+from scanopt_cli.pipeline.contract import Site
+
+_ONE = Linear(1)
+
+
+@dataclass(slots=True, eq=False)
+class _Reduction:
+    """``node``, which reduces all steps of ``slot``, or their negatives, over time and ``axes``.
+
+    ``axes`` are those of a row.
+    """
+
+    slot: Slot
+    node: Apply
+    axes: tuple[int, ...]
+    is_negated: bool
+
+    @property
+    def op(self) -> Any:
+        """The Op that reduces."""
+        return self.node.op
+
+    @property
+    def inside(self) -> bool:
+        """Whether each row is reduced to a number in its step.
+
+        A maximum of a row costs more in the loop than the maximum of two rows.
+        """
+        is_row = self.slot.kind is not SlotKind.NIT_SOT and isinstance(self.op, Max)
+        ndim: int = self.slot.inner_outputs[0].type.ndim
+        return len(self.axes) == ndim and not (ndim and is_row)
+
+    @property
+    def dtype(self) -> str:
+        """The type of numbers that is carried."""
+        if isinstance(self.op, Max):
+            return str(self.node.outputs[0].type.dtype)
+        return str(self.op.acc_dtype)
+
+    @property
+    def start(self) -> Any:
+        """What no steps come to."""
+        kind = np.dtype(self.dtype)
+        if not isinstance(self.op, Max):
+            return np.asarray(int(isinstance(self.op, Prod)), dtype=kind)
+        return np.asarray(-np.inf if kind.kind == "f" else np.iinfo(kind).min, dtype=kind)
+
+    def of_row(self, row: Any) -> Any:
+        """Reduce what a step computes."""
+        row = -row if self.is_negated else row
+        if isinstance(self.op, Max):
+            return Max(axis=self.axes)(row) if self.inside and self.axes else row
+        row = row if row.type.dtype == self.dtype else row.astype(self.dtype)
+        return self._sum(row, self.dtype) if self.inside and self.axes else row
+
+    def combined(self, carry: Any, row: Any) -> Any:
+        """Return the carry with a row's worth added to it."""
+        if isinstance(self.op, Max):
+            return pt.maximum(carry, row)
+        return carry * row if isinstance(self.op, Prod) else carry + row
+
+    def result(self, carry: Any) -> Any:
+        """Return what the reduction comes to, from the last carry."""
+        if isinstance(self.op, Max):
+            return Max(axis=self.axes)(carry) if self.axes and not self.inside else carry
+        dtype = self.node.outputs[0].type.dtype
+        if self.axes and not self.inside:
+            return self._sum(carry, dtype)
+        return carry if carry.type.dtype == dtype else carry.astype(dtype)
+
+    def _sum(self, value: Any, dtype: str) -> Any:
+        return type(self.op)(axis=self.axes, dtype=dtype, acc_dtype=self.dtype)(value)
+
+
+def reduce_inside(
+    view: ScanView, looks: Looks, names: Mapping[Slot, str], lengths: Lengths, site: Site
+) -> dict[Variable, Variable] | None:
+    """Return reductions of traces as the last row of a state each, where nobody reads the trace."""
+    if view.is_while or view.batch_ndim:
+        return None
+    found = [
+        reduction
+        for slot in view.of_kind(*TRACED)
+        if is_whole(view, slot, lengths)
+        for reduction in _reductions(view, slot, looks[slot], site)
+    ]
+    found = [one for one in found if _fits(one, view, names, lengths, site)]
+    if not found or not site.budget.spend():
+        return None
+    for one in found:
+        told = type(one.op).__name__.lower()
+        site.changed(view, f"takes the {told} of `{names[one.slot]}` step by step")
+    count = lengths.value_of(view.n_steps) + _ONE
+    view.thaw()
+    added: dict[_Reduction, Variable] = {}
+    for one in found:
+        added[one] = _add_state(view, one, as_count(count))
+    results = view.rebuild()
+    replaced: dict[Variable, Variable] = {}
+    for one, placeholder in added.items():
+        states: Any = results.pop(placeholder)
+        replaced[one.node.outputs[0]] = one.result(states[-1])
+    return replaced | results
+
+
+def _reductions(
+    view: ScanView, slot: Slot, looks: Sequence[Any], site: Site
+) -> Iterator[_Reduction]:
+    """The reductions of all steps of ``slot``, if else only its last rows are read."""
+    wide = sum(read.tail is None for read in looks)
+    found: list[_Reduction] = []
+    for node, _, start in readers_of(view, slot, site.clients):
+        if start:
+            continue
+        reductions = list(_reduction(slot, node, site))
+        wide -= bool(reductions)
+        found += reductions
+    if wide == 0:
+        yield from found
+
+
+def _reduction(slot: Slot, node: Apply, site: Site) -> Iterator[_Reduction]:
+    """The reductions over time that ``node`` is, or that alone read its negatives."""
+    if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Neg):
+        readers = [reader for reader, _ in site.clients(node.outputs[0])]
+        if all(isinstance(reader.op, Max) and _over_time(reader) for reader in readers):
+            for reader in readers:
+                yield _Reduction(slot, reader, _row_axes(reader), is_negated=True)
+    elif isinstance(node.op, Sum | Prod | Max) and _over_time(node):
+        yield _Reduction(slot, node, _row_axes(node), is_negated=False)
+
+
+def _axes(node: Apply) -> tuple[int, ...]:
+    axes = node.op.axis
+    return tuple(range(node.inputs[0].type.ndim)) if axes is None else tuple(axes)
+
+
+def _over_time(node: Apply) -> bool:
+    return 0 in _axes(node)
+
+
+def _row_axes(node: Apply) -> tuple[int, ...]:
+    return tuple(axis - 1 for axis in _axes(node) if axis)
+
+
+def _fits(
+    one: _Reduction, view: ScanView, names: Mapping[Slot, str], lengths: Lengths, site: Site
+) -> bool:
+    """Whether a reduction can be taken step by step; if not, say why."""
+    kind = np.dtype(one.node.inputs[0].type.dtype).kind
+    steps = lengths.value_of(view.n_steps)
+    reason = None
+    if kind not in "fiu" or (one.is_negated and kind == "u"):
+        reason = "it is not of plain numbers"
+    elif isinstance(one.op, Max) and not lengths.at_most(_ONE, steps):
+        reason = f"{steps} steps may be none, of which there is no maximum"
+    elif one.slot.kind is SlotKind.NIT_SOT and not one.inside:
+        reason = "its rows have no shape before the loop"
+    elif one.slot.kind is SlotKind.NIT_SOT and one.axes and isinstance(one.op, Prod):
+        reason = "the product of a row costs more in the loop than it saves"
+    if reason is not None:
+        told = type(one.op).__name__.lower()
+        site.kept(view, f"the {told} of `{names[one.slot]}` outside of the loop: {reason}")
+    return reason is None
+
+
+def _add_state(view: ScanView, one: _Reduction, rows: Any) -> Variable:
+    """Give the loop a state that carries a reduction; return what stands for its output."""
+    row = one.of_row(one.slot.inner_outputs[0])
+    carry = row.type()
+    buffer: Any = one.slot.outer_input
+    shape = [
+        buffer.shape[axis + 1] if length is None else length
+        for axis, length in enumerate(row.type.shape)
+    ]
+    start: Any = (
+        pt.alloc(one.start, 1, *shape) if shape else pt.expand_dims(pt.constant(one.start), 0)
+    )
+    states = with_room(start, (rows, *shape), dtype=one.dtype)
+    placeholder: Variable = states.type()
+    view.slots.append(
+        Slot(
+            SlotKind.SIT_SOT,
+            len(view.of_kind(SlotKind.SIT_SOT)),
+            taps=(-1,),
+            out_taps=(0,),
+            inner_inputs=[carry],
+            inner_outputs=[one.combined(carry, row)],
+            outer_input=states,
+            outer_output=placeholder,
+        )
+    )
+    return placeholder

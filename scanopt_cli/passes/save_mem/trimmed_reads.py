@@ -1,0 +1,118 @@
+"""What PyTensor makes of trimmed buffers when it compiles, and how to read them all the same.
+
+PyTensor takes every buffer for whole: of an output whose length it knows, a row that is counted
+from the start is the step of that number to it, and it runs no more steps than that. It merges
+slices of slices into rows counted from the start. What it leaves alone are the last row, and
+outputs that something else reads than an index. A loop of which no step reads a state,
+once what is unused is gone, it turns into one expression that has all steps, and then has no room
+for them in a shorter buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.compile.ops import deep_copy_op
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import Subtensor
+
+from scanopt_cli.analysis.accesses.reads import Clients, is_strip, number, row_index, rows_alone
+from scanopt_cli.analysis.dependence import state_inputs
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.ir.scan_view import ScanView, Slot
+
+
+def trimmed_reads(
+    view: ScanView, slot: Slot, trimmed: Variable, clients: Clients, lengths: Lengths
+) -> dict[Variable, Variable]:
+    """Return replacements for the output of ``slot`` and its readers, now that it is ``trimmed``.
+
+    The last row is read from the output itself. All else reads a copy of the few rows that are
+    left, which keeps PyTensor from looking through. It does not look into a batched loop.
+    """
+    old = slot.outer_output
+    assert old is not None
+    if view.batch_ndim:
+        return {old: trimmed}
+    found: dict[Variable, Variable] = {old: trimmed}
+    for node, position in clients(old):
+        if isinstance(node.op, Shape | Shape_i):
+            continue
+        readers = list(_readers(view, slot, node, clients, lengths)) if position == 0 else []
+        rows = {reader: _last_row(reader, trimmed) for reader in readers if reader is not None}
+        if None in readers or not readers:
+            found[old] = deep_copy_op.make_node(trimmed).outputs[0]
+        found |= {node.outputs[0]: row for node, row in rows.items()}
+    return found
+
+
+def is_unsafe_reader(
+    view: ScanView, slot: Slot, clients: Clients, lengths: Lengths, node: Apply
+) -> bool:
+    """Whether ``node`` indexes the output of ``slot``, and PyTensor takes rows for other steps.
+
+    All that index it do, but for those that take the last row, and those that take all steps as
+    they are.
+    """
+    readers = list(_readers(view, slot, node, clients, lengths))
+    if None not in readers:
+        return False
+    index = rows_alone(node, 0)
+    if not (isinstance(index, slice) and is_strip(index, slot.reach)):
+        return True
+    indexing = [c for c, _ in clients(node.outputs[0]) if isinstance(c.op, Subtensor)]
+    return any(reader not in readers for reader in indexing)
+
+
+def is_mapped(view: ScanView, slot: Slot) -> bool:
+    """Whether no step computes ``slot`` from a state, so that PyTensor may do without the loop."""
+    return not view.batch_ndim and state_inputs(view).isdisjoint(ancestors(slot.inner_outputs))
+
+
+def _readers(
+    view: ScanView, slot: Slot, node: Apply, clients: Clients, lengths: Lengths
+) -> Iterator[Apply | None]:
+    """Yield who reads the last row through ``node``, and ``None`` for others.
+
+    Without the start, a loop of too few steps has no such row, so there must be enough.
+    """
+    steps = lengths.value_of(view.n_steps)
+
+    def is_there(reader: Apply, start: int, *, is_raw: bool) -> bool:
+        if not _reads_last(reader):
+            return False
+        # Of the buffer itself, an index that is out of bounds is an error before and after.
+        is_error = is_raw and not isinstance(row_index(reader, 0), slice)
+        return is_error or lengths.at_most(Linear(1 - start), steps)
+
+    index = rows_alone(node, 0)
+    if is_there(node, slot.reach, is_raw=True):
+        yield node
+    elif isinstance(index, slice) and is_strip(index, slot.reach):
+        for reader, position in clients(node.outputs[0]):
+            yield reader if position == 0 and is_there(reader, 0, is_raw=False) else None
+    else:
+        yield None
+
+
+def _reads_last(node: Apply) -> bool:
+    """Whether ``node`` reads the last row and no other."""
+    index = row_index(node, 0)
+    if isinstance(index, slice):
+        is_last = number(index.start) == -1 and index.stop is None and number(index.step, 1) == 1
+        return is_last and rows_alone(node, 0) is not None
+    return index is not None and number(index) == -1
+
+
+def _last_row(node: Apply, buffer: Any) -> Variable:
+    """What ``node`` reads, of ``buffer``; one row as a slice is the row, with its axis put in."""
+    index = row_index(node, 0)
+    if isinstance(index, slice):
+        rows: Variable = pt.expand_dims(buffer[-1], 0)
+        return rows
+    read: Variable = node.op.make_node(buffer, *node.inputs[1:]).outputs[0]
+    return read

@@ -1,0 +1,1 @@
+"""The pass `trim-steps`: how few steps of a loop are run."""

@@ -1,0 +1,72 @@
+"""When a loop may run fewer steps than it was asked for, and cutting it where the first are read.
+
+What `trim-steps` and `save-mem` share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pytensor.graph.basic import Variable
+
+from scanopt_cli.analysis.accesses.reads import Read, reads
+from scanopt_cli.analysis.buffers import is_whole, rows
+from scanopt_cli.analysis.count_variables import scalar_steps
+from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.shortening import capped, with_steps
+from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
+from scanopt_cli.pipeline.contract import Site
+
+type Looks = Mapping[Slot, Sequence[Read]]
+
+
+def looks_at(view: ScanView, names: Mapping[Slot, str], site: Site) -> Looks:
+    """Return who reads each traced output of a loop."""
+    traced = view.of_kind(*TRACED)
+    return {slot: reads(view, slot, names[slot], site.clients) for slot in traced}
+
+
+def why_all(view: ScanView, lengths: Lengths, site: Site) -> str | None:
+    """Return why a loop has to run every step, whoever reads what; ``None`` if it has not.
+
+    Sequences have to be shown to be long enough, since a loop with one that is too short raises.
+    """
+    if view.of_kind(SlotKind.MIT_MOT):
+        return "a mit_mot is not cut"
+    if any(site.clients(slot.outer_output) for slot in view.of_kind(SlotKind.UNTRACED)):
+        return "a state without a trace is read"
+    if not all(is_whole(view, slot, lengths) for slot in view.of_kind(*TRACED)):
+        return "its buffers are not shown to hold every step"
+    counts = [view.n_steps, *(slot.outer_input for slot in view.of_kind(SlotKind.NIT_SOT))]
+    if view.batch_ndim and not all(all(count.type.broadcastable) for count in counts):
+        return "the step count differs within the batch"
+    if scalar_steps(view) is None:
+        return "the step count differs within the batch"
+    steps = lengths.value_of(view.n_steps)
+    for slot in view.of_kind(SlotKind.SEQ):
+        if not lengths.at_most(steps, rows(view, slot, lengths)):
+            return "one of its sequences may be too short for them"
+    return None
+
+
+def cut_to_first(
+    view: ScanView, looks: Looks, lengths: Lengths, site: Site
+) -> dict[Variable, Variable] | None:
+    """Run no more steps than all readers together look at, if all look at the first ones."""
+    every = [read for found in looks.values() for read in found]
+    heads = [read.head for read in every if read.head is not None]
+    if not every or len(heads) < len(every):
+        return None
+    # No steps at all would be another case: an error for a negative step count, other shapes.
+    head = max(1, *heads)
+    steps = lengths.value_of(view.n_steps)
+    if lengths.at_most(steps, Linear(head)):
+        return None
+    reason = why_all(view, lengths, site)
+    if reason is not None:
+        site.kept(view, f"all {steps} steps: {reason}")
+        return None
+    if not site.budget.spend():
+        return None
+    site.changed(view, f"runs {head} steps at most: no more are read")
+    return with_steps(view, capped(head, scalar_steps(view), lengths), lengths)

@@ -1,0 +1,229 @@
+"""What a pass is: its contract, its remarks, and the walk over Scans that passes share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+
+from scanopt_cli.analysis.buffers import trimmed
+from scanopt_cli.equivalence.canonical import Digests
+from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.ir.inner_graphs import op_name
+from scanopt_cli.ir.naming import slot_names, titles
+from scanopt_cli.ir.scan_view import ScanView, Slot, scan_op
+
+
+class RemarkKind(StrEnum):
+    """Whether a pass did something or left something alone."""
+
+    CHANGED = "changed"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What a pass did to a Scan, or looked at and left alone, and why.
+
+    ``scan`` is what the Scan is called with the names of the loops and graphs around it, outermost
+    first, joined by ``/``; for a remark on a whole graph, only what is around it, or ``graph``.
+    """
+
+    pass_name: str
+    scan: str
+    kind: RemarkKind
+    message: str
+
+
+class Budget:
+    """How many rewrites may still be made; without a limit, any number."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.left = limit
+        self.spent = 0
+
+    @property
+    def is_left(self) -> bool:
+        """Whether there is a rewrite left to make."""
+        return self.left is None or self.spent < self.left
+
+    def spend(self) -> bool:
+        """Take one rewrite from the budget; whether there was one left."""
+        if not self.is_left:
+            return False
+        self.spent += 1
+        return True
+
+
+@dataclass(slots=True)
+class Site:
+    """One graph that a pass works on: the outer graph, or a body.
+
+    ``path`` names the loops and graphs around it, and ``around`` what the loop around it calls the
+    graph's inputs. ``is_inlined`` is for bodies that PyTensor puts in place of their OpFromGraph.
+    Remarks go to ``remarks``. ``settled`` holds the digests of graphs in which the pass has no
+    work, for as long as the pipeline runs: a pass that is slow to find that out adds to it, and
+    looks there first.
+    """
+
+    fgraph: FunctionGraph
+    pass_name: str
+    budget: Budget
+    remarks: list[Remark]
+    path: tuple[str, ...] = ()
+    around: Mapping[Variable, str] = field(default_factory=dict)
+    is_inlined: bool = False
+    settled: set[str] = field(default_factory=set)
+    _digests: Digests | None = field(default=None, init=False)
+    _titles: dict[Apply, str] = field(default_factory=dict, init=False)
+
+    def changed(self, view: ScanView | None, message: str) -> None:
+        """Say what was done to a Scan, or to the graph."""
+        self._remark(view, RemarkKind.CHANGED, message)
+
+    def kept(self, view: ScanView | None, message: str) -> None:
+        """Say what was left alone, in a Scan or in the graph, and why."""
+        self._remark(view, RemarkKind.KEPT, message)
+
+    def scans(self, *, from_the_end: bool = False) -> Iterator[ScanView]:
+        """Yield each Scan that is still in the graph when its turn comes, in topological order."""
+        nodes = self.fgraph.toposort()
+        for node in reversed(nodes) if from_the_end else nodes:
+            if scan_op(node) is not None and node in self.fgraph.apply_nodes:
+                yield ScanView.of(node)
+
+    def clients(self, variable: Variable | None) -> list[tuple[Any, int]]:
+        """Return who reads ``variable``: pairs of a node and the position of its input."""
+        return [] if variable is None else list(self.fgraph.clients.get(variable, ()))
+
+    def title(self, node: Apply) -> str:
+        """Return what to call a node that holds a graph, whatever the pass has changed since."""
+        if node not in self._titles:
+            self._titles = {**titles(self.fgraph.outputs), **self._titles}
+        return self._titles.setdefault(node, op_name(node.op))
+
+    def keep_title(self, node: Apply, new_node: Apply) -> None:
+        """Call a node that takes the place of another as that was called."""
+        self._titles[new_node] = self.title(node)
+
+    def names(self, view: ScanView) -> dict[Slot, str]:
+        """Return what to call each slot of a Scan in a remark; ask before changing the slots."""
+        return dict(zip(view.slots, slot_names(view, self.clients, self.around), strict=True))
+
+    @property
+    def digests(self) -> Digests:
+        """What each variable computes, told exactly: equal only for equal values.
+
+        Good for variables upstream of the Scan at hand: a pass walks its graph in topological
+        order, so nothing upstream is changed after it was asked for.
+        """
+        if self._digests is None:
+            self._digests = Digests(
+                self.fgraph.inputs, sameness=Sameness(gradients=True, exact=True)
+            )
+        return self._digests
+
+    def same(self, variable: Variable) -> bytes:
+        """Return what ``variable`` computes: equal only for variables of equal values."""
+        return self.digests.of(variable)
+
+    def condition(self, view: ScanView) -> bytes | None:
+        """Return when a loop stops: equal only for loops that always stop after equal steps."""
+        return None if view.condition is None else self.digests.of_condition(view)
+
+    def is_in_place(self, done: str) -> bool:
+        """Whether a node of the graph works in place; if so, say that nothing was ``done``."""
+        node = next((node for node in self.fgraph.apply_nodes if node.op.destroy_map), None)
+        if node is not None:
+            self.kept(None, f"{done} nothing: {op_name(node.op)} works in place")
+        return node is not None
+
+    def tell_doubts(self) -> None:
+        """Say what was compared otherwise than by declared properties, if anything was compared."""
+        if self._digests is None:
+            return
+        sameness = self._digests.sameness
+        for told, names in (
+            ("what is the same as itself only", sameness.opaque),
+            ("Ops without __props__, compared by all their state", sameness.by_state),
+        ):
+            if names:
+                self.kept(None, f"{told}: {', '.join(sorted(set(names)))}")
+
+    def _remark(self, view: ScanView | None, kind: RemarkKind, message: str) -> None:
+        names = self.path if view is None else (*self.path, self.title(view.node))
+        self.remarks.append(Remark(self.pass_name, "/".join(names) or "graph", kind, message))
+
+
+@dataclass(frozen=True)
+class Pass(ABC):
+    """A rewrite of graphs. Subclasses are frozen dataclasses; their fields are the pass's options.
+
+    The pipeline runs a pass on every body before it runs it on the graph that holds the body, so a
+    pass sees one flat graph. A subclass's docstring is its manual: it lists the legal cases by
+    number, states the preconditions and ends with what is out of scope.
+    """
+
+    name: ClassVar[str]
+    trims: ClassVar[bool] = False
+    """Whether the pass leaves Scans whose buffers do not hold every step."""
+    everywhere: ClassVar[bool] = False
+    """Whether the pass has work in graphs without a loop."""
+
+    @abstractmethod
+    def run(self, site: Site) -> bool:
+        """Rewrite ``site.fgraph`` in place; return whether anything changed."""
+
+    def options(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults."""
+        return {
+            option.name: getattr(self, option.name)
+            for option in fields(self)
+            if getattr(self, option.name) != option.default
+        }
+
+
+class ScanPass(Pass):
+    """A pass that looks at one Scan at a time, in topological order."""
+
+    takes_trimmed: ClassVar[bool] = True
+    """Whether the pass is valid on a Scan whose buffers do not hold every step."""
+    takes_in_place: ClassVar[bool] = True
+    """Whether the pass is valid on a Scan of which a step overwrites what it reads."""
+    from_the_end: ClassVar[bool] = False
+    """Whether to go from the outputs to the inputs, since a change frees what feeds a Scan."""
+
+    @abstractmethod
+    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+        """Return replacements for the outputs of a Scan and what reads them, ``None`` for none.
+
+        What ``rewrite`` returns is put in place of the keys at once; keys that are missing must
+        have no reader. A pass asks ``site.budget.spend()`` before it decides to change anything.
+        """
+
+    def run(self, site: Site) -> bool:
+        """Rewrite every Scan of ``site.fgraph`` once."""
+        changed = False
+        for view in site.scans(from_the_end=self.from_the_end):
+            if not self.takes_trimmed and (short := trimmed(view)):
+                names = ", ".join(slot.label for slot in short)
+                site.kept(view, f"the buffers of {names} are not shown to hold every step")
+                continue
+            if not self.takes_in_place and works_in_place(view):
+                site.kept(view, "a step works in place")
+                continue
+            replacements = self.rewrite(view, site)
+            if replacements:
+                site.fgraph.replace_all(list(replacements.items()), reason=self.name)
+                changed = True
+        return changed
+
+
+def works_in_place(view: ScanView) -> bool:
+    """Whether a step of a loop overwrites what it reads."""
+    return any(node.op.destroy_map for node in view.op.fgraph.toposort())

@@ -1,0 +1,128 @@
+"""The text of a pipeline: ``remove-unused,save-mem{prealloc=true}``.
+
+Names are separated by commas; options stand in braces behind a name. A preset may stand for a name.
+`parse` and `print_pipeline` are inverse to one another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import MISSING, fields
+from difflib import get_close_matches
+from typing import Any
+
+from scanopt_cli.errors import PassError
+from scanopt_cli.pipeline.contract import Pass
+from scanopt_cli.pipeline.registry import registry
+
+PRESETS: dict[str, str] = {
+    "default": "merge-equal,remove-unused,inline-constants,hoist-states,merge-scans,"
+    "merge-duplicates,merge-states,remove-unused,trim-steps,save-mem",
+    "grad": "merge-equal,remove-unused,clean-slices,mit-mot-to-sit-sot,remove-zeros,"
+    "simplify{outer=true},push-out-sums,clean-slices,inline-constants,hoist-states,"
+    "merge-scans,merge-duplicates,merge-states,remove-unused,trim-steps,save-mem",
+    "none": "",
+}
+"""Pipelines with a name of their own."""
+
+_ITEM = re.compile(r"\s*(?P<name>[A-Za-z][\w-]*)\s*(?:\{(?P<options>[^{}]*)\})?\s*(?P<end>,|$)")
+_WHERE = "pipeline"
+
+
+def parse(text: str) -> tuple[Pass, ...]:
+    """Return the passes that ``text`` names, in order.
+
+    Raises
+    ------
+    PassError
+        If the text is malformed, or a name, an option or a value is unknown.
+    """
+    passes: list[Pass] = []
+    position = 0
+    while position < len(text.rstrip()):
+        item = _ITEM.match(text, position)
+        if item is None:
+            raise PassError(
+                f"cannot read the pipeline at {text[position : position + 30]!r}",
+                where=_WHERE,
+                hint="write names separated by commas, options in braces: "
+                "remove-unused,save-mem{prealloc=true}",
+            )
+        passes.extend(_passes(item["name"], item["options"]))
+        position = item.end()
+        if item["end"] == "," and position >= len(text.rstrip()):
+            raise PassError("the pipeline ends with a comma", where=_WHERE)
+    return tuple(passes)
+
+
+def print_pipeline(passes: Sequence[Pass]) -> str:
+    """Return the text that `parse` turns into ``passes``; options at their default are left out."""
+    return ",".join(_print_pass(item) for item in passes) or "none"
+
+
+def pass_class(name: str) -> type[Pass]:
+    """Return the pass called ``name``.
+
+    Raises
+    ------
+    PassError
+        If there is none; the message names the nearest one.
+    """
+    known = registry()
+    if name in known:
+        return known[name]
+    nearest = get_close_matches(name, [*known, *PRESETS], n=1)
+    hint = f"did you mean {nearest[0]}?" if nearest else "`scanopt passes` lists them"
+    raise PassError(f"there is no pass {name!r}", where=_WHERE, hint=hint)
+
+
+def _passes(name: str, options: str | None) -> Sequence[Pass]:
+    if name in PRESETS:
+        if options is not None:
+            raise PassError(f"the preset {name!r} takes no options", where=_WHERE)
+        return parse(PRESETS[name])
+    cls = pass_class(name)
+    return [cls(**_options(cls, options or ""))]
+
+
+def _options(cls: type[Pass], text: str) -> dict[str, Any]:
+    known = {option.name: option for option in fields(cls)}
+    values: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if key not in known:
+            listed = ", ".join(known) or "none"
+            raise PassError(
+                f"pass {cls.name!r} has no option {key!r}", where=_WHERE, hint=f"it has: {listed}"
+            )
+        if key in values:
+            raise PassError(f"option {key!r} of {cls.name!r} is given twice", where=_WHERE)
+        default = known[key].default
+        values[key] = _value(cls, key, value if equals else "true", default)
+    return values
+
+
+def _value(cls: type[Pass], key: str, text: str, default: Any) -> Any:
+    """Read an option's value as the type of its default."""
+    expected = "a value" if default is MISSING else type(default).__name__
+    if isinstance(default, bool):
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+    elif isinstance(default, int):
+        if re.fullmatch(r"[+-]?\d+", text):
+            return int(text)
+    elif isinstance(default, str) and text:
+        return text
+    raise PassError(f"option {key!r} of {cls.name!r} wants {expected}, got {text!r}", where=_WHERE)
+
+
+def _print_pass(item: Pass) -> str:
+    options = item.options()
+    if not options:
+        return item.name
+    told = ",".join(
+        f"{key}={str(value).lower() if isinstance(value, bool) else value}"
+        for key, value in options.items()
+    )
+    return f"{item.name}{{{told}}}"

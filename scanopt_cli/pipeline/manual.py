@@ -1,0 +1,56 @@
+"""The manual of a pass: its own docstring, so that it cannot go stale."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, fields
+
+from scanopt_cli.pipeline.contract import Pass
+from scanopt_cli.pipeline.grammar import parse, pass_class
+from scanopt_cli.pipeline.registry import registry
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a pass, its type and its default as text."""
+
+    name: str
+    type: str
+    default: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manual:
+    """What there is to know about a pass: ``summary`` is the first line of ``text``."""
+
+    name: str
+    summary: str
+    text: str
+    options: tuple[Option, ...]
+    trims: bool
+
+
+def manual(name: str) -> Manual:
+    """Return the manual of the pass called ``name``.
+
+    Raises
+    ------
+    PassError
+        If there is no such pass.
+    """
+    return _manual(pass_class(name))
+
+
+def manuals(preset: str | None = None) -> tuple[Manual, ...]:
+    """Return the manuals of all passes, ours first, or of those of a preset, in their order."""
+    every = registry().values() if preset is None else map(type, parse(preset))
+    return tuple(_manual(cls) for cls in dict.fromkeys(every))
+
+
+def _manual(cls: type[Pass]) -> Manual:
+    text = inspect.getdoc(cls) or ""
+    options = tuple(
+        Option(option.name, type(option.default).__name__, str(option.default).lower())
+        for option in fields(cls)
+    )
+    return Manual(cls.name, text.partition("\n")[0], text, options, cls.trims)

@@ -1,0 +1,74 @@
+"""Which passes there are: ours in one explicit tuple, and those that other packages add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import MappingProxyType
+
+from scanopt_cli.errors import PassError
+from scanopt_cli.pipeline.contract import Pass
+
+# A module of `scanopt_cli.passes` and a class in it, in the order in which passes are listed.
+_BUILTIN = (
+    "merge_equal:MergeEqual",
+    "remove_unused:RemoveUnused",
+    "inline_constants:InlineConstants",
+    "hoist_states:HoistStates",
+    "merge_scans.merge_scans:MergeScans",
+    "merge_duplicates:MergeDuplicates",
+    "merge_states:MergeStates",
+    "simplify:Simplify",
+    "mit_mot_to_sit_sot:MitMotToSitSot",
+    "remove_zeros:RemoveZeros",
+    "clean_slices.clean_slices:CleanSlices",
+    "push_out_sums:PushOutSums",
+    "trim_steps.trim_steps:TrimSteps",
+    "save_mem.save_mem:SaveMem",
+    "compile_safe.compile_safe:CompileSafe",
+    "push_out:PushOut",
+)
+ENTRY_POINT_GROUP = "scanopt.passes"
+
+
+@cache
+def builtin() -> tuple[type[Pass], ...]:
+    """Return our own passes."""
+    places = (place.split(":") for place in _BUILTIN)
+    return tuple(
+        getattr(import_module(f"scanopt_cli.passes.{module}"), cls) for module, cls in places
+    )
+
+
+@cache
+def registry() -> Mapping[str, type[Pass]]:
+    """Return every pass by name, ours first.
+
+    Other packages add passes by an entry point of the group ``scanopt.passes`` that names a
+    subclass of `Pass`.
+
+    Raises
+    ------
+    PassError
+        If two passes have one name, or an entry point leads to no pass.
+    """
+    passes = {cls.name: cls for cls in builtin()}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        where = f"entry point {point.value}"
+        try:
+            cls = point.load()
+        except Exception as error:
+            raise PassError(f"cannot be imported ({error})", where=where) from error
+        if not (isinstance(cls, type) and issubclass(cls, Pass) and hasattr(cls, "name")):
+            raise PassError("is not a subclass of scanopt's Pass with a name", where=where)
+        if cls.name in passes:
+            other = passes[cls.name]
+            raise PassError(
+                f"pass name {cls.name!r} is taken by {other.__module__}.{other.__qualname__}",
+                where=where,
+                hint="give the pass another name",
+            )
+        passes[cls.name] = cls
+    return MappingProxyType(passes)

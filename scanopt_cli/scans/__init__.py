@@ -1,1 +1,0 @@
-"""What a Scan is made of: the one place that knows its positional bookkeeping."""

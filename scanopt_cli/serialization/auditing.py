@@ -1,0 +1,123 @@
+"""What a graph file refers to, without running any of it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scanopt_cli.errors import LoadError, UnsafeFileError
+from scanopt_cli.ir.folding import bounded_folding
+from scanopt_cli.serialization.files import read_file
+from scanopt_cli.serialization.loading import interpret
+from scanopt_cli.serialization.unpickler.allowlist import Allowlist, Refusal
+from scanopt_cli.serialization.unpickler.builder import build
+from scanopt_cli.serialization.unpickler.dropping import left_out
+from scanopt_cli.serialization.unpickler.pickle_handlers import FORMS
+from scanopt_cli.serialization.unpickler.records import Recording, read_records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedGlobal:
+    """One thing that a file refers to by name.
+
+    Attributes
+    ----------
+    module, qualname
+        What the file calls it.
+    mentions
+        How often the file names it.
+    allowed
+        Whether the default loader accepts it. It also accepts what only occurs in parts of a graph
+        that are left out unread, such as cached gradients; ``left_out`` is true then.
+    reason, hint
+        Why it is not allowed, and what would allow it; else ``None``.
+    """
+
+    module: str
+    qualname: str
+    mentions: int
+    allowed: bool
+    left_out: bool = False
+    reason: str | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditReport:
+    """Everything a file refers to, sorted by name, and what the default loader says to it.
+
+    ``refusal`` is the loader's message if it refuses the file, for a global, the state of an op or
+    a feature of pickle that no graph needs (then ``globals`` is empty); else ``None``.
+    """
+
+    path: str
+    globals: tuple[AuditedGlobal, ...]
+    refusal: str | None
+
+    @property
+    def safe(self) -> bool:
+        """Whether the default loader accepts the file."""
+        return self.refusal is None
+
+
+@bounded_folding()
+def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> AuditReport:
+    """List what the pickle in ``path`` refers to and whether the default loader would accept it.
+
+    The pickle is read into inert records. To judge a class, the PyTensor module (or that of an
+    admitted package) which defines it is imported; nothing else that the file names is. If all
+    globals are allowed, the graph is made as the loader makes it, to see whether the state of its
+    ops is honest, and whether it is a graph.
+
+    Raises
+    ------
+    LoadError
+        If the file cannot be read or is not a pickle.
+    """
+    where = str(path)
+    data = read_file(Path(path))
+    try:
+        recording = read_records(data, where)
+    except UnsafeFileError as error:
+        return AuditReport(path=where, globals=(), refusal=str(error))
+    allowlist = Allowlist(FORMS, allow_packages)
+    dropped = left_out(recording.root)
+    mentions: Counter[tuple[str, str]] = Counter()
+    used: set[tuple[str, str]] = set()
+    for mentioned in recording.globals:
+        key = (mentioned.module, mentioned.name)
+        mentions[key] += 1
+        if id(mentioned) not in dropped:
+            used.add(key)
+    globals_ = []
+    for (module, name), count in sorted(mentions.items()):
+        unread = (module, name) not in used
+        verdict = None if unread else allowlist.judge(module, name)
+        refused = verdict if isinstance(verdict, Refusal) else None
+        globals_.append(
+            AuditedGlobal(
+                module=module,
+                qualname=name,
+                mentions=count,
+                allowed=refused is None,
+                left_out=unread,
+                reason=refused.reason if refused else None,
+                hint=refused.hint if refused else None,
+            )
+        )
+    return AuditReport(
+        path=where,
+        globals=tuple(globals_),
+        refusal=_refusal(recording, where, allowlist, len(data)),
+    )
+
+
+def _refusal(recording: Recording, where: str, allowlist: Allowlist, size: int) -> str | None:
+    try:
+        interpret(build(recording, where, allowlist, size), where)
+    except LoadError as error:
+        return str(error)
+    return None

@@ -1,0 +1,163 @@
+"""The graph of a compiled Function, with the in-placing of its compilation undone.
+
+PyTensor rewrites the graph of a Function where it stands, so the graph as it was written is not in
+the Function, nor in its pickle. What is there is the optimised graph. A node that writes into its
+inputs is replaced by one that does not, copies and views made for the memory interface go, and
+nodes that were fused for one backend are opened again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
+from pytensor.compile.executor import Function
+from pytensor.compile.ops import DeepCopyOp, ViewOp
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
+from pytensor.graph.op import Op
+from pytensor.scan.op import Scan
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import Elemwise
+
+from scanopt_cli.errors import LoadError
+from scanopt_cli.ir.graph import Graph
+
+NOTE = (
+    "read from a compiled Function: PyTensor does not keep the graph as it was written, so this is "
+    "its optimised graph, with in-placing undone"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What counts in a compiled Function.
+
+    Attributes
+    ----------
+    fgraph
+        Its optimised graph; the outputs end with the updates.
+    values
+        Contents of shared inputs, by input position.
+    updated
+        For each output of ``fgraph`` behind the Function's own, the input that it updates.
+    """
+
+    fgraph: FunctionGraph
+    values: Mapping[int, Any]
+    updated: tuple[int, ...]
+
+
+def inspect_function(function: Function) -> Compiled:
+    """Return what counts in ``function``."""
+    specs = function.maker.inputs
+    return Compiled(
+        fgraph=function.maker.fgraph,
+        values={
+            position: container.value
+            for position, container in enumerate(function.input_storage)
+            if specs[position].implicit
+        },
+        updated=tuple(i for i, spec in enumerate(specs) if spec.update is not None),
+    )
+
+
+def graph_of(compiled: Compiled, where: str) -> Graph:
+    """Return the graph of a compiled Function without in-placing; updates become outputs.
+
+    Raises
+    ------
+    LoadError
+        If a node writes into its inputs in a way that has no pure twin.
+    """
+    fgraph = compiled.fgraph
+    memo: dict[Variable, Variable] = {v: v.type.make_variable(v.name) for v in fgraph.inputs}
+    inputs = list(memo.values())
+    try:
+        _copy(fgraph.toposort(), memo)
+    except _NoPureTwinError as error:
+        raise LoadError(
+            f"op {error} works in place and its pure form is not known",
+            where=where,
+            hint="save the graph before it is compiled, or use scanopt capture",
+        ) from None
+    outputs = [memo.get(output, output) for output in fgraph.outputs]
+    first = len(outputs) - len(compiled.updated)
+    updates = (f"{inputs[i].name or f'input {i}'} (updated)" for i in compiled.updated)
+    return Graph(
+        fgraph=FunctionGraph(inputs, outputs, clone=False),
+        source=where,
+        values=dict(compiled.values),
+        output_names=(*(None for _ in range(first)), *updates) if compiled.updated else (),
+        notes=(NOTE,),
+    )
+
+
+class _NoPureTwinError(Exception):
+    pass
+
+
+def _copy(nodes: Iterable[Apply], memo: dict[Variable, Variable]) -> None:
+    """Copy ``nodes`` in order, pure, and enter what they make in ``memo``."""
+    for node in nodes:
+        inputs = [memo.get(variable, variable) for variable in node.inputs]
+        if isinstance(node.op, DeepCopyOp | ViewOp):
+            outputs = inputs
+        elif isinstance(node.op, FinalizedOpFromGraph):
+            inner = node.op.fgraph
+            inner_memo: dict[Variable, Variable] = dict(zip(inner.inputs, inputs, strict=True))
+            _copy(inner.toposort(), inner_memo)
+            outputs = [inner_memo.get(output, output) for output in inner.outputs]
+        else:
+            outputs = [output.type.make_variable(output.name) for output in node.outputs]
+            Apply(_pure(node.op), inputs, outputs)
+        memo.update(zip(node.outputs, outputs, strict=True))
+
+
+def _pure(op: Op) -> Op:
+    """Return the op that computes what ``op`` does without writing into its inputs."""
+    if isinstance(op, Scan):
+        body = _pure_graph(op.fgraph)
+        if body is op.fgraph and not op.destroy_map:
+            return op
+        fields = ("truncate_gradient", "name", "profile", "allow_gc", "strict")
+        options = {name: getattr(op, name) for name in fields}
+        thawed = body.unfreeze()
+        scan = Scan(thawed.inputs, thawed.outputs, op.info, op.mode, **options)
+        for name in ("vector_seqs", "vector_outs"):  # make_node sets them, which does not run here
+            if hasattr(op, name):
+                setattr(scan, name, getattr(op, name))
+        return scan
+    if isinstance(op, OpFromGraph):
+        body = _pure_graph(op.fgraph)
+        if body is op.fgraph and not op.destroy_map:
+            return op
+        raise _NoPureTwinError(op)
+    if not op.destroy_map:
+        return op
+    if isinstance(op, Elemwise):
+        return Elemwise(op.scalar_op, name=op.name, nfunc_spec=op.nfunc_spec)
+    if isinstance(op, Blockwise):
+        return Blockwise(_pure(op.core_op), op.signature, op.name, op.gufunc_spec)
+    properties = op._props_dict() if hasattr(op, "_props_dict") else {}
+    flags = [name for name in properties if name == "inplace" or name.startswith("overwrite_")]
+    pure = type(op)(**{**properties, **dict.fromkeys(flags, False)}) if flags else op
+    if pure.destroy_map:
+        raise _NoPureTwinError(op)
+    return pure
+
+
+def _pure_graph(body: FrozenFunctionGraph) -> FrozenFunctionGraph:
+    """Return ``body`` itself if all is pure in it, else a copy."""
+    if all(
+        not isinstance(node.op, FinalizedOpFromGraph) and _pure(node.op) is node.op
+        for node in body.toposort()
+    ):
+        return body
+    memo: dict[Variable, Variable] = {v: v.type.make_variable() for v in body.inputs}
+    inputs = list(memo.values())
+    _copy(body.toposort(), memo)
+    outputs = [memo.get(output, output) for output in body.outputs]
+    return FunctionGraph(inputs, outputs, clone=False).freeze()

@@ -1,0 +1,185 @@
+"""Reading a graph from a file, whatever form the file holds it in."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytensor
+from pytensor.compile.executor import Function
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
+
+from scanopt_cli.errors import LoadError, ScanoptError, brief
+from scanopt_cli.ir.folding import bounded_folding
+from scanopt_cli.ir.graph import Graph, as_graph, from_io
+from scanopt_cli.ir.inner_graphs import unfolded, walk
+from scanopt_cli.ir.integrity import misfit
+from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.serialization.compiled import Compiled, graph_of, inspect_function
+from scanopt_cli.serialization.files import read_file
+from scanopt_cli.serialization.payload import FORMAT, decode
+from scanopt_cli.serialization.unpickler.builder import read_safely
+from scanopt_cli.serialization.values import read_values
+
+MOST_UNFOLDED = 300_000
+"""Graphs that hold each other twice have few nodes, and take for ever to look into one by one."""
+
+
+class VersionWarning(UserWarning):
+    """A file was written by another version of PyTensor than the one that reads it."""
+
+
+@bounded_folding()
+def load(
+    path: str | os.PathLike[str],
+    *,
+    trust: bool = False,
+    allow_packages: Sequence[str] = (),
+    recorded: bool = True,
+) -> Graph:
+    """Read the graph in ``path``: a pickle or cloudpickle of any protocol, gzipped or not.
+
+    The file holds what `save` writes, a FunctionGraph, a FrozenFunctionGraph, a Variable, a list,
+    tuple or dict of output Variables, an (inputs, outputs) pair of lists, a dict with the keys
+    ``inputs`` and ``outputs``, or a compiled Function (of which the optimised graph is returned,
+    without in-placing). Shared variables become inputs whose contents are in `Graph.values`.
+    Recorded calls in ``NAME.values.npz`` beside the file are in `Graph.recorded`.
+
+    Parameters
+    ----------
+    path
+        The file.
+    trust
+        Load anything by plain unpickling, which runs whatever code the file asks for. Without it
+        nothing that the file names is called: see `scanopt_cli.serialization.unpickler.builder`.
+    allow_packages
+        Packages, beside PyTensor's own family, whose classes of graphs may be loaded. They are
+        imported, so name only packages you would import.
+    recorded
+        Read recorded calls as well, which only a verification needs.
+
+    Raises
+    ------
+    LoadError
+        If the file cannot be read or holds no graph.
+    UnsafeFileError
+        If it holds something that is not loaded without ``trust``.
+    """
+    source = Path(path)
+    where = str(source)
+    data = read_file(source)
+    held = _unpickle(data, where) if trust else read_safely(data, where, allow_packages)
+    graph = interpret(held, where)
+    _warn_of_version(graph)
+    return _with_recorded(graph, source) if recorded else graph
+
+
+def _unpickle(data: bytes, where: str) -> Any:
+    try:
+        return pickle.load(io.BytesIO(data))
+    except Exception as error:
+        raise LoadError(
+            f"cannot be unpickled: {brief(error)}",
+            where=where,
+            hint="check that what it needs is installed, or write it again",
+        ) from error
+
+
+def interpret(held: Any, where: str) -> Graph:
+    """Return the graph that an unpickled object stands for.
+
+    Raises
+    ------
+    LoadError
+        If it stands for none.
+    """
+    try:
+        is_ours = isinstance(held, Mapping) and held.get("format") == FORMAT
+        graph = decode(held, where) if is_ours else _graph_of(held, where)
+        if unfolded(graph.fgraph) > MOST_UNFOLDED:
+            raise LoadError(
+                f"has more than {MOST_UNFOLDED:,} nodes in its inner graphs, "
+                "counted wherever they are applied"
+            )
+        # Other nodes are PyTensor's business; the passes take loops apart.
+        problem = misfit(node for node in walk(graph.fgraph) if scan_op(node) is not None)
+    except ScanoptError as error:
+        raise LoadError(error.what, where=where, hint=error.hint) from None
+    except Exception as error:
+        raise LoadError(
+            f"does not describe a graph: {brief(error)}", where=where, hint="write it again"
+        ) from None
+    if problem is not None:
+        raise LoadError(problem, where=where, hint="write it again")
+    return graph
+
+
+def _graph_of(held: Any, where: str) -> Graph:
+    match held:
+        case Function():
+            return graph_of(inspect_function(held), where)
+        case Compiled():
+            return graph_of(held, where)
+        case FunctionGraph() | FrozenFunctionGraph():
+            return as_graph(held, source=where)
+        case Variable():
+            return from_io(None, [held], source=where)
+        case {"inputs": inputs, "outputs": outputs, **more} if not more:
+            return _from_pair(inputs, outputs, where)
+        case (list() | tuple() as inputs, list() | tuple() as outputs):
+            return _from_pair(inputs, outputs, where)
+        case (list() | tuple() as inputs, Variable() as output):
+            return _from_pair(inputs, [output], where)
+        case list() | tuple() if _are_variables(held):
+            return from_io(None, held, source=where)
+        case dict() if _are_variables(list(held.values())):
+            graph = from_io(None, list(held.values()), source=where)
+            return replace(graph, output_names=tuple(map(str, held)))
+    raise LoadError(
+        f"holds {_article(type(held).__name__)}, not a graph",
+        where=where,
+        hint="pickle a FunctionGraph, its outputs or an (inputs, outputs) pair",
+    )
+
+
+def _from_pair(inputs: Any, outputs: Any, where: str) -> Graph:
+    """Build a graph from what stands for its inputs and outputs, a dict of outputs included."""
+    names = tuple(map(str, outputs)) if isinstance(outputs, dict) else ()
+    listed = [*outputs.values()] if isinstance(outputs, dict) else outputs
+    parts = [[part] if isinstance(part, Variable) else part for part in (inputs, listed)]
+    if not all(isinstance(part, list | tuple) for part in parts):
+        raise LoadError("its inputs and outputs are not lists of Variables", where=where)
+    return replace(as_graph((parts[0], parts[1]), source=where), output_names=names)
+
+
+def _are_variables(parts: Sequence[Any]) -> bool:
+    return bool(parts) and all(isinstance(part, Variable) for part in parts)
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _warn_of_version(graph: Graph) -> None:
+    written = graph.versions.get("pytensor")
+    if written is not None and written != pytensor.__version__:
+        warnings.warn(
+            f"{graph.source}: written with PyTensor {written}, read with {pytensor.__version__}",
+            VersionWarning,
+            stacklevel=3,
+        )
+
+
+def _with_recorded(graph: Graph, source: Path) -> Graph:
+    try:
+        recorded = read_values(source, len(graph.inputs))
+    except LoadError as error:
+        return replace(graph, notes=(*graph.notes, str(error)))
+    return replace(graph, recorded=recorded) if recorded else graph

@@ -1,0 +1,221 @@
+"""The form in which scanopt writes a graph: flat tables, so that neither side recurses.
+
+Variables are numbered: inputs first, then constants, then the outputs of each node in topological
+order. A node is ``(op, inputs, outputs)``, where ``op`` is a position in the table of ops,
+``inputs`` are variable numbers and ``outputs`` are ``(type, name)`` pairs with ``type`` a position
+in the table of types. Bodies of Scans and other inner graphs stay inside their ops, frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytensor
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
+
+from scanopt_cli.errors import LoadError, ScanoptError, brief
+from scanopt_cli.ir.graph import Graph, check_inputs
+from scanopt_cli.version import __version__
+
+FORMAT = "scanopt-graph"
+SCHEMA = 1
+
+_KEYS = frozenset(
+    {
+        *("format", "schema", "versions", "inputs", "constants", "types", "ops", "nodes"),
+        *("outputs", "output_names", "values", "recorded", "notes", "traces"),
+    }
+)
+_MOST_EDGES = 2_000_000
+
+
+class _Table:
+    """Distinct objects in the order they are first met."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self._positions: dict[Any, int] = {}
+
+    def position(self, thing: Any, *more: Any) -> int:
+        """Return the row of ``thing``; equal things that differ in ``more`` get rows apart."""
+        key = (thing, *more)
+        if key not in self._positions:
+            self._positions[key] = len(self.rows)
+            self.rows.append(thing)
+        return self._positions[key]
+
+
+def encode(graph: Graph, *, keep_traces: bool) -> dict[str, Any]:
+    """Return ``graph`` as tables of ops, types and plain values. The graph is not changed."""
+    types, ops = _Table(), _Table()
+    nodes = graph.fgraph.toposort()
+    constants = _constants(graph.fgraph, nodes)
+    numbers: dict[Variable, int] = {}
+    for variable in (*graph.inputs, *constants):
+        numbers[variable] = len(numbers)
+    rows, traces = [], {}
+    for position, node in enumerate(nodes):
+        outputs = tuple((_type(types, output), output.name) for output in node.outputs)
+        inputs = tuple(numbers[variable] for variable in node.inputs)
+        rows.append((ops.position(node.op, getattr(node.op, "name", None)), inputs, outputs))
+        for index, output in enumerate(node.outputs):
+            numbers[output] = len(numbers)
+            trace = plain_trace(getattr(output.tag, "trace", None))
+            if keep_traces and trace:
+                traces[position, index] = trace
+    return {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "versions": current_versions(),
+        "inputs": [(_type(types, variable), variable.name) for variable in graph.inputs],
+        "constants": [
+            (_type(types, constant), constant.data, constant.name) for constant in constants
+        ],
+        "types": types.rows,
+        "ops": ops.rows,
+        "nodes": rows,
+        "outputs": [numbers[variable] for variable in graph.outputs],
+        "output_names": tuple(graph.output_names),
+        "values": dict(graph.values),
+        "recorded": tuple(graph.recorded),
+        "notes": tuple(graph.notes),
+        "traces": traces,
+    }
+
+
+def decode(payload: Mapping[str, Any], where: str) -> Graph:
+    """Return the graph that `encode` wrote as ``payload``.
+
+    Raises
+    ------
+    LoadError
+        If the payload has another schema or does not describe a graph.
+    """
+    schema = payload.get("schema")
+    if schema != SCHEMA:
+        told = schema if type(schema) is int and 0 <= schema < 1000 else "of no number"
+        raise LoadError(
+            f"written in schema {told} of the scanopt format, "
+            f"this is scanopt {__version__} with schema {SCHEMA}",
+            where=where,
+            hint="use the scanopt that wrote it, or write it again",
+        )
+    try:
+        if not payload.keys() <= _KEYS:
+            raise ValueError("it has parts that no graph has")
+        if sum(len(sources) for _, sources, _ in payload["nodes"]) > _MOST_EDGES:
+            raise ValueError(f"its nodes have more than {_MOST_EDGES:,} inputs")
+        types, ops = payload["types"], payload["ops"]
+        check_inputs(len(payload["inputs"]))
+        traces: dict[int, list[Any]] = {}
+        inputs = [types[kind].make_variable(name=name) for kind, name in payload["inputs"]]
+        variables = list(inputs)
+        for kind, data, name in payload["constants"]:
+            variables.append(types[kind].make_constant(data, name=name))
+        for position, (op, sources, targets) in enumerate(payload["nodes"]):
+            outputs = [types[kind].make_variable(name=name) for kind, name in targets]
+            for index, output in enumerate(outputs):
+                set_trace(output, payload["traces"].get((position, index)), traces)
+            if not isinstance(ops[op], Op):
+                raise ValueError(f"{ops[op]!r} is no Op")
+            Apply(ops[op], [variables[_number(source)] for source in sources], outputs)
+            variables.extend(outputs)
+        outputs = [variables[_number(output)] for output in payload["outputs"]]
+        return Graph(
+            fgraph=FunctionGraph(inputs, outputs, clone=False),
+            source=where,
+            values={_within(inputs, key): value for key, value in payload["values"].items()},
+            recorded=tuple(
+                tuple(value for _, value in zip(inputs, call, strict=True))
+                for call in payload["recorded"]
+            ),
+            output_names=tuple(map(_name, payload["output_names"])),
+            notes=tuple(map(str, payload["notes"])),
+            versions={str(name): str(version) for name, version in payload["versions"].items()},
+        )
+    except ScanoptError:
+        raise
+    except Exception as error:
+        raise LoadError(
+            f"does not describe a graph: {brief(error)}",
+            where=where,
+            hint="write it again",
+        ) from None
+
+
+def current_versions() -> dict[str, str]:
+    """Return the versions of what runs here: ``pytensor``, ``numpy`` and ``scanopt``."""
+    return {
+        "pytensor": pytensor.__version__,
+        "numpy": np.__version__,
+        "scanopt": __version__,
+    }
+
+
+def plain_trace(trace: Any) -> tuple[tuple[tuple[Any, ...], ...], ...]:
+    """Return ``trace``, as PyTensor keeps it in ``tag.trace``, in plain tuples; else nothing.
+
+    PyTensor keeps a list of stacks, each a list of ``(file, line number, function, source line)``.
+    """
+    stacks = trace if isinstance(trace, list | tuple) else ()
+    return tuple(
+        tuple(map(tuple, stack))
+        for stack in stacks
+        if isinstance(stack, list | tuple) and all(map(_is_frame, stack))
+    )
+
+
+def set_trace(variable: Variable, trace: Any, known: dict[int, list[Any]]) -> None:
+    """Give ``variable`` a trace as a file holds it, if it is one, made once for all that share it.
+
+    ``known`` holds those that were made, by the ``id`` of what they were made of.
+    """
+    if trace is None:
+        return
+    if id(trace) not in known:
+        known[id(trace)] = [list(stack) for stack in plain_trace(trace)]
+    if known[id(trace)]:
+        variable.tag.trace = known[id(trace)]
+
+
+def _is_frame(frame: Any) -> bool:
+    if not isinstance(frame, list | tuple) or len(frame) != 4:
+        return False
+    file, line, function, source = frame
+    texts = isinstance(file, str) and isinstance(function, str)
+    return texts and isinstance(line, int) and isinstance(source, str | None)
+
+
+def _constants(fgraph: FunctionGraph, nodes: list[Apply]) -> list[Constant]:
+    found: dict[Constant, None] = {}
+    for variable in (source for node in nodes for source in node.inputs):
+        if isinstance(variable, Constant):
+            found[variable] = None
+    found.update((output, None) for output in fgraph.outputs if isinstance(output, Constant))
+    return list(found)
+
+
+def _type(types: _Table, variable: Variable) -> int:
+    return types.position(variable.type, type(variable.type))
+
+
+def _within(inputs: list[Variable], position: Any) -> int:
+    if _number(position) >= len(inputs):
+        raise ValueError(f"{position!r} is not the position of an input")
+    return int(position)
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError("something else where the number of a variable belongs")
+    return value
+
+
+def _name(value: Any) -> Any:
+    if not isinstance(value, str | None):
+        raise ValueError("a name that is no text")
+    return value

@@ -1,0 +1,299 @@
+"""The safe loader: real graphs from the inert records of a pickle.
+
+Everything is made by constructors of PyTensor's own classes (and of packages the user admits) from
+parts that were checked before. No function that a file names is called, no state that a file gives
+is set on anything, and what is not understood is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.type import Type
+from pytensor.misc.frozendict import frozendict
+from pytensor.scan.op import Scan
+
+from scanopt_cli.errors import LoadError, UnsafeFileError, brief
+from scanopt_cli.serialization.files import MAX_BYTES
+from scanopt_cli.serialization.unpickler.allowlist import TRUST, Allowlist, Refusal
+from scanopt_cli.serialization.unpickler.constructors import StateError
+from scanopt_cli.serialization.unpickler.dropping import CACHES, OPAQUE, left_out
+from scanopt_cli.serialization.unpickler.nodes import make_nodes
+from scanopt_cli.serialization.unpickler.op_state import rebuild
+from scanopt_cli.serialization.unpickler.pickle_handlers import CALLS, FORMS, INSTANCES
+from scanopt_cli.serialization.unpickler.records import (
+    KEY_PARTS,
+    Call,
+    Global,
+    Recording,
+    made_class,
+    read_records,
+)
+
+_PLAIN = (type(None), bool, int, float, str, bytes)
+_MOST_PARTS = 1_000_000
+_MOST_PER_PART = 4
+_DEEPEST = 500
+# What a file's bytes are made into, a byte for a byte, and so many for a part of a container.
+_MOST_COPIES = 4
+_FREE_COPIES = 16 << 20
+_COPIED_PART = 32
+
+
+def read_safely(data: bytes, where: str, packages: Iterable[str] = ()) -> Any:
+    """Return the object that the pickle ``data`` holds, made of checked parts only.
+
+    Raises
+    ------
+    LoadError
+        If ``data`` is not a whole pickle of graphs.
+    UnsafeFileError
+        If it refers to something that is not admitted, or gives an op a state that its own
+        constructor would not give it.
+    """
+    return build(read_records(data, where), where, Allowlist(FORMS, packages), len(data))
+
+
+def build(recording: Recording, where: str, allowlist: Allowlist, size: int) -> Any:
+    """Return what ``recording``, of ``size`` bytes, stands for; errors as in `read_safely`."""
+    builder = Builder(where, allowlist, size)
+    refused = [
+        mentioned
+        for mentioned in recording.globals
+        if isinstance(allowlist.judge(mentioned.module, mentioned.name), Refusal)
+    ]
+    unread = left_out(recording.root) if refused else frozenset()
+    for mentioned in refused:
+        if id(mentioned) not in unread:
+            builder.judge(mentioned)
+    try:
+        return builder.value(recording.root)
+    except LoadError:
+        raise
+    except RecursionError:
+        raise LoadError(
+            "is nested too deeply",
+            where=where,
+            hint="save it with scanopt, which writes long chains flat; bodies nest a hundred deep",
+        ) from None
+    except Exception as error:
+        raise LoadError(
+            f"holds what no graph holds: {brief(error)}",
+            where=where,
+            hint="write the file again",
+        ) from None
+
+
+class Nests:
+    """How much there is in containers within containers, each of which may be in several.
+
+    Whoever hashes, prints or compares a nest goes through each container wherever it occurs, and in
+    C as deep as it goes: a small file could make that take for ever, or crash.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, int]] = {}
+        self._parts = 0
+
+    def check(self, made: Any) -> None:
+        """Count the parts of ``made``, which has to live as long as this.
+
+        Raises
+        ------
+        ValueError
+            If it is too deep, or its parts are too many, counted wherever they occur.
+        """
+        parts = _members(made)
+        if parts is None:
+            return
+        self._parts += len(parts)
+        inner = [self._known.get(id(part), (1, 0)) for part in parts]
+        size = 1 + sum(one for one, _ in inner)
+        depth = 1 + max((one for _, one in inner), default=0)
+        if depth > _DEEPEST:
+            raise ValueError("lists nested too deeply")
+        if size > _MOST_PARTS + _MOST_PER_PART * self._parts:
+            raise ValueError("lists that hold each other too often")
+        self._known[id(made)] = (size, depth)
+
+    def size_of(self, made: Any) -> int:
+        """Return how many parts ``made`` has, counted wherever they occur; it was checked."""
+        return self._known.get(id(made), (1, 0))[0]
+
+
+def _members(made: Any) -> Sequence[Any] | None:
+    """Return what a container holds; ``None`` for what is no container."""
+    match made:
+        case list() | tuple() | set() | frozenset():
+            return tuple(made)
+        case dict() | frozendict():
+            return (*made.keys(), *made.values())
+        case slice():
+            return made.start, made.stop, made.step
+    return None
+
+
+class Builder:
+    """Makes what the records of one file stand for, each once."""
+
+    def __init__(self, where: str, allowlist: Allowlist, size: int) -> None:
+        self.made: dict[int, Any] = {}
+        self.traces: dict[int, list[Any]] = {}
+        self._copies_left = _FREE_COPIES + min(_MOST_COPIES * size, MAX_BYTES)
+        self._where = where
+        self._allowlist = allowlist
+        self.nests = Nests()
+        self._open: set[int] = set()
+
+    def judge(self, mentioned: Global) -> Any:
+        """Return the class or object that a global names, ``None`` if it stands for a form.
+
+        Raises
+        ------
+        UnsafeFileError
+            If the global is not admitted.
+        """
+        verdict = self._allowlist.judge(mentioned.module, mentioned.name)
+        if isinstance(verdict, Refusal):
+            raise UnsafeFileError(
+                f"refers to {mentioned}, which is not loaded: {verdict.reason}",
+                where=self._where,
+                hint=verdict.hint,
+            )
+        return verdict
+
+    def copied(self, parts: Any) -> Any:
+        """Return ``parts``, bytes or a container, of which a copy is about to be made.
+
+        Many records may share one argument, and each copies it.
+
+        Raises
+        ------
+        ValueError
+            If the copies become many times larger than the file.
+        """
+        size = max(len(parts), self.nests.size_of(parts))
+        self._copies_left -= size if isinstance(parts, bytes) else _COPIED_PART * size
+        if self._copies_left < 0:
+            raise ValueError("what it makes is many times larger than the file")
+        return parts
+
+    def value(self, record: Any) -> Any:
+        """Return what ``record`` stands for."""
+        kind = type(record)
+        if kind in _PLAIN:
+            return record
+        key = id(record)
+        if key not in self.made:
+            if key in self._open:
+                raise LoadError("holds something that contains itself", where=self._where)
+            self._open.add(key)
+            self.made[key] = self._make(record)
+            self.nests.check(self.made[key])
+            self._open.discard(key)
+        return self.made[key]
+
+    def expect(self, record: Any, kind: type[Any]) -> Any:
+        """Return what ``record`` stands for, which must be a ``kind``."""
+        made = self.value(record)
+        if not isinstance(made, kind):
+            raise ValueError(f"a {type(made).__name__} where a {kind.__name__} belongs")
+        return made
+
+    def expect_all(self, record: Any, kind: type[Any]) -> tuple[Any, ...]:
+        """Return what the list or tuple ``record`` holds, each of which must be a ``kind``."""
+        if type(record) not in (list, tuple):
+            raise ValueError(f"something else where {kind.__name__}s belong")
+        return tuple(self.expect(part, kind) for part in record)
+
+    def state(self, record: Any) -> dict[str, Any]:
+        """Return the records of the state that an instance is given."""
+        if made_class(record) is None:
+            raise ValueError("a call where an instance belongs")
+        state = record.state
+        parts = state if type(state) is tuple and len(state) == 2 else (state,)
+        merged: dict[str, Any] = {}
+        for part in parts:
+            if type(part) not in (dict, type(None)) or any(
+                type(name) is not str for name in part or ()
+            ):
+                raise ValueError("an instance without a plain state")
+            merged |= part or {}
+        return merged
+
+    def _make(self, record: Any) -> Any:
+        kind = type(record)
+        if kind is Call:
+            return self._call(record)
+        if kind is Global:
+            made = self.judge(record)
+            if made is None or (isinstance(made, type) and issubclass(made, Op | Type | Variable)):
+                raise self._refusal(f"refers to {record} where a graph holds a value")
+            return made
+        if kind is dict:
+            return {self._key(name): self.value(part) for name, part in record.items()}
+        if kind is bytearray:
+            return self.copied(bytes(record))
+        return kind(map(self._key if kind in (set, frozenset) else self.value, record))
+
+    def _key(self, record: Any) -> Any:
+        """Return what ``record`` stands for, if hashing it is cheap."""
+        made = self.value(record)
+        if self.nests.size_of(made) > KEY_PARTS:
+            raise ValueError("a dictionary key is too large")
+        return made
+
+    def _call(self, record: Call) -> Any:
+        cls = made_class(record)
+        target = record.function if cls is None else cls
+        if type(target) is not Global:
+            raise self._refusal("calls something that it computes")
+        thing = self.judge(target)
+        form = (CALLS if cls is None else INSTANCES).get((target.module, target.name))
+        takes_state = cls is not None or target.name in (
+            "dtype",
+            "_reconstruct",
+            "__bit_generator_ctor",
+        )
+        extras = record.kwargs or record.items or record.pairs or record.setters
+        if extras or (record.has_state and not takes_state):
+            raise self._refusal(f"uses {target} in a way that no graph needs")
+        try:
+            if form is not None:
+                return form(self, record)
+            if cls is not None and isinstance(thing, type):
+                if issubclass(thing, Variable | Apply):
+                    make_nodes(self, record)
+                    return self.made[id(record)]
+                if issubclass(thing, Op | Type):
+                    return self._property_holder(thing, record)
+        except StateError as error:
+            raise self._refusal(f"holds a {target} with a state of its own: {error}") from None
+        except (LoadError, RecursionError):
+            raise
+        except Exception as error:
+            raise LoadError(
+                f"a {target.name[:80]} is not well-formed: {brief(error)}",
+                where=self._where,
+                hint="write the file again",
+            ) from None
+        raise self._refusal(f"uses {target} in a way that no graph needs")
+
+    def _property_holder(self, cls: type[Any], record: Call) -> Any:
+        """Return the op or type of class ``cls`` that has the state in ``record``."""
+        state = {}
+        for name, part in self.state(record).items():
+            if name in CACHES:
+                continue
+            inner = made_class(part)
+            opaque = inner is not None and (inner.module, inner.name) in OPAQUE
+            state[name] = None if opaque else self.value(part)
+        if issubclass(cls, Scan):
+            state["mode"] = None  # that of whoever compiled it; PyTensor would link by it
+        return rebuild(cls, state)
+
+    def _refusal(self, what: str) -> UnsafeFileError:
+        return UnsafeFileError(what, where=self._where, hint=TRUST)

@@ -1,0 +1,72 @@
+"""What the safe loader leaves out of a graph, whatever it holds.
+
+Real graphs carry things beside the graph: gradients cached as closures, compiled functions, the
+features and modes of past compilations. Nothing of that is ever made, so it may refer to anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from scanopt_cli.serialization.unpickler.records import Global, branches, made_class, walk
+
+CACHES = frozenset(
+    {
+        *("_fn", "_fn_wrapped", "_lop_op_cache", "_rop_op_cache", "_frozen_lop", "_frozen_rop"),
+        *("_inner_shape_template", "_inner_shape_frozen", "_ufunc", "prepare_node_called"),
+        *("nodenames", "inner_float16", "t_call", "t_fn"),
+        *("__doc__", "__module__", "__epydoc_asRoutine", "__oplist_tags"),
+    }
+)
+"""Attributes of ops that hold what can be computed again, mostly closures, or documentation."""
+
+_DECORATIONS = frozenset({"_fn_cache", "_repr_latex_", "str_repr"})
+"""Attributes of variables that only concern their display or their evaluation."""
+
+_BESIDE = CACHES | _DECORATIONS
+
+OPAQUE = frozenset(
+    {("pytensor.compile.mode", "Mode"), ("pytensor.graph.utils", "Scratchpad")},
+)
+"""Classes of which only the presence counts."""
+
+_KEPT = {
+    ("pytensor.graph.fg", "FunctionGraph"): frozenset({"inputs", "outputs"}),
+    ("pytensor.compile.maker", "FunctionMaker"): frozenset({"inputs", "outputs", "fgraph"}),
+}
+"""Classes of which only these attributes count."""
+
+
+def left_out(root: Any) -> frozenset[int]:
+    """Return the ids of the globals below ``root`` that only things left out mention.
+
+    The ids are those of `Global` records, so they mean nothing once the records are gone.
+    """
+    dropped = [part for record in walk(root) for part in _parts(record, kept=False)]
+    return _globals(walk(dropped)) - _globals(walk(root, lambda part: _parts(part, kept=True)))
+
+
+def _globals(records: Iterable[Any]) -> frozenset[int]:
+    return frozenset(id(record) for record in records if type(record) is Global)
+
+
+def _parts(record: Any, *, kept: bool) -> Iterable[Any]:
+    """Return what ``record`` is made of, or else what of it is left out."""
+    cls = made_class(record)
+    if cls is None:
+        return branches(record) if kept else ()
+    key = (cls.module, cls.name)
+    if key not in OPAQUE and type(record.state) is not dict:
+        return branches(record) if kept else ()
+    asked = (record.function, record.args, record.kwargs)
+    rest = (*asked, record.items, record.pairs, record.setters) if kept else ()
+    if key in OPAQUE:
+        return rest if kept else (record.state,)
+    wanted = _KEPT.get(key)
+    state = (
+        part
+        for name, part in record.state.items()
+        if kept is (name in wanted if wanted else name not in _BESIDE)
+    )
+    return (*rest, *state)

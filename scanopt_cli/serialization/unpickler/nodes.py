@@ -1,0 +1,111 @@
+"""Variables and nodes from records, without recursion and without setting state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.type import Type
+
+from scanopt_cli.serialization.payload import set_trace
+from scanopt_cli.serialization.unpickler.records import Call, made_class
+
+if TYPE_CHECKING:
+    from scanopt_cli.serialization.unpickler.builder import Builder
+
+
+def make_nodes(builder: Builder, record: Call) -> None:
+    """Make the variable or node that ``record`` stands for, and the graph above it first."""
+    made = builder.made
+    pending, entered = [record], set[int]()
+    while pending:
+        current = pending[-1]
+        if id(current) in made:
+            pending.pop()
+            continue
+        missing = [part for part in _parents(builder, current) if id(part) not in made]
+        if not missing:
+            pending.pop()
+            _make(builder, current)
+        elif id(current) in entered:
+            raise ValueError("a node depends on itself")
+        else:
+            entered.add(id(current))
+            pending += missing
+
+
+def _class(builder: Builder, record: Any) -> type[Any]:
+    cls = made_class(record)
+    found = builder.judge(cls) if cls is not None else None
+    return found if isinstance(found, type) else type(None)
+
+
+def _parents(builder: Builder, record: Call) -> list[Call]:
+    state = builder.state(record)
+    if issubclass(_class(builder, record), Apply):
+        return [part for part in state["inputs"] if issubclass(_class(builder, part), Variable)]
+    return [state["owner"]] if state.get("owner") is not None else []
+
+
+def _make(builder: Builder, record: Call) -> None:
+    """Make one variable without an owner, or one node with all its outputs."""
+    cls, state = _class(builder, record), builder.state(record)
+    if issubclass(cls, Variable):
+        if state.get("owner") is not None:
+            raise ValueError("a variable's owner does not know it")
+        builder.made[id(record)] = _root(builder, cls, state)
+        return
+    if not issubclass(cls, Apply):
+        raise ValueError("a variable's owner is not a node")
+    inputs = [builder.expect(part, Variable) for part in builder.copied(state["inputs"])]
+    outputs = []
+    for index, part in enumerate(state["outputs"]):
+        if not issubclass(_class(builder, part), Variable):
+            raise ValueError("an output of a node is not a variable")
+        inner = builder.state(part)
+        if (
+            inner.get("owner") is not record
+            or inner.get("index") != index
+            or id(part) in builder.made
+        ):
+            raise ValueError("an output of a node belongs to another")
+        kind = builder.expect(inner["type"], Type)
+        outputs.append(_decorated(builder, kind.make_variable(_name(inner)), inner))
+    builder.made[id(record)] = Apply(builder.expect(state["op"], Op), inputs, outputs)
+    for part, variable in zip(state["outputs"], outputs, strict=True):
+        builder.made[id(part)] = variable
+
+
+def _root(builder: Builder, cls: type[Any], state: dict[str, Any]) -> Variable:
+    kind, name = builder.expect(state["type"], Type), _name(state)
+    if issubclass(cls, SharedVariable):
+        (value,) = builder.state(state["container"])["storage"]
+        made = cls(kind, _data(builder, value), strict=False, name=name)
+        return _decorated(builder, made, state)
+    if issubclass(cls, Constant):
+        constant = kind.make_constant(_data(builder, state["data"]), name=name)
+        return _decorated(builder, constant, state)
+    return _decorated(builder, kind.make_variable(name), state)
+
+
+def _data(builder: Builder, record: Any) -> Any:
+    """Return the contents of a Constant or shared variable, of which lists become arrays."""
+    made = builder.value(record)
+    return builder.copied(made) if isinstance(made, list | tuple) else made
+
+
+def _name(state: dict[str, Any]) -> str | None:
+    name = state.get("name")
+    if name is not None and type(name) is not str:
+        raise ValueError("a variable's name is not text")
+    return name
+
+
+def _decorated(builder: Builder, variable: Variable, state: dict[str, Any]) -> Variable:
+    """Keep where the variable was made, the one thing in its tag that is worth keeping."""
+    tag = state.get("tag")
+    if type(tag) is Call and type(tag.state) is dict:
+        set_trace(variable, tag.state.get("trace"), builder.traces)
+    return variable

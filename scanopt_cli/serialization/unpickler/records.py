@@ -1,0 +1,379 @@
+"""What a pickle says, as inert records: nothing it names is imported, called or built.
+
+`read_records` runs the opcodes that `pickletools` reads, but where Python's unpickler would import
+a global it leaves a `Global`, and where it would call something it leaves a `Call`. The rest of
+the safe loader looks at these records and makes its own objects from the parts it understands.
+What it does not understand stays what it is here: a note about a call that nobody makes.
+"""
+
+from __future__ import annotations
+
+import pickletools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from scanopt_cli.errors import LoadError, UnsafeFileError, brief
+
+KEY_PARTS = 4096
+"""How many values a dictionary key or set member may consist of, tuples counted in full."""
+_MOST_KEY_PARTS = 20_000_000
+# A node takes about 40; a few megabytes of compressed opcodes would keep a reader for hours.
+_MOST_OPCODES = 3_000_000
+
+
+@dataclass(slots=True, eq=False)
+class Global:
+    """A reference to ``module.name``."""
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"[:200]
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call that a pickle asks for, with all that it does to the result afterwards."""
+
+    function: Any
+    args: Any
+    kwargs: Any = None
+    state: Any = None
+    has_state: bool = False
+    items: list[Any] | None = None
+    pairs: list[tuple[Any, Any]] | None = None
+    setters: list[Call] | None = None
+    """Calls with this one as their first argument, made only for what they do to it."""
+    makes_instance: bool = False
+    """Whether ``function`` is a class that is asked for an instance without running its init."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A pickle's root object and every global that the pickle mentions, used or not."""
+
+    root: Any
+    globals: tuple[Global, ...]
+
+
+def read_records(data: bytes, where: str) -> Recording:
+    """Return what the pickle ``data`` says; ``where`` is the file that messages name.
+
+    Raises
+    ------
+    LoadError
+        If ``data`` is not a whole pickle.
+    UnsafeFileError
+        If it uses a feature that no graph needs: extension codes, persistent ids, state for
+        something that it did not make itself.
+    """
+    machine = _Machine(where)
+    try:
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+            if opcode.name == "STOP":
+                return Recording(machine.finish(), tuple(machine.globals))
+            if count == _MOST_OPCODES:
+                raise ValueError(f"it has more than {_MOST_OPCODES:,} opcodes")
+            machine.run[opcode.name](argument)
+    except LoadError:
+        raise
+    except Exception as error:
+        if _is_text(data[:1000]):
+            raise LoadError(
+                "is text, not a whole pickle", where=where, hint="give a graph file"
+            ) from None
+        raise LoadError(
+            f"not a readable pickle: {brief(error)}",
+            where=where,
+            hint="the file may be truncated or of another kind; write it again",
+        ) from None
+    raise LoadError("the pickle has no end", where=where, hint="write it again")
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return all(char.isprintable() or char.isspace() for char in data.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+class _Machine:
+    """The stack machine of a pickle; one method for each kind of opcode."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.stack: list[Any] = []
+        self.below: list[list[Any]] = []  # one list for each open mark
+        self.memo: dict[int, Any] = {}
+        self.globals: list[Global] = []
+        self.key_parts = 0
+        push = self.push
+        run: dict[str, Any] = {
+            "PROTO": self.nothing,
+            "FRAME": self.nothing,
+            "MARK": self.mark,
+            "POP": self.pop,
+            "POP_MARK": self.pop_mark,
+            "DUP": lambda _: self.stack.append(self.stack[-1]),
+            "NONE": lambda _: self.stack.append(None),
+            "NEWTRUE": lambda _: self.stack.append(True),
+            "NEWFALSE": lambda _: self.stack.append(False),
+            "EMPTY_LIST": lambda _: self.stack.append([]),
+            "EMPTY_TUPLE": lambda _: self.stack.append(()),
+            "EMPTY_DICT": lambda _: self.stack.append({}),
+            "EMPTY_SET": lambda _: self.stack.append(set()),
+            "LIST": lambda _: self.replace_mark(list),
+            "TUPLE": lambda _: self.replace_mark(tuple),
+            "TUPLE1": lambda _: self.tuple(1),
+            "TUPLE2": lambda _: self.tuple(2),
+            "TUPLE3": lambda _: self.tuple(3),
+            "DICT": self.dict,
+            "FROZENSET": lambda _: self.replace_mark(self.frozenset),
+            "APPEND": lambda _: self.extend([self.stack.pop()]),
+            "APPENDS": lambda _: self.extend(self.pop_mark(None)),
+            "ADDITEMS": self.add_items,
+            "SETITEM": self.set_item,
+            "SETITEMS": lambda _: self.set_items(self.pop_mark(None)),
+            "MEMOIZE": lambda _: self.put(len(self.memo)),
+            "GLOBAL": self.global_,
+            "STACK_GLOBAL": self.stack_global,
+            "INST": self.inst,
+            "OBJ": self.obj,
+            "REDUCE": self.reduce,
+            "NEWOBJ": self.newobj,
+            "NEWOBJ_EX": self.newobj_ex,
+            "BUILD": self.build,
+        }
+        run |= dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), self.put)
+        run |= dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), self.get)
+        run |= dict.fromkeys(_LITERALS, push)
+        run |= {name: self.refuse(what) for name, what in _REFUSED.items()}
+        self.run = run
+
+    def finish(self) -> Any:
+        if len(self.stack) != 1 or self.below:
+            raise ValueError("it does not end with one object")
+        return self.stack[0]
+
+    def refuse(self, what: str) -> Any:
+        def raise_(_: object) -> None:
+            raise UnsafeFileError(
+                f"the pickle uses {what}, which no graph needs",
+                where=self.where,
+                hint="--trust loads it, for files of your own",
+            )
+
+        return raise_
+
+    # the stack and the memo
+
+    def nothing(self, _: object) -> None:
+        pass
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def mark(self, _: object) -> None:
+        self.below.append(self.stack)
+        self.stack = []
+
+    def pop(self, _: object) -> None:
+        if not self.stack:
+            self.pop_mark(None)
+            return
+        left = self.stack.pop()
+        if type(left) is Call and type(left.args) is tuple and left.args:
+            target = left.args[0]
+            if type(target) is Call:
+                target.setters = target.setters or []
+                target.setters.append(left)
+
+    def pop_mark(self, _: object) -> list[Any]:
+        items, self.stack = self.stack, self.below.pop()
+        return items
+
+    def put(self, key: int) -> None:
+        self.memo[key] = self.stack[-1]
+
+    def get(self, key: int) -> None:
+        self.stack.append(self.memo[key])
+
+    # containers
+
+    def replace_mark(self, make: Any) -> None:
+        items = self.pop_mark(None)
+        self.stack.append(make(items))
+
+    def tuple(self, size: int) -> None:
+        items = tuple(self.stack[-size:])
+        if len(items) != size:
+            raise IndexError("the stack is too short")
+        self.stack[-size:] = [items]
+
+    def frozenset(self, items: list[Any]) -> frozenset[Any]:
+        return frozenset(map(self.hashable, items))
+
+    def dict(self, _: object) -> None:
+        items = self.pop_mark(None)
+        self.stack.append({})
+        self.set_items(items)
+
+    def extend(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if type(target) is Call:
+            target.items = target.items or []
+            target.items.extend(items)
+        elif type(target) is list:
+            target.extend(items)
+        else:
+            self.refuse("items for something that is not a list")(None)
+
+    def add_items(self, _: object) -> None:
+        items = self.pop_mark(None)
+        target = self.stack[-1]
+        if type(target) is not set:
+            self.refuse("members for something that is not a set")(None)
+        target.update(map(self.hashable, items))
+
+    def set_item(self, _: object) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self.set_items([key, value])
+
+    def set_items(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        pairs = zip(items[::2], items[1::2], strict=True)
+        if type(target) is Call:
+            target.pairs = target.pairs or []
+            target.pairs.extend(pairs)
+        elif type(target) is dict:
+            for key, value in pairs:
+                target[self.hashable(key)] = value
+        else:
+            self.refuse("entries for something that is not a dictionary")(None)
+
+    def hashable(self, key: Any) -> Any:
+        """Return ``key`` if hashing it is cheap: a deep or wide nest of tuples crashes or hangs."""
+        if type(key) in (tuple, frozenset):
+            pending, left = [key], KEY_PARTS
+            while pending:
+                part = pending.pop()
+                left -= 1
+                is_nest = type(part) in (tuple, frozenset)
+                if left < 0 or (is_nest and len(part) > left):
+                    raise ValueError("a dictionary key is too large")
+                if is_nest:
+                    pending.extend(part)
+            self.key_parts += KEY_PARTS - left
+            if self.key_parts > _MOST_KEY_PARTS:
+                raise ValueError("its dictionary keys are too large")
+        return key
+
+    # globals and calls
+
+    def global_(self, argument: str) -> None:
+        module, _, name = argument.partition(" ")
+        self.stack.append(self.mention(module, name))
+
+    def stack_global(self, _: object) -> None:
+        name, module = self.stack.pop(), self.stack.pop()
+        self.stack.append(self.mention(module, name))
+
+    def mention(self, module: object, name: object) -> Global:
+        if type(module) is not str or type(name) is not str:
+            raise TypeError("a global's name is not a string")
+        mentioned = Global(_PYTHON_2.get(module, module), name)
+        self.globals.append(mentioned)
+        return mentioned
+
+    def inst(self, argument: str) -> None:
+        args = tuple(self.pop_mark(None))
+        module, _, name = argument.partition(" ")
+        self.stack.append(Call(self.mention(module, name), args))
+
+    def obj(self, _: object) -> None:
+        function, *args = self.pop_mark(None)
+        self.stack.append(Call(function, tuple(args)))
+
+    def reduce(self, _: object) -> None:
+        args, function = self.stack.pop(), self.stack.pop()
+        self.stack.append(Call(function, args))
+
+    def newobj(self, _: object) -> None:
+        args, cls = self.stack.pop(), self.stack.pop()
+        self.stack.append(Call(cls, args, makes_instance=True))
+
+    def newobj_ex(self, _: object) -> None:
+        kwargs, args, cls = self.stack.pop(), self.stack.pop(), self.stack.pop()
+        self.stack.append(Call(cls, args, kwargs, makes_instance=True))
+
+    def build(self, _: object) -> None:
+        state, target = self.stack.pop(), self.stack[-1]
+        if type(target) is not Call or target.has_state:
+            self.refuse("state for something that it did not just make")(None)
+        target.state, target.has_state = state, True
+
+
+_PYTHON_2 = {"__builtin__": "builtins", "copy_reg": "copyreg", "exceptions": "builtins"}
+"""What protocols 0 to 2 write for modules that Python 3 renamed."""
+
+_LITERALS = (
+    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+    *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
+    *("UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "BYTEARRAY8"),
+)
+_REFUSED = dict.fromkeys(("EXT1", "EXT2", "EXT4"), "an extension code")
+_REFUSED |= dict.fromkeys(("PERSID", "BINPERSID"), "a persistent id")
+_REFUSED |= dict.fromkeys(("NEXT_BUFFER", "READONLY_BUFFER"), "an out-of-band buffer")
+
+
+def made_class(record: Any) -> Global | None:
+    """Return the class of which ``record`` asks for an instance that gets its state afterwards."""
+    if type(record) is not Call:
+        return None
+    cls = record.function
+    if not record.makes_instance:
+        args = record.args
+        if not _is_copyreg(cls) or type(args) is not tuple or not args:
+            return None
+        if cls.name == "_reconstructor" and (
+            len(args) != 3 or not is_named(args[1], _PLAIN_OBJECT)
+        ):
+            return None
+        cls = args[0]
+    return cls if type(cls) is Global else None
+
+
+def is_named(record: Any, name: str) -> bool:
+    """Whether ``record`` refers to a global by a full name."""
+    return type(record) is Global and str(record) == name
+
+
+def _is_copyreg(function: Any) -> bool:
+    return type(function) is Global and function.module == "copyreg"
+
+
+def branches(record: Any) -> Iterable[Any]:
+    """Return what a record or container is made of."""
+    if type(record) is Call:
+        parts = (record.function, record.args, record.kwargs, record.state)
+        return (*parts, record.items, record.pairs, record.setters)
+    if type(record) is dict:
+        return (*record.keys(), *record.values())
+    return () if type(record) is Global else record
+
+
+def walk(root: Any, into: Callable[[Any], Iterable[Any]] = branches) -> Iterator[Any]:
+    """Yield every record and container below ``root``, each once, without recursion."""
+    pending, seen = [root], set()
+    while pending:
+        value = pending.pop()
+        if type(value) in _BRANCHES and id(value) not in seen:
+            seen.add(id(value))
+            yield value
+            pending += into(value)
+
+
+_PLAIN_OBJECT = "builtins.object"
+_BRANCHES = (Call, Global, dict, list, tuple, set, frozenset)

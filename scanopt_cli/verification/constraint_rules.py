@@ -1,0 +1,302 @@
+"""Walking a graph, bodies included, to learn what it asks of its inputs' shapes and integers.
+
+One rule an Op family. A rule joins the labels of axes that must be equal, notes which variables
+count steps, give sizes or index, and returns the labels of the node's outputs; ``None`` for an
+output means that nothing is known about its axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.traversal import io_toposort
+from pytensor.raise_op import CheckAndRaise
+from pytensor.scan.op import Scan
+from pytensor.tensor.basic import Alloc, AllocEmpty, ARange, Choose, Eye, Join, Split
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp, Repeat
+from pytensor.tensor.math import Dot
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.reshape import SplitDims
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+    get_idx_list,
+)
+
+from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.verification.constraint_survey import Survey
+from scanopt_cli.verification.dimensions import Label, Labels
+
+_MATRIX_PRODUCT = ((("m", "n"), ("n", "p")), (("m", "p"),))
+
+
+type Rule = Callable[[Apply, Survey], Sequence[Labels | None]]
+
+_RULES: dict[type[Op], Rule] = {}
+
+
+def walk(survey: Survey, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
+    """Apply the rules to every node between ``inputs`` and ``outputs``."""
+    for node in io_toposort(list(inputs), list(outputs)):
+        known = next((_RULES[cls] for cls in type(node.op).__mro__ if cls in _RULES), None)
+        if known is None:
+            continue
+        for output, labels in zip(node.outputs, known(node, survey), strict=True):
+            if labels is not None:
+                survey.set(output, labels)
+
+
+def rule(*classes: type[Op]) -> Callable[[Rule], Rule]:
+    """Register the rule of Op classes; a subclass without a rule of its own takes its parent's."""
+
+    def register(function: Rule) -> Rule:
+        _RULES.update(dict.fromkeys(classes, function))
+        return function
+
+    return register
+
+
+@rule(Elemwise)
+def _elemwise(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    ndim = node.outputs[0].type.ndim
+    labels = tuple(survey.aligned((v, axis) for v in node.inputs) for axis in range(ndim))
+    return [labels] * len(node.outputs)
+
+
+@rule(DimShuffle)
+def _dimshuffle(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    given = survey.of(node.inputs[0])
+    return [
+        tuple(
+            survey.dimensions.new(1) if axis == "x" else given[int(axis)]
+            for axis in node.op.new_order
+        )
+    ]
+
+
+@rule(CAReduce)
+def _reduce(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    given = survey.of(node.inputs[0])
+    axes = node.op.axis
+    reduced = range(len(given)) if axes is None else axes
+    return [tuple(label for axis, label in enumerate(given) if axis not in reduced)]
+
+
+@rule(CheckAndRaise, CumOp)
+def _first_input(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    return [survey.of(node.inputs[0])]
+
+
+@rule(SpecifyShape)
+def _specify_shape(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    survey.sizes += node.inputs[1:]
+    return [survey.of(node.inputs[0])]
+
+
+@rule(Dot)
+def _dot(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    return _by_signature(*_MATRIX_PRODUCT, node, survey)
+
+
+@rule(Blockwise)
+def _blockwise(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    if scan_op(node) is not None:
+        return _scan(node, survey)
+    return _by_signature(node.op.inputs_sig, node.op.outputs_sig, node, survey)
+
+
+def _by_signature(
+    inputs_signature: Sequence[Sequence[str]],
+    outputs_signature: Sequence[Sequence[str]],
+    node: Apply,
+    survey: Survey,
+) -> Sequence[Labels | None]:
+    """Join core dimensions by their letter and batch dimensions by their place."""
+    core: dict[str, Label] = {}
+    for variable, letters in zip(node.inputs, inputs_signature, strict=True):
+        labels = survey.of(variable)
+        for letter, label in zip(letters, labels[len(labels) - len(letters) :], strict=True):
+            survey.dimensions.join((core.setdefault(letter, label), label))
+    batch_ndim = node.outputs[0].type.ndim - len(outputs_signature[0])
+    batch = tuple(survey.aligned((v, axis) for v in node.inputs) for axis in range(batch_ndim))
+    return [
+        batch + tuple(core.setdefault(letter, survey.dimensions.new()) for letter in letters)
+        for letters in outputs_signature
+    ]
+
+
+@rule(RandomVariable)
+def _random(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    _, size, *parameters = node.inputs
+    survey.sizes.append(size)
+    core: dict[str, Label] = {}
+    for variable, letters in zip(parameters, getattr(node.op, "inputs_sig", ()), strict=False):
+        labels = survey.of(variable)
+        for letter, label in zip(letters, labels[len(labels) - len(letters) :], strict=True):
+            survey.dimensions.join((core.setdefault(letter, label), label))
+    return [None, None]
+
+
+@rule(Join)
+def _join(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    joined = node.op.axis
+    along = survey.dimensions.new(wholes=tuple(survey.of(v)[joined] for v in node.inputs))
+    labels = []
+    for axis in range(node.outputs[0].type.ndim):
+        if axis != joined:
+            survey.dimensions.join(tuple(survey.of(v)[axis] for v in node.inputs))
+        labels.append(along if axis == joined else survey.of(node.inputs[0])[axis])
+    return [tuple(labels)]
+
+
+@rule(Alloc)
+def _alloc(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    return [_made_of(node.inputs[1:], survey)]
+
+
+@rule(AllocEmpty)
+def _alloc_empty(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    return [_made_of(node.inputs, survey)]
+
+
+def _made_of(lengths: Sequence[Variable], survey: Survey) -> Labels:
+    survey.sizes += lengths
+    return tuple(survey.dimensions.new(makers=(length,)) for length in lengths)
+
+
+@rule(ARange)
+def _arange(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    survey.sizes += node.inputs
+    return [(survey.dimensions.new(makers=tuple(node.inputs)),)]
+
+
+@rule(Eye)
+def _eye(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    return [_made_of(node.inputs[:2], survey)]
+
+
+@rule(Reshape, Repeat, SplitDims)
+def _second_input_is_size(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    survey.sizes.append(node.inputs[1])
+    return [None] * len(node.outputs)
+
+
+@rule(Split)
+def _split(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    survey.sizes += node.inputs[1:]
+    return [None] * len(node.outputs)
+
+
+@rule(Choose)
+def _choose(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    survey.indices.append(node.inputs[0])
+    return [None]
+
+
+@rule(Subtensor)
+def _subtensor(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    return [_indexed(node.inputs, node.op.idx_list, survey)]
+
+
+@rule(IncSubtensor)
+def _inc_subtensor(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    buffer, value, *indices = node.inputs
+    region = _indexed([buffer, *indices], node.op.idx_list, survey)
+    given = survey.of(value)
+    for axis, label in enumerate(given):
+        if value.type.shape[axis] != 1:
+            survey.dimensions.join((region[len(region) - len(given) + axis], label))
+    return [survey.of(buffer)]
+
+
+def _indexed(inputs: Sequence[Variable], idx_list: Any, survey: Survey) -> Labels:
+    """Return the labels of ``x[...]``, where ``inputs`` are x and the indices in order."""
+    given = survey.of(inputs[0])
+    indices = get_idx_list(inputs, idx_list)
+    labels = []
+    for label, index in zip(given, indices, strict=False):
+        if not isinstance(index, slice):
+            survey.indices.append(index)
+            continue
+        bounds = [bound for bound in (index.start, index.stop) if bound is not None]
+        strided = index.step is not None and not _is_unit(index.step)
+        variable = tuple(bound for bound in bounds if not isinstance(bound, Constant))
+        survey.sizes += variable
+        is_part = bounds or strided
+        labels.append(survey.dimensions.new(makers=variable, wholes=(label,)) if is_part else label)
+    return (*labels, *given[len(indices) :])
+
+
+def _is_unit(step: Variable) -> bool:
+    return isinstance(step, Constant) and abs(int(step.data)) == 1
+
+
+@rule(AdvancedSubtensor)
+def _advanced(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    survey.indices += node.inputs[1:]
+    return [None]
+
+
+@rule(AdvancedIncSubtensor)
+def _advanced_inc(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    survey.indices += node.inputs[2:]
+    return [survey.of(node.inputs[0])]
+
+
+@rule(OpFromGraph)
+def _op_from_graph(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    fresh = [variable.type() for variable in node.op.fgraph.inputs]
+    outputs = node.op.fgraph.bind(dict(zip(node.op.fgraph.inputs, fresh, strict=True)))
+    for inner, outer in zip(fresh, node.inputs, strict=True):
+        survey.enter(inner, outer, survey.of(outer))
+    walk(survey, fresh, outputs)
+    return [survey.of(output) for output in outputs]
+
+
+@rule(Scan)
+def _scan(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    view = ScanView.of(node)
+    view.thaw()
+    survey.step_counts.append(view.n_steps)
+    batch = view.batch_ndim
+    for slot in view.slots:
+        labels = survey.of(slot.outer_input)
+        if slot.kind is SlotKind.NIT_SOT:
+            survey.sizes.append(slot.outer_input)
+        if slot.kind is SlotKind.SEQ:
+            survey.sequence_lengths.append(labels[batch])
+        inner_labels = labels[batch:] if _is_whole(slot.kind) else labels[batch + 1 :]
+        for inner in slot.inner_inputs:
+            survey.enter(inner, slot.outer_input, inner_labels)
+    walk(survey, [v for slot in view.slots for v in slot.inner_inputs], view.inner_outputs())
+    return [_scan_output(slot, view, survey) for slot in view.outputs()]
+
+
+def _is_whole(kind: SlotKind) -> bool:
+    """Whether the body reads the outer value as it is, not a row of it."""
+    return kind in (SlotKind.NON_SEQ, SlotKind.UNTRACED)
+
+
+def _scan_output(slot: Slot, view: ScanView, survey: Survey) -> Labels | None:
+    if not slot.inner_outputs:
+        return None
+    for inner in chain(slot.inner_inputs, slot.inner_outputs[1:]):
+        survey.same(survey.of(slot.inner_outputs[0]), survey.of(inner))
+    core = survey.of(slot.inner_outputs[0])
+    outer = survey.of(slot.outer_input)
+    if slot.kind is SlotKind.UNTRACED:
+        return core
+    if slot.kind in STATES and not view.is_while:
+        return (*outer[: view.batch_ndim + 1], *core)
+    batch = outer[: view.batch_ndim]
+    return (*batch, survey.dimensions.new(makers=(view.n_steps,)), *core)

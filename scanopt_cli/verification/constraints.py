@@ -1,0 +1,141 @@
+"""What graphs demand of their arguments: which integers count, and which lengths go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import Subtensor, get_idx_list
+from pytensor.tensor.type import discrete_dtypes
+
+from scanopt_cli.verification.constraint_rules import walk
+from scanopt_cli.verification.constraint_survey import Survey
+from scanopt_cli.verification.dimensions import Label, Labels
+
+
+class Role(StrEnum):
+    """What the values of an integer input are good for."""
+
+    STEPS = "steps"
+    SIZE = "size"
+    INDEX = "index"
+    FREE = "free"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demands:
+    """What a set of arguments must satisfy, by input position.
+
+    Attributes
+    ----------
+    roles
+        What each input's values are good for.
+    labels
+        A label for each axis of each input; axes with one label have one length.
+    static
+        Lengths that the types give, by label.
+    stepped
+        Labels whose length decides how many steps some loop runs.
+    """
+
+    roles: tuple[Role, ...]
+    labels: tuple[Labels, ...]
+    static: Mapping[Label, int]
+    stepped: frozenset[Label]
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether the arguments decide the step count of any loop."""
+        return Role.STEPS in self.roles or any(
+            label in self.stepped and label not in self.static
+            for labels in self.labels
+            for label in labels
+        )
+
+
+def demands(graphs: Sequence[FunctionGraph]) -> Demands:
+    """Return what ``graphs``, whose inputs correspond by position, demand together."""
+    survey = Survey()
+    first = graphs[0].inputs
+    for graph in graphs:
+        for variable, reference in zip(graph.inputs, first, strict=True):
+            survey.set(variable, survey.of(reference))
+        walk(survey, graph.inputs, graph.outputs)
+    counts, stepped = ancestors(survey, survey.step_counts, survey.sequence_lengths)
+    sizes, _ = ancestors(survey, survey.sizes)
+    indices, _ = ancestors(survey, survey.indices)
+    ranked = ((counts, Role.STEPS), (sizes, Role.SIZE), (indices, Role.INDEX))
+
+    def role(position: int) -> Role:
+        if getattr(first[position].type, "dtype", None) not in discrete_dtypes:
+            return Role.FREE
+        faces = [graph.inputs[position] for graph in graphs]
+        return next(
+            (role for found, role in ranked if any(face in found for face in faces)), Role.FREE
+        )
+
+    labels = tuple(
+        tuple(survey.dimensions.root(label) for label in survey.of(variable)) for variable in first
+    )
+    sizes_of = {label: survey.dimensions.size(label) for axes in labels for label in axes}
+    return Demands(
+        roles=tuple(role(position) for position in range(len(first))),
+        labels=labels,
+        static={label: size for label, size in sizes_of.items() if size is not None},
+        stepped=frozenset(stepped),
+    )
+
+
+def ancestors(
+    survey: Survey, variables: Iterable[Variable], lengths: Iterable[Label] = ()
+) -> tuple[set[Variable], set[Label]]:
+    """Return all variables and labels that the given ones are computed from.
+
+    A shape depends on the labels of its tensor, not on the tensor's values.
+    """
+    found: set[Variable] = set()
+    labels: set[Label] = set()
+    waiting = list(variables)
+    open_labels = list(lengths)
+    while waiting or open_labels:
+        if open_labels:
+            root = survey.dimensions.root(open_labels.pop())
+            if root not in labels:
+                labels.add(root)
+                waiting += survey.dimensions.makers(root)
+                open_labels += survey.dimensions.wholes(root)
+            continue
+        variable = waiting.pop()
+        if variable in found:
+            continue
+        found.add(variable)
+        outer, node = survey.outside(variable), variable.owner
+        if outer is not None:
+            waiting.append(outer)
+        if node is not None:
+            measured = _measured(node, survey)
+            open_labels += measured
+            waiting += () if measured else node.inputs
+    return found, labels
+
+
+def _measured(node: Apply, survey: Survey) -> Labels:
+    """Return the labels that a node reads the lengths of; none if it reads values."""
+    match node.op:
+        case Shape():
+            return survey.of(node.inputs[0])
+        case Shape_i(i=axis):
+            return (survey.of(node.inputs[0])[axis],)
+        case Subtensor() if node.inputs[0].owner is not None and isinstance(
+            node.inputs[0].owner.op, Shape
+        ):
+            labels = survey.of(node.inputs[0].owner.inputs[0])
+            (index,) = get_idx_list(node.inputs, node.op.idx_list)
+            # One that is out of range raises when the graph is evaluated.
+            is_known = isinstance(index, Constant) and -len(labels) <= index.data < len(labels)
+            return (labels[int(index.data)],) if is_known else labels
+    return ()

@@ -1,0 +1,166 @@
+"""Which input of one graph is which input of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.type import Type
+from pytensor.tensor.type import TensorType
+
+from scanopt_cli.errors import VerificationError
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.text import plural
+
+# The position of one input in each graph; None where a graph does not have it.
+type Place = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two graphs over corresponding inputs.
+
+    Attributes
+    ----------
+    a, b
+        The graphs; their inputs correspond by position, as their outputs do.
+    output_names
+        A name for each output, or ``None``.
+    recorded
+        Recorded calls of ``a``, or else of ``b``, aligned with the inputs.
+    contents
+        Contents of former shared variables by input position, those of ``a`` before those of ``b``.
+    pairing
+        How the inputs correspond, if not by position.
+    """
+
+    a: FunctionGraph
+    b: FunctionGraph
+    output_names: tuple[str | None, ...]
+    recorded: tuple[tuple[Any, ...], ...]
+    contents: Mapping[int, Any]
+    pairing: str | None
+
+
+def matched(a: Graph, b: Graph) -> Pair:
+    """Bring two graphs over the same inputs.
+
+    Inputs correspond by position if the graphs have as many and the types fit. Otherwise they
+    correspond by name, if every input has a name of its own and the names of one graph are among
+    those of the other; what only one graph has, the other does not read. The graphs may be used
+    up: callers pass copies.
+
+    Raises
+    ------
+    VerificationError
+        If neither works, or the numbers of outputs differ.
+    """
+    places = _places(a.inputs, b.inputs)
+    if places is None or len(a.outputs) != len(b.outputs):
+        raise VerificationError(
+            f"the graphs have different signatures: {_signature(a)} against {_signature(b)}",
+            hint="give both the same inputs and as many outputs",
+        )
+    columns = list(zip(*places, strict=True)) if places else [(), ()]
+    contents = {}
+    for graph, column in ((b, columns[1]), (a, columns[0])):
+        for place, position in enumerate(column):
+            if position in graph.values:
+                contents[place] = graph.values[position]
+    return Pair(
+        a=_over(a, columns[0], b, columns[1]),
+        b=_over(b, columns[1], a, columns[0]),
+        output_names=_output_names(a, b),
+        recorded=_recorded(a, columns[0]) or _recorded(b, columns[1]),
+        contents=contents,
+        pairing=_pairing(a, b, places),
+    )
+
+
+def _places(a: Sequence[Variable], b: Sequence[Variable]) -> list[Place] | None:
+    if len(a) == len(b) and all(_fit(x.type, y.type) for x, y in zip(a, b, strict=True)):
+        return [(position, position) for position in range(len(a))]
+    in_a, in_b = _by_name(a), _by_name(b)
+    if in_a is None or in_b is None or len({**in_a, **in_b}) > max(len(a), len(b)):
+        return None
+    places = [(in_a.get(name), in_b.get(name)) for name in {**in_a, **in_b}]
+    shared = [(a[x], b[y]) for x, y in places if x is not None and y is not None]
+    return places if all(_fit(x.type, y.type) for x, y in shared) else None
+
+
+def _pairing(a: Graph, b: Graph, places: Sequence[Place]) -> str | None:
+    """Say that inputs are paired by name, and which of them one graph lacks."""
+    if all(x == y for x, y in places):
+        return None
+    only_a = [str(a.inputs[x].name) for x, y in places if x is not None and y is None]
+    only_b = [str(b.inputs[y].name) for x, y in places if x is None and y is not None]
+    lacks = [
+        f"{which} graph alone has {', '.join(names)}"
+        for which, names in (("the first", only_a), ("the second", only_b))
+        if names
+    ]
+    return "; ".join(["inputs are paired by name", *lacks])
+
+
+def _by_name(inputs: Sequence[Variable]) -> dict[str, int] | None:
+    names = {
+        str(variable.name): position
+        for position, variable in enumerate(inputs)
+        if variable.name is not None
+    }
+    return names if len(names) == len(inputs) else None
+
+
+def _fit(a: Type, b: Type) -> bool:
+    """Whether some value is good for both types."""
+    if not (isinstance(a, TensorType) and isinstance(b, TensorType)):
+        return bool(a == b)
+    return (
+        a.dtype == b.dtype
+        and a.ndim == b.ndim
+        and all(x is None or y is None or x == y for x, y in zip(a.shape, b.shape, strict=True))
+    )
+
+
+def _over(
+    graph: Graph,
+    own: Sequence[int | None],
+    other: Graph,
+    others: Sequence[int | None],
+) -> FunctionGraph:
+    """Return ``graph`` over all inputs of the pair; what it does not have, it does not read."""
+    if list(own) == list(range(len(graph.inputs))):
+        return graph.fgraph
+    inputs = [
+        graph.inputs[position] if position is not None else other.inputs[counterpart or 0].type()
+        for position, counterpart in zip(own, others, strict=True)
+    ]
+    return FunctionGraph(inputs, graph.outputs, clone=True)
+
+
+def _recorded(graph: Graph, column: Sequence[int | None]) -> tuple[tuple[Any, ...], ...]:
+    """Return recorded calls in the pair's order; none if they lack an input."""
+    positions = [position for position in column if position is not None]
+    if len(positions) < len(column):
+        return ()
+    return tuple(tuple(call[position] for position in positions) for call in graph.recorded)
+
+
+def _output_names(a: Graph, b: Graph) -> tuple[str | None, ...]:
+    def name(position: int) -> str | None:
+        for graph in (a, b):
+            given = graph.output_names[position] if graph.output_names else None
+            found = given or graph.outputs[position].name
+            if found is not None:
+                return str(found)
+        return None
+
+    return tuple(name(position) for position in range(len(a.outputs)))
+
+
+def _signature(graph: Graph) -> str:
+    inputs = ", ".join(f"{variable.name or '?'}: {variable.type}" for variable in graph.inputs)
+    return f"({inputs}) -> {plural(len(graph.outputs), 'output')}"

@@ -1,0 +1,323 @@
+"""The child process: it evaluates two graphs on the same arguments and writes down what it sees.
+
+Foreign graphs are evaluated here and nowhere else. A wrong index can end this process (Numba does
+not check bounds), so every step is announced before it is taken: the last line of the record tells
+the parent what the child died of. The record is JSON; the parent unpickles nothing from here.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from pytensor.compile.executor import Function
+from pytensor.compile.inner_function import HasInnerFunction
+from pytensor.compile.io import In
+from pytensor.compile.maker import function
+from pytensor.compile.mode import Mode
+from pytensor.configdefaults import config
+from pytensor.graph.fg import FunctionGraph
+from pytensor.scalar.basic import Composite
+from pytensor.scan.op import Scan
+from pytensor.tensor.elemwise import CAReduce
+
+from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.verification.arguments import Attempt, UndrawableError, attempts, draw, settings
+from scanopt_cli.verification.comparison import Comparison, compare
+from scanopt_cli.verification.constraints import Demands, demands
+from scanopt_cli.verification.modes import compiling_mode, plain_mode
+from scanopt_cli.verification.result import Difference, DifferenceKind
+from scanopt_cli.verification.spawning import RECORD, REQUEST, Request
+
+type Outcome = list[Any] | Exception
+
+# What arguments of a wrong shape or size raise. When only the first graph raises one of these,
+# the arguments are at fault until no better ones can be found.
+_MISFIT = (ValueError, IndexError, TypeError)
+
+
+def main(directory: str) -> None:
+    """Do what the request in ``directory`` asks and leave the record there."""
+    with (Path(directory) / REQUEST).open("rb") as file:
+        sys.setrecursionlimit(1_000_000)  # what deep graphs need; Python frames use no C stack
+        request: Request = pickle.load(file)
+    _limit(request)
+    # A mode that is recorded in a Scan is that of whoever compiled it; here the mode of the check
+    # counts, in bodies too.
+    Scan.link_mode = HasInnerFunction.link_mode  # type: ignore[method-assign]
+    with (Path(directory) / RECORD).open("w") as file:
+        _Session(request, file).run()
+
+
+def _limit(request: Request) -> None:
+    """Bound memory and time, should the parent be gone; a platform may know neither bound."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, request.timeout + 5)
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (request.memory, request.memory))
+
+
+def _is_made_for_c(fgraph: FunctionGraph) -> bool:
+    """Whether rewrites for C left an Op that is wrong without it: a reduction by an expression."""
+    return any(
+        isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Composite)
+        for node in walk(fgraph)
+    )
+
+
+def _compile(fgraph: FunctionGraph, mode: Mode) -> Function:
+    """Compile a graph that may work in place on its inputs: callers pass copies."""
+    inputs = [In(variable, mutable=True, borrow=True) for variable in fgraph.inputs]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled: Function = function(
+            inputs,  # type: ignore[arg-type]
+            fgraph.outputs,
+            mode=mode,
+            accept_inplace=True,
+            on_unused_input="ignore",
+        )
+    return compiled
+
+
+def _call(function: Function, arguments: Sequence[Any]) -> Outcome:
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            values: list[Any] = function(*deepcopy(list(arguments)))
+    except MemoryError:
+        raise
+    except Exception as error:
+        return error
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A run in which both graphs, as they are, gave the same; the values of the first."""
+
+    run: int
+    text: str
+    arguments: tuple[Any, ...]
+    values: list[Any]
+    specials: bool
+
+
+class Compiled:
+    """Both graphs as a mode compiles them, each when it is first asked for."""
+
+    def __init__(
+        self, mode: str, graphs: Sequence[FunctionGraph], write: Callable[..., None]
+    ) -> None:
+        self._name = mode
+        self._mode = compiling_mode(mode)
+        self._graphs = graphs
+        self._write = write
+        self._functions: dict[int, Function | Exception] = {}
+
+    def values(self, place: int, arguments: Sequence[Any]) -> Outcome:
+        """Return what a graph gives; the error if it does not compile."""
+        function = self.function(place)
+        return function if isinstance(function, Exception) else _call(function, arguments)
+
+    def function(self, place: int) -> Function | Exception:
+        """Return a compiled graph, or the error if it does not compile."""
+        if place not in self._functions:
+            self._write(doing=f"compiling graph {'ab'[place]} in mode {self._name}")
+            try:
+                self._functions[place] = _compile(self._graphs[place], self._mode)
+            except Exception as error:
+                self._functions[place] = error
+        return self._functions[place]
+
+
+class _Session:
+    """One request, from compiling to the last run."""
+
+    def __init__(self, request: Request, record: TextIO) -> None:
+        self.request = request
+        self.record = record
+        self.rng = np.random.default_rng(request.seed)
+        self.samples: list[Sample] = []
+
+    def run(self) -> None:
+        request = self.request
+        graphs = [frozen.unfreeze() for frozen in request.graphs]
+        self.graphs = graphs
+        self.outputs = graphs[0].outputs
+        self.types = [variable.type for variable in graphs[0].inputs]
+        self.functions = []
+        with_c = any(map(_is_made_for_c, graphs))
+        if with_c and not config.cxx:
+            self._write(fatal="a graph was compiled for C, and needs it; use --mode cvm")
+            return
+        for name, graph in zip("ab", graphs, strict=True):
+            self._write(doing=f"compiling graph {name}")
+            try:
+                self.functions.append(_compile(graph, plain_mode(with_c=with_c)))
+            except Exception as error:
+                self._write(fatal=f"graph {name} does not compile: {_text(error)}")
+                return
+        try:
+            self._runs(demands(graphs))
+            for mode in request.modes:
+                self._compiled_runs(mode)
+            self._write(done=True)
+        except MemoryError as error:
+            self._write(fatal=f"out of memory: {_text(error)}")
+        except UndrawableError as error:
+            self._write(fatal=str(error))
+
+    def _compiled_runs(self, name: str) -> None:
+        """Evaluate the second graph as ``name`` compiles it, on the arguments that gave values.
+
+        It has to give what the first graph gives, or what that gives compiled by the same mode:
+        then it is PyTensor that computes something else.
+        """
+        try:
+            compiled = Compiled(name, self.graphs, self._write)
+        except Exception as error:
+            self._write(fatal=f"mode {name} cannot be used: {_text(error)}")
+            return
+        failed = compiled.function(1) if self.samples else None
+        if isinstance(failed, Exception) and isinstance(compiled.function(0), Exception):
+            self._write(fatal=f"mode {name} compiles neither graph: {_text(failed)}")
+            return
+        for sample in self.samples:
+            self._write(doing=f"evaluating graph b in mode {name} in run {sample.run}")
+            got = compiled.values(1, sample.arguments)
+            differences = self._against(got, sample.values, sample, name)
+            if differences:
+                self._write(doing=f"evaluating graph a in mode {name} in run {sample.run}")
+                alone = compiled.values(0, sample.arguments)
+                ours = {item.output for item in self._against(got, alone, sample, name)}
+                if any(item.output not in ours for item in differences):
+                    self._write(note=f"mode {name} itself changes values, of the original as well")
+                differences = tuple(item for item in differences if item.output in ours)
+            self._write(compiled=[asdict(item) for item in differences])
+
+    def _against(
+        self, got: Outcome, wanted: Outcome, sample: Sample, mode: str
+    ) -> tuple[Difference, ...]:
+        """How the second graph, compiled by ``mode``, differs from what is wanted of it."""
+        if isinstance(wanted, Exception) and isinstance(got, Exception):
+            return ()
+        if isinstance(wanted, Exception) or isinstance(got, Exception):
+            lone = _one_raises(wanted, got, sample.run, sample.text)
+            return (replace(lone, mode=mode),)
+        found = compare(
+            wanted,
+            got,
+            self.outputs,
+            self.request.names,
+            run=sample.run,
+            arguments=sample.text,
+            specials=sample.specials,
+        )
+        return tuple(replace(item, mode=mode) for item in found.differences)
+
+    def _runs(self, wanted: Demands) -> None:
+        recorded = self.request.recorded
+        for run, arguments in enumerate(recorded):
+            candidates = [(f"recorded call {run + 1}", arguments)]
+            self._one_run(run, candidates, known_good=True)
+        for run, setting in enumerate(settings(self.request.runs, wanted), len(recorded)):
+            drawn = (
+                (str(attempt), self._draw(attempt, wanted))
+                for attempt in attempts(setting, recorded=bool(recorded))
+            )
+            self._one_run(run, drawn, specials=setting.special)
+
+    def _draw(self, attempt: Attempt, wanted: Demands) -> tuple[Any, ...]:
+        recorded = next(iter(self.request.recorded), ())
+        return draw(attempt, wanted, self.types, self.request.contents, recorded, self.rng)
+
+    def _one_run(
+        self,
+        run: int,
+        candidates: Iterable[tuple[str, tuple[Any, ...]]],
+        *,
+        known_good: bool = False,
+        specials: bool = False,
+    ) -> None:
+        """Evaluate on candidates until both graphs give values, and write down how they compare.
+
+        ``known_good`` arguments are not to blame if a graph raises or gives no finite number;
+        with ``specials``, NaN and infinities are what the run is about.
+        """
+        comparison: Comparison | None = None
+        sample: Sample | None = None
+        lone: Difference | None = None
+        reason = ""
+        for text, arguments in candidates:
+            a, b = (self._evaluate(place, run, arguments) for place in (0, 1))
+            if isinstance(a, Exception) and isinstance(b, Exception):
+                reason = _both_raise(_text(a), _text(b))
+            elif isinstance(a, Exception) or isinstance(b, Exception):
+                lone = _one_raises(a, b, run, text)
+                if known_good or not isinstance(a, _MISFIT):
+                    comparison = sample = None
+                    break
+            else:
+                sample = Sample(run, text, arguments, a, specials)
+                comparison = compare(
+                    a,
+                    b,
+                    self.outputs,
+                    self.request.names,
+                    run=run,
+                    arguments=text,
+                    specials=specials,
+                )
+                if comparison.settles or specials or known_good:
+                    break
+        if comparison is not None and sample is not None:
+            if not comparison.differences:
+                self.samples.append(sample)
+            self._write(**asdict(comparison))
+        elif lone is not None:
+            self._write(**asdict(Comparison(False, True, False, (lone,))))
+        else:
+            self._write(unevaluated=reason)
+
+    def _evaluate(self, place: int, run: int, arguments: Sequence[Any]) -> Outcome:
+        self._write(doing=f"evaluating graph {'ab'[place]} in run {run}")
+        return _call(self.functions[place], arguments)
+
+    def _write(self, **entry: Any) -> None:
+        self.record.write(json.dumps(entry) + "\n")
+        self.record.flush()
+
+
+def _both_raise(a: str, b: str) -> str:
+    return f"in the rest {f'both raise {a}' if a == b else f'the first raises {a}, the second {b}'}"
+
+
+def _one_raises(a: Any, b: Any, run: int, arguments: str) -> Difference:
+    a_raises = isinstance(a, Exception)
+    return Difference(
+        kind=DifferenceKind.ONLY_A_RAISES if a_raises else DifferenceKind.ONLY_B_RAISES,
+        run=run,
+        arguments=arguments,
+        a=_text(a) if a_raises else "values",
+        b="values" if a_raises else _text(b),
+    )
+
+
+def _text(error: BaseException) -> str:
+    """Return an error's class and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

@@ -1,0 +1,38 @@
+"""Sizes as people write them."""
+
+from __future__ import annotations
+
+import pytensor.tensor as pt
+
+from scanopt_cli.analysis.formulas import Formula
+from scanopt_cli.analysis.lengths import Lengths, Linear
+
+N = pt.lscalar("n")
+LENGTHS = Lengths(N)
+
+
+def _formula(variable) -> Formula:
+    return Formula.of(LENGTHS.value_of(variable))
+
+
+def test_sums_and_products() -> None:
+    total = _formula(N + 1).times([Linear(3)]) + _formula(2 * N)
+    assert str(total) == "5*n+3"
+    assert str(_formula(N + 1).times([LENGTHS.value_of(N)])) == "n*n+n"
+
+
+def test_nothing_is_zero_rows() -> None:
+    assert str(Formula()) == "0"
+    assert str(_formula(N).times([Linear(0)])) == "0"
+    assert str(_formula(N) + _formula(-N)) == "0"
+
+
+def test_quantities_without_a_name_are_told_apart() -> None:
+    first, second = pt.lscalar(), pt.lscalar()
+    squares = _formula(first**2) + _formula(second**2)
+    assert str(squares) == "?1+?2"
+
+
+def test_minima_of_named_quantities_add_up() -> None:
+    total = _formula(pt.minimum(3, N)) + _formula(pt.minimum(3, N))
+    assert str(total) == "2*min(3,n)"

@@ -1,0 +1,65 @@
+"""A derivative is checked against what was computed in another way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytensor.tensor as pt
+import pytest
+from gradient_loops import clipped, garch
+
+from graph_building import graph_of, power, scan
+from scanopt_cli.autodiff.checking import Outcome, check_derivative
+from scanopt_cli.autodiff.differentiating import grad
+from scanopt_cli.ir.graph import as_graph
+
+x = pt.dscalar("x")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "against"),
+    [
+        ("taylor", "reverse mode"),
+        ("reverse", "forward mode along one direction"),
+        ("forward-over-reverse", "forward mode along one direction"),
+    ],
+)
+def test_strategies_are_checked_against_another(strategy: str, against: str) -> None:
+    check = grad(graph_of(garch()), 2, strategy=strategy, check=True).check
+    assert check is not None
+    assert (check.outcome, check.against) == (Outcome.AGREES, against), check
+    assert check.runs > 5
+
+
+def test_a_whole_hessian_is_checked() -> None:
+    check = grad(graph_of(garch()), 2, full=True, check=True).check
+    assert check is not None
+    assert str(check).startswith("agrees with reverse, Hessian times vector on 10 of 10")
+
+
+def test_finite_differences_where_there_is_no_other_strategy() -> None:
+    """Where PyTensor clips a gradient, it is not the slope."""
+    check = grad(clipped(), check=True).check
+    assert check is not None
+    assert check.against == "finite differences"
+    assert check.outcome is Outcome.DIFFERS
+
+
+def test_wrong_values_are_found() -> None:
+    start, xs = power(3)
+    given = ([start], [xs[-1]])
+    derivative = grad(given, 2)
+    last = derivative.orders[-1]
+    wrong = as_graph((last.graph.inputs, [last.graph.outputs[0] * 1.0001]))
+    changed = replace(derivative, orders=(*derivative.orders[:-1], replace(last, graph=wrong)))
+    check = check_derivative(changed, as_graph(given), [0], "plain")
+    assert check.outcome is Outcome.DIFFERS
+    assert str(check).startswith("differs from reverse mode: ")
+
+
+def test_what_cannot_run_is_not_called_right() -> None:
+    out = scan(lambda h: h * pt.log(-1.0 - h**2), outputs_info=[x], n_steps=3)[-1]
+    check = grad(graph_of(out), check=True).check
+    assert check is not None
+    assert check.outcome is Outcome.NOT_CHECKED
+    assert str(check).startswith("not checked: ")

@@ -1,0 +1,85 @@
+"""Deep and large graphs: no recursion, and no work that grows with the square of the size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.basic import Variable
+from recurrences import chain, tensor
+
+from scanopt_cli.diff.comparing import diff
+from scanopt_cli.diff.matching.indexed_graph import Side, two_sides
+from scanopt_cli.diff.matching.match import match
+from scanopt_cli.diff.trees import LineKind, tree_diff
+from scanopt_cli.ir.graph import as_graph, from_io
+
+_DEEP = 50_000
+
+
+def test_one_node_in_a_chain_of_50_000() -> None:
+    x = tensor("x")
+    exp, tanh = (operator(x).owner.op.make_node for operator in (pt.exp, pt.tanh))
+    operators = [lambda variable: exp(variable).outputs[0]] * _DEEP
+    before = chain(operators)
+    operators[_DEEP // 2] = lambda variable: tanh(variable).outputs[0]
+    (change,) = diff(before, chain(operators)).changes
+    assert (change.before, change.after) == ("Exp", "Tanh")
+
+
+def test_the_tree_of_a_deep_chain_is_cut_and_says_so() -> None:
+    before, after = chain([pt.exp] * 5_000), chain([pt.exp] * 4_999 + [pt.tanh])
+    lines = tree_diff(as_graph(before).fgraph, as_graph(after).fgraph)
+    assert lines[-1].kind is LineKind.HUNK
+    assert "cut" in lines[-1].text
+    assert any(line.text == "Tanh" for line in lines if line.kind is LineKind.ADDED)
+
+
+@contextmanager
+def counted_digests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Variable]]:
+    """Keep what digests are looked up of."""
+    variables: list[Variable] = []
+    digest = Side.digest
+
+    def counted(self: Side, variable: Variable) -> bytes:
+        variables.append(variable)
+        return digest(self, variable)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Side, "digest", counted)
+        yield variables
+
+
+def looked_up(monkeypatch: pytest.MonkeyPatch, count: int) -> int:
+    """Count digests looked up while two graphs with ``count`` changed readers are matched."""
+    x = tensor("x")
+    before, after = (
+        from_io([x], [sum((pt.exp(x * (shift + i)) for i in range(count)), start=x)]).fgraph
+        for shift in (0.25, 0.75)
+    )
+    sides = two_sides(before, after, [(0, 0)])
+    with counted_digests(monkeypatch) as variables:
+        matching = match(*sides, [(0, 0)], [(0, 0)])
+    assert len(matching.nodes) == len(before.apply_nodes)
+    return len(variables)
+
+
+def test_matching_many_readers_of_one_variable_is_near_linear(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert looked_up(monkeypatch, 800) < 3 * looked_up(monkeypatch, 400)
+
+
+def test_a_node_that_reads_many_variables_is_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of them leads to the node, and each input of a node may be a constant."""
+    inputs = [tensor(f"x{i}") for i in range(400)]
+    before, after = (
+        from_io(inputs, [pt.add(*(x * factor for x in inputs))]) for factor in (0.25, 0.75)
+    )
+    with counted_digests(monkeypatch) as variables:
+        assert diff(before, after).changes
+    assert len(variables) < 50 * len(inputs)

@@ -1,0 +1,166 @@
+"""The canonical form of loops: blind to where slots stand, and sound where they are alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+from pytensor.scan.utils import until
+
+from graph_building import graph_of, only_scan, scan
+from scanopt_cli.equivalence import sameness
+from scanopt_cli.equivalence.canonical import Digests, digest
+from scanopt_cli.equivalence.loop_forms import trajectories
+from scanopt_cli.equivalence.opaque import token
+from scanopt_cli.equivalence.sameness import Sameness
+
+
+def _form(*outputs: Variable) -> Any:
+    return Sameness().form(only_scan(graph_of(*outputs).fgraph).op)
+
+
+def test_states_that_nothing_but_their_starts_tells_apart() -> None:
+    x, y = pt.dscalars("x", "y")
+    a, b = scan(lambda p, q: [p * 2, q * 2], outputs_info=[x, y], n_steps=5)
+    d, c = scan(lambda q, p: [q * 2, p * 2], outputs_info=[y, x], n_steps=5)
+    assert _form(a, b).has_ties
+    assert digest(([x, y], [a, b])) == digest(([x, y], [c, d]))
+    assert digest(([x, y], [a, b])) != digest(([x, y], [d, c]))
+
+
+def test_states_that_their_readers_tell_apart() -> None:
+    x, y = pt.dscalars("x", "y")
+    a, b = scan(lambda p, q: [p * 2, q * 2 + 0 * p], outputs_info=[x, y], n_steps=5)
+    assert not _form(a, b).has_ties
+
+
+def test_pairs_of_alike_slots_stay_pairs() -> None:
+    """Each state reads a sequence of its own: crossing them over is another loop."""
+    s, t = pt.dvectors("s", "t")
+    x, y = pt.dscalars("x", "y")
+
+    def loop(first: Variable, second: Variable) -> list[Variable]:
+        step = lambda a, b, p, q: [p + a, q + b]  # noqa: E731
+        return list(scan(step, sequences=[first, second], outputs_info=[x, y]))
+
+    straight = digest(([s, t, x, y], loop(s, t)))
+    crossed = digest(([s, t, x, y], loop(t, s)))
+    assert straight != crossed
+    n = pt.lscalar("n")
+    a, b = scan(lambda a, b, p, q: [p + a, q + b], sequences=[s, t], outputs_info=[x, y], n_steps=n)
+    d, c = scan(lambda b, a, q, p: [q + b, p + a], sequences=[t, s], outputs_info=[y, x], n_steps=n)
+    assert digest(([s, t, x, y, n], [a, b])) == digest(([s, t, x, y, n], [c, d]))
+
+
+def test_values_of_slots_step_by_step() -> None:
+    x, y = pt.dscalars("x", "y")
+    outputs = scan(
+        lambda a, b, c, d: [b * 2, a * 2, d * 2, c * 2], outputs_info=[x, x, x, y], n_steps=3
+    )
+    fgraph = graph_of(*outputs).fgraph
+    view = only_scan(fgraph)
+    told = trajectories(Digests(fgraph.inputs), view)
+    values = [told[slot].values for slot in view.slots]
+    assert values[0] == values[1]
+    assert len(set(values)) == 3
+
+
+def test_conditions_of_loops_that_do_other_things_besides() -> None:
+    x = pt.dscalar("x")
+
+    def condition(step: Any, starts: int, limit: float = 10.0) -> bytes:
+        outputs = scan(
+            lambda *states: (step(*states), until(states[0] > limit)),
+            outputs_info=[x] * starts,
+            n_steps=20,
+        )
+        outputs = outputs if isinstance(outputs, list) else [outputs]
+        fgraph = graph_of(*outputs).fgraph
+        return Digests(fgraph.inputs).of_condition(only_scan(fgraph))
+
+    alone = condition(lambda p: [p * 2], 1)
+    assert alone == condition(lambda p, q: [2 * p, q + p], 2)
+    assert alone != condition(lambda p, q: [p * 2 + q, q + p], 2)
+    assert alone != condition(lambda p: [p * 3], 1)
+    assert alone != condition(lambda p: [p * 2], 1, limit=11.0)
+
+
+def test_loops_deep_in_loops_are_told_by_places_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each level applies the one below twice: looked into each time, it would never end."""
+    monkeypatch.setattr(sameness, "_LOOKED_INTO", 100)
+    x, y = pt.dscalars("x", "y")
+
+    def level(depth: int) -> Any:
+        if depth == 0:
+            return lambda p, q: [p * 2, q * 2]
+        inner = level(depth - 1)
+
+        def step(p: Variable, q: Variable) -> list[Variable]:
+            for _ in range(2):
+                p, q = (v[-1] for v in scan(inner, outputs_info=[p, q], n_steps=2))
+            return [p, q]
+
+        return step
+
+    a, b = scan(level(6), outputs_info=[x, y], n_steps=2)
+    assert digest(([x, y], [a])) != digest(([x, y], [b]))
+
+
+def test_slots_that_come_apart_one_by_one() -> None:
+    z, s = pt.dscalar("z"), pt.dvector("s")
+
+    def delayed(order: list[int]) -> str:
+        def step(entry: Variable, *states: Variable) -> list[Variable]:
+            by_place = dict(zip(order, states, strict=True))
+            new = {0: by_place[0] * 0.5 + entry} | {k: by_place[k - 1] for k in range(1, 30)}
+            return [new[place] for place in order]
+
+        outputs = scan(step, sequences=[s], outputs_info=[z] * 30)
+        found = dict(zip(order, outputs, strict=True))
+        return digest(([z, s], [found[place] for place in range(30)]))
+
+    order = list(range(30))
+    assert delayed(order) == delayed(order[::-1])
+
+
+def test_tokens_are_never_given_twice() -> None:
+    tokens = {token(lambda: None) for _ in range(100)}
+    assert len(tokens) == 100
+    kept = [lambda: None]
+    assert token(kept[0]) == token(kept[0])
+
+
+def test_ops_that_are_gone_are_not_taken_for_new_ones() -> None:
+    """A new closure often gets the address of one that is gone."""
+
+    def told(factor: float) -> str:
+        class Times(Op):
+            def __init__(self) -> None:
+                self.function = lambda value: value * factor
+
+            def make_node(self, x):
+                return Apply(self, [x], [x.type()])
+
+            def perform(self, node, inputs, outputs):
+                outputs[0][0] = self.function(inputs[0])
+
+        x = pt.dscalar("x")
+        return digest(([x], [Times()(x)]))
+
+    assert len({told(float(factor)) for factor in range(50)}) == 50
+
+
+def test_exact_keys_tell_large_constants_apart() -> None:
+    """Even if their hashes were equal."""
+    x = pt.dvector("x")
+    one, other = np.zeros(5000), np.zeros(5000)
+    other[-1] = 1.0
+    digests = Digests([x], sameness=Sameness(exact=True))
+    assert digests.of(x + one) == digests.of(x + np.zeros(5000))
+    assert digests.of(x + one) != digests.of(x + other)

@@ -1,0 +1,301 @@
+"""Graphs with loops, kept while a program goes about its business."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor import function
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.executor import Function
+from pytensor.compile.io import In
+from pytensor.compile.maker import FunctionMaker
+from pytensor.compile.mode import Mode
+from pytensor.compile.ops import FromFunctionOp
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+
+from evaluating import assert_same_outcomes, evaluate
+from scanopt_cli.errors import ScanoptError
+from scanopt_cli.integration.capture.recording import capture
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.serialization.loading import load
+
+MODE = Mode("vm", "fast_compile")
+x = pt.vector("x")
+n = pt.iscalar("n")
+
+
+def powers(base: Variable, steps: Variable | int = 3) -> Variable:
+    return pytensor.scan(
+        lambda h, b: h * b,
+        outputs_info=[pt.ones_like(base)],
+        non_sequences=[base],
+        n_steps=steps,
+        return_updates=False,
+    )
+
+
+def only(directory: Path) -> Graph:
+    (path,) = directory.glob("*.pkl")
+    return load(path)
+
+
+def test_graphs_with_loops_are_kept_and_others_are_not(tmp_path: Path) -> None:
+    trace = powers(x)
+    trace.name = "trace"
+    with capture(tmp_path / "new" / "directory") as kept:
+        f = function([x], trace, mode=MODE)
+        function([x], x * 2, mode=MODE)
+        g = function([x, n], powers(x, n).sum(), mode=MODE, name="total of powers")
+    assert [path.name for path in kept.files] == ["001_trace.pkl", "002_total_of_powers.pkl"]
+    assert sorted(tmp_path.rglob("*.npz")) == []
+    for compiled, path, arguments in (
+        (f, kept.files[0], [np.array([2.0, 3.0])]),
+        (g, kept.files[1], [np.array([2.0, 3.0]), np.array(4, "int32")]),
+    ):
+        graph = load(path)
+        values = evaluate(graph.inputs, graph.outputs, arguments)
+        assert_same_outcomes([compiled(*arguments)], values)
+
+
+def test_the_graph_is_not_optimized(tmp_path: Path) -> None:
+    doubled = powers(x + 0) * 1
+    with capture(tmp_path):
+        function([x], doubled, mode=MODE)
+    assert len(only(tmp_path).fgraph.apply_nodes) == len(pt_nodes(doubled))
+
+
+def pt_nodes(output: Variable) -> set[Apply]:
+    found, waiting = set(), [output]
+    while waiting:
+        node = waiting.pop().owner
+        if node is not None and node not in found:
+            found.add(node)
+            waiting += node.inputs
+    return found
+
+
+def test_the_first_call_is_beside(tmp_path: Path) -> None:
+    scale = pytensor.shared(np.array(2.0), name="scale")
+    with capture(tmp_path):
+        f = function([x, n], powers(x, n) * scale, updates={scale: scale + 1}, mode=MODE)
+        with pytest.raises(ValueError, match="Invalid argument"):
+            f("not a vector", 1)
+        first = f([1.0, 2.0], n=2)
+        f([5.0], 1)
+    graph = only(tmp_path)
+    assert [variable.name for variable in graph.inputs] == ["x", "n", "scale"]
+    ((recorded_x, recorded_n, recorded_scale),) = graph.recorded
+    np.testing.assert_array_equal(recorded_x, [1.0, 2.0])
+    assert (recorded_n, recorded_scale, graph.values[2]) == (2, 2.0, 2.0)
+    values = evaluate(graph.inputs, graph.outputs, graph.recorded[0])
+    assert_same_outcomes([first, np.array(3.0)], values)
+    assert "Output 1 is the new value of scale." in graph.notes
+
+
+def test_values_are_those_before_the_function_works_in_place(tmp_path: Path) -> None:
+    buffer = np.array([1.0, 2.0])
+    with capture(tmp_path):
+        f = function(
+            [In(x, mutable=True, borrow=True)], [powers(x), x + 1], mode=Mode("vm", "fast_run")
+        )
+        f(buffer)
+    np.testing.assert_array_equal(only(tmp_path).recorded[0][0], [1.0, 2.0])
+
+
+def test_trusted_input_and_generators(tmp_path: Path) -> None:
+    rng = pytensor.shared(np.random.default_rng(3), name="rng")
+    state = rng.get_value().bit_generator.state
+    following, noise = pt.random.normal(rng=rng, return_next_rng=True)
+    with capture(tmp_path):
+        f = function([x], powers(x) + noise, updates={rng: following}, mode=MODE, trust_input=True)
+        f(np.array([1.0]))
+    graph = only(tmp_path)
+    assert graph.recorded[0][1].bit_generator.state == state
+
+
+def test_givens_are_applied(tmp_path: Path) -> None:
+    y = pt.vector("y")
+    with capture(tmp_path):
+        function([y], powers(x), givens={x: y * 2}, mode=MODE)
+    assert [variable.name for variable in only(tmp_path).inputs] == ["y"]
+
+
+def test_loops_inside_other_ops_count(tmp_path: Path) -> None:
+    wrapped = OpFromGraph([x], [powers(x)])
+    batched = pt.vectorize(lambda row: powers(row), signature="(a)->(b,a)")
+    matrix = pt.matrix("matrix")
+    with capture(tmp_path) as kept:
+        function([x], wrapped(x), mode=MODE, name="wrapped")
+        function([matrix], batched(matrix), mode=MODE, name="batched")
+    assert [path.name for path in kept.files] == ["001_wrapped.pkl", "002_batched.pkl"]
+
+
+def test_the_same_graph_is_kept_once(tmp_path: Path) -> None:
+    with capture(tmp_path) as kept:
+        function([x], powers(x), mode=MODE)
+        other = pt.vector("other")
+        f = function([other], powers(other), mode=Mode("vm", "fast_run"))
+        f.copy()
+        function([x], powers(x, 4), mode=MODE)
+    assert len(kept.files) == 2
+
+
+def test_files_that_are_there_stay(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        with capture(tmp_path):
+            function([x], powers(x), mode=MODE, name=name)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["001_first.pkl", "002_second.pkl"]
+
+
+def test_values_that_are_there_stay_and_links_are_not_followed(tmp_path: Path) -> None:
+    kept, folder = tmp_path / "kept", tmp_path / "folder"
+    kept.write_text("precious")
+    folder.mkdir()
+    (folder / "001_first.values.npz").symlink_to(kept)
+    (folder / f"{'9' * 240}_.pkl").touch()
+    with capture(folder):
+        compiled = function([x], powers(x), mode=MODE, name="first")
+        compiled(np.ones(2))
+    assert kept.read_text() == "precious"
+    assert (folder / "002_first.pkl").exists()
+
+
+def test_makers_can_be_used_directly(tmp_path: Path) -> None:
+    with capture(tmp_path) as kept:
+        FunctionMaker([In(x)], powers(x), MODE).create()
+    (path,) = kept.files
+    assert re.fullmatch(r"001_test_recording_\d+\.pkl", path.name)
+
+
+def test_files_are_named_after_the_line_of_the_program(tmp_path: Path) -> None:
+    program = "\n".join(["", "def build(compile, inputs, outputs, mode):",
+                         "    return compile(inputs, outputs, mode=mode)"])  # fmt: skip
+    scope: dict[str, Any] = {"__name__": "my_model"}
+    exec(compile(program, "/somewhere/my_model.py", "exec"), scope)
+    with capture(tmp_path) as kept:
+        scope["build"](function, [x], powers(x), MODE)
+    assert [path.name for path in kept.files] == ["001_my_model_3.pkl"]
+    assert "at my_model.py:3" in load(kept.files[0]).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "name"), [("compile_d2logp", "d2logp"), ("sample", "sample"), ("_hidden", None)]
+)
+def test_files_are_named_after_what_pymc_was_asked_for(
+    method: str, name: str | None, tmp_path: Path
+) -> None:
+    scope: dict[str, Any] = {"__name__": "pymc.model.core"}
+    exec(f"def {method}(call): return call()", scope)
+    with capture(tmp_path) as kept:
+        scope[method](partial(function, [x], powers(x), mode=MODE))
+    (path,) = kept.files
+    assert path.name.startswith(f"001_{name or 'test_recording'}")
+
+
+def test_what_will_not_load_is_told_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    doubled = FromFunctionOp(double, [x.type], [x.type], None)
+    with capture(tmp_path) as kept:
+        function([x], doubled(powers(x)[-1]), mode=MODE)
+    assert len(kept.files) == 1
+    assert "is kept that will not load without --trust" in capsys.readouterr().err
+
+
+def double(value: Any) -> Any:
+    return 2 * value
+
+
+def hooked() -> tuple[object, ...]:
+    return (
+        vars(FunctionMaker)["__init__"],
+        vars(FunctionMaker)["create_fgraph"],
+        vars(Function)["__call__"],
+    )
+
+
+def test_pytensor_is_restored(tmp_path: Path) -> None:
+    before = hooked()
+    with capture(tmp_path):
+        f = function([x], powers(x), mode=MODE)
+        assert hooked() != before
+    assert hooked() == before
+    f(np.ones(2))
+    assert list(tmp_path.glob("*.npz")) == []
+
+    with pytest.raises(KeyError, match="mine"), capture(tmp_path):
+        raise KeyError("mine")
+    assert hooked() == before
+
+
+def test_captures_can_be_nested_and_overlap(tmp_path: Path) -> None:
+    before = hooked()
+    outer, inner = capture(tmp_path / "outer"), capture(tmp_path / "inner")
+    kept_outer, kept_inner = outer.__enter__(), inner.__enter__()
+    f = function([x], powers(x), mode=MODE)
+    f(np.ones(2))
+    outer.__exit__(None, None, None)
+    function([x], powers(x, 4), mode=MODE)
+    inner.__exit__(None, None, None)
+    assert (len(kept_outer.files), len(kept_inner.files)) == (1, 2)
+    assert len(list(tmp_path.rglob("*.npz"))) == 2
+    assert hooked() == before
+
+
+class Unsavable(Op):
+    __props__ = ()
+
+    def __init__(self) -> None:
+        self.code = lambda value: value
+
+    def make_node(self, value: Variable) -> Apply:
+        return Apply(self, [value], [value.type()])
+
+    def perform(self, node, inputs, output_storage):
+        output_storage[0][0] = self.code(inputs[0]).copy()
+
+
+def test_a_graph_that_cannot_be_saved_costs_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with capture(tmp_path) as kept:
+        f = function([x], Unsavable()(powers(x)), mode=MODE, name="odd")
+        np.testing.assert_array_equal(f([2.0]), [[2.0], [4.0], [8.0]])
+        function([x], powers(x), mode=MODE, name="fine")
+    assert [path.name for path in kept.files] == ["001_fine.pkl"]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("scanopt: a graph of function odd is not kept: ")
+
+
+def test_an_error_while_compiling_stays_the_programs_own(tmp_path: Path) -> None:
+    class Uncompilable(Unsavable):
+        def make_thunk(self, *args, **kwargs):
+            raise ZeroDivisionError("mine")
+
+    with capture(tmp_path), pytest.raises(ZeroDivisionError):
+        function([x], Uncompilable()(x), mode=MODE)
+
+
+def test_the_graph_of_a_failed_compilation_is_kept(tmp_path: Path) -> None:
+    with capture(tmp_path) as kept, pytest.raises(ValueError, match="too"):
+        function([x], powers(x), mode=Mode("vm", _Failing()))
+    assert len(kept.files) == 1
+
+
+class _Failing(pytensor.graph.rewriting.basic.GraphRewriter):
+    def apply(self, fgraph):
+        raise ValueError("too clever")
+
+
+def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ScanoptError, match="no directory for graphs"), capture(tmp_path / "file"):
+        pass

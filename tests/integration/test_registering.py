@@ -1,0 +1,102 @@
+"""The passes get into PyTensor whichever is imported first, and PyTensor only if it is wanted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scanopt_cli.integration.compilation.watching import after_import
+
+_HERE = Path(__file__).parent
+_COUNT = """
+
+from loops import counts, growth
+from pytensor import function
+from pytensor.compile.mode import optdb
+assert "scanopt_loops" in optdb and "scanopt_trims" in optdb
+print(counts(function(*growth(), mode=None)).mit_mot)
+"""
+
+
+def run(program: str, flags: str = "") -> str:
+    """Run a program in a process of its own and return what it prints."""
+    given = os.environ.get("PYTENSOR_FLAGS", "")
+    environment = {
+        **os.environ,
+        "PYTENSOR_FLAGS": f"{given},linker=vm,{flags}",
+        "PYTHONPATH": os.pathsep.join([str(_HERE), str(_HERE.parent)]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("module", ["scanopt_cli", "scanopt_cli.integration.capture.running"])
+def test_importing_scanopt_alone_imports_neither_pytensor_nor_numpy(module: str) -> None:
+    """The second is in every program that a captured one starts."""
+    program = f"import {module}, sys; print('pytensor' in sys.modules, 'numpy' in sys.modules)"
+    assert run(program).split() == ["False", "False"]
+
+
+@pytest.mark.parametrize("first", ["scanopt_cli", "pytensor", "pytensor.tensor", "pytensor.scan"])
+def test_either_may_be_imported_first(first: str) -> None:
+    """Passes are registered, none of the modules that hold them is imported, and none is used."""
+    second = "pytensor" if first == "scanopt_cli" else "scanopt_cli"
+    program = (
+        f"import {first}, {second}, sys\n"
+        "from pytensor.compile.mode import optdb\n"
+        "import pytensor.tensor as pt\n"
+        "x = pt.dscalar()\n"
+        "pytensor.function([x], x + 1)\n"
+        "print('scanopt_loops' in optdb, 'scanopt_cli.passes' in sys.modules, len(sys.meta_path))"
+    )
+    registered, imported, finders = run(program).split()
+    assert (registered, imported) == ("True", "False")
+    assert finders == run("import sys; print(len(sys.meta_path))").strip()
+
+
+@pytest.mark.parametrize(
+    ("flags", "mit_mots"),
+    [("", "1"), ("optimizer_including=scanopt", "0"), ("optimizer_including=fusion:scanopt", "0")],
+)
+def test_the_flag_that_includes_tags(flags: str, mit_mots: str) -> None:
+    assert run("import scanopt_cli" + _COUNT, flags).strip() == mit_mots
+
+
+def test_what_was_imported_before_is_acted_on_at_once() -> None:
+    called: list[str] = []
+    after_import("os", lambda: called.append("os"))
+    assert called == ["os"]
+
+
+def test_an_import_that_fails_is_watched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "scanopt_watched_module.py"
+    module.write_text("raise ValueError('not yet')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    finders = list(sys.meta_path)
+    called: list[str] = []
+    after_import(module.stem, lambda: called.append(module.stem))
+    with pytest.raises(ValueError, match="not yet"):
+        __import__(module.stem)
+    assert called == []
+    module.write_text("VALUE = 1  # of another length, so that no cached code is taken for it")
+    __import__(module.stem)
+    assert called == [module.stem]
+    assert sys.meta_path == finders
+    del sys.modules[module.stem]
+
+
+def test_modules_that_do_not_exist_stay_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    after_import("scanopt_no_such_module", lambda: None)
+    with pytest.raises(ModuleNotFoundError):
+        __import__("scanopt_no_such_module")

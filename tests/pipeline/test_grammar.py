@@ -1,0 +1,56 @@
+"""The text of a pipeline: read, printed, refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scanopt_cli.errors import PassError
+from scanopt_cli.passes.save_mem.save_mem import SaveMem
+from scanopt_cli.pipeline.contract import Pass
+from scanopt_cli.pipeline.grammar import PRESETS, parse, print_pipeline
+from scanopt_cli.pipeline.registry import builtin, registry
+
+_PASSES = st.one_of(
+    *(st.builds(cls) for cls in builtin() if cls is not SaveMem), st.builds(SaveMem, st.booleans())
+)
+
+
+@given(st.lists(_PASSES, max_size=6))
+def test_parse_and_print_round_trip(passes: list[Pass]) -> None:
+    assert list(parse(print_pipeline(passes))) == passes
+
+
+def test_spaces_options_and_presets() -> None:
+    assert parse(" remove-unused , save-mem{ prealloc = false } ")[1] == SaveMem(prealloc=False)
+    assert parse("none") == ()
+    assert parse("") == ()
+    assert parse("default") == parse(PRESETS["default"])
+    assert parse("save-mem{prealloc}") == (SaveMem(prealloc=True),)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("remove-unusd", "did you mean remove-unused?"),
+        ("remove-unused,", "ends with a comma"),
+        (",remove-unused", "cannot read the pipeline at"),
+        ("remove-unused save-mem", "cannot read the pipeline at"),
+        ("save-mem{prealloc=maybe}", "wants bool, got 'maybe'"),
+        ("save-mem{memory=1}", "has no option 'memory'"),
+        ("save-mem{prealloc=true,prealloc=false}", "given twice"),
+        ("save-mem{prealloc=true", "cannot read the pipeline at"),
+        ("remove-unused{fast=true}", "it has: none"),
+        ("default{x=1}", "takes no options"),
+    ],
+)
+def test_mistakes_are_told(text: str, message: str) -> None:
+    with pytest.raises(PassError) as caught:
+        parse(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_builtin_pass_is_registered_under_its_name() -> None:
+    assert [registry()[cls.name] for cls in builtin()] == list(builtin())

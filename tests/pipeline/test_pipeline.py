@@ -1,0 +1,242 @@
+"""The pipeline: bodies first, to a fixpoint, with a budget, checks and a watcher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from typing import Any, ClassVar
+
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.builders import OpFromGraph
+
+from graph_building import graph_of, power, scan
+from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.errors import PassError
+from scanopt_cli.passes.remove_unused import RemoveUnused
+from scanopt_cli.passes.save_mem.save_mem import SaveMem
+from scanopt_cli.pipeline import registry as registry_module
+from scanopt_cli.pipeline.contract import Pass, ScanPass, Site
+from scanopt_cli.pipeline.optimizing import Snapshot, optimize
+from scanopt_cli.pipeline.registry import registry
+from scanopt_cli.pipeline.runner import run_pipeline
+
+X = pt.dscalar("x")
+N = pt.lscalar("n")
+
+
+@dataclass(frozen=True)
+class _Flip(Pass):
+    """Swap the operands of a sum, for ever."""
+
+    name: ClassVar[str] = "flip"
+
+    def run(self, site: Site) -> bool:
+        (old,) = site.fgraph.outputs
+        left, right = old.owner.inputs
+        site.fgraph.replace(old, right + left)
+        return site.budget.spend()
+
+
+@dataclass(frozen=True)
+class _Widen(Pass):
+    """Break the signature."""
+
+    name: ClassVar[str] = "widen"
+
+    def run(self, site: Site) -> bool:
+        site.fgraph.add_output(site.fgraph.outputs[0])
+        return site.budget.spend()
+
+
+@dataclass(frozen=True)
+class _Whole(ScanPass):
+    """Want whole buffers."""
+
+    name: ClassVar[str] = "whole"
+    takes_trimmed: ClassVar[bool] = False
+
+    def rewrite(self, view, site):
+        raise AssertionError("reached a Scan")
+
+
+def _wasteful(name: str):
+    ys, _ = scan(lambda y: [y * 2, y + 1], outputs_info=[X, None], n_steps=N, name=name)
+    return ys[-1]
+
+
+def test_endless_passes_are_stopped() -> None:
+    graph = graph_of(X + N)
+    (run,) = run_pipeline(graph.fgraph, [_Flip()])
+    assert run.changed
+    assert run.remarks[-1].message == (
+        "stopped after 6 rounds: flip would change the graph again and again"
+    )
+    graph.fgraph.check_integrity()
+
+
+def test_a_pass_that_changes_the_signature_is_told() -> None:
+    graph = graph_of(X + N)
+    with pytest.raises(PassError, match="widen changed the graph's inputs or the types"):
+        run_pipeline(graph.fgraph, [_Widen()])
+
+
+def test_what_wants_whole_buffers_cannot_follow_what_trims_them() -> None:
+    with pytest.raises(PassError, match="whole cannot run after save-mem"):
+        run_pipeline(graph_of(X).fgraph, [SaveMem(), _Whole()])
+
+
+def test_trimmed_loops_are_kept_from_what_wants_whole_buffers() -> None:
+    _, xs = power(N)
+    trimmed = optimize(graph_of(xs[-1]), "save-mem").graph
+    (run,) = run_pipeline(trimmed.fgraph, [_Whole()])
+    assert [remark.message for remark in run.remarks] == [
+        "the buffers of sit_sot[0] are not shown to hold every step"
+    ]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 9])
+def test_limit_counts_rewrites(limit: int) -> None:
+    graph = graph_of(_wasteful("a"), _wasteful("b"), _wasteful("c"))
+    result = optimize(graph, "remove-unused", limit=limit)
+    assert result.before.nit_sot - result.after.nit_sot == min(limit, 3)
+    assert sum(run.rewrites for run in result.passes) == min(limit, 3)
+
+
+def test_equal_bodies_share_one_rewrite() -> None:
+    def outer(y):
+        ys, _ = scan(lambda z: [z * 2, z + 1], outputs_info=[y, None], n_steps=3, name="inner")
+        return ys[-1]
+
+    loops = [scan(outer, outputs_info=[X * k], n_steps=N, name="outer")[-1] for k in range(4)]
+    result = optimize(graph_of(*loops), "remove-unused")
+    assert (result.before.nit_sot, result.after.nit_sot) == (4, 0)
+    assert sum(run.rewrites for run in result.passes) == 1
+
+
+def test_long_chains_of_loops_that_feed_only_dead_slots() -> None:
+    state = X
+    for _ in range(30):
+        # The next loop uses this one's result in a state that nobody reads.
+        ys, zs = scan(lambda y, z: [y * 2, z + 1], outputs_info=[X, state], n_steps=N)
+        state = zs[-1]
+    result = optimize(graph_of(ys[-1]), "remove-unused")
+    assert (result.before.scans, result.after.scans) == (30, 1)
+    assert result.after.sit_sot == 1
+
+
+def test_what_each_nesting_frees_in_the_next() -> None:
+    def nested(depth: int, y):
+        if depth == 0:
+            return y * 2, y + 1
+        ys, zs = scan(lambda z: list(nested(depth - 1, z)), outputs_info=[y, None], n_steps=2)
+        return ys[-1], zs[-1]
+
+    used, _ = nested(5, X)
+    result = optimize(graph_of(used), "remove-unused")
+    assert (result.before.nit_sot, result.after.nit_sot) == (5, 0)
+
+
+def test_optimize_leaves_its_argument_as_it_was() -> None:
+    graph = graph_of(_wasteful("a"))
+    before = digest(graph)
+    names = [variable.name for variable in graph.inputs]
+    result = optimize(graph)
+    assert result.changed
+    assert digest(graph) == before
+    assert [variable.name for variable in result.graph.inputs] == names
+
+
+def test_optimize_takes_every_form_of_graph() -> None:
+    graph = graph_of(_wasteful("a"))
+    forms = [graph, graph.fgraph, graph.fgraph.freeze(), (graph.inputs, graph.outputs)]
+    digests = {digest(optimize(form).graph) for form in forms}
+    assert len(digests) == 1
+    assert optimize(graph, [RemoveUnused()]).pipeline == "remove-unused"
+
+
+def test_watcher_sees_each_change() -> None:
+    seen: list[Snapshot] = []
+    result = optimize(graph_of(_wasteful("a")), "remove-unused,save-mem", watch=seen.append)
+    assert [snapshot.pass_name for snapshot in seen] == ["remove-unused", "save-mem"]
+    assert statistics(seen[-1].graph.fgraph) == result.after
+
+
+def test_running_twice_changes_nothing() -> None:
+    first = optimize(graph_of(_wasteful("a")))
+    second = optimize(first.graph)
+    assert not second.changed
+    assert second.after == first.after
+
+
+def _entry_point(value: str) -> EntryPoint:
+    return EntryPoint(name="x", value=value, group=registry_module.ENTRY_POINT_GROUP)
+
+
+@pytest.fixture
+def entry_points(monkeypatch: pytest.MonkeyPatch):
+    """Install entry points for one test."""
+
+    def install(*values: str) -> None:
+        points = tuple(map(_entry_point, values))
+        monkeypatch.setattr(registry_module, "entry_points", lambda *, group: points)
+        registry.cache_clear()
+
+    yield install
+    monkeypatch.undo()
+    registry.cache_clear()
+
+
+def test_other_packages_add_passes(entry_points) -> None:
+    entry_points(f"{__name__}:_Whole")
+    assert registry()["whole"].__name__ == "_Whole"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("scanopt_cli.passes.save_mem.save_mem:SaveMem", "pass name 'save-mem' is taken by"),
+        ("scanopt_cli.errors:ScanoptError", "is not a subclass of scanopt's Pass"),
+        ("no_such_module_here:Pass", "cannot be imported"),
+    ],
+)
+def test_bad_entry_points_are_told(entry_points, value: str, message: str) -> None:
+    entry_points(value)
+    with pytest.raises(PassError, match=message):
+        registry()
+
+
+def test_a_body_keeps_the_types_that_it_returns() -> None:
+    """What a rewrite learns of lengths inside must not reach what is around the body."""
+
+    @dataclass(frozen=True)
+    class Narrow(Pass):
+        """Return the same, of a known length."""
+
+        name: ClassVar[str] = "narrow"
+        everywhere: ClassVar[bool] = True
+
+        def run(self, site: Site) -> bool:
+            if not site.path or not site.budget.spend():
+                return False
+            old: Any = site.fgraph.outputs[0]
+            if old.type.shape == (3,):
+                return False
+            site.changed(None, "narrowed")
+            new = pt.specify_shape(old, (3,))
+            site.fgraph.replace_all([(old, new)], import_missing=True)
+            return True
+
+    x = pt.dvector("x")
+    graph = graph_of(OpFromGraph([x], [x + 1])(x))
+    before = digest(graph.fgraph)
+    (run,) = run_pipeline(graph.fgraph, (Narrow(),))
+    assert not run.changed
+    assert run.rewrites == 0
+    assert digest(graph.fgraph) == before
+    (remark,) = run.remarks
+    assert (remark.kind, remark.message) == (
+        "kept",
+        "its body: what it returns would have another type",
+    )

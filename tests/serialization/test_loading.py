@@ -1,0 +1,299 @@
+"""Every form that a file may hold a graph in, and every way in which a file can be bad."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable, equal_computations
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import graph_inputs
+
+from real_graphs import GRAPHS
+from scanopt_cli.errors import LoadError
+from scanopt_cli.serialization import files
+from scanopt_cli.serialization.files import values_path
+from scanopt_cli.serialization.loading import VersionWarning, load
+from scanopt_cli.serialization.saving import save
+from scanopt_cli.serialization.values import write_values
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "graph.pkl"
+
+
+def loaded(file: Path, held: Any, **options: Any) -> Any:
+    file.write_bytes(cloudpickle.dumps(held))
+    return load(file, **options)
+
+
+def same(graph: Any, inputs: Any, outputs: Any) -> bool:
+    """Whether ``graph`` computes ``outputs``, its inputs matched by name."""
+    names = {variable.name: variable for variable in inputs}
+    wanted = [names.get(variable.name, variable) for variable in graph.inputs]
+    return equal_computations(list(graph.outputs), list(outputs), list(graph.inputs), wanted)
+
+
+def tree(outputs: Any) -> str:
+    """Return all that PyTensor prints about a graph, inner graphs and types included."""
+    return str(pytensor.dprint(list(outputs), file="str", print_type=True))
+
+
+# real graphs
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_real_graphs_load_as_they_were(name: str, file: Path) -> None:
+    inputs, outputs = GRAPHS[name]()
+    shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
+    graph = loaded(file, (list(inputs), list(outputs)))
+    assert [v.type for v in graph.inputs] == [v.type for v in (*inputs, *shared)]
+    assert [v.name for v in graph.inputs] == [v.name for v in (*inputs, *shared)]
+    assert len(graph.values) == len(shared)
+    if not shared:
+        assert tree(graph.outputs) == tree(outputs)
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("name", ["scan_second_derivative", "random_stream", "arithmetic"])
+def test_every_protocol(name: str, protocol: int, file: Path) -> None:
+    inputs, outputs = GRAPHS[name]()
+    file.write_bytes(pickle.dumps((list(inputs), list(outputs)), protocol))
+    assert len(load(file).outputs) == len(outputs)
+
+
+@pytest.mark.parametrize("name", ["scan_second_derivative", "shared_variables"])
+def test_safe_and_trusted_loading_agree(name: str, file: Path) -> None:
+    inputs, outputs = GRAPHS[name]()
+    safe = loaded(file, (list(inputs), list(outputs)))
+    trusted = load(file, trust=True)
+    assert same(safe, trusted.inputs, trusted.outputs)
+    assert safe.values.keys() == trusted.values.keys()
+
+
+# forms
+
+
+def forms() -> dict[str, Callable[[Any, Any, Any], Any]]:
+    return {
+        "FunctionGraph": lambda x, y, z: FunctionGraph([x, y], [z, z + 1], clone=False),
+        "FrozenFunctionGraph": lambda x, y, z: FunctionGraph([x, y], [z, z + 1]).freeze(),
+        "Variable": lambda x, y, z: z,
+        "list of outputs": lambda x, y, z: [z, z + 1],
+        "tuple of outputs": lambda x, y, z: (z, z + 1),
+        "dict of outputs": lambda x, y, z: {"a": z, "b": z + 1},
+        "pair of lists": lambda x, y, z: ([x, y], [z, z + 1]),
+        "list of two lists": lambda x, y, z: [[x, y], [z, z + 1]],
+        "list and Variable": lambda x, y, z: ([x, y], z),
+        "dict of lists": lambda x, y, z: {"inputs": [x, y], "outputs": [z, z + 1]},
+        "dict with a dict": lambda x, y, z: {"inputs": [x, y], "outputs": {"a": z, "b": z + 1}},
+    }
+
+
+@pytest.mark.parametrize("trust", [False, True])
+@pytest.mark.parametrize("form", forms())
+def test_forms(form: str, trust: bool, file: Path) -> None:
+    x, y = pt.vector("x"), pt.vector("y")
+    z = x * pt.exp(y)
+    graph = loaded(file, forms()[form](x, y, z), trust=trust)
+    outputs = [z] if "Variable" in form else [z, z + 1]
+    if form != "FrozenFunctionGraph":
+        assert {v.name for v in graph.inputs} == {"x", "y"}
+    else:
+        graph.inputs[0].name, graph.inputs[1].name = "x", "y"
+    assert same(graph, [x, y], outputs)
+    assert graph.output_names == (("a", "b") if "dict" in form and form != "dict of lists" else ())
+    assert graph.source == str(file)
+
+
+def test_two_variables_are_two_outputs_not_a_pair(file: Path) -> None:
+    x = pt.vector("x")
+    graph = loaded(file, (x + 1, x + 2))
+    assert len(graph.outputs) == 2
+    assert [v.name for v in graph.inputs] == ["x"]
+
+
+def test_shared_variables_become_inputs_with_values(file: Path) -> None:
+    x, s = pt.vector("x"), pytensor.shared(np.arange(3.0), "s")
+    rng = pytensor.shared(np.random.default_rng(3), name="rng")
+    graph = loaded(file, ([x, s], [x * s + pt.random.normal(0, 1, rng=rng)]))
+    assert [v.name for v in graph.inputs] == ["x", "s", "rng"]
+    np.testing.assert_array_equal(graph.values[1], np.arange(3.0))
+    assert graph.values[2].normal() == np.random.default_rng(3).normal()
+
+
+@pytest.mark.parametrize("kind", [np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM])
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_generators_go_on_where_they_were(kind: Any, protocol: int, file: Path) -> None:
+    generator = np.random.Generator(kind(5))
+    generator.normal(size=7)
+    rng = pytensor.shared(generator, name="rng")
+    file.write_bytes(pickle.dumps([pt.random.normal(0, 1, rng=rng)], protocol))
+    assert load(file).values[0].normal() == generator.normal()
+
+
+@pytest.mark.parametrize(
+    ("mode", "trust"), [("NUMBA", False), ("CVM", False), ("FAST_COMPILE", False), ("CVM", True)]
+)
+def test_compiled_function(mode: str, trust: bool, file: Path) -> None:
+    x, s = pt.matrix("x"), pytensor.shared(np.ones((3, 3)), "s")
+    h = pytensor.scan(
+        lambda h, w: pt.tanh(h @ w),
+        outputs_info=[x],
+        non_sequences=[s],
+        n_steps=3,
+        return_updates=False,
+    )
+    outputs = [h[-1], pt.exp(x).sum(), pt.set_subtensor(x[0], 0.0)]
+    function = pytensor.function([x], outputs, updates={s: 0.5 * s}, mode=mode)
+    graph = loaded(file, function, trust=trust)
+    assert [v.name for v in graph.inputs] == ["x", "s"]
+    assert graph.output_names == (None, None, None, "s (updated)")
+    assert "optimised graph" in graph.notes[0]
+    assert not any(node.op.destroy_map for node in graph.fgraph.toposort())
+    value = np.linspace(0, 1, 9).reshape(3, 3)
+    again = pytensor.function(graph.inputs, graph.outputs, mode="FAST_COMPILE")
+    got = again(value, graph.values[1])
+    for left, right in zip(got, [*function(value), 0.5 * np.ones((3, 3))], strict=True):
+        np.testing.assert_allclose(left, right)
+
+
+def test_differentiated_graph_op_loads_without_its_closures(file: Path) -> None:
+    inputs, outputs = GRAPHS["graph_op"]()
+    data = cloudpickle.dumps((list(inputs), list(outputs)))
+    assert b"_function_setstate" in data
+    file.write_bytes(data)
+    graph = load(file)
+    assert all(not getattr(n.op, "_lop_op_cache", None) for n in graph.fgraph.toposort())
+    assert same(graph, inputs, outputs)
+
+
+def test_gzip_is_known_by_its_bytes(file: Path) -> None:
+    file.write_bytes(gzip.compress(pickle.dumps([pt.vector("x") + 1])))
+    assert len(load(file).outputs) == 1
+
+
+def test_where_variables_were_made_is_kept(file: Path) -> None:
+    y = pt.vector("x") + 1
+    graph = loaded(file, [y])
+    assert graph.outputs[0].tag.trace == y.tag.trace
+
+
+def test_another_pytensor_version_is_warned_of(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(pytensor, "__version__", "3.0.0")
+        save(([], [pt.zeros(3)]), file)
+    with pytest.warns(VersionWarning, match=rf"3\.0\.0.*{pytensor.__version__}"):
+        load(file)
+
+
+# recorded values
+
+
+def test_recorded_values_beside_the_graph(file: Path) -> None:
+    x, rng = pt.vector("x"), pytensor.shared(np.random.default_rng(3), name="rng")
+    draw = pt.random.normal(x, 1, rng=rng)
+    calls = [(np.arange(2.0), np.random.default_rng(8)), (np.ones(2), np.random.default_rng(9))]
+    assert write_values(file, calls) == values_path(file) == file.with_name("graph.values.npz")
+    graph = loaded(file, ([x], [draw]))
+    np.testing.assert_array_equal(graph.recorded[1][0], np.ones(2))
+    assert graph.recorded[0][1].normal() == np.random.default_rng(8).normal()
+
+
+def test_broken_recorded_values_are_a_note(file: Path) -> None:
+    values_path(file).write_bytes(b"PK\x03\x04 nothing")
+    graph = loaded(file, [pt.vector("x") + 1])
+    assert graph.recorded == ()
+    assert "recorded values cannot be used" in graph.notes[0]
+
+
+def test_recorded_values_of_another_graph_are_a_note(file: Path) -> None:
+    write_values(file, [(1.0, 2.0, 3.0)])
+    graph = loaded(file, [pt.vector("x") + pt.vector("y")])
+    assert graph.recorded == ()
+    assert "2 values a call" in graph.notes[0]
+
+
+def test_values_of_other_kinds_are_not_recorded(file: Path) -> None:
+    assert write_values(file, [(object(),)]) is None
+    assert write_values(file, []) is None
+    assert not values_path(file).exists()
+
+
+# bad files
+
+
+def test_gzip_bomb(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_BYTES", 1 << 20)
+    file.write_bytes(gzip.compress(bytes(8 << 20)))
+    with pytest.raises(LoadError, match="holds more than 1,048,576 bytes"):
+        load(file)
+
+
+def test_missing_directory_and_pipe(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="no such file"):
+        load(tmp_path / "nothing.pkl")
+    with pytest.raises(LoadError, match="is a directory"):
+        load(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(LoadError, match="not a regular file"):
+        load(tmp_path / "pipe")
+    with pytest.raises(LoadError, match="cannot be read"):
+        load(tmp_path / ("x" * 5000))
+
+
+def test_unreadable_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_bytes(b"x")
+
+    def denied(*_: Any, **__: Any) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", denied)
+    with pytest.raises(LoadError, match="cannot be read: Permission denied; check"):
+        load(file)
+
+
+def test_random_damage_never_escapes(file: Path) -> None:
+    """A byte changed anywhere gives a graph or a LoadError, and the process lives."""
+    good = cloudpickle.dumps([pytensor.shared(np.arange(3.0)) + pt.vector("x")])
+    random = np.random.default_rng(0)
+    for _ in range(400):
+        damaged = bytearray(good)
+        for place in random.integers(2, len(good), size=2):
+            damaged[place] = random.integers(256)
+        file.write_bytes(bytes(damaged))
+        with contextlib.suppress(LoadError):
+            load(file)
+
+
+def test_loading_in_a_fresh_process_needs_no_import_first(file: Path) -> None:
+    inputs, outputs = GRAPHS["linear_algebra"]()
+    save((list(inputs), list(outputs)), file)
+    code = (
+        "import sys; from scanopt_cli.serialization.loading import load; "
+        "print(len(load(sys.argv[1]).outputs))"
+    )
+    run = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True)
+    assert run.stdout.strip() == str(len(outputs)), run.stderr
+
+
+def test_names_of_variables(file: Path) -> None:
+    x = pt.vector("x")
+    middle: Variable = x * 2
+    middle.name = "middle"
+    graph = loaded(file, [middle + 1])
+    assert graph.outputs[0].owner.inputs[0].name == "middle"
