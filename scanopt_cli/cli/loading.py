@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.pytensor_log import told_failures
-from scanopt_cli.errors import LoadError, ScanoptError
+from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
     from scanopt_cli.ir.graph import Graph
@@ -47,24 +47,7 @@ def load_graph(
         graph = load(path, trust=trust, allow_packages=packages, recorded=recorded)
     for note in [*(str(warning.message) for warning in caught), *graph.notes]:
         tell(f"note: {path}: {note}")
-    until_command_ends.enter_context(_blaming(graph))
     return graph
-
-
-@contextmanager
-def _blaming(graph: Graph) -> Iterator[None]:
-    from scanopt_cli.ir.inner_graphs import walk
-    from scanopt_cli.ir.integrity import misfit
-
-    try:
-        yield
-    except ScanoptError:
-        raise
-    except Exception as error:
-        reason = misfit(walk(graph.fgraph))
-        if reason is None:
-            raise
-        raise LoadError(reason, where=graph.source, hint="write the file again") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def verify(
         bool, typer.Option("--strict", help="If only the first graph raises, they differ.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds until the evaluation is given up.")
+        float, typer.Option(min=1, max=1_000_000, help="Seconds until the evaluation is given up.")
     ] = 300.0,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,

@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 from pytensor.compile.ops import DeepCopyOp, ViewOp
+from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Constant
+from pytensor.link.c.exceptions import MissingGXX
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import ScalarInnerGraphOp, ScalarOp
 from pytensor.tensor.basic import (
@@ -41,11 +43,16 @@ from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor
 
-MOST = 1 << 22
+MOST = 1 << 20
 """How many elements a node may read and make, and how many products it may add up."""
+_MOST_IN_ALL = 1 << 24
+"""The same for all nodes inside of one `bounded_folding`."""
+_SPECIAL = 64
+"""How many sums take as long as one special function."""
 
-# PyTensor's Python code takes no more; it would fall back to C.
-_MOST_OPERANDS = 32
+# PyTensor's Python code takes no more inputs and outputs; it would fall back to C.
+_MOST_OPERANDS = 31
+_SPECIAL_FUNCTIONS = "pytensor.scalar.math"
 _NO_LARGER_THAN_INPUTS = (
     *(Argmax, ArgSortOp, CAReduce, CheckAndRaise, CumOp, DeepCopyOp, DimShuffle, ExtractDiag),
     *(IncSubtensor, Join, JoinDims, MakeVector, Nonzero, Reshape, ScalarFromTensor, Shape, Shape_i),
@@ -54,15 +61,17 @@ _NO_LARGER_THAN_INPUTS = (
 
 _lock = threading.Lock()
 _depth = 0
+_left = 0
 
 
 @contextmanager
 def bounded_folding() -> Iterator[None]:
     """Have PyTensor evaluate only what is safe and small, in the whole process."""
-    global _depth
+    global _depth, _left
     with _lock:
         if _depth == 0:
             _install()
+            _left = _MOST_IN_ALL
         _depth += 1
     try:
         yield
@@ -77,7 +86,16 @@ def _install() -> None:
     original = unconditional_constant_folding.transform
 
     def transform(fgraph: Any, node: Apply, *arguments: Any) -> Any:
-        return original(fgraph, node, *arguments) if is_safe_to_fold(node) else False
+        global _left
+        work = _work_of(node)
+        if work > min(MOST, _left):
+            return False
+        _left -= int(work)
+        try:
+            with config.change_flags(cxx=""):
+                return original(fgraph, node, *arguments)
+        except MissingGXX:  # it has no Python code, or none for so many operands
+            return False
 
     # An attribute of the instance, which `del` takes away again.
     unconditional_constant_folding.transform = transform
@@ -85,15 +103,20 @@ def _install() -> None:
 
 def is_safe_to_fold(node: Apply) -> bool:
     """Whether evaluating a node of constants is short and harmless, whatever the constants are."""
+    return _work_of(node) <= MOST
+
+
+def _work_of(node: Apply) -> float:
+    """How many numbers evaluating a node takes; infinitely many if it is not one of constants."""
     values: list[Any] = [v.data for v in node.inputs if isinstance(v, Constant)]
     if len(values) < len(node.inputs):
-        return False
+        return math.inf
     try:
         # Axes of length 0 make arrays of no bytes, of which sums over another axis are not empty.
         sizes = [math.prod(max(length, 1) for length in np.shape(value)) for value in values]
-        return sum(sizes) <= MOST and _work(node, values, sizes) <= MOST
+        return max(float(sum(sizes)), _work(node, values, sizes))
     except (TypeError, ValueError, OverflowError):
-        return False
+        return math.inf
 
 
 def _work(node: Apply, values: list[Any], sizes: list[int]) -> float:
@@ -103,9 +126,12 @@ def _work(node: Apply, values: list[Any], sizes: list[int]) -> float:
         return math.inf if isinstance(op, ScalarInnerGraphOp) else 1
     match op:
         case Elemwise():
-            if isinstance(op.scalar_op, ScalarInnerGraphOp) or len(values) > _MOST_OPERANDS:
+            operands = len(node.inputs) + len(node.outputs)
+            if isinstance(op.scalar_op, ScalarInnerGraphOp) or operands > _MOST_OPERANDS:
                 return math.inf
-            return math.prod(np.broadcast_shapes(*map(np.shape, values)))
+            is_special = type(op.scalar_op).__module__ == _SPECIAL_FUNCTIONS
+            size = math.prod(np.broadcast_shapes(*map(np.shape, values)))
+            return size * _SPECIAL if is_special else size
         case Alloc():
             return math.prod(max(int(length), 1) for length in values[1:])
         case ARange():

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from pytensor.graph.basic import Apply, AtomicVariable, Variable
+from pytensor.graph.basic import Apply, AtomicVariable, Constant, Variable
 from pytensor.graph.fg import FunctionGraph, Output
 from pytensor.graph.traversal import io_toposort
 
@@ -50,13 +50,23 @@ def check_integrity(fgraph: FunctionGraph) -> None:
 def misfit(nodes: Iterable[Apply]) -> str | None:
     """Return what is wrong with the first of ``nodes`` that its Op would not make of its inputs.
 
-    A file may declare any inputs and outputs for any Op.
+    A file may declare any inputs and outputs for any Op, and what evaluates a node believes them.
+    An Op decides by the types of its inputs, so of nodes of one Op and equal types one is enough.
     """
+    seen = set()
     for node in nodes:
+        signature = (node.op, *(variable.type for variable in (*node.inputs, *node.outputs)))
+        if signature in seen:
+            continue
+        seen.add(signature)
+        # On inputs of their own, so that nothing upstream is looked at, let alone computed.
+        inputs = [v if isinstance(v, Constant) else v.type.make_variable() for v in node.inputs]
         try:
-            made = node.op.make_node(*node.inputs)
+            made = node.op.make_node(*inputs)
         except Exception as error:
             return f"{op_name(node.op)} does not take its inputs: {brief(error)}"
+        if list(map(_kind, made.inputs)) != list(map(_kind, node.inputs)):
+            return f"{op_name(node.op)} does not take its inputs as they are"
         if list(map(_kind, made.outputs)) != list(map(_kind, node.outputs)):
             return f"{op_name(node.op)} has outputs that it does not make of its inputs"
     return None
@@ -65,4 +75,4 @@ def misfit(nodes: Iterable[Apply]) -> str | None:
 def _kind(variable: Variable) -> tuple[Any, ...]:
     """The type of a variable but for static lengths, of which more may be known."""
     kind: Any = variable.type
-    return type(kind), getattr(kind, "dtype", None), getattr(kind, "ndim", None)
+    return type(kind), *(getattr(kind, name, None) for name in ("dtype", "ndim", "dims"))

@@ -40,7 +40,7 @@ def notes(verification: Verification) -> list[str]:
     return [
         *map(_place, differences[:_MOST]),
         *([f"… and {hidden} more"] if hidden > 0 else []),
-        *(f"note: {note}" for note in (verification.pairing, *verification.notes) if note),
+        *(f"note: {note}" for note in (*verification.remarks, *verification.notes)),
     ]
 
 

@@ -122,6 +122,8 @@ def write_atomically(path: Path, data: bytes) -> None:
         If the file cannot be written, or something else than a file is there. What was there before
         is untouched.
     """
+    if os.path.abspath(path).startswith("/dev/"):  # a link to where standard output goes
+        raise ScanoptError("is not a regular file", where=str(path), hint=_GIVE_A_FILE)
     target = Path(os.path.realpath(path))
     if target.exists() and not (target.is_file() or target.is_dir()):
         raise ScanoptError("is not a regular file", where=str(path), hint=_GIVE_A_FILE)

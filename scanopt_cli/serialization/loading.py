@@ -76,7 +76,7 @@ def load(
     where = str(source)
     data = read_file(source)
     held = _unpickle(data, where) if trust else read_safely(data, where, allow_packages)
-    graph = interpret(held, where)
+    graph = interpret(held, where, trust=trust)
     _warn_of_version(graph)
     return _with_recorded(graph, source) if recorded else graph
 
@@ -92,8 +92,10 @@ def _unpickle(data: bytes, where: str) -> Any:
         ) from error
 
 
-def interpret(held: Any, where: str) -> Graph:
-    """Return the graph that an unpickled object stands for.
+def interpret(held: Any, where: str, *, trust: bool = False) -> Graph:
+    """Return the graph that an unpickled object stands for, of nodes that are what their Ops make.
+
+    Of a file that the caller trusts, this is asked of Scans only.
 
     Raises
     ------
@@ -108,8 +110,9 @@ def interpret(held: Any, where: str) -> Graph:
                 f"has more than {MOST_UNFOLDED:,} nodes in its inner graphs, "
                 "counted wherever they are applied"
             )
-        # Other nodes are PyTensor's business; the passes take loops apart.
-        problem = misfit(node for node in walk(graph.fgraph) if scan_op(node) is not None)
+        # An Op of the user's own may take what it would not make; the passes take loops apart.
+        nodes = (n for n in walk(graph.fgraph) if not trust or scan_op(n) is not None)
+        problem = misfit(nodes)
     except ScanoptError as error:
         raise LoadError(error.what, where=where, hint=error.hint) from None
     except Exception as error:

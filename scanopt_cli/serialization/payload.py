@@ -8,7 +8,7 @@ in the table of types. Bodies of Scans and other inner graphs stay inside their 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ _KEYS = frozenset(
     }
 )
 _MOST_EDGES = 2_000_000
+_MOST_LETTERS = 10_000
+_MOST_NOTES = 100
 
 
 class _Table:
@@ -109,15 +111,17 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
             raise ValueError("it has parts that no graph has")
         if sum(len(sources) for _, sources, _ in payload["nodes"]) > _MOST_EDGES:
             raise ValueError(f"its nodes have more than {_MOST_EDGES:,} inputs")
-        types, ops = payload["types"], payload["ops"]
+        types, ops, versions = payload["types"], payload["ops"], payload["versions"]
         check_inputs(len(payload["inputs"]))
         traces: dict[int, list[Any]] = {}
-        inputs = [types[kind].make_variable(name=name) for kind, name in payload["inputs"]]
+        inputs = [
+            types[kind].make_variable(name=name_from(name)) for kind, name in payload["inputs"]
+        ]
         variables = list(inputs)
         for kind, data, name in payload["constants"]:
-            variables.append(types[kind].make_constant(data, name=name))
+            variables.append(types[kind].make_constant(data, name=name_from(name)))
         for position, (op, sources, targets) in enumerate(payload["nodes"]):
-            outputs = [types[kind].make_variable(name=name) for kind, name in targets]
+            outputs = [types[kind].make_variable(name=name_from(name)) for kind, name in targets]
             for index, output in enumerate(outputs):
                 set_trace(output, payload["traces"].get((position, index)), traces)
             if not isinstance(ops[op], Op):
@@ -133,9 +137,9 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
                 tuple(value for _, value in zip(inputs, call, strict=True))
                 for call in payload["recorded"]
             ),
-            output_names=tuple(map(_name, payload["output_names"])),
-            notes=tuple(map(str, payload["notes"])),
-            versions={str(name): str(version) for name, version in payload["versions"].items()},
+            output_names=tuple(map(name_from, payload["output_names"])),
+            notes=tuple(_texts(payload["notes"])),
+            versions=dict(zip(_texts(versions), _texts(versions.values()), strict=True)),
         )
     except ScanoptError:
         raise
@@ -215,7 +219,22 @@ def _number(value: Any) -> int:
     return value
 
 
-def _name(value: Any) -> Any:
-    if not isinstance(value, str | None):
+def _texts(values: Collection[Any]) -> list[str]:
+    if len(values) > _MOST_NOTES:
+        raise ValueError("more notes than anybody reads")
+    return [str(name_from(value)) for value in values]
+
+
+def name_from(value: Any) -> str | None:
+    """Return a name as a file gives it.
+
+    Raises
+    ------
+    ValueError
+        If it is no text, or so long that no table could show it.
+    """
+    if value is not None and type(value) is not str:
         raise ValueError("a name that is no text")
+    if value is not None and len(value) > _MOST_LETTERS:
+        raise ValueError(f"a name of more than {_MOST_LETTERS:,} letters")
     return value

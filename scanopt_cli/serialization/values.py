@@ -16,6 +16,10 @@ from scanopt_cli.serialization.files import MAX_BYTES, read_bytes, values_path, 
 from scanopt_cli.serialization.unpickler.arrays import array_from
 from scanopt_cli.serialization.unpickler.generators import generator_from_state, plain_state
 
+_END_OF_ZIP = 22 + 65_535
+"""How far from the end of a zip file its last record may begin: that record, and a comment."""
+_MOST_PER_ENTRY = 200
+"""How many bytes an entry takes in a zip file's directory; ours take 60."""
 _KINDS = "biufc"
 _MAX_CALLS = 1000
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -89,6 +93,12 @@ def read_values(path: Path, n_inputs: int) -> tuple[tuple[Any, ...], ...]:
 
 def _members(data: bytes, most: int) -> dict[str, np.ndarray[Any, Any]]:
     """Return the arrays of an ``.npz`` file by name, of no more bytes than there are."""
+    # ZipFile reads the whole directory before it says how many entries there are.
+    end = data.rfind(b"PK\x05\x06", -_END_OF_ZIP)
+    if end < 0 or data[end - 20 : end - 16] == b"PK\x06\x07":
+        raise ValueError("it is no zip file, or a huge one")
+    if int.from_bytes(data[end + 12 : end + 16], "little") > most * _MOST_PER_ENTRY:
+        raise ValueError(f"it holds more than {_MAX_CALLS} calls")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         infos = archive.infolist()
         if len(infos) > most:

@@ -26,8 +26,11 @@ class Comparison:
     ----------
     identical
         Whether all outputs have the same bits (all NaNs count as one).
-    informative
-        Whether there was any finite number, or any state of a generator, to compare.
+    compared
+        The outputs with any finite number, or any state of a generator, to compare.
+    faint
+        The outputs that differ, and only by what may be rounding errors of larger numbers: nothing
+        in them is large enough to say more.
     empty
         Whether all outputs are arrays without elements.
     differences
@@ -35,14 +38,15 @@ class Comparison:
     """
 
     identical: bool
-    informative: bool
     empty: bool
     differences: tuple[Difference, ...]
+    compared: tuple[int, ...] = ()
+    faint: tuple[int, ...] = ()
 
     @property
     def settles(self) -> bool:
         """Whether better arguments would not tell more."""
-        return self.informative or self.empty or bool(self.differences)
+        return bool(self.compared) or self.empty or bool(self.differences)
 
 
 def compare(
@@ -60,18 +64,23 @@ def compare(
     With ``specials`` the arguments hold infinities. Whether a sum of them comes out as NaN or as an
     infinity depends on the order of evaluation, so the two agree then.
     """
-    identical, informative, empty = True, False, True
-    differences = []
+    identical, empty = True, True
+    differences: list[Difference] = []
+    compared, faint = [], []
     for position, (left, right) in enumerate(zip(a, b, strict=True)):
         if isinstance(left, np.ndarray | np.generic):
             left, right = np.asarray(left), np.asarray(right)
             same = _same_bits(left, right)
-            informative |= bool(np.isfinite(left).any())
             empty &= left.size == 0
             facts = None if same else _array_difference(left, right, specials)
+            if not (same or facts or _is_loud(left)):
+                faint.append(position)
+            elif np.isfinite(left).any():
+                compared.append(position)
         else:
             same, facts = _compare_states(left, right, outputs[position])
-            informative, empty = True, False
+            empty = False
+            compared.append(position)
         identical &= same
         if facts is not None:
             differences.append(
@@ -79,7 +88,7 @@ def compare(
                     run=run, arguments=arguments, output=position, name=names[position], **facts
                 )
             )
-    return Comparison(identical, informative, empty, tuple(differences))
+    return Comparison(identical, empty, tuple(differences), tuple(compared), tuple(faint))
 
 
 def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
@@ -138,6 +147,14 @@ def _deviation(a: np.ndarray, b: np.ndarray, specials: bool) -> tuple[np.ndarray
     scale = max(1.0, float(size.max(initial=0.0)))
     allowed = _RELATIVE.get(real, 1e-9) * size + _ULPS * float(np.finfo(real).eps) * scale
     return deviation, ~same & (deviation > allowed)
+
+
+def _is_loud(values: np.ndarray) -> bool:
+    """Whether some number is larger than what counts as a rounding error."""
+    if values.dtype.kind not in "fc":
+        return True
+    least = _ULPS * float(np.finfo(values.real.dtype).eps)
+    return bool((np.isfinite(values) & (np.abs(values) > least)).any())
 
 
 def _compare_states(a: Any, b: Any, output: Variable) -> tuple[bool, dict[str, Any] | None]:

@@ -56,7 +56,7 @@ def matched(a: Graph, b: Graph) -> Pair:
     Raises
     ------
     VerificationError
-        If neither works, or the numbers of outputs differ.
+        If neither works, or the numbers of outputs or the names of their dimensions differ.
     """
     places = _places(a.inputs, b.inputs)
     if places is None or len(a.outputs) != len(b.outputs):
@@ -64,6 +64,11 @@ def matched(a: Graph, b: Graph) -> Pair:
             f"the graphs have different signatures: {_signature(a)} against {_signature(b)}",
             hint="give both the same inputs and as many outputs",
         )
+    for place, (left, right) in enumerate(zip(a.outputs, b.outputs, strict=True)):
+        dims = [getattr(output.type, "dims", None) for output in (left, right)]
+        if dims[0] != dims[1]:
+            told = " against ".join("none" if d is None else ", ".join(d) for d in dims)
+            raise VerificationError(f"output {place} has the dimensions {told}")
     columns = list(zip(*places, strict=True)) if places else [(), ()]
     contents = {}
     for graph, column in ((b, columns[1]), (a, columns[0])):

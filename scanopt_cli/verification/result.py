@@ -88,8 +88,9 @@ class Verification:
     notes
         What else a reader should know, one sentence each: where PyTensor compiles the first graph
         to other values than it has, too.
-    pairing
-        How the inputs of the graphs correspond, if not by position.
+    remarks
+        How the graphs were compared, where it is not as one would expect: inputs that correspond by
+        name, outputs too small to be compared.
     """
 
     verdict: Verdict
@@ -99,7 +100,7 @@ class Verification:
     reason: str | None = None
     modes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    pairing: str | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

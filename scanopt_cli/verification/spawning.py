@@ -98,7 +98,7 @@ def run_child(request: Request, progress: Callable[[str], None] | None = None) -
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
-                env=_environment(request.modes),
+                env=_environment(request.modes, directory),
                 start_new_session=True,
             )
             failure = _wait(process, request.timeout, directory / RECORD, progress)
@@ -128,7 +128,7 @@ class _Pickler(cloudpickle.Pickler):
         return super().reducer_override(thing)
 
 
-def _environment(modes: Collection[str]) -> dict[str, str]:
+def _environment(modes: Collection[str], directory: Path) -> dict[str, str]:
     """The caller's environment, but no C compiler where none is asked for, and no capture."""
     environment = {key: value for key, value in os.environ.items() if key != CAPTURE}
     flags = [environment.get("PYTENSOR_FLAGS", ""), "traceback__limit=0"]
@@ -136,6 +136,8 @@ def _environment(modes: Collection[str]) -> dict[str, str]:
     # PyTensor finds compiled code by less than all that it depends on: what a file with wrong types
     # has left behind must not be found by the user's own programs.
     flags += [f"base_compiledir={Path(config.base_compiledir) / 'scanopt'}"]
+    # PyTensor leaves the code that it generates for Numba among the temporary files.
+    environment["TMPDIR"] = str(directory)
     environment["PYTENSOR_FLAGS"] = ",".join(filter(None, flags))
     return environment
 

@@ -80,7 +80,7 @@ def verify(
     )
     planned = len(pair.recorded) + runs
     result = _verification(run_child(request, progress), planned, compiling, strict=strict)
-    return replace(result, pairing=pair.pairing)
+    return replace(result, remarks=(*filter(None, (pair.pairing,)), *result.remarks))
 
 
 def _verification(
@@ -100,13 +100,17 @@ def _verification(
     agreeing = [run for run in compared if not run["differences"]]
     unevaluated = [run["unevaluated"] for run in entries if "unevaluated" in run]
     reason = record.failure or next(iter(unevaluated), None)
+    seen = {place for run in agreeing for place in run["compared"]}
+    faint = {place for run in agreeing for place in run["faint"]} - seen
     if differences:
         verdict = Verdict.DIFFERS
     elif record.failure is not None or not agreeing:
         verdict = Verdict.COULD_NOT_RUN
-    elif not (any(run["informative"] for run in agreeing) or all(run["empty"] for run in agreeing)):
+    elif not (seen or all(run["empty"] for run in agreeing)):
         verdict = Verdict.COULD_NOT_RUN
         reason = "no run gave a finite number to compare"
+        if faint:
+            reason = "all numbers are so small that their differences may be rounding errors"
     elif all(run["identical"] for run in agreeing):
         verdict = Verdict.IDENTICAL
     else:
@@ -119,6 +123,10 @@ def _verification(
         reason=reason,
         modes=modes,
         notes=notes,
+        remarks=tuple(
+            f"output {place} holds nothing larger than rounding errors, so it was not compared"
+            for place in sorted(faint)
+        ),
     )
 
 

@@ -289,7 +289,7 @@ class _Session:
                 self.samples.append(sample)
             self._write(**asdict(comparison))
         elif lone is not None:
-            self._write(**asdict(Comparison(False, True, False, (lone,))))
+            self._write(**asdict(Comparison(False, False, (lone,))))
         else:
             self._write(unevaluated=reason)
 

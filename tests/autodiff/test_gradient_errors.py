@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
+from pytensor.conditional.op import LazyIfElse
 from pytensor.gradient import grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
@@ -260,3 +261,12 @@ def test_a_scan_that_does_not_exist_cannot_be_shown() -> None:
     derivative = grad(([x], [squares(x)[-1]]), strategy="reverse")
     with pytest.raises(GradientError, match="no Scan called squre; did you mean square"):
         derivative.show("squre")
+
+
+def test_a_graph_that_runs_one_of_two_others_is_named() -> None:
+    """Its first input is the condition, which the two graphs do not take."""
+    v = pt.dvector("v")
+    branch = OpFromGraph([v], [v + 1])
+    chosen = LazyIfElse(branch, branch, (v.type,))
+    with pytest.raises(GradientError, match="LazyIfElse has no derivative"):
+        grad(([v], [chosen(v.sum() > 0, v).sum()]))

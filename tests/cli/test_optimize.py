@@ -232,3 +232,13 @@ def test_input_file_stays_as_it_was(files: Path, tmp_path: Path) -> None:
     before = copy.read_bytes()
     assert scanopt("optimize", copy).code == 0
     assert copy.read_bytes() == before
+
+
+def test_a_file_that_is_named_like_an_option_is_a_file_to_the_hook(files: Path) -> None:
+    """Pre-commit appends the names of tracked files, which a pull request may choose."""
+    hooks = Path(__file__).parents[2] / ".pre-commit-hooks.yaml"
+    (entry,) = (line for line in hooks.read_text().splitlines() if "entry:" in line)
+    program, *arguments = entry.partition("entry:")[2].split()
+    assert program == "scanopt"
+    done = scanopt(*arguments, files / "clean.pkl", "-ostolen.pkl")
+    assert (done.code, "-ostolen.pkl: no such file" in done.err) == (2, True)

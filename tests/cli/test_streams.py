@@ -62,3 +62,12 @@ def test_a_full_disk_is_no_bug(files: Path, arguments: str) -> None:
     assert done.stderr.count("\n") == 1
     assert "No space left on device" in done.stderr
     assert "bug" not in done.stderr
+
+
+def test_a_graph_is_not_written_to_where_the_report_goes(files: Path, tmp_path: Path) -> None:
+    """The link leads to the file that the shell has opened, which would be replaced."""
+    report = tmp_path / "report.txt"
+    done = shell(f"{SCANOPT} optimize {files}/wasteful.pkl -o /dev/stdout > {report}")
+    assert done.returncode == 2
+    assert "/dev/stdout: is not a regular file" in done.stderr
+    assert "changed by" in report.read_text()

@@ -71,6 +71,34 @@ def constants_of_one_list() -> bytes:
     return pickle.dumps(constants)
 
 
+def long_text() -> bytes:
+    """Text of one letter a byte, but for one that needs four: so do all in memory."""
+    letters = b"a" * (64 << 20) + "\U0001f600".encode()
+    return gzip.compress(b"\x80\x04X" + struct.pack("<I", len(letters)) + letters + b".", 1)
+
+
+def long_lines() -> bytes:
+    return gzip.compress(b"V" + b"a" * (64 << 20) + b"\n.", 1)
+
+
+def long_number() -> bytes:
+    return gzip.compress(b"\x80\x04\x8b" + struct.pack("<i", 64 << 20) + bytes(64 << 20) + b".", 1)
+
+
+def long_name() -> bytes:
+    x = pt.dvector("x" * 20_000)
+    return pickle.dumps(encode(graph_of(x + 1), keep_traces=False))
+
+
+def long_name_in_a_pickle() -> bytes:
+    return pickle.dumps([pt.dvector("x" * 20_000) + 1])
+
+
+def many_notes() -> bytes:
+    written = encode(graph_of(pt.dvector("x") + 1), keep_traces=False)
+    return pickle.dumps(written | {"notes": ("one",) * 10_000})
+
+
 def many_inputs() -> bytes:
     x = pt.dscalar("x")
     written = encode(graph_of(x + x), keep_traces=False)
@@ -112,6 +140,13 @@ SIZES: dict[str, Callable[[], bytes]] = {
         "traces", lambda _: dict.fromkeys(((i, 0) for i in range(400)), [[]] * 200_000)
     ),
     "many inputs": many_inputs,
+    "a long text": long_text,
+    "long lines": long_lines,
+    "a long number": long_number,
+    "a long name": long_name,
+    "a long name in a pickle": long_name_in_a_pickle,
+    "many notes": many_notes,
+    "many sets": lambda: b"\x80\x04(" + b"\x8f" * 1_900_000 + b"t.",
     "a length of many digits": a_length_of_many_digits,
 }
 """Each is refused by every command, in one line, in seconds."""

@@ -12,6 +12,7 @@ import pytensor.scalar as ps
 import pytensor.tensor as pt
 from pytensor import scan
 from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Apply, Variable
 from pytensor.raise_op import Assert
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -106,6 +107,72 @@ def reshape_ndim(marker: Path) -> bytes:
 def reshape_ndim_as_innocent_text(marker: Path) -> bytes:
     op = pt.vector().reshape((2, 2)).owner.op
     return tampered(type(op)(2), ndim="2")
+
+
+@hostile
+def diagonal_offset_of_innocent_letters(marker: Path) -> bytes:
+    """C++ has words and digraphs for most signs: this writes into NumPy's table of functions."""
+    code = "__func__<: PyArray_API<:144:> = new __typeof__ bitand system, 0 :>"
+    return tampered(pt.basic.ExtractDiag(), offset=code)
+
+
+@hostile
+def diagonal_axis_as_innocent_text(marker: Path) -> bytes:
+    return tampered(pt.basic.ExtractDiag(), axis1="system")
+
+
+@hostile
+def range_whose_text_is_not_a_dtype(marker: Path) -> bytes:
+    return tampered(pt.arange(pt.lscalar()).owner.op, dtype="float64 x")
+
+
+@hostile
+def sum_over_an_axis_in_letters(marker: Path) -> bytes:
+    return tampered(pt.matrix().sum(axis=0).owner.op, axis=("a",))
+
+
+def _wrong_kind(op: Any, **state: Any) -> None:
+    (name,) = state
+
+    def payload(marker: Path) -> bytes:
+        return tampered(op, **state)
+
+    payload.__name__ = f"{type(op).__name__}_{name}_of_another_kind"
+    hostile(payload)
+
+
+_x = pt.dvector("x")
+_wrong_kind(Elemwise(ps.exp), name=("exp",))
+_wrong_kind(Blockwise(pt.linalg.cholesky(pt.matrix()).owner.op.core_op), name=7)
+_wrong_kind(Assert("positive"), msg=True)
+_wrong_kind(Elemwise(ps.exp), destroy_map={0: "all"})
+_wrong_kind(OpFromGraph([_x], [_x + 1]), _connection_pattern=[[True], [True]])
+_wrong_kind(OpFromGraph([_x], [_x + 2]), pullback_overrides=[None, None])
+_wrong_kind(
+    scan(pt.tanh, outputs_info=[pt.dscalar()], n_steps=3, return_updates=False)
+    .owner.inputs[0]
+    .owner.op,
+    truncate_gradient=None,
+)
+
+
+def _forged_node(op: Any, inputs: list[Variable], *outputs: Any) -> bytes:
+    return dumps([Apply(op, inputs, [kind() for kind in outputs]).outputs[0]])
+
+
+@hostile
+def diagonal_that_is_a_matrix(marker: Path) -> bytes:
+    return _forged_node(pt.basic.ExtractDiag(), [pt.dmatrix()], pt.dmatrix)
+
+
+@hostile
+def sum_of_another_dtype(marker: Path) -> bytes:
+    return _forged_node(pt.dmatrix().sum().owner.op, [pt.dmatrix()], pt.lscalar)
+
+
+@hostile
+def elements_of_a_vector_and_a_matrix(marker: Path) -> bytes:
+    return _forged_node(Elemwise(ps.add), [pt.dvector(), pt.dmatrix()], pt.dmatrix)
 
 
 @hostile

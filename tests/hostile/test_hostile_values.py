@@ -58,12 +58,20 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "wide text": lambda: _one(_header("()", "'<U500000000'")),
     "no header": lambda: _one(b"\x93NUMPY\x09\x09"),
     "lzma": lambda: _one(_header("(1,)") + bytes(8), zipfile.ZIP_LZMA),
+    "a directory of a million members": lambda: _zip_of_many(1_000_000),
     "100,000 members": lambda: _zip({f"{n}.0.npy": b"" for n in range(100_000)}),
     "lies about its size": lambda: _with_declared_size(100),
     "lies about its size, hugely": lambda: _with_declared_size(2**32 - 2),
     "cut": lambda: _one(_header("(1,)") + bytes(8))[:-30],
     "no zip": lambda: b"\0" * 100,
 }
+
+
+def _zip_of_many(count: int) -> bytes:
+    """Nothing but a directory, of entries of no name."""
+    directory = (b"PK\1\2" + bytes(42)) * count
+    size, places = len(directory).to_bytes(4, "little"), min(count, 65_535).to_bytes(2, "little")
+    return directory + b"PK\5\6" + bytes(4) + places * 2 + size + bytes(4) + bytes(2)
 
 
 @pytest.fixture

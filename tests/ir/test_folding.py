@@ -10,6 +10,7 @@ import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
 from hostile_graphs import CONSTANT, array, integer
+from pytensor.configdefaults import config
 from pytensor.scalar.loop import ScalarLoop
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.rewriting.basic import unconditional_constant_folding
@@ -47,6 +48,39 @@ def test_what_is_small_and_safe_is_evaluated(name: str) -> None:
     with bounded_folding():
         (folded,) = unconditional_constant_folding.transform(None, out.owner)
     np.testing.assert_array_equal(folded.data, out.eval())
+
+
+def test_many_operands_are_not_folded_in_c() -> None:
+    """Beyond 32 inputs and outputs PyTensor's Python code gives up, and C would be compiled."""
+    total = pt.add(*[array([1.0, 2.0])] * 32)
+    assert not is_safe_to_fold(total.owner)
+    assert is_safe_to_fold(pt.add(*[array([1.0, 2.0])] * 30).owner)
+
+
+def test_what_has_no_python_code_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTensor would compile it to C."""
+    node = (array([1.0]) + array([2.0])).owner
+
+    def fail(*_: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(Elemwise, "perform", fail)
+    with bounded_folding(), config.change_flags(cxx="no-such-compiler"):
+        assert unconditional_constant_folding.transform(None, node) in (False, None)
+
+
+def test_all_nodes_together_take_no_longer_than_a_few() -> None:
+    """A row and a column of a thousand numbers make a million."""
+    node = (array(np.ones((1, 1_000))) + array(np.ones((1_000, 1)))).owner
+    with bounded_folding():
+        folded = [unconditional_constant_folding.transform(None, node) for _ in range(40)]
+    assert [bool(result) for result in folded] == [True] * 16 + [False] * 24
+
+
+def test_special_functions_count_more() -> None:
+    values = array(np.ones(100_000))
+    assert is_safe_to_fold(pt.exp(values).owner)
+    assert not is_safe_to_fold(pt.hyp2f1(values, values, values, values).owner)
 
 
 def test_lengths_that_are_computed_for_ever_hang_nothing() -> None:

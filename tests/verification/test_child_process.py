@@ -192,8 +192,12 @@ def test_a_script_without_main_guard_and_ops_of_its_own(tmp_path: Path) -> None:
     assert done.stdout.split() == ["started", "identical"], done.stderr
 
 
-def test_what_is_compiled_for_a_check_stays_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_compiled_for_a_check_stays_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("PYTENSOR_FLAGS", raising=False)
-    flags = spawning._environment(("numba",))["PYTENSOR_FLAGS"].split(",")
+    environment = spawning._environment(("numba",), tmp_path)
+    flags = environment["PYTENSOR_FLAGS"].split(",")
+    assert environment["TMPDIR"] == str(tmp_path)
     (where,) = (flag for flag in flags if flag.startswith("base_compiledir="))
     assert Path(where.partition("=")[2]).parent == Path(config.base_compiledir)

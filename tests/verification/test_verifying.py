@@ -9,6 +9,7 @@ import numpy as np
 import pytensor
 import pytensor.scalar as ps
 import pytensor.tensor as pt
+import pytensor.xtensor as px
 import pytest
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
@@ -320,12 +321,34 @@ def test_inputs_correspond_by_name_where_positions_do_not_fit() -> None:
 def test_inputs_that_correspond_by_name_are_told() -> None:
     def told(*graphs):
         result = verify(*graphs, modes="plain")
-        return result.pairing, notes(result)
+        return result.remarks, notes(result)
 
-    assert told(([x, n], [x * n]), ([x, n], [x * n])) == (None, [])
+    assert told(([x, n], [x * n]), ([x, n], [x * n])) == ((), [])
     note = "inputs are paired by name; the first graph alone has y"
-    assert told(([x, y, n], [x * n]), ([n, x], [x * n])) == (note, [f"note: {note}"])
-    assert told(([n, x], [x * n]), ([x, n], [x * n]))[0] == "inputs are paired by name"
+    assert told(([x, y, n], [x * n]), ([n, x], [x * n])) == ((note,), [f"note: {note}"])
+    assert told(([n, x], [x * n]), ([x, n], [x * n]))[0] == ("inputs are paired by name",)
+
+
+def test_numbers_as_small_as_rounding_errors_settle_nothing() -> None:
+    """Of probabilities as small as this, a third may be a rounding error of larger numbers."""
+    tiny = (1e-16 * pt.tanh(x)).sum()
+    result = verify(([x], [tiny]), ([x], [3 * tiny]), modes="plain")
+    assert result.verdict is Verdict.COULD_NOT_RUN
+    assert "so small" in (result.reason or "")
+    assert verify(([x], [tiny]), ([x], [tiny]), modes="plain").verdict is Verdict.IDENTICAL
+    beside = verify(([x], [x.sum(), tiny]), ([x], [x.sum(), 3 * tiny]), modes="plain")
+    assert beside.verdict is Verdict.AGREES
+    assert beside.remarks == (
+        "output 1 holds nothing larger than rounding errors, so it was not compared",
+    )
+
+
+def test_names_of_dimensions_are_part_of_the_signature() -> None:
+    values = px.as_xtensor(pt.dmatrix("m"), dims=("p", "q"))
+    turned = px.as_xtensor(pt.dmatrix("m"), dims=("q", "p"))
+    graphs = [([v.owner.inputs[0]], [v + 1]) for v in (values, turned)]
+    with pytest.raises(VerificationError, match="output 0 has the dimensions p, q against q, p"):
+        verify(*graphs, modes="plain")
 
 
 def test_signatures_that_do_not_match() -> None:

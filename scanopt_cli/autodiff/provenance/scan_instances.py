@@ -120,6 +120,8 @@ def _inner_names(
 ) -> dict[Variable, str]:
     """What the inputs of a body are called outside of it."""
     if member is None:
-        return dict(zip(body.inputs, input_names(node.inputs), strict=True))
+        # A LazyIfElse has its condition before what its branches take.
+        taken = node.inputs[len(node.inputs) - len(body.inputs) :]
+        return dict(zip(body.inputs, input_names(taken), strict=True))
     slots = zip(member.view.slots, slot_names(member.view, member.clients), strict=True)
     return {variable: name for slot, name in slots for variable in slot.inner_inputs}

@@ -34,6 +34,7 @@ from scanopt_cli.serialization.unpickler.records import (
 )
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
+_CONTAINERS = (list, tuple, dict, set, frozenset)
 _MOST_PARTS = 1_000_000
 _MOST_PER_PART = 4
 _DEEPEST = 500
@@ -186,6 +187,8 @@ class Builder:
         kind = type(record)
         if kind in _PLAIN:
             return record
+        if kind in _CONTAINERS and not record:
+            return kind()
         key = id(record)
         if key not in self.made:
             if key in self._open:

@@ -111,6 +111,10 @@ def _argument_sources(cls: Hashable) -> tuple[tuple[str, str], ...]:
 def _make_from_graph(cls: type[Any], state: Mapping[str, Any]) -> Any:
     """Make an op around an inner graph without running the subclass's code for building one."""
     inner = _inner_graph(state)
+    n_inputs, n_outputs = len(inner.inputs), len(inner.outputs)
+    pattern = state["_connection_pattern"]
+    if pattern is not None and [len(row) for row in pattern] != [n_outputs] * n_inputs:
+        raise StateError("its connection pattern does not fit its inner graph")
     if not set(state["kwargs"]) <= {"on_unused_input"}:
         raise StateError("it has options that PyTensor does not know")
     if not set(state.get("_init_kwargs", ())) <= {"inline", "strict", "name"}:
@@ -121,9 +125,9 @@ def _make_from_graph(cls: type[Any], state: Mapping[str, Any]) -> Any:
         [kind.make_variable() for kind in _types(state, "input_types", inner.inputs)],
         [kind.make_variable() for kind in _types(state, "output_types", inner.outputs)],
         inline=state["is_inline"],
-        pullback=_override(state["pullback_overrides"]),
-        pushforward=_override(state["pushforward_overrides"]),
-        connection_pattern=state["_connection_pattern"],
+        pullback=_override(state["pullback_overrides"], n_inputs),
+        pushforward=_override(state["pushforward_overrides"], n_outputs),
+        connection_pattern=pattern,
         name=state["name"],
         destroy_map=state.get("destroy_map"),
         fgraph=inner,
@@ -133,8 +137,11 @@ def _make_from_graph(cls: type[Any], state: Mapping[str, Any]) -> Any:
     return _with_own_attributes(made, state)
 
 
-def _override(value: Any) -> Any:
+def _override(value: Any, count: int) -> Any:
+    """Return what stands for the derivative of an Op: one graph, or one for each of ``count``."""
     parts = value if isinstance(value, list) else [value]
+    if isinstance(value, list) and len(value) != count:
+        raise StateError("its gradient is overridden for more or fewer variables than it has")
     if not all(
         part is None or isinstance(part, OpFromGraph) or part in PULLBACKS for part in parts
     ):

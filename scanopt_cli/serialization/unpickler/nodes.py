@@ -9,7 +9,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 
-from scanopt_cli.serialization.payload import set_trace
+from scanopt_cli.serialization.payload import name_from, set_trace
 from scanopt_cli.serialization.unpickler.records import Call, made_class
 
 if TYPE_CHECKING:
@@ -72,14 +72,14 @@ def _make(builder: Builder, record: Call) -> None:
         ):
             raise ValueError("an output of a node belongs to another")
         kind = builder.expect(inner["type"], Type)
-        outputs.append(_decorated(builder, kind.make_variable(_name(inner)), inner))
+        outputs.append(_decorated(builder, kind.make_variable(name_from(inner.get("name"))), inner))
     builder.made[id(record)] = Apply(builder.expect(state["op"], Op), inputs, outputs)
     for part, variable in zip(state["outputs"], outputs, strict=True):
         builder.made[id(part)] = variable
 
 
 def _root(builder: Builder, cls: type[Any], state: dict[str, Any]) -> Variable:
-    kind, name = builder.expect(state["type"], Type), _name(state)
+    kind, name = builder.expect(state["type"], Type), name_from(state.get("name"))
     if issubclass(cls, SharedVariable):
         (value,) = builder.state(state["container"])["storage"]
         made = cls(kind, _data(builder, value), strict=False, name=name)
@@ -94,13 +94,6 @@ def _data(builder: Builder, record: Any) -> Any:
     """Return the contents of a Constant or shared variable, of which lists become arrays."""
     made = builder.value(record)
     return builder.copied(made) if isinstance(made, list | tuple) else made
-
-
-def _name(state: dict[str, Any]) -> str | None:
-    name = state.get("name")
-    if name is not None and type(name) is not str:
-        raise ValueError("a variable's name is not text")
-    return name
 
 
 def _decorated(builder: Builder, variable: Variable, state: dict[str, Any]) -> Variable:
