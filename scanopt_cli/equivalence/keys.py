@@ -16,7 +16,7 @@ _SIZE = 16
 # Arrays below it are part of what refers to them.
 _LARGE = 1024
 # Part of every digest: a change of the canonical form must not look like a change of the graph.
-_VERSION = b"scanopt-digest-2"
+_VERSION = b"scanopt-digest-3"
 
 
 class Keys(Protocol):

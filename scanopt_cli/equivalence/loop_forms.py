@@ -253,7 +253,7 @@ def _starts(digests: Digests, slots: Sequence[Slot]) -> list[bytes]:
 
 def _shape(slot: InnerSlot) -> tuple[object, ...]:
     types = [variable.type for variable in (*slot.inner_inputs, *slot.inner_outputs)]
-    return slot.kind, slot.taps, slot.out_taps, types
+    return slot.kind.value, slot.taps, slot.out_taps, types
 
 
 def _frame(op: Scan) -> tuple[object, ...]:
