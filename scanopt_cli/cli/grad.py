@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _TIMEOUTS = {True: 300.0, False: 60.0}
 
 
-# As in `scanopt_cli.gradients`, whose enums bring PyTensor along.
+# As in `scanopt_cli.autodiff`, whose enums bring PyTensor along.
 class StrategyName(StrEnum):
     """How the derivative is built."""
 

@@ -1,6 +1,6 @@
 """Doing something as soon as a module is imported, without importing it.
 
-``capturing/startup/sitecustomize.py`` waits for PyTensor in the same way, in code of its own: it
+``capture/startup/sitecustomize.py`` waits for PyTensor in the same way, in code of its own: it
 runs in interpreters that may not have scanopt.
 """
 
