@@ -96,7 +96,7 @@ class _Writer:
         view = ScanView.of(node)
         view.op = copy(view.op)
         view.op.name = f"loop{self._random.random()}"
-        view.thaw()
+        view.unfreeze()
         inner = [variable for slot in view.slots for variable in slot.inner_inputs]
         view.set_inner_outputs(self._body(inner, view.inner_outputs()))
         self._random.shuffle(view.slots)
@@ -127,7 +127,7 @@ def _mutant(node: Apply, random: Random) -> list[Variable] | None:
 
 def _mutant_loop(node: Apply, random: Random) -> list[Variable] | None:
     view = ScanView.of(node)
-    view.thaw()
+    view.unfreeze()
     outputs = view.inner_outputs()
     fgraph = FunctionGraph(
         [variable for slot in view.slots for variable in slot.inner_inputs], outputs, clone=False

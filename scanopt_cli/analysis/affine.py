@@ -1,4 +1,4 @@
-"""Linear forms over whole numbers: a constant and atoms, each an unknown quantity."""
+"""Affine expressions over whole numbers: a constant and atoms, each an unknown quantity."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class Atom:
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class AffineExpr:
     """``constant + sum(coefficient * atom)`` over whole numbers."""
 
     constant: int = 0
     terms: frozenset[tuple[Atom, int]] = frozenset()
 
     @classmethod
-    def of(cls, atom: Atom) -> Linear:
+    def of(cls, atom: Atom) -> AffineExpr:
         """Return the form that is one atom."""
         return cls(0, frozenset({(atom, 1)}))
 
-    def __add__(self, other: Linear) -> Linear:
+    def __add__(self, other: AffineExpr) -> AffineExpr:
         return self._combined(other, 1)
 
-    def __sub__(self, other: Linear) -> Linear:
+    def __sub__(self, other: AffineExpr) -> AffineExpr:
         return self._combined(other, -1)
 
     @property
@@ -47,24 +47,24 @@ class Linear:
         """The atoms that the form depends on."""
         return frozenset(atom for atom, _ in self.terms)
 
-    def scaled(self, factor: int) -> Linear:
+    def scaled(self, factor: int) -> AffineExpr:
         """Return the form times ``factor``."""
         if factor == 0:
-            return Linear()
+            return AffineExpr()
         terms = frozenset((atom, count * factor) for atom, count in self.terms)
-        return Linear(self.constant * factor, terms)
+        return AffineExpr(self.constant * factor, terms)
 
     @property
     def is_constant(self) -> bool:
         """Whether no atom is left."""
         return not self.terms
 
-    def _combined(self, other: Linear, sign: int) -> Linear:
+    def _combined(self, other: AffineExpr, sign: int) -> AffineExpr:
         counts = dict(self.terms)
         for atom, count in other.terms:
             counts[atom] = counts.get(atom, 0) + sign * count
         terms = frozenset((atom, count) for atom, count in counts.items() if count)
-        return Linear(self.constant + sign * other.constant, terms)
+        return AffineExpr(self.constant + sign * other.constant, terms)
 
     def __str__(self) -> str:
         parts = [
@@ -76,7 +76,7 @@ class Linear:
         return "+".join(parts).replace("+-", "-")
 
 
-def is_sum_of_dimensions(form: Linear) -> bool:
+def is_sum_of_dimensions(form: AffineExpr) -> bool:
     """Whether a form is shown not to be negative: a constant and dimensions, none taken off."""
     return form.constant >= 0 and all(
         count > 0 and atom.axis is not None for atom, count in form.terms

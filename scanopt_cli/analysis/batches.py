@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.ir.scan_view import ScanView
 
 
@@ -15,10 +15,10 @@ class BatchShapes:
     broadcast along it), so all lengths that meet in one loop are equal if the loop can run at all.
     What the loops of a graph show together is a union-find over lengths.
 
-    ``told`` tells a linear form, equal for equal lengths only.
+    ``told`` tells an affine expression, equal for equal lengths only.
     """
 
-    def __init__(self, told: Callable[[Linear], Hashable]) -> None:
+    def __init__(self, told: Callable[[AffineExpr], Hashable]) -> None:
         self._told = told
         self._lengths = Lengths()
         self._parents: dict[Hashable, Hashable] = {}

@@ -7,11 +7,11 @@ reads a buffer as a whole history.
 
 from __future__ import annotations
 
-from scanopt_cli.analysis.lengths import Lengths, Linear, with_start
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths, with_start
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 
 
-def rows(view: ScanView, slot: Slot, lengths: Lengths) -> Linear:
+def rows(view: ScanView, slot: Slot, lengths: Lengths) -> AffineExpr:
     """Return how many rows the buffer of ``slot`` has (a state's start included)."""
     if slot.kind is SlotKind.NIT_SOT:
         return lengths.value_of(slot.outer_input)
@@ -31,8 +31,8 @@ def is_whole(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
 
 
 def _holds_all(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
-    kept = with_start(rows(view, slot, lengths), slot.reach)
-    return kept - lengths.value_of(view.n_steps) == Linear(slot.reach)
+    kept = with_start(rows(view, slot, lengths), slot.n_initial)
+    return kept - lengths.value_of(view.n_steps) == AffineExpr(slot.n_initial)
 
 
 def is_trimmed(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
@@ -44,7 +44,7 @@ def is_trimmed(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
         return False
     kept, steps = rows(view, slot, lengths), lengths.value_of(view.n_steps)
     is_fixed = kept.is_constant and not steps.is_constant
-    return is_fixed or lengths.at_most(kept, steps + Linear(slot.reach))
+    return is_fixed or lengths.provably_le(kept, steps + AffineExpr(slot.n_initial))
 
 
 def trimmed(view: ScanView) -> list[Slot]:

@@ -1,4 +1,4 @@
-"""Counts as variables: linear forms written back as expressions, and the step count of a loop."""
+"""Counts as variables: affine expressions written back into a graph, and trip counts of loops."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytensor.tensor as pt
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.elemwise import DimShuffle
 
-from scanopt_cli.analysis.lengths import Atom, Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Atom, Lengths
 from scanopt_cli.ir.scan_view import ScanView
 
 _LIMIT = 1 << 63
 
 
-def as_count(form: Linear) -> Any:
+def as_count(form: AffineExpr) -> Any:
     """Return ``form`` as a scalar of 64 bits.
 
     Return ``None`` if it depends on the entry of a batch, or if its numbers have more bits.

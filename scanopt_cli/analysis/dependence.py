@@ -72,4 +72,6 @@ def is_replaceable_map(view: ScanView) -> bool:
 
     It takes the smallest tap of all mit_sots for each of them.
     """
-    return keeps_every_step(view) and len({s.reach for s in view.of_kind(SlotKind.MIT_SOT)}) <= 1
+    return (
+        keeps_every_step(view) and len({s.n_initial for s in view.of_kind(SlotKind.MIT_SOT)}) <= 1
+    )

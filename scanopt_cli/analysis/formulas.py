@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scanopt_cli.analysis.lengths import Atom, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Atom
 from scanopt_cli.analysis.minima import minimum_parts
 
 # A product of atoms, in an order of their own; the empty one is the plain number.
@@ -24,7 +24,7 @@ class Formula:
     terms: Mapping[_Monomial, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, form: Linear) -> Formula:
+    def of(cls, form: AffineExpr) -> Formula:
         """Return ``form`` as a polynomial of degree 1."""
         return cls({(): form.constant} | {(atom,): count for atom, count in form.terms})
 
@@ -34,7 +34,7 @@ class Formula:
             terms[monomial] += count
         return Formula(terms)
 
-    def times(self, factors: Sequence[Linear]) -> Formula:
+    def times(self, factors: Sequence[AffineExpr]) -> Formula:
         """Return the formula times each of ``factors``."""
         product = self
         for factor in factors:

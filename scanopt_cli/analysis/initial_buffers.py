@@ -10,7 +10,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.basic import AllocEmpty
 
 from scanopt_cli.analysis.count_variables import as_count
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.analysis.rows import Rows, is_zero
 
 
@@ -49,23 +49,23 @@ class InitialBuffer:
         """Whether computing the initial buffer can't fail."""
         return self._rows.is_certain
 
-    def after(self, row: Linear) -> Variable:
+    def after(self, row: AffineExpr) -> Variable:
         """Return the rows from ``row`` on."""
         return self._between(row, self._length)
 
     def sequence(self, tap: int) -> Variable:
         """Return the row ``tap`` and those after it, one for each step."""
-        return self._between(Linear(tap), self._steps_form + Linear(tap))
+        return self._between(AffineExpr(tap), self._steps_form + AffineExpr(tap))
 
     def common(self, tap: int) -> Variable | None:
         """Return what every row of a `sequence` is, ``None`` if that is not known."""
-        low = Linear(tap)
+        low = AffineExpr(tap)
         return self._rows.common(low, low + self._steps_form, self._lengths)
 
     def last(self, width: int) -> Variable | None:
         """Return what each of the ``width`` rows is that come after one row for each step."""
         low = self._steps_form
-        return self._rows.common(low, low + Linear(width), self._lengths)
+        return self._rows.common(low, low + AffineExpr(width), self._lengths)
 
     def state(self, begin: int, end: int) -> Variable:
         """Return a buffer that starts with the rows ``begin`` to ``end``, with room for each step.
@@ -76,7 +76,7 @@ class InitialBuffer:
         if all(map(is_zero, values)):
             return self.zero_state(end - begin)
         if end - begin > 1:
-            start: Any = self._between(Linear(begin), Linear(end))
+            start: Any = self._between(AffineExpr(begin), AffineExpr(end))
         elif values[0] is not None:
             start = self._as_row(values[0])
         else:
@@ -106,7 +106,7 @@ class InitialBuffer:
     def _known(self, row: int) -> Variable | None:
         if not self.is_certain:
             return None
-        return self._rows.common(Linear(row), Linear(row + 1), self._lengths)
+        return self._rows.common(AffineExpr(row), AffineExpr(row + 1), self._lengths)
 
     def _as_row(self, value: Any) -> Variable:
         """A known value as a buffer of one row; one number is broadcast where it is written."""
@@ -118,7 +118,7 @@ class InitialBuffer:
     def _shape(self, width: int) -> list[Any]:
         """The lengths of a buffer with ``width`` rows and one for each step."""
         shape = [self._dimension(axis) for axis in range(self._buffer.type.ndim)]
-        shape[self._axis] = self._count(self._steps_form + Linear(width))
+        shape[self._axis] = self._count(self._steps_form + AffineExpr(width))
         return shape
 
     def _dimension(self, axis: int) -> Any:
@@ -127,25 +127,25 @@ class InitialBuffer:
         count = as_count(self._lengths.length_of(self._buffer, axis))
         return self._buffer.shape[axis] if count is None else count
 
-    def _count(self, form: Linear) -> Any:
+    def _count(self, form: AffineExpr) -> Any:
         """A number of rows that is a constant more than the steps, or a constant."""
         count = as_count(form)
         if count is None:
             count = self._steps + (form - self._steps_form).constant
         return count
 
-    def _between(self, low: Linear, high: Linear) -> Variable:
+    def _between(self, low: AffineExpr, high: AffineExpr) -> Variable:
         """The rows from ``low`` to ``high`` of the buffer."""
         begin, end = self._bound(low), None if high == self._length else self._bound(high)
-        if end is None and low == Linear():
+        if end is None and low == AffineExpr():
             whole: Variable = self._buffer
             return whole
         rows: Variable = self._buffer[
-            (*self._front, slice(begin if low != Linear() else None, end))
+            (*self._front, slice(begin if low != AffineExpr() else None, end))
         ]
         return rows
 
-    def _bound(self, row: Linear) -> Any:
+    def _bound(self, row: AffineExpr) -> Any:
         """A bound of a slice: a number, or one that counts from the end, or an expression."""
         if row.is_constant:
             return row.constant

@@ -11,7 +11,7 @@ from pytensor.tensor.subtensor import IncSubtensor, get_idx_list
 
 from scanopt_cli.analysis.accesses.reads import Clients, number, rows_alone
 from scanopt_cli.analysis.accesses.stripped import stripped
-from scanopt_cli.analysis.lengths import Lengths, Linear, with_start
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths, with_start
 from scanopt_cli.ir.scan_view import ScanView, Slot
 
 
@@ -35,7 +35,7 @@ def joined_starts(
     index = None if node is None else rows_alone(node, 0)
     if isinstance(index, slice) and index.start is index.step is None:
         whole = node.inputs[0]
-        if lengths.length_of(whole) == lengths.length_of(start) == Linear(slot.reach):
+        if lengths.length_of(whole) == lengths.length_of(start) == AffineExpr(slot.n_initial):
             starts.append(whole)  # ``v[:2]`` of two rows is ``v``
     return {
         node.outputs[0]: slot.outer_output
@@ -70,9 +70,9 @@ def _start(slot: Slot, lengths: Lengths) -> Any:
         return None
     if number(index.step, 1) != 1 or start.type.ndim != empty.type.ndim:
         return None
-    if with_start(lengths.value_of(index.stop), slot.reach) != Linear(slot.reach):
+    if with_start(lengths.value_of(index.stop), slot.n_initial) != AffineExpr(slot.n_initial):
         return None
-    if with_start(lengths.length_of(start), slot.reach) != Linear(slot.reach):
+    if with_start(lengths.length_of(start), slot.n_initial) != AffineExpr(slot.n_initial):
         return None
     others = range(1, start.type.ndim)
     is_same = all(

@@ -1,9 +1,9 @@
-"""Lengths as linear forms: how many rows a buffer has, told in the step counts it was made from.
+"""Lengths as affine expressions in the trip counts that buffers were made from.
 
 PyTensor leaves the static length of loop buffers unknown, so scanopt computes with the expressions
-that made them. A `Linear` is ``constant + sum(coefficient * atom)``; an atom is a variable or one
-dimension of a variable, and what is not linear is an atom of its own. Two lengths are the same when
-their difference is the constant 0. All answers are one-sided: "not shown" never means "shown not".
+that made them. An `AffineExpr` is ``constant + sum(coefficient * atom)``; an atom is a variable or
+one dimension of a variable, and what is not affine is an atom of its own. Two lengths are the same
+when their difference is the constant 0. All answers are one-sided: what is not proved may be true.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.analysis.affine import Atom, Linear, is_sum_of_dimensions
+from scanopt_cli.analysis.affine import AffineExpr, Atom, is_sum_of_dimensions
 from scanopt_cli.analysis.minima import minimum_parts
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, batch_ndim, scan_op
 
-__all__ = ["Atom", "Lengths", "Linear", "is_full_slice", "with_start"]
+__all__ = ["AffineExpr", "Atom", "Lengths", "is_full_slice", "with_start"]
 
 # How often the step count is taken off a difference to show that it is not negative.
 _STEPS = 3
@@ -58,16 +58,20 @@ class Lengths:
     """
 
     def __init__(
-        self, n_steps: Variable | None = None, *, static: bool = True, floor: Linear | None = None
+        self,
+        n_steps: Variable | None = None,
+        *,
+        static: bool = True,
+        floor: AffineExpr | None = None,
     ) -> None:
         self._static = static
-        self._known: dict[tuple[Variable, int | None], Linear] = {}
-        self._shown: dict[tuple[Linear, Linear], bool] = {}
+        self._known: dict[tuple[Variable, int | None], AffineExpr] = {}
+        self._shown: dict[tuple[AffineExpr, AffineExpr], bool] = {}
         self._nested = 0
         self._opened = 0
         self._opened_in_all = 0
-        self._steps = Linear()
-        self._floor: Linear | None = None
+        self._steps = AffineExpr()
+        self._floor: AffineExpr | None = None
         if n_steps is not None:
             self._steps = self.value_of(n_steps)
             # What was read on the way did not know yet that the steps are not negative.
@@ -75,42 +79,42 @@ class Lengths:
             self._shown.clear()
         self._floor = floor
 
-    def value_of(self, variable: Variable, depth: int = _DEPTH) -> Linear:
-        """Return the whole number that a scalar ``variable`` holds, as a linear form."""
+    def value_of(self, variable: Variable, depth: int = _DEPTH) -> AffineExpr:
+        """Return the whole number that a scalar ``variable`` holds, as an affine expression."""
         known = self._known.get((variable, None))
         if known is None:
             depth = min(depth, _DEPTH - self._nested)
             self._nested += 1
             form = self._value(variable, depth) if depth > 0 else None
             self._nested -= 1
-            known = Linear.of(Atom(variable)) if form is None else form
+            known = AffineExpr.of(Atom(variable)) if form is None else form
             self._known[variable, None] = known
         return known
 
-    def length_of(self, variable: Variable, axis: int = 0, depth: int = _DEPTH) -> Linear:
-        """Return how long ``variable`` is along ``axis``, as a linear form."""
+    def length_of(self, variable: Variable, axis: int = 0, depth: int = _DEPTH) -> AffineExpr:
+        """Return how long ``variable`` is along ``axis``, as an affine expression."""
         known = self._known.get((variable, axis))
         if known is None:
             depth = min(depth, _DEPTH - self._nested)
             self._nested += 1
             form = self._length(variable, axis, depth) if depth > 0 else None
             self._nested -= 1
-            known = Linear.of(Atom(variable, axis)) if form is None else form
+            known = AffineExpr.of(Atom(variable, axis)) if form is None else form
             self._known[variable, axis] = known
         return known
 
-    def at_most(self, left: Linear, right: Linear) -> bool:
+    def provably_le(self, left: AffineExpr, right: AffineExpr) -> bool:
         """Whether ``left <= right`` can be shown."""
         known = self._shown.get((left, right))
         if known is None:
             self._opened = 0
-            known = self._at_most(left, right) or (
-                self._floor is not None and self._at_most(left + self._floor, right)
+            known = self._provably_le(left, right) or (
+                self._floor is not None and self._provably_le(left + self._floor, right)
             )
             self._shown[left, right] = known
         return known
 
-    def _at_most(self, left: Linear, right: Linear) -> bool:
+    def _provably_le(self, left: AffineExpr, right: AffineExpr) -> bool:
         difference = right - left
         # Dimensions are not negative, and neither is the step count, as a whole.
         if any(is_sum_of_dimensions(difference - self._steps.scaled(k)) for k in range(_STEPS)):
@@ -123,31 +127,31 @@ class Lengths:
                 if self._opened > _MINIMA or self._opened_in_all > _MINIMA_IN_ALL:
                     return False
                 pairs = [(part, right) if enough is any else (left, part) for part in parts]
-                if enough(self._at_most(*pair) for pair in pairs):
+                if enough(self._provably_le(*pair) for pair in pairs):
                     return True
         return False
 
-    def _minima(self, form: Linear) -> list[tuple[Linear, ...]]:
+    def _minima(self, form: AffineExpr) -> list[tuple[AffineExpr, ...]]:
         """For each ``min(x, y, ...)`` in ``form``, the forms that it may be."""
         opened = []
         for atom, count in form.terms:
             parts = minimum_parts(atom.variable) if atom.axis is None and count == 1 else None
             if parts is not None:
-                rest = form - Linear.of(atom)
+                rest = form - AffineExpr.of(atom)
                 opened.append(tuple(rest + self.value_of(part) for part in parts))
         return opened
 
-    def _value(self, variable: Variable, depth: int) -> Linear | None:
+    def _value(self, variable: Variable, depth: int) -> AffineExpr | None:
         if isinstance(variable, Constant):
             number = _whole_number(variable)
-            return None if number is None else Linear(number)
+            return None if number is None else AffineExpr(number)
         node = variable.owner
         if node is None:
             return None
         op = node.op
         if (parts := minimum_parts(variable)) is not None:
             forms = [self.value_of(part, depth - 1) for part in parts]
-            return next((f for f in forms if all(self.at_most(f, o) for o in forms)), None)
+            return next((f for f in forms if all(self.provably_le(f, o) for o in forms)), None)
         if isinstance(op, Shape_i):
             return self.length_of(node.inputs[0], op.i, depth - 1)
         if isinstance(op, ScalarFromTensor | TensorFromScalar):
@@ -162,7 +166,7 @@ class Lengths:
             return self._elemwise_value(op.scalar_op, node, depth)
         return self._indexed(node, depth) if isinstance(op, Subtensor) else None
 
-    def _elemwise_value(self, scalar_op: ps.ScalarOp, node: Apply, depth: int) -> Linear | None:
+    def _elemwise_value(self, scalar_op: ps.ScalarOp, node: Apply, depth: int) -> AffineExpr | None:
         # Narrow integers wrap, and to small values too; 64 bits do not, at lengths that fit memory.
         if node.outputs[0].type.dtype not in ("int32", "int64"):
             return None
@@ -181,7 +185,7 @@ class Lengths:
                 return parts[0]
         return None
 
-    def _indexed(self, node: Apply, depth: int) -> Linear | None:
+    def _indexed(self, node: Apply, depth: int) -> AffineExpr | None:
         """``x[..., i]`` with a constant ``i`` and nothing else taken from ``x``."""
         *front, last = get_idx_list(node.inputs, node.op.idx_list)
         complete = len(front) + 1 == node.inputs[0].type.ndim
@@ -189,7 +193,7 @@ class Lengths:
             return None
         return self._entry(node.inputs[0], int(last.data), depth - 1)
 
-    def _entry(self, vector: Variable, position: int, depth: int) -> Linear | None:
+    def _entry(self, vector: Variable, position: int, depth: int) -> AffineExpr | None:
         """The number at ``position`` of the last axis of ``vector``."""
         node = vector.owner
         if node is None or depth <= 0:
@@ -214,11 +218,11 @@ class Lengths:
                         return self._entry(node.inputs[0], begin + position, depth - 1)
         return None
 
-    def _length(self, variable: Variable, axis: int, depth: int) -> Linear | None:
+    def _length(self, variable: Variable, axis: int, depth: int) -> AffineExpr | None:
         static = variable.type.shape[axis] if isinstance(variable.type, TensorType) else None
         node = variable.owner
         if static is not None and (self._static or node is None or static == 1):
-            return Linear(int(static))
+            return AffineExpr(int(static))
         if node is None:
             return None
         batch = batch_ndim(node)
@@ -240,11 +244,11 @@ class Lengths:
                 return self._subtensor_length(node, axis, depth)
             case ARange():
                 start, stop, step = (self.value_of(part, depth - 1) for part in node.inputs)
-                is_counted = step == Linear(1) and self.at_most(start, stop)
+                is_counted = step == AffineExpr(1) and self.provably_le(start, stop)
                 return stop - start if is_counted else None
             case Join(axis=along) if along == axis:
                 parts = (self.length_of(part, axis, depth - 1) for part in node.inputs)
-                return sum(parts, Linear())
+                return sum(parts, AffineExpr())
             case Blockwise(core_op=core):
                 if isinstance(core, AllocEmpty):
                     return self.value_of(node.inputs[axis - batch], depth - 1)
@@ -254,7 +258,7 @@ class Lengths:
                     return self.length_of(node.inputs[0], axis, depth - 1)
         return self._scan_length(node, variable, axis, depth) if scan_op(node) else None
 
-    def _subtensor_length(self, node: Apply, axis: int, depth: int) -> Linear | None:
+    def _subtensor_length(self, node: Apply, axis: int, depth: int) -> AffineExpr | None:
         """``x[start:stop]``, ``x[start:stop:-1]`` and axes that an index leaves alone."""
         indices = list(get_idx_list(node.inputs, node.op.idx_list))
         kept = [place for place, index in enumerate(indices) if isinstance(index, slice)]
@@ -266,52 +270,54 @@ class Lengths:
         return None if span is None else span[1] - span[0]
 
     def span(
-        self, index: slice, length: Linear, *, reach: int = 0, depth: int = _DEPTH
-    ) -> tuple[Linear, Linear, bool] | None:
+        self, index: slice, length: AffineExpr, *, reach: int = 0, depth: int = _DEPTH
+    ) -> tuple[AffineExpr, AffineExpr, bool] | None:
         """Return which of ``length`` rows a slice takes: the first, one past the last, and how.
 
         The third is whether they are taken last row first. ``None`` if that can't be decided, or if
         the step is neither 1 nor -1. A bound that is the length of a start ``x[:reach]`` counts as
         ``reach``.
         """
-        step = Linear(1) if index.step is None else self.value_of(index.step, depth - 1)
-        if step not in (Linear(1), Linear(-1)):
+        step = AffineExpr(1) if index.step is None else self.value_of(index.step, depth - 1)
+        if step not in (AffineExpr(1), AffineExpr(-1)):
             return None
-        is_reversed = step == Linear(-1)
+        is_reversed = step == AffineExpr(-1)
         if index.start is index.stop is None:
-            return Linear(), length, is_reversed
+            return AffineExpr(), length, is_reversed
         # x[s:e:-1] are the rows e+1 to s, last first.
         low, high = (index.stop, index.start) if is_reversed else (index.start, index.stop)
-        begin = Linear() if low is None else self._bound(low, length, is_reversed, reach, depth)
+        begin = AffineExpr() if low is None else self._bound(low, length, is_reversed, reach, depth)
         end = length if high is None else self._bound(high, length, is_reversed, reach, depth)
-        if begin is None or end is None or not self.at_most(begin, end):
+        if begin is None or end is None or not self.provably_le(begin, end):
             return None
         return begin, end, is_reversed
 
     def _bound(
-        self, bound: Variable, length: Linear, is_behind: bool, reach: int, depth: int
-    ) -> Linear | None:
+        self, bound: Variable, length: AffineExpr, is_behind: bool, reach: int, depth: int
+    ) -> AffineExpr | None:
         """Where a bound falls in ``0..length``; one behind it if it is a row by itself."""
         row = self.value_of(bound, depth - 1)
         if not is_behind:
             return self.clipped(length, with_start(row, reach))
-        if row == Linear(-1):
+        if row == AffineExpr(-1):
             return length
-        if row.is_constant or self.at_most(Linear(), row):
-            return self.clipped(length, row + Linear(1))
+        if row.is_constant or self.provably_le(AffineExpr(), row):
+            return self.clipped(length, row + AffineExpr(1))
         return None
 
-    def clipped(self, length: Linear, bound: Linear) -> Linear | None:
+    def clipped(self, length: AffineExpr, bound: AffineExpr) -> AffineExpr | None:
         """Return where a slice bound falls in ``0..length``, if Python's clipping is decided."""
         if bound.is_constant and bound.constant < 0:
-            return length + bound if self.at_most(Linear(-bound.constant), length) else None
-        if not self.at_most(Linear(), bound):
+            return length + bound if self.provably_le(AffineExpr(-bound.constant), length) else None
+        if not self.provably_le(AffineExpr(), bound):
             return None
-        if self.at_most(bound, length):
+        if self.provably_le(bound, length):
             return bound
-        return length if self.at_most(length, bound) else None
+        return length if self.provably_le(length, bound) else None
 
-    def _scan_length(self, node: Apply, variable: Variable, axis: int, depth: int) -> Linear | None:
+    def _scan_length(
+        self, node: Apply, variable: Variable, axis: int, depth: int
+    ) -> AffineExpr | None:
         """A loop's output is as long as the buffer it was given, unless the loop can stop early."""
         view = ScanView.of(node)
         slot = next(slot for slot in view.outputs() if slot.outer_output is variable)
@@ -323,20 +329,22 @@ class Lengths:
             at_rows = axis == view.batch_ndim
             return self.value_of(slot.outer_input, depth - 1) if at_rows else None
         length = self.length_of(slot.outer_input, axis, depth - 1)
-        return with_start(length, slot.reach) if axis == view.batch_ndim else length
+        return with_start(length, slot.n_initial) if axis == view.batch_ndim else length
 
-    def _stopped_length(self, view: ScanView, slot: Slot) -> Linear | None:
+    def _stopped_length(self, view: ScanView, slot: Slot) -> AffineExpr | None:
         """Where a while loop keeps every step, its outputs have as many steps as the first one."""
         first = next(other for other in view.outputs() if other.kind in TRACED)
         for kept in (first, slot):
             rows = kept.outer_input
             is_traced = kept.kind is SlotKind.NIT_SOT
             length = self.value_of(rows) if is_traced else self.length_of(rows, view.batch_ndim)
-            if with_start(length, kept.reach) - self.value_of(view.n_steps) != Linear(kept.reach):
+            if with_start(length, kept.n_initial) - self.value_of(view.n_steps) != AffineExpr(
+                kept.n_initial
+            ):
                 return None
         assert first.outer_output is not None
-        stopped = Linear.of(Atom(first.outer_output, view.batch_ndim))
-        return stopped + Linear(slot.reach - first.reach)
+        stopped = AffineExpr.of(Atom(first.outer_output, view.batch_ndim))
+        return stopped + AffineExpr(slot.n_initial - first.n_initial)
 
 
 def is_full_slice(index: object) -> bool:
@@ -344,7 +352,7 @@ def is_full_slice(index: object) -> bool:
     return isinstance(index, slice) and index.start is index.stop is index.step is None
 
 
-def with_start(length: Linear, reach: int) -> Linear:
+def with_start(length: AffineExpr, reach: int) -> AffineExpr:
     """Return a buffer's ``length`` with a start ``x[:reach]`` taken as long as the taps reach."""
     for atom, count in length.terms:
         node = atom.variable.owner
@@ -355,7 +363,7 @@ def with_start(length: Linear, reach: int) -> Linear:
         if not isinstance(index, slice) or index.start is not None or index.step is not None:
             continue
         if isinstance(index.stop, Constant) and int(index.stop.data) == reach:
-            return length - Linear.of(atom) + Linear(reach)
+            return length - AffineExpr.of(atom) + AffineExpr(reach)
     return length
 
 

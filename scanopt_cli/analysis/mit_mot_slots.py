@@ -1,4 +1,4 @@
-"""The states, sequences and traces that take the place of one mit_mot in a thawed Scan."""
+"""The states, sequences and traces that take the place of one mit_mot in a unfrozen Scan."""
 
 from __future__ import annotations
 

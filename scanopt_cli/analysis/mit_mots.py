@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from scanopt_cli.analysis.accesses.parts import Part
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.ir.scan_view import Slot
 
 
@@ -81,28 +81,30 @@ def unfit(slot: Slot) -> str | None:
     return None
 
 
-def form_of(slot: Slot, length: Linear, steps: Linear, lengths: Lengths) -> Form | None:
+def form_of(slot: Slot, length: AffineExpr, steps: AffineExpr, lengths: Lengths) -> Form | None:
     """Return the exact form of a mit_mot, ``None`` if its buffer is not shown to be long enough.
 
     ``length`` is that of the buffer. PyTensor starts again at the first row where a step reaches
     past the end of it; that has no other form.
     """
     reads, writes = rows_from_first(slot)
-    if not lengths.at_most(steps + Linear(max(*reads, *writes)), length):
+    if not lengths.provably_le(steps + AffineExpr(max(*reads, *writes)), length):
         return None
     # PyTensor does not know the shape of the rows of a trace of no steps, but that of a state's.
-    is_vague = bool(slot.inner_outputs[0].type.ndim) and not lengths.at_most(Linear(1), steps)
+    is_vague = bool(slot.inner_outputs[0].type.ndim) and not lengths.provably_le(
+        AffineExpr(1), steps
+    )
     bounds = [0, *sorted(writes)]
     stretches: list[Stretch] = []
     for begin, end in pairwise(bounds):
         inside = tuple(sorted({read for read in reads if begin <= read < end}))
         is_led = begin == end and is_vague
-        first = Linear(begin - is_led)
-        low = steps + Linear(begin) if stretches else Linear()
-        high = steps + Linear(end)
+        first = AffineExpr(begin - is_led)
+        low = steps + AffineExpr(begin) if stretches else AffineExpr()
+        high = steps + AffineExpr(end)
         part = Part(low=low, high=high, first=first, length=high - first)
         stretches.append(Stretch(begin, end, inside, part, is_led))
     latest = bounds[-1]
-    written = steps + Linear(latest)
+    written = steps + AffineExpr(latest)
     rest = None if written == length else Part(written, length, written, length - written)
     return Form(tuple(stretches), tuple(sorted({r for r in reads if r >= latest})), rest)

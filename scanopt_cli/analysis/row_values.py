@@ -2,8 +2,8 @@
 
 A gradient's initial buffer is zeros with a few rows written: the seed of a cost on the last state,
 or one value for every state of ``ys.sum()``. It is read off the expression that made the buffer, in
-linear forms, so the answers hold for any number of steps. What can't be decided is a run of rows of
-which nothing is known.
+affine expressions, so the answers hold for any number of steps. What can't be decided is a run of
+rows of which nothing is known.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.variable import TensorConstant
 
-from scanopt_cli.analysis.accesses.row_ranges import Window, ordered, rows_index
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered, rows_index
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.analysis.rows import Rows, Run, is_zero
 
 # Initial buffers are shallow expressions; past this depth nothing is known of a row.
@@ -31,7 +31,7 @@ _DEPTH = 40
 # A gradient writes a few runs of rows. Of a buffer of more, nothing is known: each write to it
 # would cost as many comparisons.
 _RUNS = 32
-_ONE = Linear(1)
+_ONE = AffineExpr(1)
 
 
 class RowAnalysis:
@@ -57,7 +57,7 @@ class RowAnalysis:
     def _unknown(self, buffer: Variable) -> Rows:
         return Rows((Run(self._length(buffer)),))
 
-    def _length(self, buffer: Variable) -> Linear:
+    def _length(self, buffer: Variable) -> AffineExpr:
         return self._lengths.length_of(buffer, self._axis)
 
     def _of(self, buffer: Variable, depth: int) -> Rows | None:
@@ -150,8 +150,8 @@ class RowAnalysis:
             found.append(Run(shared, _sum_of(one.value, other.value)))
         return tuple(found)
 
-    def _window(self, buffer: Variable) -> Window:
-        return Window(Linear(), self._length(buffer))
+    def _window(self, buffer: Variable) -> RowRange:
+        return RowRange(AffineExpr(), self._length(buffer))
 
     def _taken(self, node: Apply, depth: int) -> Rows | None:
         """``x[low:high]`` and reversals."""
@@ -183,7 +183,7 @@ class RowAnalysis:
             if row is None:
                 # Out of bounds it is an error.
                 row, is_assumed = self._assumed(index, whole), True
-            window = None if row is None else Window(row, _ONE)
+            window = None if row is None else RowRange(row, _ONE)
         if window is None:
             return None
         split = self._around(old, window, whole, is_assumed=is_assumed)
@@ -196,7 +196,7 @@ class RowAnalysis:
         is_certain = old.is_certain and new.is_certain and not is_assumed
         return Rows((*before, *new.runs, *after), is_certain)
 
-    def _assumed(self, index: Variable, whole: Window) -> Linear | None:
+    def _assumed(self, index: Variable, whole: RowRange) -> AffineExpr | None:
         """The row of a constant index, on the assumption that it is in bounds."""
         place = self._lengths.value_of(index)
         if not place.is_constant:
@@ -204,17 +204,17 @@ class RowAnalysis:
         return place if place.constant >= 0 else whole.length + place
 
     def _around(
-        self, rows: Rows, window: Window, whole: Window, *, is_assumed: bool
+        self, rows: Rows, window: RowRange, whole: RowRange, *, is_assumed: bool
     ) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[Run, ...]] | None:
         """The runs before, in and after a window; ``is_assumed`` if it need not be in bounds."""
-        bounds = (Linear(), window.low, window.high, whole.high)
+        bounds = (AffineExpr(), window.low, window.high, whole.high)
         found: list[tuple[Run, ...] | None]
         if is_assumed:
             if len(rows.runs) != 1:
                 return None
             value = rows.runs[0].value
             cuts = [high - low for low, high in pairwise(bounds)]
-            found = [(Run(cut, value),) if cut != Linear() else () for cut in cuts]
+            found = [(Run(cut, value),) if cut != AffineExpr() else () for cut in cuts]
         else:
             found = [rows.between(low, high, self._lengths) for low, high in pairwise(bounds)]
         before, inside, after = found
@@ -223,7 +223,7 @@ class RowAnalysis:
         return before, inside, after
 
     def _values(
-        self, value: Variable, base: Variable, window: Window, depth: int, *, is_row: bool
+        self, value: Variable, base: Variable, window: RowRange, depth: int, *, is_row: bool
     ) -> Rows:
         """The rows that are written into ``window``, in the order of ``base``."""
         axis = self._axis

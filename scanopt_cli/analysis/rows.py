@@ -1,4 +1,4 @@
-"""Rows of a buffer as runs of equal ones, their lengths as linear forms."""
+"""Rows of a buffer as runs of equal ones, their lengths as affine expressions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.variable import TensorConstant
 
 from scanopt_cli.analysis.accesses.row_ranges import ordered
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.ir.constants import has_negative_zero
 
 
@@ -21,7 +21,7 @@ class Run:
     A value is one number for every element of the row, or the row itself, with the batch in front.
     """
 
-    length: Linear
+    length: AffineExpr
     value: Variable | None = None
 
 
@@ -36,12 +36,14 @@ class Rows:
     runs: tuple[Run, ...]
     is_certain: bool = True
 
-    def between(self, low: Linear, high: Linear, lengths: Lengths) -> tuple[Run, ...] | None:
+    def between(
+        self, low: AffineExpr, high: AffineExpr, lengths: Lengths
+    ) -> tuple[Run, ...] | None:
         """Return the runs of the rows from ``low`` to ``high``, ``None`` if undecided."""
         found = []
         for start, run in self._placed():
             end = start + run.length
-            if lengths.at_most(end, low) or lengths.at_most(high, start):
+            if lengths.provably_le(end, low) or lengths.provably_le(high, start):
                 continue
             begin, stop = ordered(start, low, lengths), ordered(high, end, lengths)
             if begin is None or stop is None:
@@ -49,7 +51,7 @@ class Rows:
             found.append(Run(stop[0] - begin[1], run.value))
         return tuple(found)
 
-    def common(self, low: Linear, high: Linear, lengths: Lengths) -> Variable | None:
+    def common(self, low: AffineExpr, high: AffineExpr, lengths: Lengths) -> Variable | None:
         """Return the value that all rows from ``low`` to ``high`` have, ``None`` if none is known.
 
         There may be no such row at all.
@@ -57,13 +59,14 @@ class Rows:
         values = [
             run.value
             for start, run in self._placed()
-            if not lengths.at_most(start + run.length, low) and not lengths.at_most(high, start)
+            if not lengths.provably_le(start + run.length, low)
+            and not lengths.provably_le(high, start)
         ]
         first = values[0] if values else None
         return first if all(_same(first, value) for value in values) else None
 
-    def _placed(self) -> Iterator[tuple[Linear, Run]]:
-        start = Linear()
+    def _placed(self) -> Iterator[tuple[AffineExpr, Run]]:
+        start = AffineExpr()
         for run in self.runs:
             yield start, run
             start = start + run.length

@@ -10,7 +10,7 @@ from pytensor.tensor.basic import Alloc, AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.analysis.count_variables import scalar_steps
-from scanopt_cli.analysis.lengths import Lengths, Linear, with_start
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths, with_start
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 
 
@@ -20,13 +20,13 @@ def with_steps(view: ScanView, steps: Variable, lengths: Lengths) -> dict[Variab
     ``steps`` must not be more than there are now. In a batched loop no count may differ within the
     batch.
     """
-    view.thaw()
+    view.unfreeze()
     for slot in view.of_kind(*TRACED):
         if slot.kind is SlotKind.NIT_SOT:
             slot.outer_input = _batched(view, steps)
         else:
             old = slot.outer_input
-            slot.outer_input = _shorter_buffer(old, slot.reach, steps, view.batch_ndim, lengths)
+            slot.outer_input = _shorter_buffer(old, slot.n_initial, steps, view.batch_ndim, lengths)
     view.n_steps = _batched(view, steps)
     return view.rebuild()
 
@@ -39,12 +39,14 @@ def shorten(view: ScanView, slot: Slot, keep: int, lengths: Lengths) -> None:
     scalar = scalar_steps(view)
     assert scalar is not None
     kept = capped(keep, scalar, lengths)
-    slot.outer_input = _shorter_buffer(slot.outer_input, slot.reach, kept, view.batch_ndim, lengths)
+    slot.outer_input = _shorter_buffer(
+        slot.outer_input, slot.n_initial, kept, view.batch_ndim, lengths
+    )
 
 
 def capped(most: int, steps: Variable, lengths: Lengths) -> Any:
     """Return ``min(most, steps)``, as a constant where it is shown to be one."""
-    if lengths.at_most(Linear(most), lengths.value_of(steps)):
+    if lengths.provably_le(AffineExpr(most), lengths.value_of(steps)):
         return pt.constant(most, dtype="int64")
     return pt.minimum(pt.constant(most, dtype="int64"), steps)
 
@@ -63,7 +65,7 @@ def _shorter_buffer(buffer: Any, reach: int, steps: Any, batch_ndim: int, length
         is_start = node.op.idx_list == (slice(None, 0),) and len(bounds) == 1
         if is_start and empty.owner is not None and isinstance(empty.owner.op, AllocEmpty):
             known = lengths.value_of(bounds[0])
-            if with_start(known, reach) == Linear(reach):
+            if with_start(known, reach) == AffineExpr(reach):
                 start_rows: Any = reach if known.is_constant else pt.tensor_from_scalar(bounds[0])
                 shorter = _with_length(empty.owner, 0, _sum(start_rows, steps))
                 return node.op(shorter, start, *bounds)

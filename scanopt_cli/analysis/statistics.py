@@ -10,7 +10,7 @@ from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.analysis.buffers import rows
 from scanopt_cli.analysis.formulas import Formula
-from scanopt_cli.analysis.lengths import Atom, Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Atom, Lengths
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, scan_op
 
@@ -112,5 +112,5 @@ def _elements(view: ScanView, slot: Slot, lengths: Lengths) -> Formula:
     batch = [(source, axis) for axis in range(view.batch_ndim)]
     factors = [lengths.length_of(variable, axis) for variable, axis in (*batch, *row)]
     if prod(len(factor.terms) + 1 for factor in factors) > _MOST_TERMS:
-        factors = [Linear.of(Atom(variable, axis)) for variable, axis in (*batch, *row)]
+        factors = [AffineExpr.of(Atom(variable, axis)) for variable, axis in (*batch, *row)]
     return Formula.of(rows(view, slot, lengths)).times(factors)

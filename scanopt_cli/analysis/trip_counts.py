@@ -9,16 +9,16 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import toposort
 
-from scanopt_cli.analysis.lengths import Atom, Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Atom, Lengths
 from scanopt_cli.analysis.minima import minimum_parts
 from scanopt_cli.ir.scan_view import scan_op
 
 
 class StepCounts:
-    """Tells whole numbers, step counts and lengths, so that equal keys mean equal numbers.
+    """Keys of whole numbers, trip counts and lengths: equal keys mean equal numbers.
 
-    A number is told as a linear form; its atoms are told by what they compute, and minima by what
-    they are the least of, in any order: ``scan`` makes another minimum of the lengths of its
+    The key of a number is an affine expression, with its atoms by what they compute and minima by
+    what they are the least of, in any order: ``scan`` makes another minimum of the lengths of its
     sequences in every call.
 
     Parameters
@@ -42,8 +42,8 @@ class StepCounts:
             return self._told(count)  # another number in each entry: not a form in scalars
         return _form(form, self._atom)
 
-    def of_form(self, form: Linear) -> Hashable:
-        """Tell a length that was read as a linear form."""
+    def of_form(self, form: AffineExpr) -> Hashable:
+        """Tell a length that was read as an affine expression."""
         return _form(form, self._atom)
 
     def unify(self, fgraph: FunctionGraph, counts: Iterable[Variable], reason: str) -> None:
@@ -92,7 +92,7 @@ def loop_free(nodes: Iterable[Apply]) -> set[Apply]:
     return found
 
 
-def _form(form: Linear, told: Callable[[Atom], Hashable]) -> Hashable:
+def _form(form: AffineExpr, told: Callable[[Atom], Hashable]) -> Hashable:
     counts: Counter[Hashable] = Counter()
     for atom, count in form.terms:
         counts[told(atom)] += count

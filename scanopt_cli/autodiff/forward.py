@@ -102,7 +102,7 @@ def push(outputs: Sequence[Variable], directions: Sequence[Mapping[Variable, Var
 def _scan(op: Scan, node: Apply, directions: Sequence[Tangents]) -> Pushed:
     """One loop for the values and the tangents of all directions: a second slot for each slot."""
     view = ScanView.of(node)
-    view.thaw()
+    view.unfreeze()
     outer = [dict(zip(node.inputs, tangents, strict=True)) for tangents in directions]
     moving = [_moving_slots(view, node, known) for known in outer]
     inside = [

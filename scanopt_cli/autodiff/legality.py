@@ -12,7 +12,7 @@ from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.analysis.accesses.row_ranges import rows_index
 from scanopt_cli.analysis.buffers import is_trimmed, rows, trimmed
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.autodiff.connections import lost_starts, places_between, reached
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.inner_graphs import core_op, op_name, walk
@@ -108,9 +108,9 @@ def _skips(reader: Apply, view: ScanView, slot: Slot) -> bool:
         return False
     if not isinstance(rows, slice):
         # The last row is that of a step, if there is one.
-        return isinstance(rows, Constant) and (int(rows.data) == -1 or rows.data >= slot.reach)
+        return isinstance(rows, Constant) and (int(rows.data) == -1 or rows.data >= slot.n_initial)
     is_forward = rows.step is None and isinstance(rows.start, Constant)
-    return is_forward and int(rows.start.data) >= slot.reach
+    return is_forward and int(rows.start.data) >= slot.n_initial
 
 
 def truncations(inputs: Sequence[Variable], output: Variable) -> Iterator[str]:
@@ -118,7 +118,9 @@ def truncations(inputs: Sequence[Variable], output: Variable) -> Iterator[str]:
     for view, name in _scans_between(inputs, [output]):
         limit = view.op.truncate_gradient
         lengths = Lengths(view.n_steps)
-        if limit != -1 and not lengths.at_most(lengths.value_of(view.n_steps), Linear(limit)):
+        if limit != -1 and not lengths.provably_le(
+            lengths.value_of(view.n_steps), AffineExpr(limit)
+        ):
             yield f"the gradient of {name} is truncated after {limit} steps"
 
 
@@ -139,8 +141,8 @@ def _is_misaligned(view: ScanView) -> bool:
     steps = lengths.value_of(view.n_steps)
     for slot in view.of_kind(SlotKind.MIT_MOT):
         taps = (*slot.taps, *slot.out_taps)
-        needed = steps + Linear(max(taps) - min(taps))
-        if not lengths.at_most(rows(view, slot, lengths), needed):
+        needed = steps + AffineExpr(max(taps) - min(taps))
+        if not lengths.provably_le(rows(view, slot, lengths), needed):
             return True
     return False
 
@@ -150,8 +152,8 @@ def _is_padded(view: ScanView, slot: Slot) -> bool:
     if view.op.truncate_gradient == -1:
         return False
     lengths = Lengths(view.n_steps)
-    steps = lengths.value_of(view.n_steps) + Linear(slot.reach)
-    return lengths.at_most(steps, rows(view, slot, lengths))
+    steps = lengths.value_of(view.n_steps) + AffineExpr(slot.n_initial)
+    return lengths.provably_le(steps, rows(view, slot, lengths))
 
 
 def _before_trimming(view: ScanView, slots: Sequence[Slot]) -> str:

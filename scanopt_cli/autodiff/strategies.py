@@ -26,7 +26,7 @@ from scanopt_cli.autodiff.provenance.reach import Reach
 from scanopt_cli.autodiff.pushforward_rules import fitted, zeros
 from scanopt_cli.autodiff.reverse import derivatives, total
 from scanopt_cli.errors import GradientError
-from scanopt_cli.passes.compile_safe.bodies import Bodies
+from scanopt_cli.passes.compile_safe.bodies import CompileSafeBodies
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 
@@ -181,7 +181,7 @@ def cleaned(outputs: Sequence[Variable], lineage: Lineage) -> list[Variable]:
     work = FunctionGraph(inputs, list(outputs), clone=True)
     run_pipeline(work, parse(_CLEANING))
     # PyTensor compiles some sums wrongly that were simplified.
-    run_pipeline(work, [Bodies()])
+    run_pipeline(work, [CompileSafeBodies()])
     results = clone_replace(work.outputs, replace=dict(zip(work.inputs, inputs, strict=True)))
     relearn(results, lineage)
     return list(results)

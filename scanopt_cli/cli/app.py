@@ -22,10 +22,10 @@ from scanopt_cli.cli import inspect as inspect_command
 from scanopt_cli.cli import optimize as optimize_command
 from scanopt_cli.cli import passes as passes_command
 from scanopt_cli.cli import verify as verify_command
+from scanopt_cli.cli.batch import until_command_ends
 from scanopt_cli.cli.console import finish, set_up, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.help import Command, Group
-from scanopt_cli.cli.loading import until_command_ends
 from scanopt_cli.errors import ScanoptError
 
 app = typer.Typer(

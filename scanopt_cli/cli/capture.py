@@ -24,7 +24,7 @@ def capture(
 
     The values of each graph's first call are kept beside it. Exits with the program's exit code.
     """
-    from scanopt_cli.integration.capture.running import run_captured
+    from scanopt_cli.integration.capture.captured_program import run_captured
 
     before = set(directory.glob("*.pkl"))
     code = run_captured(program, directory)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scanopt_cli.cli.batch import load_graph
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode, finding
-from scanopt_cli.cli.loading import load_graph
 from scanopt_cli.cli.options import AllowPackages, DiffFormat, Trust
 from scanopt_cli.errors import ScanoptError
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scanopt_cli.cli.batch import Batch, load_graph
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.loading import Batch, load_graph
 from scanopt_cli.cli.options import AllowPackages, Format, GraphFiles, OutputFormat, Trust
 
 if TYPE_CHECKING:

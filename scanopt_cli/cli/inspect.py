@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from scanopt_cli.cli.batch import load_graph
 from scanopt_cli.cli.console import out
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.loading import load_graph
 from scanopt_cli.cli.options import AllowPackages, Format, GraphFile, OutputFormat, Trust
 
 

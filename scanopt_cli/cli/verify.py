@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from scanopt_cli.cli.batch import load_graph
 from scanopt_cli.cli.console import out, status
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.loading import load_graph
 from scanopt_cli.cli.options import (
     AllowPackages,
     Format,

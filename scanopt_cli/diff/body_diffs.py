@@ -1,4 +1,4 @@
-"""Bodies of matched nodes: each two of them are compared once, however many nodes hold them."""
+"""BodyDiffs of matched nodes: each two of them are compared once, however many nodes hold them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 from scanopt_cli.diff.changes import Change
-from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.ir.inner_graphs import inner_graphs, op_name
 
 type Behind = Mapping[int, Counter[str]]
@@ -36,7 +36,7 @@ class Found:
     unchanged: int
 
 
-class Bodies:
+class BodyDiffs:
     """What was found in bodies, and which nodes of the first side hold them."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Bodies:
         self._holders.setdefault(found.changes, []).append(node)
         return found
 
-    def changes(self, side: Side) -> Iterator[tuple[Apply, Change]]:
+    def changes(self, side: IndexedGraph) -> Iterator[tuple[Apply, Change]]:
         """Yield every change, told once for all the nodes of ``side`` in whose bodies it is.
 
         With it comes the first of these nodes.
@@ -68,7 +68,7 @@ def nodes_inside(op: Op) -> int:
     return sum(1 + nodes_inside(node.op) for inner in inner_graphs(op) for node in inner.toposort())
 
 
-def _name_of_all(side: Side, nodes: list[Apply]) -> str:
+def _name_of_all(side: IndexedGraph, nodes: list[Apply]) -> str:
     """What to call several nodes: by their name, if no other node has it."""
     if len(nodes) == 1:
         return side.titles[nodes[0]]

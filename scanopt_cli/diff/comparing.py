@@ -15,7 +15,7 @@ from scanopt_cli.diff.body_diffs import Behind, Found
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff
 from scanopt_cli.diff.graph_changes import compare
 from scanopt_cli.diff.labels import shortened, type_text, variable_text
-from scanopt_cli.diff.matching.indexed_graph import Pairs, Side, pair_inputs, two_sides
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs, pair_inputs, two_sides
 from scanopt_cli.diff.outputs import pair_outputs
 from scanopt_cli.diff.regions import summary
 from scanopt_cli.equivalence.sameness import Sameness
@@ -121,7 +121,7 @@ def _found(
     return replace(found, changes=tuple(changes))
 
 
-def _output_order(before: Side, after: Side, outputs: Pairs) -> Iterator[Change]:
+def _output_order(before: IndexedGraph, after: IndexedGraph, outputs: Pairs) -> Iterator[Change]:
     order = [second for _, second in outputs]
     if order != sorted(order):
         told = (variable_text(before, before.outputs[first]) for first, _ in outputs)
@@ -129,7 +129,9 @@ def _output_order(before: Side, after: Side, outputs: Pairs) -> Iterator[Change]
         yield _changed("outputs", "order", _listed(told), _listed(retold))
 
 
-def _input_changes(before: Side, after: Side, inputs: Pairs, *, names: bool) -> Iterator[Change]:
+def _input_changes(
+    before: IndexedGraph, after: IndexedGraph, inputs: Pairs, *, names: bool
+) -> Iterator[Change]:
     ours, theirs = before.inputs, after.inputs
     kept, kept_after = {first for first, _ in inputs}, {second for _, second in inputs}
     for place, variable in enumerate(ours):
@@ -158,12 +160,14 @@ def _input_changes(before: Side, after: Side, inputs: Pairs, *, names: bool) -> 
             )
 
 
-def _lost_input(kind: ChangeKind, side: Side, variable: Variable) -> Change:
+def _lost_input(kind: ChangeKind, side: IndexedGraph, variable: Variable) -> Change:
     what = f"input `{variable_text(side, variable)}`"
     return Change(kind=kind, where=(), what=what, details=(type_text(variable),))
 
 
-def _lost_outputs(kind: ChangeKind, side: Side, kept: set[int], behind: Behind) -> Iterator[Change]:
+def _lost_outputs(
+    kind: ChangeKind, side: IndexedGraph, kept: set[int], behind: Behind
+) -> Iterator[Change]:
     for place, variable in enumerate(side.outputs):
         if place not in kept:
             nodes = behind.get(place)

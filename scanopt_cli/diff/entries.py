@@ -19,7 +19,7 @@ from scanopt_cli.diff.labels import (
     variable_text,
 )
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.regions import Regions
 
 # How many readers of one thing are told one by one.
@@ -71,7 +71,7 @@ def entries(
         yield _told(matching, rewiring, change, (rewiring.variable, rewiring.counterpart))
 
 
-def _is_elsewhere(side: Side, node: Apply, other: Side) -> bool:
+def _is_elsewhere(side: IndexedGraph, node: Apply, other: IndexedGraph) -> bool:
     """Whether the other side computes the same, and ``node`` only repeats it."""
     return all(side.digest(output) in other.digests for output in node.outputs)
 
@@ -122,7 +122,7 @@ def _told(matching: Matching, rewiring: Rewiring, change: Change, kin: Hashable)
 
 def _alone(
     kind: ChangeKind,
-    side: Side,
+    side: IndexedGraph,
     node: Apply,
     readers: Sequence[Rewiring],
     told: Callable[[Rewiring], str],

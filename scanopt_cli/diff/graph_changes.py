@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytensor.graph.basic import Apply
 
-from scanopt_cli.diff.body_diffs import Behind, Bodies, Found, nodes_inside
+from scanopt_cli.diff.body_diffs import Behind, BodyDiffs, Found, nodes_inside
 from scanopt_cli.diff.calling import call_alike
 from scanopt_cli.diff.changes import Change, ChangeKind
 from scanopt_cli.diff.edges import rewirings
@@ -19,7 +19,7 @@ from scanopt_cli.diff.inner import body_graph
 from scanopt_cli.diff.labels import face_text, node_text, op_text, variable_text
 from scanopt_cli.diff.loop_changes import LoopChange, Property, ToldEdges, loop_change
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.indexed_graph import Pairs, Side, two_sides
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs, two_sides
 from scanopt_cli.diff.matching.match import match
 from scanopt_cli.diff.matching.slots import inner_inputs, inner_outputs, output_places
 from scanopt_cli.diff.properties import UNTOLD, changed_properties
@@ -33,7 +33,9 @@ _LOST = (ChangeKind.REMOVED, ChangeKind.ADDED)
 _SIZES = "sizes"
 
 
-def compare(first: Side, second: Side, inputs: Pairs, outputs: Pairs, *, swapped: bool) -> Found:
+def compare(
+    first: IndexedGraph, second: IndexedGraph, inputs: Pairs, outputs: Pairs, *, swapped: bool
+) -> Found:
     """Compare two sides whose paired ``inputs`` and ``outputs`` are places in their lists.
 
     Inputs and outputs that are left over are for the caller to tell. With ``swapped`` the second
@@ -70,7 +72,7 @@ class _Comparison:
         self._swapped = swapped
         self._found: list[Told] = []
         self._lost: list[_Lost] = []
-        self._bodies = Bodies()
+        self._bodies = BodyDiffs()
         self._unchanged = 0
         self._told: tuple[ToldEdges, ToldEdges] = ({}, {})
         self._sizes: tuple[dict[Edge, int], dict[Edge, int]] = ({}, {})

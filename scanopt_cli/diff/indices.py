@@ -9,7 +9,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.diff.labels import index_text, is_conversion
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.regions import Edge
 
 
@@ -47,7 +47,9 @@ def has_another_index(
     return any(not matching.correspond(n.inputs[p], o.inputs[p]) for n, o, p in pairs)
 
 
-def index_edges(side: Side, nodes: Sequence[Apply], told: Container[Edge]) -> dict[Edge, Apply]:
+def index_edges(
+    side: IndexedGraph, nodes: Sequence[Apply], told: Container[Edge]
+) -> dict[Edge, Apply]:
     """Return the edges that carry the indices of ``nodes``, and whose index each carries.
 
     Conversions are included where nothing else that is not ``told`` reads them.

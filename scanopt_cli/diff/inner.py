@@ -5,12 +5,12 @@ from __future__ import annotations
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 
-from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.ir.inner_graphs import body_of
 from scanopt_cli.ir.scan_view import STATES, SlotKind, scan_op
 
 
-def body_graph(side: Side, node: Apply) -> FunctionGraph:
+def body_graph(side: IndexedGraph, node: Apply) -> FunctionGraph:
     """Return a copy of what ``node`` holds, its inputs named after what they are outside.
 
     ``x[t]`` is the step's part of a sequence, ``h[t-1]`` a past value of a state.
@@ -24,7 +24,7 @@ def body_graph(side: Side, node: Apply) -> FunctionGraph:
     return graph
 
 
-def _slot_faces(side: Side, node: Apply) -> list[str]:
+def _slot_faces(side: IndexedGraph, node: Apply) -> list[str]:
     view, names = side.view(node), side.slot_names(node)
     faces = {
         variable: f"{names[slot]}{_time(slot.kind, tap)}"

@@ -16,8 +16,8 @@ from pytensor.tensor.shape import Shape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 from pytensor.tensor.type_other import NoneTypeT
 
-from scanopt_cli.analysis.lengths import Atom, Linear
-from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.analysis.lengths import AffineExpr, Atom
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, op_name
 from scanopt_cli.ir.scan_view import scan_op
 
@@ -35,14 +35,14 @@ _LOOK = 4
 _NAMELESS = "?"
 
 
-def node_text(side: Side, node: Apply) -> str:
+def node_text(side: IndexedGraph, node: Apply) -> str:
     """Return what ``node`` does to what: ``Subtensor[::-1] of xs``."""
     label = op_text(side, node)
     arguments = _arguments(side, node, _DEPTH - 2)
     return f"{label} of {arguments}" if arguments else label
 
 
-def variable_text(side: Side, variable: Variable, depth: int = _DEPTH) -> str:
+def variable_text(side: IndexedGraph, variable: Variable, depth: int = _DEPTH) -> str:
     """Return the name of ``variable``, else the expression that makes it, ``depth`` Ops deep."""
     if isinstance(variable, Constant):
         value = constant_text(variable)
@@ -71,7 +71,7 @@ def variable_text(side: Side, variable: Variable, depth: int = _DEPTH) -> str:
 
 
 def two_texts(
-    side: Side, variable: Variable, other: Side, counterpart: Variable
+    side: IndexedGraph, variable: Variable, other: IndexedGraph, counterpart: Variable
 ) -> tuple[str, str]:
     """Return texts for two variables, as deep as it takes to tell them apart."""
     text = retext = ""
@@ -83,7 +83,7 @@ def two_texts(
     return text, retext
 
 
-def op_text(side: Side, node: Apply) -> str:
+def op_text(side: IndexedGraph, node: Apply) -> str:
     """Return what a node applies, with the index where it has one."""
     op = node.op
     if node in side.titles:
@@ -107,7 +107,7 @@ def op_label(op: Op) -> str:
     return shortened(str(op))
 
 
-def index_text(side: Side, node: Apply) -> str:
+def index_text(side: IndexedGraph, node: Apply) -> str:
     """Return the index of a Subtensor or IncSubtensor node as Python writes it: ``[0, :n]``."""
     inputs = node.inputs[1:] if isinstance(node.op, IncSubtensor) else node.inputs
     parts = [_index_part(side, part) for part in get_idx_list(inputs, node.op.idx_list)]
@@ -139,7 +139,7 @@ def type_text(variable: Variable) -> str:
     return f"{dtype}[{lengths}]" if lengths else str(dtype)
 
 
-def length_text(side: Side, length: Linear) -> str:
+def length_text(side: IndexedGraph, length: AffineExpr) -> str:
     """Return a length, with what has no name told by what makes it."""
 
     def named(atom: Atom) -> Atom:
@@ -150,7 +150,7 @@ def length_text(side: Side, length: Linear) -> str:
         return Atom(variable, atom.axis)
 
     terms = frozenset((named(atom), factor) for atom, factor in length.terms)
-    return shortened(str(Linear(length.constant, terms)))
+    return shortened(str(AffineExpr(length.constant, terms)))
 
 
 def constants_text(before: Constant, after: Constant) -> tuple[str, str, str]:
@@ -163,7 +163,7 @@ def constants_text(before: Constant, after: Constant) -> tuple[str, str, str]:
     return told, retold, _entries_text(before.data, after.data)
 
 
-def reader_text(side: Side, node: Apply, place: int, *, short: bool = False) -> str:
+def reader_text(side: IndexedGraph, node: Apply, place: int, *, short: bool = False) -> str:
     """Return what reads an input: ``input 1 of Add of x, y``, or the slot of a loop."""
     node, place = through_conversions(side, node, place)
     if scan_op(node) is not None:
@@ -171,7 +171,7 @@ def reader_text(side: Side, node: Apply, place: int, *, short: bool = False) -> 
     return f"input {place} of {op_text(side, node) if short else node_text(side, node)}"
 
 
-def face_text(side: Side, node: Apply, place: int) -> str:
+def face_text(side: IndexedGraph, node: Apply, place: int) -> str:
     """Return which of its slots a Scan reads at an input: ``seq `x```."""
     if place == 0:
         return "step count"
@@ -179,7 +179,7 @@ def face_text(side: Side, node: Apply, place: int) -> str:
     return f"{slot.kind} `{shortened(side.slot_names(node)[slot])}`"
 
 
-def through_conversions(side: Side, node: Apply, place: int) -> tuple[Apply, int]:
+def through_conversions(side: IndexedGraph, node: Apply, place: int) -> tuple[Apply, int]:
     """Return who reads an input in the end, where a conversion only hands it on to one reader."""
     for _ in range(_LOOK):
         readers = side.readers.get(node.outputs[0], [])
@@ -195,7 +195,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: half - 1]}…{text[-half:]}"
 
 
-def _arguments(side: Side, node: Apply, depth: int) -> str:
+def _arguments(side: IndexedGraph, node: Apply, depth: int) -> str:
     if isinstance(node.op, Subtensor):
         inputs = node.inputs[:1]
     elif isinstance(node.op, IncSubtensor):
@@ -208,7 +208,7 @@ def _arguments(side: Side, node: Apply, depth: int) -> str:
     return ", ".join([*texts, "…"] if len(inputs) > _ARGUMENTS else texts)
 
 
-def _index_part(side: Side, part: Any) -> str:
+def _index_part(side: IndexedGraph, part: Any) -> str:
     if isinstance(part, slice):
         bounds = [
             "" if bound is None else variable_text(side, bound, _INDEX_DEPTH)

@@ -9,7 +9,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.buffers import rows
-from scanopt_cli.analysis.lengths import Atom, Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Atom, Lengths
 from scanopt_cli.diff.labels import face_text, length_text, op_text
 from scanopt_cli.diff.matching.alignment import Alignment
 from scanopt_cli.diff.matching.correspondence import Matching
@@ -167,7 +167,7 @@ def _is_made_alike(
     )
 
 
-def _differ(matching: Matching, form: Linear, other: Linear) -> bool:
+def _differ(matching: Matching, form: AffineExpr, other: AffineExpr) -> bool:
     """Whether two lengths differ, and are told differently."""
 
     def counterpart(atom: Atom) -> Atom:
@@ -178,13 +178,13 @@ def _differ(matching: Matching, form: Linear, other: Linear) -> bool:
         return Atom(linked, atom.axis)
 
     terms = frozenset((counterpart(atom), factor) for atom, factor in form.terms)
-    if Linear(form.constant, terms) == other:
+    if AffineExpr(form.constant, terms) == other:
         return False
     text, retext = _texts(matching, form, other)
     return text != retext
 
 
-def _texts(matching: Matching, form: Linear, other: Linear) -> tuple[str, str]:
+def _texts(matching: Matching, form: AffineExpr, other: AffineExpr) -> tuple[str, str]:
     return length_text(matching.first, form), length_text(matching.second, other)
 
 

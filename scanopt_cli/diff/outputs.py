@@ -6,12 +6,14 @@ from collections.abc import Hashable
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.diff.matching.indexed_graph import Pairs, Side
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs
 from scanopt_cli.diff.matching.match import match
 from scanopt_cli.diff.matching.pairing import Evidence, pair_up
 
 
-def pair_outputs(before: Side, after: Side, inputs: Pairs, *, swapped: bool) -> Pairs:
+def pair_outputs(
+    before: IndexedGraph, after: IndexedGraph, inputs: Pairs, *, swapped: bool
+) -> Pairs:
     """Pair outputs by place; where one side has more, by what they compute, then by what is left.
 
     That is their names, then what makes them: the graphs are matched to find it out. Last come the
@@ -32,7 +34,7 @@ def pair_outputs(before: Side, after: Side, inputs: Pairs, *, swapped: bool) -> 
     return pair_up(ours, theirs, *known, made, ops, (_type, _type), repeats=True)
 
 
-def _maker(side: Side) -> Evidence[Variable]:
+def _maker(side: IndexedGraph) -> Evidence[Variable]:
     def told(variable: Variable) -> Hashable | None:
         return None if variable.owner is None else side.op_digest(variable.owner.op)
 

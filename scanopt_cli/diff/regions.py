@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pytensor.graph.basic import Apply
 
 from scanopt_cli.diff.labels import op_label
-from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 
 type Edge = tuple[Apply, int]
 """A node and the place of one of its inputs."""
@@ -41,7 +41,7 @@ class Regions:
 
 
 def regions(
-    side: Side,
+    side: IndexedGraph,
     alone: Container[Apply],
     absorbed: Mapping[Edge, Hashable],
     paired_ends: Container[int],
@@ -76,7 +76,7 @@ def summary(counts: Counter[str]) -> str:
 
 
 def _owner(
-    side: Side,
+    side: IndexedGraph,
     node: Apply,
     owners: Mapping[Apply, Hashable],
     absorbed: Mapping[Edge, Hashable],

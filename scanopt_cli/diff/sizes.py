@@ -14,7 +14,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.regions import Edge
 
 type Sizes = Mapping[Edge, int]
@@ -64,7 +64,7 @@ def _paired(
 
 
 def _found(
-    side: Side,
+    side: IndexedGraph,
     matched: Container[Apply],
     sizes: Sizes,
     told: Collection[Edge],

@@ -90,7 +90,7 @@ def with_core(op: Op, core: Op) -> Op:
 def unfolded(graph: AbstractFunctionGraph) -> int:
     """Return how many nodes the inner graphs of ``graph`` have, counted wherever they are applied.
 
-    Linear in the distinct nodes, of which there may be far fewer.
+    AffineExpr in the distinct nodes, of which there may be far fewer.
     """
     counts: dict[int, int] = {}
     waiting = [graph]

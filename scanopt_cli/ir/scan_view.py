@@ -107,7 +107,7 @@ class Slot(InnerSlot):
     outer_output: Variable | None = None
 
     @property
-    def reach(self) -> int:
+    def n_initial(self) -> int:
         """How many initial rows the buffer of a mit_sot or sit_sot starts with; else 0."""
         if self.kind in (SlotKind.MIT_SOT, SlotKind.SIT_SOT):
             return -min(self.taps)
@@ -124,7 +124,7 @@ class ScanView:
     """A Scan node as slots.
 
     Build one with `ScanView.of`, edit outer faces and call `rebuild`. The faces inside belong to
-    the frozen body; to edit them, or which slots there are, `thaw` the view first.
+    the frozen body; to edit them, or which slots there are, `unfreeze` the view first.
     """
 
     node: Apply
@@ -169,12 +169,12 @@ class ScanView:
 
     @classmethod
     def joined(cls, views: Sequence[ScanView], name: str) -> ScanView:
-        """Return one view with the slots of all ``views``, thawed; ``name`` is the new Scan's.
+        """Return one view with the slots of all ``views``, unfrozen; ``name`` is the new Scan's.
 
         All else is taken from the first: the step count, the stop condition and the settings.
         """
         for view in views:
-            view.thaw()
+            view.unfreeze()
         slots = [slot for view in views for slot in view.slots]
         return replace(views[0], slots=slots, new_name=name)
 
@@ -209,7 +209,7 @@ class ScanView:
         if self.condition is not None:
             self.condition = next(computed)
 
-    def thaw(self, substitute: Mapping[Variable, Variable] | None = None) -> None:
+    def unfreeze(self, substitute: Mapping[Variable, Variable] | None = None) -> None:
         """Give every face inside a fresh, mutable variable.
 
         ``substitute`` maps inner inputs to what the body reads in their place: another inner input
@@ -223,12 +223,12 @@ class ScanView:
             for variable, replacement in (substitute or {}).items()
         }
         outputs = body.bind({**fresh, **replaced})
-        thawed = dict(zip(body.outputs, outputs, strict=True))
+        unfrozen = dict(zip(body.outputs, outputs, strict=True))
         for slot in self.slots:
             slot.inner_inputs = [fresh[variable] for variable in slot.inner_inputs]
-            slot.inner_outputs = [thawed[variable] for variable in slot.inner_outputs]
+            slot.inner_outputs = [unfrozen[variable] for variable in slot.inner_outputs]
         if self.condition is not None:
-            self.condition = thawed[self.condition]
+            self.condition = unfrozen[self.condition]
 
     def rebuild(self) -> dict[Variable, Variable]:
         """Apply a new Scan made of the slots as they are now.

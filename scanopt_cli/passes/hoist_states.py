@@ -15,9 +15,9 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.dependence import invariant_states
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import ScanPass, Site
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 
 @dataclass(frozen=True)
@@ -48,25 +48,25 @@ class HoistStates(ScanPass):
     name: ClassVar[str] = "hoist-states"
     takes_in_place: ClassVar[bool] = False
 
-    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan without the invariant states."""
         found = invariant_states(view)
         if not found:
             return None
-        names = site.names(view)
+        names = context.names(view)
         lengths = Lengths(view.n_steps)
         hoisted = []
         for slot in found:
             reason = _obstacle(view, slot, lengths)
             if reason is not None:
-                site.kept(view, f"the invariant state `{names[slot]}`: {reason}")
-            elif site.budget.spend():
-                site.changed(view, f"hoisted the invariant state `{names[slot]}`")
+                context.kept(view, f"the invariant state `{names[slot]}`: {reason}")
+            elif context.budget.spend():
+                context.changed(view, f"hoisted the invariant state `{names[slot]}`")
                 hoisted.append(slot)
         if not hoisted:
             return None
-        view.thaw()
-        always_runs = lengths.at_most(Linear(1), lengths.value_of(view.n_steps))
+        view.unfreeze()
+        always_runs = lengths.provably_le(AffineExpr(1), lengths.value_of(view.n_steps))
         buffers = {slot: _buffer(view, slot, always_runs=always_runs) for slot in hoisted}
         for slot, buffer in buffers.items():
             place = view.slots.index(slot)
@@ -96,13 +96,13 @@ def _buffer(view: ScanView, slot: Slot, *, always_runs: bool) -> Variable:
     value: Any = clone_replace([update], outer, rebuild_strict=False)[0]
     if not always_runs and any(map(_can_fail, io_toposort([], [update]))):
         value = ifelse(pt.gt(view.n_steps, 0), value, initial[0])
-    buffer: Variable = pt.set_subtensor(initial[slot.reach :], value)
+    buffer: Variable = pt.set_subtensor(initial[slot.n_initial :], value)
     return buffer
 
 
 def _sequences(view: ScanView, slot: Slot, buffer: Any) -> Sequence[Slot]:
     """What a step reads of the buffer in place of the state, one sequence a tap."""
-    first, steps = slot.reach, cast(Any, view.n_steps)
+    first, steps = slot.n_initial, cast(Any, view.n_steps)
     return [
         Slot(
             SlotKind.SEQ,

@@ -20,7 +20,7 @@ from pytensor.tensor.variable import TensorConstant
 from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import ScanPass, Site
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 # A constant of more elements stays an input: a body with megabytes of literals helps nobody.
 _LARGEST = 4096
@@ -54,24 +54,24 @@ class InlineConstants(ScanPass):
 
     name: ClassVar[str] = "inline-constants"
 
-    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan whose constant inputs went into its body."""
-        names = site.names(view)
+        names = context.names(view)
         found = {
             slot: value
             for slot in view.slots
-            if (value := _invariant(view, slot, names[slot], site)) is not None
+            if (value := _invariant(view, slot, names[slot], context)) is not None
         }
-        if not found or not site.budget.spend():
+        if not found or not context.budget.spend():
             return None
         inlined = {slot: value for slot, value in found.items() if isinstance(value, Constant)}
-        view.thaw({slot.inner_inputs[0]: value for slot, value in inlined.items()})
+        view.unfreeze({slot.inner_inputs[0]: value for slot, value in inlined.items()})
         for slot, value in found.items():
             told = f"{slot.kind} `{names[slot]}`"
             if slot in inlined:
-                site.changed(view, f"inlined constant {told}")
+                context.changed(view, f"inlined constant {told}")
                 continue
-            site.changed(view, f"turned uniform {told} into a non_seq")
+            context.changed(view, f"turned uniform {told} into a non_seq")
             slot.kind, slot.outer_input = SlotKind.NON_SEQ, value
         view.slots = [slot for slot in view.slots if slot not in inlined]
         if inlined:
@@ -79,13 +79,13 @@ class InlineConstants(ScanPass):
         return view.rebuild()
 
 
-def _invariant(view: ScanView, slot: Slot, name: str, site: Site) -> Variable | None:
+def _invariant(view: ScanView, slot: Slot, name: str, context: PassContext) -> Variable | None:
     """What the body may read in place of ``slot``: a Constant, or a new outer variable."""
     if slot.kind not in (SlotKind.SEQ, SlotKind.NON_SEQ):
         return None
     if view.batch_ndim:
         if isinstance(slot.outer_input, Constant):
-            site.kept(view, f"{slot.kind} `{name}`: the loop is batched")
+            context.kept(view, f"{slot.kind} `{name}`: the loop is batched")
         return None
     inner_type = slot.inner_inputs[0].type
     outer = slot.outer_input
@@ -98,7 +98,7 @@ def _invariant(view: ScanView, slot: Slot, name: str, site: Site) -> Variable | 
         return None
     reason = _misfit(value, inner_type, is_output=slot.inner_inputs[0] in view.inner_outputs())
     if reason is not None:
-        site.kept(view, f"{slot.kind} `{name}`: {reason}")
+        context.kept(view, f"{slot.kind} `{name}`: {reason}")
         return None
     return value
 
@@ -152,7 +152,7 @@ def _misfit(value: Variable, inner_type: TensorType, *, is_output: bool) -> str 
 
 
 def _fold(view: ScanView) -> None:
-    """Fold constants in the thawed body, in place."""
+    """Fold constants in the unfrozen body, in place."""
     inputs = [variable for slot in view.slots for variable in slot.inner_inputs]
     body = FunctionGraph(inputs, view.inner_outputs(), clone=False)
     _folding.rewrite(body)

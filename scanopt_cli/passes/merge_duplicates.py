@@ -8,7 +8,7 @@ from typing import ClassVar
 from pytensor.graph.basic import Variable
 
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import ScanPass, Site
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 
 @dataclass(frozen=True)
@@ -31,28 +31,28 @@ class MergeDuplicates(ScanPass):
     name: ClassVar[str] = "merge-duplicates"
     takes_in_place: ClassVar[bool] = False
 
-    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan in which the first of equal inputs serves for all."""
-        twins = _twins(view, site)
-        if not twins or not site.budget.spend():
+        twins = _twins(view, context)
+        if not twins or not context.budget.spend():
             return None
-        names = site.names(view)
-        view.thaw(
+        names = context.names(view)
+        view.unfreeze(
             {twin.inner_inputs[0]: first.inner_inputs[0] for twin, first in twins.items()},
         )
         view.slots = [slot for slot in view.slots if slot not in twins]
         for twin, first in twins.items():
-            site.changed(view, f"merged {twin.kind} `{names[twin]}` into `{names[first]}`")
+            context.changed(view, f"merged {twin.kind} `{names[twin]}` into `{names[first]}`")
         return view.rebuild()
 
 
-def _twins(view: ScanView, site: Site) -> dict[Slot, Slot]:
+def _twins(view: ScanView, context: PassContext) -> dict[Slot, Slot]:
     """Map each input slot that repeats an earlier one to the first of its kind and value."""
     first: dict[object, Slot] = {}
     twins: dict[Slot, Slot] = {}
     for slot in view.of_kind(SlotKind.SEQ, SlotKind.NON_SEQ):
         (inner,) = slot.inner_inputs
-        key = (slot.kind, site.same(slot.outer_input), slot.outer_input.type, inner.type)
+        key = (slot.kind, context.same(slot.outer_input), slot.outer_input.type, inner.type)
         if first.setdefault(key, slot) is not slot:
             twins[slot] = first[key]
     return twins

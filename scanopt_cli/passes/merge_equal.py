@@ -12,7 +12,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 
 from scanopt_cli.ir.inner_graphs import body_of, core_op, op_name
-from scanopt_cli.pipeline.contract import Pass, Site
+from scanopt_cli.pipeline.contract import Pass, PassContext
 
 
 @dataclass(frozen=True)
@@ -42,64 +42,66 @@ class MergeEqual(Pass):
     name: ClassVar[str] = "merge-equal"
     everywhere: ClassVar[bool] = True
 
-    def run(self, site: Site) -> bool:
-        """Merge in one walk over ``site.fgraph``, from the inputs to the outputs."""
-        if site.is_in_place("merged"):
+    def run(self, context: PassContext) -> bool:
+        """Merge in one walk over ``context.fgraph``, from the inputs to the outputs."""
+        if context.is_in_place("merged"):
             return False
-        merged = dict(_repeats(site))
+        merged = dict(_repeats(context))
         if merged:
             _name_after(merged)
-            site.fgraph.replace_all(list(merged.items()), reason=self.name)
-            site.changed(None, f"merged {_counted(merged)} with equal ones")
-        shared = _share_ops(site)
+            context.fgraph.replace_all(list(merged.items()), reason=self.name)
+            context.changed(None, f"merged {_counted(merged)} with equal ones")
+        shared = _share_ops(context)
         for name, count in shared.items():
-            site.changed(None, f"gave {count} equal uses of OpFromGraph `{name}` one Op")
+            context.changed(None, f"gave {count} equal uses of OpFromGraph `{name}` one Op")
         return bool(merged or shared)
 
 
-def _repeats(site: Site) -> Iterator[tuple[Variable, Variable]]:
+def _repeats(context: PassContext) -> Iterator[tuple[Variable, Variable]]:
     """Yield each variable that repeats an earlier one, with the first of its value and type."""
     first: dict[object, Variable] = {}
-    for constant in _constants(site):
-        twin = first.setdefault((site.same(constant), constant.type), constant)
-        if twin is not constant and site.budget.spend():
+    for constant in _constants(context):
+        twin = first.setdefault((context.same(constant), constant.type), constant)
+        if twin is not constant and context.budget.spend():
             yield constant, twin
-    for node in site.fgraph.toposort():
-        keys = [(site.same(output), output.type) for output in node.outputs]
+    for node in context.fgraph.toposort():
+        keys = [(context.same(output), output.type) for output in node.outputs]
         if all(key in first for key in keys):
-            if site.budget.spend():
+            if context.budget.spend():
                 yield from zip(node.outputs, (first[key] for key in keys), strict=True)
         else:
             for key, output in zip(keys, node.outputs, strict=True):
                 first.setdefault(key, output)
 
 
-def _constants(site: Site) -> dict[Constant, None]:
+def _constants(context: PassContext) -> dict[Constant, None]:
     """Return the distinct Constants; none of a body, where freezing chooses which one stays."""
-    if site.path:
+    if context.path:
         return {}
-    read = (variable for node in site.fgraph.toposort() for variable in node.inputs)
-    every = (*read, *site.fgraph.outputs)
+    read = (variable for node in context.fgraph.toposort() for variable in node.inputs)
+    every = (*read, *context.fgraph.outputs)
     return dict.fromkeys(variable for variable in every if isinstance(variable, Constant))
 
 
-def _share_ops(site: Site) -> Counter[str]:
+def _share_ops(context: PassContext) -> Counter[str]:
     """Apply one Op wherever equal OpFromGraphs are applied; return how often, by name."""
     first: dict[object, Op] = {}
     shared: Counter[str] = Counter()
-    for node in site.fgraph.toposort():
+    for node in context.fgraph.toposort():
         if not isinstance(core_op(node.op), OpFromGraph):
             continue
         body = body_of(node.op)
         assert body is not None
         types = [variable.type for variable in (*body.inputs, *body.outputs)]
-        op = first.setdefault((site.digests.sameness.of_op(node.op), *types), node.op)
+        op = first.setdefault((context.digests.sameness.of_op(node.op), *types), node.op)
         # A body is frozen anew each time it is rewritten, with Ops that are equal and not the same.
-        if op is node.op or (site.path and op == node.op):
+        if op is node.op or (context.path and op == node.op):
             continue
         new: Apply = op.make_node(*node.inputs)
-        if [v.type for v in new.outputs] == [v.type for v in node.outputs] and site.budget.spend():
-            site.fgraph.replace_all(
+        if [v.type for v in new.outputs] == [
+            v.type for v in node.outputs
+        ] and context.budget.spend():
+            context.fgraph.replace_all(
                 list(zip(node.outputs, new.outputs, strict=True)), reason=MergeEqual.name
             )
             shared[op_name(op)] += 1

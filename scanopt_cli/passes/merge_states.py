@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from pytensor.graph.basic import Variable
 
 from scanopt_cli.analysis.buffers import is_whole
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.equivalence.loop_forms import Trajectory, trajectories
 from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import ScanPass, Site
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,18 @@ class MergeStates(ScanPass):
     name: ClassVar[str] = "merge-states"
     takes_in_place: ClassVar[bool] = False
 
-    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan in which the first of equal slots serves for all."""
         slots = [slot for slot in view.slots if slot.kind in STATES | {SlotKind.NIT_SOT}]
         if len(slots) < 2:
             return None
-        names = site.names(view)
-        told = trajectories(site.digests, view)
-        twins = _affordable(_twins(slots, told), site)
-        traces = _affordable(_traces(view, slots, twins, told, names, site), site)
+        names = context.names(view)
+        told = trajectories(context.digests, view)
+        twins = _affordable(_twins(slots, told), context)
+        traces = _affordable(_traces(view, slots, twins, told, names, context), context)
         if not twins and not traces:
             return None
-        view.thaw(
+        view.unfreeze(
             {
                 inner: kept
                 for twin, first in twins.items()
@@ -62,13 +62,13 @@ class MergeStates(ScanPass):
         view.slots = [slot for slot in view.slots if slot not in twins and slot not in traces]
         replacements = view.rebuild()
         for trace, state in traces.items():
-            site.changed(view, f"read {trace.kind} `{names[trace]}` off state `{names[state]}`")
+            context.changed(view, f"read {trace.kind} `{names[trace]}` off state `{names[state]}`")
             buffer: Any = replacements[_output(state)]
-            steps = (*(slice(None),) * view.batch_ndim, slice(state.reach, None))
+            steps = (*(slice(None),) * view.batch_ndim, slice(state.n_initial, None))
             replacements[_output(trace)] = buffer[steps]
         # The first of equal slots may be such a trace itself.
         for twin, first in twins.items():
-            site.changed(view, f"merged {twin.kind} `{names[twin]}` into `{names[first]}`")
+            context.changed(view, f"merged {twin.kind} `{names[twin]}` into `{names[first]}`")
             replacements[_output(twin)] = replacements[_output(first)]
         return replacements
 
@@ -90,7 +90,7 @@ def _traces(
     twins: Mapping[Slot, Slot],
     told: Mapping[Slot, Trajectory],
     names: Mapping[Slot, str],
-    site: Site,
+    context: PassContext,
 ) -> dict[Slot, Slot]:
     """Map each nit_sot that is the trace of a state to the state."""
     states = {
@@ -107,16 +107,18 @@ def _traces(
         (entry,) = slot.inner_outputs
         why = f"nit_sot `{names[slot]}`, which is the trace of `{names[state]}`"
         if not is_whole(view, slot, lengths) or not is_whole(view, state, lengths):
-            site.kept(view, f"{why}: their buffers are not shown to hold every step")
-        elif entry.type.ndim and not lengths.at_most(Linear(1), lengths.value_of(view.n_steps)):
-            site.kept(view, f"{why}: of no steps at all it has another shape")
+            context.kept(view, f"{why}: their buffers are not shown to hold every step")
+        elif entry.type.ndim and not lengths.provably_le(
+            AffineExpr(1), lengths.value_of(view.n_steps)
+        ):
+            context.kept(view, f"{why}: of no steps at all it has another shape")
         else:
             traces[slot] = state
     return traces
 
 
-def _affordable(merged: dict[Slot, Slot], site: Site) -> dict[Slot, Slot]:
-    return {slot: kept for slot, kept in merged.items() if site.budget.spend()}
+def _affordable(merged: dict[Slot, Slot], context: PassContext) -> dict[Slot, Slot]:
+    return {slot: kept for slot, kept in merged.items() if context.budget.spend()}
 
 
 def _output(slot: Slot) -> Variable:

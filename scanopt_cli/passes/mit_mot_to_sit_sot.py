@@ -16,7 +16,7 @@ from scanopt_cli.analysis.mit_mot_slots import MitMotSlots, Plan
 from scanopt_cli.analysis.mit_mots import form_of, unfit
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import ScanPass, Site
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 
 @dataclass(frozen=True)
@@ -68,19 +68,19 @@ class MitMotToSitSot(ScanPass):
 
     name: ClassVar[str] = "mit-mot-to-sit-sot"
 
-    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return what reads the mit_mots, from a Scan that has states in their place."""
         found = [
-            plan for slot in view.of_kind(SlotKind.MIT_MOT) if (plan := _plan(view, slot, site))
+            plan for slot in view.of_kind(SlotKind.MIT_MOT) if (plan := _plan(view, slot, context))
         ]
-        if not found or not site.budget.spend():
+        if not found or not context.budget.spend():
             return None
-        names = site.names(view)
-        view.thaw()
+        names = context.names(view)
+        view.unfreeze()
         substitutes: dict[Variable, Variable] = {}
         for plan in found:
             made = MitMotSlots(plan, view.inner_outputs())
-            site.changed(view, f"turned mit_mot `{names[plan.slot]}` into {made.told()}")
+            context.changed(view, f"turned mit_mot `{names[plan.slot]}` into {made.told()}")
             place = view.slots.index(plan.slot)
             view.slots[place : place + 1] = made.slots
             substitutes |= made.substitutes
@@ -96,16 +96,16 @@ class MitMotToSitSot(ScanPass):
         return replacements | results
 
 
-def _plan(view: ScanView, slot: Slot, site: Site) -> Plan | None:
+def _plan(view: ScanView, slot: Slot, context: PassContext) -> Plan | None:
     """How to take ``slot`` apart; ``None``, with a remark, if it has to stay."""
-    found = _plan_or_reason(view, slot, site)
+    found = _plan_or_reason(view, slot, context)
     if isinstance(found, Plan):
         return found
-    site.kept(view, f"mit_mot `{site.names(view)[slot]}`: {found}")
+    context.kept(view, f"mit_mot `{context.names(view)[slot]}`: {found}")
     return None
 
 
-def _plan_or_reason(view: ScanView, slot: Slot, site: Site) -> Plan | str:
+def _plan_or_reason(view: ScanView, slot: Slot, context: PassContext) -> Plan | str:
     assert slot.outer_output is not None
     if view.is_while:
         return "the loop may stop early, so its last row has no known place"
@@ -124,7 +124,7 @@ def _plan_or_reason(view: ScanView, slot: Slot, site: Site) -> Plan | str:
         told = lengths.value_of(steps)
         return f"its buffer is not shown to be long enough for {told} steps"
     rows = RowAnalysis(lengths, axis).of(slot.outer_input)
-    readers = Readers(form.parts, axis, form.latest, site.clients, lengths)
+    readers = Readers(form.parts, axis, form.latest, context.clients, lengths)
     return Plan(
         slot=slot,
         form=form,

@@ -23,9 +23,9 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_map
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind, scan_op
-from scanopt_cli.pipeline.contract import ScanPass, Site
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 # What computes whatever the values of its inputs are. Shapes that do not fit are an error still.
 _TOTAL = (
@@ -80,20 +80,20 @@ class PushOut(ScanPass):
 
     guarded: bool = True
 
-    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan whose body computes less."""
-        if view.batch_ndim or not site.budget.is_left:
+        if view.batch_ndim or not context.budget.is_left:
             return None
         grouped = _with_grouped_terms(ScanView.of(view.node))
         work = view if grouped is None else ScanView.of(_node_of(grouped))
         found = _push_out_sequences(work)
         if isinstance(found, dict):
-            site.budget.spend()
-            site.changed(view, "computes elementwise arithmetic of sequences before the loop")
+            context.budget.spend()
+            context.changed(view, "computes elementwise arithmetic of sequences before the loop")
         else:
             if found is not None:
-                site.kept(view, f"arithmetic of sequences: {found}")
-            found = _hoist(work, view, site, guarded=self.guarded)
+                context.kept(view, f"arithmetic of sequences: {found}")
+            found = _hoist(work, view, context, guarded=self.guarded)
         if found is None or grouped is None:
             return found
         return {old: found[new] for old, new in grouped.items()}
@@ -101,7 +101,7 @@ class PushOut(ScanPass):
 
 def _with_grouped_terms(view: ScanView) -> dict[Variable, Variable] | None:
     """Make one term of those that need no loop, in each sum and product; all outputs, or None."""
-    view.thaw()
+    view.unfreeze()
     outputs = view.inner_outputs()
     kinds = (SlotKind.SEQ, SlotKind.NON_SEQ)
     free = {slot.inner_inputs[0] for slot in view.of_kind(*kinds)}
@@ -146,10 +146,10 @@ def _node_of(replaced: dict[Variable, Variable]) -> Apply:
 
 
 def _hoist(
-    view: ScanView, told: ScanView, site: Site, *, guarded: bool
+    view: ScanView, told: ScanView, context: PassContext, *, guarded: bool
 ) -> dict[Variable, Variable] | None:
     """Compute invariants before the loop, which is ``told`` of in the remark."""
-    view.thaw()
+    view.unfreeze()
     outer = {slot.inner_inputs[0]: slot.outer_input for slot in view.of_kind(SlotKind.NON_SEQ)}
     outputs = view.inner_outputs()
     nodes = list(io_toposort([], outputs))
@@ -159,11 +159,11 @@ def _hoist(
         for variable in _read_by((node for node in nodes if node not in hoisted), outputs)
         if variable.owner in hoisted
     ]
-    if not boundary or not site.budget.spend():
+    if not boundary or not context.budget.spend():
         return None
     values = clone_replace(boundary, outer, rebuild_strict=False)
     lengths = Lengths(view.n_steps)
-    if guarded and not lengths.at_most(Linear(1), lengths.value_of(view.n_steps)):
+    if guarded and not lengths.provably_le(AffineExpr(1), lengths.value_of(view.n_steps)):
         values = _computed_if_needed(view.n_steps, values, hoisted, boundary)
     inner = [variable.type() for variable in boundary]
     view.set_inner_outputs(
@@ -172,7 +172,7 @@ def _hoist(
     for variable, value in zip(inner, values, strict=True):
         value = variable.type.filter_variable(value)
         view.slots.append(Slot(SlotKind.NON_SEQ, 0, inner_inputs=[variable], outer_input=value))
-    site.changed(told, f"moved {len(hoisted)} invariant nodes before the loop")
+    context.changed(told, f"moved {len(hoisted)} invariant nodes before the loop")
     return view.rebuild()
 
 

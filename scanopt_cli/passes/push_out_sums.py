@@ -15,9 +15,9 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.accumulators import added, outer_product, readers
 from scanopt_cli.analysis.initial_buffers import with_room
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import ScanPass, Site
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 
 @dataclass(frozen=True)
@@ -54,25 +54,25 @@ class PushOutSums(ScanPass):
     name: ClassVar[str] = "push-out-sums"
     takes_in_place: ClassVar[bool] = False
 
-    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return all outputs of a Scan without the sums, and the sums made of what it traces."""
-        names = site.names(view)
+        names = context.names(view)
         slots = [s for s in view.of_kind(SlotKind.SIT_SOT, SlotKind.UNTRACED) if _is_matrix(s)]
         if not slots:
             return None
-        view.thaw()
+        view.unfreeze()
         counts = readers(view.inner_outputs())
         sums = []
         for slot in slots:
             products = _products(slot, counts)
             if not products:
                 continue
-            lasts = _lasts(slot, site)
-            reason = _unfit(view, slot, products, lasts, site)
+            lasts = _lasts(slot, context)
+            reason = _unfit(view, slot, products, lasts, context)
             if reason is not None:
-                site.kept(view, f"the sum `{names[slot]}`: {reason}")
-            elif site.budget.spend():
-                site.changed(view, f"summed `{names[slot]}` in a matrix product after the loop")
+                context.kept(view, f"the sum `{names[slot]}`: {reason}")
+            elif context.budget.spend():
+                context.changed(view, f"summed `{names[slot]}` in a matrix product after the loop")
                 sums.append(_Sum(slot, products, lasts))
         return _pushed_out(view, sums) if sums else None
 
@@ -124,14 +124,14 @@ def _products(slot: Slot, counts: Counter[Variable]) -> list[Vectors] | None:
 
 
 def _unfit(
-    view: ScanView, slot: Slot, products: list[Vectors], lasts: list[Variable], site: Site
+    view: ScanView, slot: Slot, products: list[Vectors], lasts: list[Variable], context: PassContext
 ) -> str | None:
     """Why a sum of products has to stay in the loop; ``None`` if it need not."""
     if view.is_while:
         return "the loop may stop early"
     if view.batch_ndim:
         return "the loop is batched"
-    if slot.kind is SlotKind.SIT_SOT and len(lasts) < len(site.clients(slot.outer_output)):
+    if slot.kind is SlotKind.SIT_SOT and len(lasts) < len(context.clients(slot.outer_output)):
         return "not only its last value is read"
     steady = {entry for other in view.of_kind(SlotKind.NON_SEQ) for entry in other.inner_inputs}
     for vector in (vector for vectors in products for vector in vectors):
@@ -140,13 +140,13 @@ def _unfit(
     return None
 
 
-def _lasts(slot: Slot, site: Site) -> list[Variable]:
+def _lasts(slot: Slot, context: PassContext) -> list[Variable]:
     """What the last value of a state is outside: every ``S[-1]``, or the output itself."""
     assert slot.outer_output is not None
     if slot.kind is SlotKind.UNTRACED:
         return [slot.outer_output]
     found = []
-    for node, position in site.clients(slot.outer_output):
+    for node, position in context.clients(slot.outer_output):
         if position == 0 and isinstance(node.op, Subtensor):
             (index, *others) = get_idx_list(node.inputs, node.op.idx_list)
             if not others and isinstance(index, Constant) and int(index.data) == -1:
@@ -191,7 +191,9 @@ def _trace(view: ScanView, vector: Any, length: Any) -> _Trace:
     count = lengths.value_of(view.n_steps)
     for slot in view.of_kind(SlotKind.SEQ):
         rows = lengths.length_of(slot.outer_input)
-        is_long_enough = lengths.at_most(Linear(), count) and lengths.at_most(count, rows)
+        is_long_enough = lengths.provably_le(AffineExpr(), count) and lengths.provably_le(
+            count, rows
+        )
         if slot.inner_inputs[0] is vector and is_long_enough:
             return _Trace(slot.outer_input, slice(None if rows == count else view.n_steps))
     output = pt.matrix(dtype=vector.type.dtype)
@@ -204,7 +206,7 @@ def _trace(view: ScanView, vector: Any, length: Any) -> _Trace:
         outer_output=output,
     )
     view.slots.append(slot)
-    if lengths.at_most(Linear(1), count):
+    if lengths.provably_le(AffineExpr(1), count):
         return _Trace(output, slice(None))
     steps: Any = view.n_steps
     zeros = pt.zeros((1, length), dtype=vector.type.dtype)

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pytensor.graph.basic import Variable
 
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import ScanPass, Site
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 
 @dataclass(frozen=True)
@@ -38,33 +38,33 @@ class RemoveUnused(ScanPass):
     name: ClassVar[str] = "remove-unused"
     from_the_end: ClassVar[bool] = True
 
-    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return the outputs that stay, on a Scan without the unused slots."""
-        live = _live_slots(view, site)
+        live = _live_slots(view, context)
         dead = [slot for slot in view.slots if slot not in live]
         needed = _batch_carriers(view, dead)
         dead = [slot for slot in dead if slot not in needed]
-        names = site.names(view)
+        names = context.names(view)
         for slot in needed:
             told = f"unused {slot.kind} `{names[slot]}`"
-            site.kept(view, f"{told}: it alone carries a batch dimension")
-        if not dead or not site.budget.spend():
+            context.kept(view, f"{told}: it alone carries a batch dimension")
+        if not dead or not context.budget.spend():
             return None
         gone = set(dead)
-        view.thaw()
+        view.unfreeze()
         view.slots = [slot for slot in view.slots if slot not in gone]
         for slot in dead:
-            site.changed(view, f"removed unused {slot.kind} `{names[slot]}`")
+            context.changed(view, f"removed unused {slot.kind} `{names[slot]}`")
         return view.rebuild()
 
 
-def _live_slots(view: ScanView, site: Site) -> set[Slot]:
+def _live_slots(view: ScanView, context: PassContext) -> set[Slot]:
     """Mark slots from what is read outside, through the body, until nothing is added.
 
     Each node of the body is visited once.
     """
     reads = {variable: slot for slot in view.slots for variable in slot.inner_inputs}
-    live = {slot for slot in view.outputs() if site.clients(slot.outer_output)}
+    live = {slot for slot in view.outputs() if context.clients(slot.outer_output)}
     waiting: list[Variable] = [output for slot in live for output in slot.inner_outputs]
     if view.condition is not None:
         waiting.append(view.condition)

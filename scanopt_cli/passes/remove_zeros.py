@@ -9,12 +9,12 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.analysis.rows import is_zero
 from scanopt_cli.analysis.zeros import zeros_among
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import ScanPass, Site
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class RemoveZeros(ScanPass):
     name: ClassVar[str] = "remove-zeros"
     takes_in_place: ClassVar[bool] = False
 
-    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan without what is zero."""
         candidates = view.of_kind(SlotKind.SEQ, SlotKind.MIT_SOT, SlotKind.SIT_SOT)
         if view.is_while or view.batch_ndim or not candidates:
@@ -60,13 +60,13 @@ class RemoveZeros(ScanPass):
         kept = [slot for slot in view.slots if slot not in found]
         if not found or not any(slot.outer_output is not None for slot in kept):
             return None
-        if not site.budget.spend():
+        if not context.budget.spend():
             return None
-        names = site.names(view)
-        view.thaw()
+        names = context.names(view)
+        view.unfreeze()
         substitutes: dict[Variable, Variable] = {}
         for slot in found:
-            site.changed(view, f"removed {slot.kind} `{names[slot]}`: it is zero in every step")
+            context.changed(view, f"removed {slot.kind} `{names[slot]}`: it is zero in every step")
             kept += (counts := _lengths_of(slot))
             substitutes |= dict.fromkeys(slot.inner_inputs, _zeros(slot, counts))
         view.slots = kept
@@ -85,11 +85,11 @@ def _starts_zero(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
     length = lengths.length_of(slot.outer_input)
     if slot.kind is SlotKind.SEQ:
         end = steps
-    elif lengths.at_most(length, steps + Linear(slot.reach)):
-        end = Linear(slot.reach)
+    elif lengths.provably_le(length, steps + AffineExpr(slot.n_initial)):
+        end = AffineExpr(slot.n_initial)
     else:
         end = length
-    return rows.is_certain and is_zero(rows.common(Linear(), end, lengths))
+    return rows.is_certain and is_zero(rows.common(AffineExpr(), end, lengths))
 
 
 def _zero_slots(view: ScanView, slots: list[Slot]) -> list[Slot]:

@@ -15,7 +15,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import copy_nodes
-from scanopt_cli.pipeline.contract import Pass, Site
+from scanopt_cli.pipeline.contract import Pass, PassContext
 
 # Left out by tag or name. Loops, in-placing and fusion are the business of others. A generator is a
 # value too, and a rewrite that is tagged ``random_unsafe`` returns another one.
@@ -73,18 +73,20 @@ class Simplify(Pass):
     outer: bool = False
     without: str = ""
 
-    def run(self, site: Site) -> bool:
+    def run(self, context: PassContext) -> bool:
         """Simplify a body, or the whole graph if that was asked for."""
-        fgraph = site.fgraph
-        if not (site.path or self.outer) or any(node.op.destroy_map for node in fgraph.apply_nodes):
+        fgraph = context.fgraph
+        if not (context.path or self.outer) or any(
+            node.op.destroy_map for node in fgraph.apply_nodes
+        ):
             return False
-        if not site.budget.is_left:
+        if not context.budget.is_left:
             return False
         before = digest(fgraph)
-        if before in site.settled:
+        if before in context.settled:
             return False
         if most_terms(fgraph) > MOST_TERMS:
-            site.kept(
+            context.kept(
                 None,
                 f"not simplified: multiplied out, a sum or product has more than {MOST_TERMS:,} "
                 "terms, which would take PyTensor too long",
@@ -93,12 +95,12 @@ class Simplify(Pass):
         count = len(fgraph.apply_nodes)
         after = self._settle(fgraph, before)
         if after is None:
-            site.kept(None, f"not simplified: {_ATTEMPTS} rewrites lead to no form that stays")
-        site.settled.add(after or before)
+            context.kept(None, f"not simplified: {_ATTEMPTS} rewrites lead to no form that stays")
+        context.settled.add(after or before)
         if after is None or after == before:
             return False
-        site.budget.spend()
-        site.changed(None, f"simplified: {count} → {len(fgraph.apply_nodes)} nodes")
+        context.budget.spend()
+        context.changed(None, f"simplified: {count} → {len(fgraph.apply_nodes)} nodes")
         return True
 
     def _settle(self, fgraph: FunctionGraph, before: str) -> str | None:

@@ -40,7 +40,7 @@ class Remark:
     message: str
 
 
-class Budget:
+class RewriteBudget:
     """How many rewrites may still be made; without a limit, any number."""
 
     def __init__(self, limit: int | None = None) -> None:
@@ -61,7 +61,7 @@ class Budget:
 
 
 @dataclass(slots=True)
-class Site:
+class PassContext:
     """One graph that a pass works on: the outer graph, or a body.
 
     ``path`` names the loops and graphs around it, and ``around`` what the loop around it calls the
@@ -73,7 +73,7 @@ class Site:
 
     fgraph: FunctionGraph
     pass_name: str
-    budget: Budget
+    budget: RewriteBudget
     remarks: list[Remark]
     path: tuple[str, ...] = ()
     around: Mapping[Variable, str] = field(default_factory=dict)
@@ -176,8 +176,8 @@ class Pass(ABC):
     """Whether the pass has work in graphs without a loop."""
 
     @abstractmethod
-    def run(self, site: Site) -> bool:
-        """Rewrite ``site.fgraph`` in place; return whether anything changed."""
+    def run(self, context: PassContext) -> bool:
+        """Rewrite ``context.fgraph`` in place; return whether anything changed."""
 
     def options(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
@@ -199,27 +199,27 @@ class ScanPass(Pass):
     """Whether to go from the outputs to the inputs, since a change frees what feeds a Scan."""
 
     @abstractmethod
-    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for the outputs of a Scan and what reads them, ``None`` for none.
 
         What ``rewrite`` returns is put in place of the keys at once; keys that are missing must
-        have no reader. A pass asks ``site.budget.spend()`` before it decides to change anything.
+        have no reader. A pass asks ``context.budget.spend()`` before it decides to change anything.
         """
 
-    def run(self, site: Site) -> bool:
-        """Rewrite every Scan of ``site.fgraph`` once."""
+    def run(self, context: PassContext) -> bool:
+        """Rewrite every Scan of ``context.fgraph`` once."""
         changed = False
-        for view in site.scans(from_the_end=self.from_the_end):
+        for view in context.scans(from_the_end=self.from_the_end):
             if not self.takes_trimmed and (short := trimmed(view)):
                 names = ", ".join(slot.label for slot in short)
-                site.kept(view, f"the buffers of {names} are not shown to hold every step")
+                context.kept(view, f"the buffers of {names} are not shown to hold every step")
                 continue
             if not self.takes_in_place and works_in_place(view):
-                site.kept(view, "a step works in place")
+                context.kept(view, "a step works in place")
                 continue
-            replacements = self.rewrite(view, site)
+            replacements = self.rewrite(view, context)
             if replacements:
-                site.fgraph.replace_all(list(replacements.items()), reason=self.name)
+                context.fgraph.replace_all(list(replacements.items()), reason=self.name)
                 changed = True
         return changed
 

@@ -27,7 +27,7 @@ from scanopt_cli.ir.inner_graphs import (
 )
 from scanopt_cli.ir.integrity import check_integrity
 from scanopt_cli.ir.scan_view import ScanView, scan_op
-from scanopt_cli.pipeline.contract import Budget, Pass, Remark, RemarkKind, Site
+from scanopt_cli.pipeline.contract import Pass, PassContext, Remark, RemarkKind, RewriteBudget
 
 # A pipeline runs until nothing changes. A few rounds are enough for most graphs; what one loop
 # frees in another may take one for each loop. More mean that passes undo each other, which is
@@ -73,7 +73,7 @@ def run_pipeline(
         breaks the graph or its signature.
     """
     _check_order(passes)
-    budget = Budget(limit)
+    budget = RewriteBudget(limit)
     walkers = [_Walker(item, budget) for item in passes]
     signature = _signature(fgraph)
     seconds = [0.0] * len(passes)
@@ -127,7 +127,7 @@ def _stop(busy: Sequence[_Walker], rounds: int) -> None:
 class _Walker:
     """One pass of a pipeline: walks into bodies bottom-up, each distinct body once."""
 
-    def __init__(self, item: Pass, budget: Budget) -> None:
+    def __init__(self, item: Pass, budget: RewriteBudget) -> None:
         self.item = item
         self.remarks: list[Remark] = []
         self.rewrites = 0
@@ -146,7 +146,7 @@ class _Walker:
     ) -> bool:
         """Rewrite the bodies in ``fgraph``, then ``fgraph`` itself."""
         before = self._budget.spent
-        site = Site(
+        context = PassContext(
             fgraph,
             self.item.name,
             self._budget,
@@ -156,16 +156,16 @@ class _Walker:
             is_inlined,
             self._settled,
         )
-        changed = self._run_bodies(site)
+        changed = self._run_bodies(context)
         inside = self._budget.spent - before
-        changed = self.item.run(site) or changed
-        site.tell_doubts()
+        changed = self.item.run(context) or changed
+        context.tell_doubts()
         self.rewrites += self._budget.spent - before - inside
         return changed
 
-    def _run_bodies(self, site: Site) -> bool:
+    def _run_bodies(self, context: PassContext) -> bool:
         changed = False
-        fgraph = site.fgraph
+        fgraph = context.fgraph
         nodes = fgraph.toposort()
         shared = Counter(id(body_of(node.op)) for node in nodes)
         for node in nodes:
@@ -173,33 +173,33 @@ class _Walker:
             if body is None or not (self._is_open(node.op) or self._has_scan(body)):
                 continue
             # A body is rewritten once: where it occurs again, its name stands for all of them.
-            title = site.title(node) if shared[id(body)] == 1 else op_name(node.op)
-            new_op = self._rewritten(node, body, site, title)
+            title = context.title(node) if shared[id(body)] == 1 else op_name(node.op)
+            new_op = self._rewritten(node, body, context, title)
             if new_op is not None:
                 new_node: Apply = new_op.make_node(*node.inputs)
-                site.keep_title(node, new_node)
+                context.keep_title(node, new_node)
                 pairs = list(zip(node.outputs, new_node.outputs, strict=True))
                 fgraph.replace_all(pairs, reason=f"{self.item.name} inside {op_name(node.op)}")
                 changed = True
         return changed
 
     def _rewritten(
-        self, node: Apply, body: FrozenFunctionGraph, site: Site, title: str
+        self, node: Apply, body: FrozenFunctionGraph, context: PassContext, title: str
     ) -> Op | None:
         """The Op of ``node`` with its body rewritten, or ``None`` if nothing changed there."""
         if body not in self._done:
-            thawed = body.unfreeze()
+            unfrozen = body.unfreeze()
             names: Mapping[Variable, str] = {}
             if scan_op(node) is not None:
                 view = ScanView.of(node)
-                frozen = inner_names(view, list(site.names(view).values()))
-                thaw = dict(zip(body.inputs, thawed.inputs, strict=True))
-                names = {thaw[variable]: name for variable, name in frozen.items()}
-            path = (*site.path, title)
+                frozen = inner_names(view, list(context.names(view).values()))
+                unfreeze = dict(zip(body.inputs, unfrozen.inputs, strict=True))
+                names = {unfreeze[variable]: name for variable, name in frozen.items()}
+            path = (*context.path, title)
             spent, rewrites, told = self._budget.spent, self.rewrites, len(self.remarks)
             is_inlined = bool(getattr(node.op, "is_inline", False))
-            changed = self.run(thawed, path, names, is_inlined=is_inlined)
-            if changed and only_narrows(body, thawed):
+            changed = self.run(unfrozen, path, names, is_inlined=is_inlined)
+            if changed and only_narrows(body, unfrozen):
                 # What is around the body relies on its types, and static lengths are part of them.
                 self._budget.spent, self.rewrites, changed = spent, rewrites, False
                 del self.remarks[told:]
@@ -207,7 +207,7 @@ class _Walker:
                 self.remarks.append(
                     Remark(self.item.name, "/".join(path), RemarkKind.KEPT, message)
                 )
-            self._done[body] = thawed if changed else None
+            self._done[body] = unfrozen if changed else None
         rewritten = self._done[body]
         return None if rewritten is None else with_body(node.op, rewritten)
 

@@ -32,7 +32,7 @@ NOTE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledGraph:
     """What counts in a compiled Function.
 
     Attributes
@@ -50,10 +50,10 @@ class Compiled:
     updated: tuple[int, ...]
 
 
-def inspect_function(function: Function) -> Compiled:
+def inspect_function(function: Function) -> CompiledGraph:
     """Return what counts in ``function``."""
     specs = function.maker.inputs
-    return Compiled(
+    return CompiledGraph(
         fgraph=function.maker.fgraph,
         values={
             position: container.value
@@ -64,7 +64,7 @@ def inspect_function(function: Function) -> Compiled:
     )
 
 
-def graph_of(compiled: Compiled, where: str) -> Graph:
+def graph_of(compiled: CompiledGraph, where: str) -> Graph:
     """Return the graph of a compiled Function without in-placing; updates become outputs.
 
     Raises
@@ -124,8 +124,8 @@ def _pure(op: Op) -> Op:
             return op
         fields = ("truncate_gradient", "name", "profile", "allow_gc", "strict")
         options = {name: getattr(op, name) for name in fields}
-        thawed = body.unfreeze()
-        scan = Scan(thawed.inputs, thawed.outputs, op.info, op.mode, **options)
+        unfrozen = body.unfreeze()
+        scan = Scan(unfrozen.inputs, unfrozen.outputs, op.info, op.mode, **options)
         for name in ("vector_seqs", "vector_outs"):  # make_node sets them, which does not run here
             if hasattr(op, name):
                 setattr(scan, name, getattr(op, name))

@@ -22,7 +22,7 @@ from scanopt_cli.ir.graph import Graph, as_graph, from_io
 from scanopt_cli.ir.inner_graphs import unfolded, walk
 from scanopt_cli.ir.integrity import misfit
 from scanopt_cli.ir.scan_view import scan_op
-from scanopt_cli.serialization.compiled import Compiled, graph_of, inspect_function
+from scanopt_cli.serialization.compiled import CompiledGraph, graph_of, inspect_function
 from scanopt_cli.serialization.files import read_file
 from scanopt_cli.serialization.payload import FORMAT, decode
 from scanopt_cli.serialization.unpickler.builder import read_safely
@@ -128,7 +128,7 @@ def _graph_of(held: Any, where: str) -> Graph:
     match held:
         case Function():
             return graph_of(inspect_function(held), where)
-        case Compiled():
+        case CompiledGraph():
             return graph_of(held, where)
         case FunctionGraph() | FrozenFunctionGraph():
             return as_graph(held, source=where)

@@ -74,7 +74,7 @@ def settings(runs: int, demands: Demands) -> Iterator[Setting]:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class Draw:
     """One way to satisfy a setting: how lengths go together and where values come from."""
 
     setting: Setting
@@ -93,7 +93,7 @@ class Attempt:
         return ", ".join(parts)
 
 
-def attempts(setting: Setting, *, recorded: bool) -> Iterator[Attempt]:
+def attempts(setting: Setting, *, recorded: bool) -> Iterator[Draw]:
     """Yield ways to satisfy ``setting``, the likely ones first; their number is bounded.
 
     If there are ``recorded`` arguments, their shapes are among them. Long vectors of which parts
@@ -108,11 +108,11 @@ def attempts(setting: Setting, *, recorded: bool) -> Iterator[Attempt]:
     for candidate in settings:
         for shapes in every:
             for style in styles:
-                yield Attempt(candidate, shapes, style)
+                yield Draw(candidate, shapes, style)
 
 
 def draw(
-    attempt: Attempt,
+    attempt: Draw,
     demands: Demands,
     types: Sequence[Type],
     contents: Mapping[int, Any],
@@ -155,14 +155,14 @@ def _is_drawn(wanted: Type) -> bool:
 
 
 def _shapes(
-    attempt: Attempt, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
+    attempt: Draw, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
     lengths = _lengths(attempt, demands, kept, rng)
     return [tuple(lengths[label] for label in labels) for labels in demands.labels]
 
 
 def _lengths(
-    attempt: Attempt, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
+    attempt: Draw, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
 ) -> dict[Label, int]:
     """Choose a length for every label: kept contents first, then types, then the attempt."""
     lengths: dict[Label, int] = {}
@@ -179,7 +179,7 @@ def _lengths(
     return lengths
 
 
-def _length(attempt: Attempt, place: int, stepped: bool, rng: np.random.Generator) -> int:
+def _length(attempt: Draw, place: int, stepped: bool, rng: np.random.Generator) -> int:
     steps, many = attempt.setting.steps, attempt.setting.many
     match attempt.shapes:
         case "distinct":
@@ -194,7 +194,7 @@ def _length(attempt: Attempt, place: int, stepped: bool, rng: np.random.Generato
             return int(rng.integers(1, 7))
 
 
-def _count(attempt: Attempt, role: Role, rng: np.random.Generator) -> int:
+def _count(attempt: Draw, role: Role, rng: np.random.Generator) -> int:
     """Return the value of an integer that counts steps or gives a size."""
     if attempt.setting.steps is not None and (role is Role.STEPS or attempt.shapes == "equal"):
         return attempt.setting.steps
@@ -202,7 +202,7 @@ def _count(attempt: Attempt, role: Role, rng: np.random.Generator) -> int:
 
 
 def _value(
-    wanted: Type, shape: tuple[int, ...], role: Role, attempt: Attempt, rng: np.random.Generator
+    wanted: Type, shape: tuple[int, ...], role: Role, attempt: Draw, rng: np.random.Generator
 ) -> Any:
     if isinstance(wanted, RandomGeneratorType):
         return np.random.default_rng(int(rng.integers(2**32)))
@@ -217,7 +217,7 @@ def _numbers(
     dtype: np.dtype[Any],
     shape: tuple[int, ...],
     role: Role,
-    attempt: Attempt,
+    attempt: Draw,
     rng: np.random.Generator,
 ) -> np.ndarray:
     if dtype.kind == "b":

@@ -266,7 +266,7 @@ def _op_from_graph(node: Apply, survey: Survey) -> Sequence[Labels | None]:
 @rule(Scan)
 def _scan(node: Apply, survey: Survey) -> Sequence[Labels | None]:
     view = ScanView.of(node)
-    view.thaw()
+    view.unfreeze()
     survey.step_counts.append(view.n_steps)
     batch = view.batch_ndim
     for slot in view.slots:

@@ -32,7 +32,7 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import CAReduce
 
 from scanopt_cli.ir.inner_graphs import walk
-from scanopt_cli.verification.arguments import Attempt, UndrawableError, attempts, draw, settings
+from scanopt_cli.verification.arguments import Draw, UndrawableError, attempts, draw, settings
 from scanopt_cli.verification.comparison import Comparison, compare
 from scanopt_cli.verification.constraints import Demands, demands
 from scanopt_cli.verification.modes import compiling_mode, plain_mode
@@ -116,7 +116,7 @@ class Sample:
     specials: bool
 
 
-class Compiled:
+class CompiledPair:
     """Both graphs as a mode compiles them, each when it is first asked for."""
 
     def __init__(
@@ -188,7 +188,7 @@ class _Session:
         then it is PyTensor that computes something else.
         """
         try:
-            compiled = Compiled(name, self.graphs, self._write)
+            compiled = CompiledPair(name, self.graphs, self._write)
         except Exception as error:
             self._write(fatal=f"mode {name} cannot be used: {_text(error)}")
             return
@@ -241,7 +241,7 @@ class _Session:
             )
             self._one_run(run, drawn, specials=setting.special)
 
-    def _draw(self, attempt: Attempt, wanted: Demands) -> tuple[Any, ...]:
+    def _draw(self, attempt: Draw, wanted: Demands) -> tuple[Any, ...]:
         recorded = next(iter(self.request.recorded), ())
         return draw(attempt, wanted, self.types, self.request.contents, recorded, self.rng)
 

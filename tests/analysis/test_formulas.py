@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytensor.tensor as pt
 
 from scanopt_cli.analysis.formulas import Formula
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 
 N = pt.lscalar("n")
 LENGTHS = Lengths(N)
@@ -16,14 +16,14 @@ def _formula(variable) -> Formula:
 
 
 def test_sums_and_products() -> None:
-    total = _formula(N + 1).times([Linear(3)]) + _formula(2 * N)
+    total = _formula(N + 1).times([AffineExpr(3)]) + _formula(2 * N)
     assert str(total) == "5*n+3"
     assert str(_formula(N + 1).times([LENGTHS.value_of(N)])) == "n*n+n"
 
 
 def test_nothing_is_zero_rows() -> None:
     assert str(Formula()) == "0"
-    assert str(_formula(N).times([Linear(0)])) == "0"
+    assert str(_formula(N).times([AffineExpr(0)])) == "0"
     assert str(_formula(N) + _formula(-N)) == "0"
 
 

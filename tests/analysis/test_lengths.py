@@ -1,4 +1,4 @@
-"""Lengths as linear forms: what is shown, and what must not be."""
+"""Lengths as affine expressions: what is shown, and what must not be."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytensor.tensor.subtensor import Subtensor
 
 from graph_building import graph_of, only_scan, power, scan
 from scanopt_cli.analysis.buffers import is_whole, rows, trimmed
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.ir.scan_view import TRACED
 
@@ -78,19 +78,19 @@ def test_deep_questions_come_to_an_end() -> None:
 
 def test_floor() -> None:
     """What a read that has not failed shows."""
-    floor = Lengths().length_of(X) - Linear(2)
-    assert not Lengths().at_most(Linear(2), Lengths().length_of(X))
-    assert Lengths(floor=floor).at_most(Linear(2), Lengths().length_of(X))
-    assert not Lengths(floor=floor).at_most(Linear(3), Lengths().length_of(X))
+    floor = Lengths().length_of(X) - AffineExpr(2)
+    assert not Lengths().provably_le(AffineExpr(2), Lengths().length_of(X))
+    assert Lengths(floor=floor).provably_le(AffineExpr(2), Lengths().length_of(X))
+    assert not Lengths(floor=floor).provably_le(AffineExpr(3), Lengths().length_of(X))
 
 
 def test_order_of_minima() -> None:
     lengths = Lengths(N)
     n, smaller = lengths.value_of(N), lengths.value_of(pt.minimum(3, N))
-    assert lengths.at_most(smaller, n)
-    assert lengths.at_most(smaller, Linear(3))
-    assert not lengths.at_most(n, smaller)
-    assert not lengths.at_most(Linear(1), n)
+    assert lengths.provably_le(smaller, n)
+    assert lengths.provably_le(smaller, AffineExpr(3))
+    assert not lengths.provably_le(n, smaller)
+    assert not lengths.provably_le(AffineExpr(1), n)
 
 
 def test_shared_expressions_stay_linear() -> None:
@@ -170,7 +170,7 @@ def test_outputs_of_a_while_loop_stop_together() -> None:
     lengths = Lengths()
     assert lengths.length_of(zs) == lengths.length_of(ys)
     trace = ys.owner.outputs[2]
-    assert lengths.length_of(ys) - lengths.length_of(trace) == Linear(1)
+    assert lengths.length_of(ys) - lengths.length_of(trace) == AffineExpr(1)
 
 
 def test_outputs_of_a_while_loop_that_keeps_less() -> None:
@@ -186,8 +186,8 @@ def test_outputs_of_a_while_loop_that_keeps_less() -> None:
 def test_counted_ranges() -> None:
     n, s = pt.lscalar("n"), pt.dvector("s")
     lengths = Lengths()
-    assert lengths.length_of(pt.arange(4)) == Linear(4)
-    assert lengths.length_of(pt.arange(2, 6)) == Linear(4)
+    assert lengths.length_of(pt.arange(4)) == AffineExpr(4)
+    assert lengths.length_of(pt.arange(2, 6)) == AffineExpr(4)
     assert lengths.length_of(pt.arange(s.shape[0])) == lengths.length_of(s)
     for unknown in (pt.arange(n), pt.arange(6, 2), pt.arange(0, 6, 2)):
         assert not lengths.length_of(unknown).is_constant or unknown.type.shape != (None,)

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytensor.tensor.subtensor import get_idx_list
 
-from scanopt_cli.analysis.accesses.row_ranges import Window, rows_index
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.accesses.row_ranges import RowRange, rows_index
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 
 N = pt.lscalar("n")
 ROWS = 6
 
 
-def taken(window: Window) -> list[int]:
+def taken(window: RowRange) -> list[int]:
     """The rows of a window of constant places."""
     assert window.low.is_constant
     assert window.length.is_constant
@@ -36,7 +36,7 @@ slices = st.builds(slice, bounds, bounds, st.sampled_from([None, 1, -1]))
 def test_slices_of_slices(first: slice, second: slice) -> None:
     """What is decided is right, and what is in bounds is decided."""
     rows = np.arange(ROWS)
-    window: Window | None = Window(Linear(), Linear(ROWS))
+    window: RowRange | None = RowRange(AffineExpr(), AffineExpr(ROWS))
     for part in (first, second):
         assert window is not None
         cut = window.cut(index_of(pt.dvector()[part]), Lengths())
@@ -61,7 +61,7 @@ def test_slices_of_slices(first: slice, second: slice) -> None:
     ],
 )
 def test_slices_that_are_decided(part: slice) -> None:
-    window = Window(Linear(), Linear(ROWS)).cut(index_of(pt.dvector()[part]), Lengths())
+    window = RowRange(AffineExpr(), AffineExpr(ROWS)).cut(index_of(pt.dvector()[part]), Lengths())
     assert window is not None
     assert taken(window) == np.arange(ROWS)[part].tolist()
 
@@ -69,10 +69,10 @@ def test_slices_that_are_decided(part: slice) -> None:
 @given(index=st.integers(-ROWS - 2, ROWS + 2), turned=st.booleans())
 def test_single_rows(index: int, turned: bool) -> None:
     rows = np.arange(ROWS)[::-1] if turned else np.arange(ROWS)
-    window = Window(Linear(), Linear(ROWS), turned)
+    window = RowRange(AffineExpr(), AffineExpr(ROWS), turned)
     place = window.place(pt.constant(index), Lengths())
     if -ROWS <= index < ROWS:
-        assert place == Linear(int(rows[index]))
+        assert place == AffineExpr(int(rows[index]))
     else:
         assert place is None
 
@@ -80,13 +80,13 @@ def test_single_rows(index: int, turned: bool) -> None:
 def test_symbolic_lengths() -> None:
     lengths = Lengths(N)
     steps = lengths.value_of(N)
-    window = Window(Linear(), steps + Linear(1))
+    window = RowRange(AffineExpr(), steps + AffineExpr(1))
     last = window.cut(slice(pt.constant(-1), None), lengths)
-    assert last == Window(steps, Linear(1))
+    assert last == RowRange(steps, AffineExpr(1))
     assert window.cut(slice(pt.constant(-2), None), lengths) is None
     start = slice(None, pt.dvector("v")[:1].shape[0])
     assert window.cut(start, lengths) is None
-    assert window.cut(start, lengths, reach=1) == Window(Linear(), Linear(1))
+    assert window.cut(start, lengths, reach=1) == RowRange(AffineExpr(), AffineExpr(1))
 
 
 def test_index_of_the_rows_alone() -> None:

@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.replace import vectorize_graph
 
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.analysis.rows import Rows, is_zero
 
@@ -129,6 +129,6 @@ def test_value_that_reaches_up_to_the_rows_is_no_row() -> None:
     v = pt.tensor("v", dtype="float64", shape=(2,))
     lengths = Lengths()
     rows = RowAnalysis(lengths, 1).of(pt.alloc(v, 2, 2))
-    assert rows.common(Linear(0), Linear(1), lengths) is None
+    assert rows.common(AffineExpr(0), AffineExpr(1), lengths) is None
     along = RowAnalysis(lengths, 0).of(pt.alloc(v, 2, 2))
-    assert along.common(Linear(0), Linear(1), lengths) is v
+    assert along.common(AffineExpr(0), AffineExpr(1), lengths) is v

@@ -9,7 +9,7 @@ import pytest
 from pytensor.graph.fg import FunctionGraph
 
 from graph_building import scan
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.analysis.trip_counts import StepCounts, loop_free
 from scanopt_cli.equivalence.canonical import Digests
 from scanopt_cli.equivalence.sameness import Sameness
@@ -86,7 +86,7 @@ def test_unify(is_upstream: bool) -> None:
     lengths = Lengths()
     assert lengths.value_of(first) == lengths.value_of(second)
     for buffer in buffers:
-        assert lengths.length_of(buffer) - lengths.value_of(first) == Linear(1)
+        assert lengths.length_of(buffer) - lengths.value_of(first) == AffineExpr(1)
 
 
 def test_counts_that_depend_on_loops_stay() -> None:

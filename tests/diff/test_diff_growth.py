@@ -11,7 +11,7 @@ from pytensor.graph.basic import Variable
 from recurrences import chain, tensor
 
 from scanopt_cli.diff.comparing import diff
-from scanopt_cli.diff.matching.indexed_graph import Side, two_sides
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.match import match
 from scanopt_cli.diff.trees import LineKind, tree_diff
 from scanopt_cli.ir.graph import as_graph, from_io
@@ -41,14 +41,14 @@ def test_the_tree_of_a_deep_chain_is_cut_and_says_so() -> None:
 def counted_digests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Variable]]:
     """Keep what digests are looked up of."""
     variables: list[Variable] = []
-    digest = Side.digest
+    digest = IndexedGraph.digest
 
-    def counted(self: Side, variable: Variable) -> bytes:
+    def counted(self: IndexedGraph, variable: Variable) -> bytes:
         variables.append(variable)
         return digest(self, variable)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Side, "digest", counted)
+        patch.setattr(IndexedGraph, "digest", counted)
         yield variables
 
 

@@ -37,7 +37,9 @@ def run(program: str, flags: str = "") -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("module", ["scanopt_cli", "scanopt_cli.integration.capture.running"])
+@pytest.mark.parametrize(
+    "module", ["scanopt_cli", "scanopt_cli.integration.capture.captured_program"]
+)
 def test_importing_scanopt_alone_imports_neither_pytensor_nor_numpy(module: str) -> None:
     """The second is in every program that a captured one starts."""
     program = f"import {module}, sys; print('pytensor' in sys.modules, 'numpy' in sys.modules)"

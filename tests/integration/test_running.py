@@ -15,7 +15,7 @@ import pytest
 from evaluating import assert_same_outcomes, evaluate
 from scanopt_cli.environment import CAPTURE
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.integration.capture.running import run_captured
+from scanopt_cli.integration.capture.captured_program import run_captured
 from scanopt_cli.serialization.loading import load
 
 PROGRAM = """
@@ -157,7 +157,7 @@ def test_signals_reach_the_program(number: signal.Signals, tmp_path: Path) -> No
         )
     )
     runner = (
-        "import sys; from scanopt_cli.integration.capture.running import run_captured; "
+        "import sys; from scanopt_cli.integration.capture.captured_program import run_captured; "
         "sys.exit(run_captured(sys.argv[2:], sys.argv[1]))"
     )
     argv = [sys.executable, "-c", runner, str(tmp_path / "graphs"), sys.executable, str(script)]

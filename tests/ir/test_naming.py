@@ -131,7 +131,7 @@ def test_graphs_are_named_with_the_loops() -> None:
 
 @given(scan_graphs())
 def test_copies_have_the_titles_of_the_original(example: GeneratedScan) -> None:
-    """However a graph is copied: frozen, thawed, cloned; and no two nodes have one title."""
+    """However a graph is copied: frozen, unfrozen, cloned; and no two nodes have one title."""
     original = from_io(example.inputs, example.outputs)
 
     def all_titles(known: AbstractFunctionGraph) -> list[object]:

@@ -45,7 +45,7 @@ def test_every_kind_has_its_slot() -> None:
     ]
     mit_sot = view.of_kind(SlotKind.MIT_SOT)[0]
     assert mit_sot.taps == (-3, -1)
-    assert mit_sot.reach == 3
+    assert mit_sot.n_initial == 3
     assert len(mit_sot.inner_inputs) == 2
 
 
@@ -86,7 +86,7 @@ def test_rebuilding_changes_nothing(generated: GeneratedScan) -> None:
     graph = graph_of(*generated.outputs)
     before = digest(graph)
     for view in list(scan_views(graph.fgraph)):
-        view.thaw()
+        view.unfreeze()
         graph.fgraph.replace_all(list(view.rebuild().items()))
     assert digest(graph) == before
 
@@ -97,7 +97,7 @@ def test_blockwise_scan_is_a_scan() -> None:
     view = only_scan(graph_of(vectorize_graph(xs[-1], {x: batch})).fgraph)
     assert view.batch_ndim == 1
     assert [slot.kind for slot in view.slots] == [SlotKind.SIT_SOT]
-    view.thaw()
+    view.unfreeze()
     replaced = view.rebuild()
     (old, new), *_ = replaced.items()
     assert new.type == old.type

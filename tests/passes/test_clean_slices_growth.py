@@ -75,7 +75,7 @@ def work(output: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     rules = tuple((told, what, counting("rules", rule)) for told, what, rule in clean_slices._RULES)
     with monkeypatch.context() as patch:
         patch.setattr(clean_slices, "_RULES", rules)
-        patch.setattr(Lengths, "_at_most", counting("compared", Lengths._at_most))
+        patch.setattr(Lengths, "_provably_le", counting("compared", Lengths._provably_le))
         run_pipeline(graph_of(output).copy().fgraph, [CleanSlices()])
     assert done
     return done

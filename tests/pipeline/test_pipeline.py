@@ -17,7 +17,7 @@ from scanopt_cli.errors import PassError
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.pipeline import registry as registry_module
-from scanopt_cli.pipeline.contract import Pass, ScanPass, Site
+from scanopt_cli.pipeline.contract import Pass, PassContext, ScanPass
 from scanopt_cli.pipeline.optimizing import Snapshot, optimize
 from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.pipeline.runner import run_pipeline
@@ -32,11 +32,11 @@ class _Flip(Pass):
 
     name: ClassVar[str] = "flip"
 
-    def run(self, site: Site) -> bool:
-        (old,) = site.fgraph.outputs
+    def run(self, context: PassContext) -> bool:
+        (old,) = context.fgraph.outputs
         left, right = old.owner.inputs
-        site.fgraph.replace(old, right + left)
-        return site.budget.spend()
+        context.fgraph.replace(old, right + left)
+        return context.budget.spend()
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class _Widen(Pass):
 
     name: ClassVar[str] = "widen"
 
-    def run(self, site: Site) -> bool:
-        site.fgraph.add_output(site.fgraph.outputs[0])
-        return site.budget.spend()
+    def run(self, context: PassContext) -> bool:
+        context.fgraph.add_output(context.fgraph.outputs[0])
+        return context.budget.spend()
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Whole(ScanPass):
     name: ClassVar[str] = "whole"
     takes_trimmed: ClassVar[bool] = False
 
-    def rewrite(self, view, site):
+    def rewrite(self, view, context):
         raise AssertionError("reached a Scan")
 
 
@@ -217,15 +217,15 @@ def test_a_body_keeps_the_types_that_it_returns() -> None:
         name: ClassVar[str] = "narrow"
         everywhere: ClassVar[bool] = True
 
-        def run(self, site: Site) -> bool:
-            if not site.path or not site.budget.spend():
+        def run(self, context: PassContext) -> bool:
+            if not context.path or not context.budget.spend():
                 return False
-            old: Any = site.fgraph.outputs[0]
+            old: Any = context.fgraph.outputs[0]
             if old.type.shape == (3,):
                 return False
-            site.changed(None, "narrowed")
+            context.changed(None, "narrowed")
             new = pt.specify_shape(old, (3,))
-            site.fgraph.replace_all([(old, new)], import_missing=True)
+            context.fgraph.replace_all([(old, new)], import_missing=True)
             return True
 
     x = pt.dvector("x")

@@ -19,10 +19,10 @@ from scanopt_cli.analysis.accesses.reads import (
 )
 from scanopt_cli.analysis.accesses.stripped import readers_of
 from scanopt_cli.analysis.count_variables import as_count
-from scanopt_cli.analysis.lengths import Lengths, Linear, is_full_slice
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths, is_full_slice
 from scanopt_cli.ir.scan_view import ScanView, Slot
 
-_ONE = Linear(1)
+_ONE = AffineExpr(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class EndRead:
         """Whether one row is read, by an index."""
         return isinstance(self.index, int)
 
-    def of(self, rows: Any, axis: int, fewer: int, length: Linear | None) -> Variable:
+    def of(self, rows: Any, axis: int, fewer: int, length: AffineExpr | None) -> Variable:
         """Return the same of ``rows``, which are those that were read without the last ``fewer``.
 
         ``length`` is how many rows there were, if there may have been fewer than ``fewer`` steps:
@@ -53,7 +53,7 @@ class EndRead:
         node, index = self.node, self.index
         made: Variable
         if self.start and length is not None:
-            counted = as_count(length - Linear(self.behind))
+            counted = as_count(length - AffineExpr(self.behind))
             if _steps(index) > 0:
                 made = rows[(*front, slice(index.start, counted))]
             else:
@@ -92,7 +92,7 @@ def end_read(
     Of what it reads, ``start`` rows are not steps.
     """
     axis = view.batch_ndim
-    length = lengths.value_of(view.n_steps) + Linear(start)
+    length = lengths.value_of(view.n_steps) + AffineExpr(start)
     if (count := sequence_steps(node, position)) is not None:
         left = length - count
         behind = left.constant if left.is_constant else 0
@@ -116,7 +116,7 @@ def counted_reads(
     steps = lengths.value_of(view.n_steps)
     found: dict[Variable, Variable] = {}
     for node, position, start in readers_of(view, slot, clients):
-        length = steps + Linear(start)
+        length = steps + AffineExpr(start)
         new = _counted_from_end(node, position, view.batch_ndim, length, lengths)
         if new is not None:
             found[node.outputs[0]] = new
@@ -124,7 +124,7 @@ def counted_reads(
 
 
 def _counted_from_end(
-    node: Apply, position: int, axis: int, length: Linear, lengths: Lengths
+    node: Apply, position: int, axis: int, length: AffineExpr, lengths: Lengths
 ) -> Variable | None:
     """``x[-k]`` for a read of ``x[n-k]`` of ``n`` rows, and so for the bounds of slices.
 
@@ -139,7 +139,7 @@ def _counted_from_end(
         back = length - lengths.value_of(bound)
         if not back.is_constant or back.constant < 1:
             return bound
-        is_same = back == _ONE or lengths.at_most(back, length)
+        is_same = back == _ONE or lengths.provably_le(back, length)
         return -back.constant if is_same else bound
 
     if index is None or isinstance(index, np.ndarray):
@@ -159,7 +159,7 @@ def _counted_from_end(
     return made
 
 
-def only_sequences(variable: Variable, clients: Clients, length: Linear) -> bool:
+def only_sequences(variable: Variable, clients: Clients, length: AffineExpr) -> bool:
     """Whether nobody but loops of ``length`` steps reads ``variable``, as a sequence."""
     return all(sequence_steps(node, position) == length for node, position in clients(variable))
 

@@ -11,12 +11,12 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.accesses.row_ranges import Window, ordered, rows_index
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered, rows_index
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
 
-_ONE = Linear(1)
+_ONE = AffineExpr(1)
 
 
 @dataclass(slots=True, eq=False)
@@ -27,10 +27,10 @@ class Part:
     rows ``source`` has. It may be set after the part was asked for.
     """
 
-    low: Linear
-    high: Linear
-    first: Linear
-    length: Linear
+    low: AffineExpr
+    high: AffineExpr
+    first: AffineExpr
+    length: AffineExpr
     source: Any = None
 
 
@@ -99,12 +99,12 @@ class Readers:
         A chain of slices is followed as far as its rows are known. The buffer itself is the last
         reading if somebody reads it in a way that is not understood.
         """
-        whole = Window(Linear(), self._parts[-1].high)
+        whole = RowRange(AffineExpr(), self._parts[-1].high)
         readings = self._readings(buffer, whole)
         assert readings is not None
         return readings
 
-    def _readings(self, variable: Variable, window: Window) -> list[Reading] | None:
+    def _readings(self, variable: Variable, window: RowRange) -> list[Reading] | None:
         """How to serve the readers of ``variable``; ``None`` if it can't be told in pieces."""
         found: list[Reading] = []
         is_needed = False
@@ -122,7 +122,7 @@ class Readers:
             found.append(Reading(variable, pieces, is_reversed))
         return found
 
-    def _served(self, node: Apply, window: Window) -> list[Reading] | None:
+    def _served(self, node: Apply, window: RowRange) -> list[Reading] | None:
         """How to serve what ``node`` reads of ``window``."""
         op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
         index = rows_index(node, self._axis) if isinstance(op, Subtensor) else None
@@ -135,43 +135,45 @@ class Readers:
         piece = None if row is None else self._row(row)
         return None if piece is None else [Reading(node.outputs[0], (piece,), is_row=True)]
 
-    def _row(self, row: Linear) -> Piece | None:
+    def _row(self, row: AffineExpr) -> Piece | None:
         lengths = self._lengths
         for part in self._parts:
-            if lengths.at_most(part.low, row) and lengths.at_most(row + _ONE, part.high):
+            if lengths.provably_le(part.low, row) and lengths.provably_le(row + _ONE, part.high):
                 place = row - part.first
                 if (place - part.length).is_constant:
                     place = place - part.length
                 return Piece(part, place.constant, None) if place.is_constant else None
         return None
 
-    def _pieces(self, window: Window) -> tuple[Piece, ...] | None:
+    def _pieces(self, window: RowRange) -> tuple[Piece, ...] | None:
         pieces = tuple(self._overlaps(window))
         return pieces if pieces and None not in pieces else None  # type: ignore[return-value]
 
-    def _overlaps(self, window: Window) -> Iterator[Piece | None]:
+    def _overlaps(self, window: RowRange) -> Iterator[Piece | None]:
         """The pieces of ``window``; ``None`` for a part of which it is not known."""
         lengths = self._lengths
         for part in self._parts:
-            if lengths.at_most(window.high, part.low) or lengths.at_most(part.high, window.low):
+            if lengths.provably_le(window.high, part.low) or lengths.provably_le(
+                part.high, window.low
+            ):
                 continue
             lows = ordered(window.low, part.low, lengths)
             highs = ordered(window.high, part.high, lengths)
             yield None if lows is None or highs is None else _piece(part, lows[1], highs[0])
 
 
-def _piece(part: Part, low: Linear, high: Linear) -> Piece | None:
+def _piece(part: Part, low: AffineExpr, high: AffineExpr) -> Piece | None:
     """The rows ``low`` to ``high`` of the buffer, if they have constant places in the part."""
     begin, end = low - part.first, high - part.first
     at_end = end == part.length
-    first = None if begin == Linear() else _place(begin, part.length, from_end=at_end)
+    first = None if begin == AffineExpr() else _place(begin, part.length, from_end=at_end)
     last = None if at_end else _place(end, part.length, from_end=False)
-    if (first is None and begin != Linear()) or (last is None and not at_end):
+    if (first is None and begin != AffineExpr()) or (last is None and not at_end):
         return None
     return Piece(part, first, last)
 
 
-def _place(row: Linear, length: Linear, *, from_end: bool) -> int | None:
+def _place(row: AffineExpr, length: AffineExpr, *, from_end: bool) -> int | None:
     behind = row - length
     if behind.is_constant and (from_end or not row.is_constant):
         return behind.constant

@@ -1,4 +1,4 @@
-"""Windows written back as slices, in the plainest form that PyTensor reads rightly."""
+"""Row ranges written back as slices, in the plainest form that PyTensor reads rightly."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any
 
 from pytensor.graph.basic import Constant
 
-from scanopt_cli.analysis.accesses.row_ranges import Window
+from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.count_variables import as_count
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 
-_ONE = Linear(1)
+_ONE = AffineExpr(1)
 
 # A bound of more terms than this costs more to compute than the slice that it replaces.
 _TERMS = 2
 
 
-def plain_index(row: Linear, length: Linear) -> Any:
+def plain_index(row: AffineExpr, length: AffineExpr) -> Any:
     """Return an index that reads ``row`` of ``length`` rows, ``None`` if it can't be written.
 
     The last row is ``-1``, whatever the length.
@@ -24,7 +24,7 @@ def plain_index(row: Linear, length: Linear) -> Any:
     return -1 if row == length - _ONE else _bound(row, length)
 
 
-def plain_slice(window: Window, length: Linear, lengths: Lengths) -> slice | None:
+def plain_slice(window: RowRange, length: AffineExpr, lengths: Lengths) -> slice | None:
     """Return the slice that takes ``window`` of ``length`` rows, ``None`` if it can't be written.
 
     One row is taken forwards. Where PyTensor comes to know that a slice takes one row, it reads
@@ -32,28 +32,30 @@ def plain_slice(window: Window, length: Linear, lengths: Lengths) -> slice | Non
     goes back a number of rows that is not known is not written.
     """
     low, high = window.low, window.high
-    if window.length == Linear():
+    if window.length == AffineExpr():
         return slice(None, 0)
     if window.length == _ONE or not window.is_reversed:
-        start = None if low == Linear() else plain_index(low, length)
+        start = None if low == AffineExpr() else plain_index(low, length)
         stop = None if high == length else _bound(high, length)
-        is_written = (start is not None or low == Linear()) and (stop is not None or high == length)
+        is_written = (start is not None or low == AffineExpr()) and (
+            stop is not None or high == length
+        )
         return slice(start, stop) if is_written else None
     return _backwards(window, length, lengths)
 
 
-def _backwards(window: Window, length: Linear, lengths: Lengths) -> slice | None:
+def _backwards(window: RowRange, length: AffineExpr, lengths: Lengths) -> slice | None:
     low, high = window.low, window.high
     start = None if high == length else _bound(high - _ONE, length)
-    stop = None if low == Linear() else _bound(low - _ONE, length)
-    if (start is None and high != length) or (stop is None and low != Linear()):
+    stop = None if low == AffineExpr() else _bound(low - _ONE, length)
+    if (start is None and high != length) or (stop is None and low != AffineExpr()):
         return None
     # A bound before the first row would count from the end.
-    if not isinstance(start, int) and start is not None and not lengths.at_most(_ONE, high):
+    if not isinstance(start, int) and start is not None and not lengths.provably_le(_ONE, high):
         return None
-    if stop is not None and not lengths.at_most(_ONE, low):
+    if stop is not None and not lengths.provably_le(_ONE, low):
         return None
-    if isinstance(start, int) and start >= 0 and not lengths.at_most(_ONE, high):
+    if isinstance(start, int) and start >= 0 and not lengths.provably_le(_ONE, high):
         return None
     from_behind = isinstance(start, int) and start < 0
     if stop is not None and not window.length.is_constant and not from_behind:
@@ -69,7 +71,7 @@ def cost(index: Any) -> int:
     )
 
 
-def _bound(row: Linear, length: Linear) -> Any:
+def _bound(row: AffineExpr, length: AffineExpr) -> Any:
     """A row as a number, from the start or from the end, or as an expression."""
     if row.is_constant:
         return row.constant

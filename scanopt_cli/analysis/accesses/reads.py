@@ -19,7 +19,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
 from scanopt_cli.analysis.accesses.row_ranges import rows_index
 from scanopt_cli.analysis.describing import describe
-from scanopt_cli.analysis.lengths import Lengths, Linear, is_full_slice
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths, is_full_slice
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
@@ -52,7 +52,7 @@ def reads(view: ScanView, slot: Slot, name: str, clients: Clients) -> list[Read]
     The slice that strips the start off a state's buffer is looked through: its readers count.
     """
     assert slot.outer_output is not None
-    return list(_reads(view, slot.outer_output, name, slot.reach, clients))
+    return list(_reads(view, slot.outer_output, name, slot.n_initial, clients))
 
 
 def _reads(
@@ -126,7 +126,7 @@ def rows_alone(node: Apply, axis: int) -> Any:
     return rows_index(node, axis) if isinstance(node.op, Subtensor) else None
 
 
-def sequence_steps(node: Apply, position: int) -> Linear | None:
+def sequence_steps(node: Apply, position: int) -> AffineExpr | None:
     """Return the step count of the loop that reads a sequence, ``None`` for other readers."""
     if scan_op(node) is None or scan_op(node) is not node.op:
         return None

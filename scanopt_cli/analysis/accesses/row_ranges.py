@@ -1,4 +1,4 @@
-"""Windows: which rows of a buffer a chain of slices looks at, told in linear forms."""
+"""Row ranges: which rows of a buffer a chain of slices takes, as affine expressions."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
-from scanopt_cli.analysis.lengths import Lengths, Linear, is_full_slice
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths, is_full_slice
 
-_ONE = Linear(1)
+_ONE = AffineExpr(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RowRange:
     """``length`` rows of a buffer, from ``low`` on; ``is_reversed`` if they come last row first."""
 
-    low: Linear
-    length: Linear
+    low: AffineExpr
+    length: AffineExpr
     is_reversed: bool = False
 
     @property
-    def high(self) -> Linear:
+    def high(self) -> AffineExpr:
         """One past the last row."""
         return self.low + self.length
 
-    def cut(self, index: slice, lengths: Lengths, reach: int = 0) -> Window | None:
+    def cut(self, index: slice, lengths: Lengths, reach: int = 0) -> RowRange | None:
         """Return the window that a slice of this one is, ``None`` if that can't be decided.
 
         A bound that is the length of a start ``x[:reach]`` counts as ``reach``: were the start
@@ -38,14 +38,14 @@ class Window:
             return None
         begin, end, is_reversed = span
         low = self.high - end if self.is_reversed else self.low + begin
-        return Window(low, end - begin, self.is_reversed ^ is_reversed)
+        return RowRange(low, end - begin, self.is_reversed ^ is_reversed)
 
-    def within(self, outer: Window) -> Window:
+    def within(self, outer: RowRange) -> RowRange:
         """Return a window of the rows that ``outer`` orders as one of what they are taken from."""
         low = outer.high - self.high if outer.is_reversed else outer.low + self.low
-        return Window(low, self.length, self.is_reversed ^ outer.is_reversed)
+        return RowRange(low, self.length, self.is_reversed ^ outer.is_reversed)
 
-    def place(self, index: Variable, lengths: Lengths) -> Linear | None:
+    def place(self, index: Variable, lengths: Lengths) -> AffineExpr | None:
         """Return the row that an index into this window is, ``None`` if that can't be decided."""
         position = position_of(lengths.value_of(index), self.length, lengths)
         if position is None:
@@ -53,19 +53,23 @@ class Window:
         return self.high - _ONE - position if self.is_reversed else self.low + position
 
 
-def position_of(index: Linear, length: Linear, lengths: Lengths) -> Linear | None:
+def position_of(index: AffineExpr, length: AffineExpr, lengths: Lengths) -> AffineExpr | None:
     """Return where an index falls in ``0..length-1``, if it is shown to be in bounds."""
     if index.is_constant and index.constant < 0:
-        return length + index if lengths.at_most(index.scaled(-1), length) else None
-    in_bounds = lengths.at_most(Linear(), index) and lengths.at_most(index + _ONE, length)
+        return length + index if lengths.provably_le(index.scaled(-1), length) else None
+    in_bounds = lengths.provably_le(AffineExpr(), index) and lengths.provably_le(
+        index + _ONE, length
+    )
     return index if in_bounds else None
 
 
-def ordered(left: Linear, right: Linear, lengths: Lengths) -> tuple[Linear, Linear] | None:
+def ordered(
+    left: AffineExpr, right: AffineExpr, lengths: Lengths
+) -> tuple[AffineExpr, AffineExpr] | None:
     """Return the smaller and the larger of two lengths, ``None`` if that can't be decided."""
-    if lengths.at_most(left, right):
+    if lengths.provably_le(left, right):
         return left, right
-    return (right, left) if lengths.at_most(right, left) else None
+    return (right, left) if lengths.provably_le(right, left) else None
 
 
 def rows_index(node: Apply, axis: int) -> Any:

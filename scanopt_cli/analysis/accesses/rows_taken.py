@@ -78,7 +78,7 @@ class RowsTaken:
     def of(self, slot: Slot) -> list[Taken]:
         """Return what is taken of the output of ``slot``; the output itself if all of it is."""
         assert slot.outer_output is not None
-        return list(self._taken(slot.outer_output, range(self._steps + slot.reach)))
+        return list(self._taken(slot.outer_output, range(self._steps + slot.n_initial)))
 
     def _taken(self, variable: Variable, rows: range) -> Iterator[Taken]:
         """What is taken of ``variable``, which holds ``rows`` of the buffer."""

@@ -14,7 +14,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from scanopt_cli.analysis.accesses.reads import Clients, number, row_index, rows_alone
 from scanopt_cli.analysis.accesses.stripped import readers_of
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.ir.scan_view import ScanView, Slot
 
 
@@ -32,7 +32,7 @@ def length_reads(
     axis = view.batch_ndim
     found: dict[Variable, Variable] = {}
     for node, position, start in readers_of(view, slot, clients):
-        length = count + Linear(start)
+        length = count + AffineExpr(start)
         source = node.inputs[position] if position < len(node.inputs) else None
         found.update(_read(node, position, source, axis, as_count(length), clients))
         found.update(_read_of_row(node, axis, length, clients))
@@ -66,7 +66,7 @@ def _read(
 
 
 def _read_of_row(
-    node: Apply, axis: int, length: Linear, clients: Clients
+    node: Apply, axis: int, length: AffineExpr, clients: Clients
 ) -> Iterator[tuple[Variable, Variable]]:
     """``ones_like(ys[-1])`` of a row that is one number and is there: it is 1."""
     index = rows_alone(node, axis)

@@ -10,10 +10,10 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
 from scanopt_cli.analysis.accesses.plain_slices import plain_index, plain_slice
-from scanopt_cli.analysis.accesses.row_ranges import Window, rows_index
-from scanopt_cli.analysis.lengths import Lengths, Linear, is_full_slice
+from scanopt_cli.analysis.accesses.row_ranges import RowRange, rows_index
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths, is_full_slice
 
-_ONE = Linear(1)
+_ONE = AffineExpr(1)
 
 # Chains of slices are short; what is longer is shortened from the outside.
 _LINKS = 8
@@ -28,15 +28,17 @@ class Chain:
 
     base: Variable
     axis: int
-    length: Linear
-    window: Window
+    length: AffineExpr
+    window: RowRange
     is_row: bool
     links: int
 
     @property
     def is_whole(self) -> bool:
         """Whether every row is taken, in one order or the other."""
-        return not self.is_row and self.window.low == Linear() and self.window.high == self.length
+        return (
+            not self.is_row and self.window.low == AffineExpr() and self.window.high == self.length
+        )
 
     def index(self, lengths: Lengths) -> Any:
         """Return the plainest index that reads the same rows of `base`, ``None`` if none does."""
@@ -52,7 +54,7 @@ class Chain:
         if cut is None or not isinstance(index, slice):
             return None
         length = lengths.length_of(cut.inputs[0], self.axis)
-        outer = Window(Linear(), length).cut(index, lengths)
+        outer = RowRange(AffineExpr(), length).cut(index, lengths)
         if outer is None:
             return None
         return Chain(
@@ -77,7 +79,7 @@ def chains(node: Apply, lengths: Lengths) -> Iterator[Chain]:
     sources, cuts = _links(node, axis)
     for depth in range(len(cuts), -1, -1):
         length = lengths.length_of(sources[depth], axis)
-        window: Window | None = Window(Linear(), length)
+        window: RowRange | None = RowRange(AffineExpr(), length)
         for cut in reversed(cuts[:depth]):
             window = None if window is None else window.cut(cut, lengths)
         if window is None:
@@ -85,7 +87,7 @@ def chains(node: Apply, lengths: Lengths) -> Iterator[Chain]:
         is_row = not isinstance(last, slice)
         if is_row:
             row = window.place(last, lengths)
-            window = None if row is None else Window(row, _ONE)
+            window = None if row is None else RowRange(row, _ONE)
         else:
             window = window.cut(last, lengths)
         if window is not None:

@@ -16,11 +16,11 @@ def stripped(view: ScanView, slot: Slot, clients: Clients) -> Any:
 
     ``None`` if nobody does, or if there is no start.
     """
-    if slot.outer_output is None or not slot.reach:
+    if slot.outer_output is None or not slot.n_initial:
         return None
     for node, position in clients(slot.outer_output):
         index = rows_alone(node, view.batch_ndim) if position == 0 else None
-        if isinstance(index, slice) and is_strip(index, slot.reach):
+        if isinstance(index, slice) and is_strip(index, slot.n_initial):
             return node.outputs[0]
     return None
 
@@ -31,7 +31,7 @@ def readers_of(view: ScanView, slot: Slot, clients: Clients) -> Iterator[tuple[A
     The third is how many rows of start are in what it reads.
     """
     strip = stripped(view, slot, clients)
-    for source, start in ((slot.outer_output, slot.reach), (strip, 0)):
+    for source, start in ((slot.outer_output, slot.n_initial), (strip, 0)):
         for node, position in () if source is None else clients(source):
             if strip is None or strip not in node.outputs:
                 yield node, position, start

@@ -52,7 +52,7 @@ _OPPOSITE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SequenceSource:
     """What a sequence reads its rows from, and whether it reads the last one first."""
 
     source: Variable
@@ -97,7 +97,7 @@ def directions(scans: Sequence[Apply], origins: Mapping[Apply, Origin]) -> dict[
     return {node: direction(node) for node in scans}
 
 
-def rows_read(view: ScanView) -> Iterator[Rows]:
+def rows_read(view: ScanView) -> Iterator[SequenceSource]:
     """Yield what each sequence of ``view`` reads, seen through slices."""
     for slot in view.of_kind(SlotKind.SEQ):
         yield _rows(slot.outer_input, view.batch_ndim)
@@ -212,12 +212,12 @@ def _by_reading(node: Apply, known: Mapping[Apply, Direction]) -> Direction:
     return ways.pop() if len(ways) == 1 else Direction.UNKNOWN
 
 
-def _rows(variable: Variable, batch: int) -> Rows:
+def _rows(variable: Variable, batch: int) -> SequenceSource:
     is_reversed = False
     while (step := _row_step(variable, batch)) is not None:
         is_reversed ^= step < 0
         variable = variable.owner.inputs[0]
-    return Rows(variable, is_reversed)
+    return SequenceSource(variable, is_reversed)
 
 
 def _row_step(variable: Variable, batch: int) -> int | None:

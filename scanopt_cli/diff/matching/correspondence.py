@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pytensor.graph.basic import Apply, Variable
 
 from scanopt_cli.diff.matching.alignment import Alignment, align
-from scanopt_cli.diff.matching.indexed_graph import Pairs, Side
-from scanopt_cli.diff.matching.terms import Terms
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs
+from scanopt_cli.diff.matching.terms import SharedTerms
 
 
 @dataclass(slots=True)
@@ -22,8 +22,8 @@ class Matching:
     ``outputs`` pairs places in the graphs' lists of outputs.
     """
 
-    first: Side
-    second: Side
+    first: IndexedGraph
+    second: IndexedGraph
     outputs: Pairs
     nodes: dict[Apply, Apply] = field(default_factory=dict)
     counterparts: dict[Apply, Apply] = field(default_factory=dict)
@@ -68,15 +68,15 @@ class Matching:
         linked = self.backlinks.get(variable)
         return digest if linked is None or self.first.digest(linked) == digest else variable
 
-    def terms(self) -> tuple[Terms, Terms]:
+    def terms(self) -> tuple[SharedTerms, SharedTerms]:
         """Return both sides in terms of what is matched so far."""
 
         def itself(node: Apply) -> Apply | None:
             return node if node in self.counterparts else None
 
         return (
-            Terms(self.first, self.token, self.nodes.get),
-            Terms(self.second, self.other_token, itself),
+            SharedTerms(self.first, self.token, self.nodes.get),
+            SharedTerms(self.second, self.other_token, itself),
         )
 
     def flipped(self) -> Matching:

@@ -9,7 +9,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.slot_pairing import pair_slots
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, op_name
 from scanopt_cli.ir.scan_view import scan_op
@@ -61,7 +61,7 @@ def are_alike(matching: Matching, node: Apply, other: Apply) -> bool:
 
 
 def told_apart(
-    side: Side, readers: Iterable[tuple[Apply, int]], *, constants: bool = False
+    side: IndexedGraph, readers: Iterable[tuple[Apply, int]], *, constants: bool = False
 ) -> dict[Hashable, list[tuple[Apply, int]]]:
     """Group readers of a variable by what they apply, and at which input they read it.
 

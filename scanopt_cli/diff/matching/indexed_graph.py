@@ -21,7 +21,7 @@ type Pairs = Sequence[tuple[int, int]]
 """Places in two lists that belong together."""
 
 
-class Side:
+class IndexedGraph:
     """A graph with its nodes in order, who reads what, and digests of everything.
 
     Parameters
@@ -144,8 +144,8 @@ def two_sides(
     before: FunctionGraph,
     after: FunctionGraph,
     inputs: Pairs,
-    around: tuple[Side, Side] | None = None,
-) -> tuple[Side, Side]:
+    around: tuple[IndexedGraph, IndexedGraph] | None = None,
+) -> tuple[IndexedGraph, IndexedGraph]:
     """Return both graphs, digested so that paired ``inputs`` count as the same.
 
     ``around`` are the sides whose nodes hold the graphs.
@@ -167,6 +167,6 @@ def two_sides(
     # Loops that are equal stay apart, where each of them may have become another one.
     is_nearer = abs(distinct[0] - distinct[1]) < abs(counts[0] - counts[1])
     return (
-        Side(before, digests[0], loops_once=is_nearer),
-        Side(after, digests[1], loops_once=is_nearer),
+        IndexedGraph(before, digests[0], loops_once=is_nearer),
+        IndexedGraph(after, digests[1], loops_once=is_nearer),
     )

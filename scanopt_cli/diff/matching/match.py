@@ -16,7 +16,7 @@ from pytensor.graph.basic import Apply, Variable
 from scanopt_cli.diff.deduplicated import is_swappable
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.evidence import are_alike, fits, told_apart
-from scanopt_cli.diff.matching.indexed_graph import Pairs, Side
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs
 from scanopt_cli.diff.matching.numbering import Numbers, numbered
 from scanopt_cli.diff.matching.pairing import pair_up
 from scanopt_cli.diff.matching.similarity import similar_pairs
@@ -27,7 +27,7 @@ from scanopt_cli.ir.scan_view import scan_op
 _ROUNDS = 4
 
 
-def match(first: Side, second: Side, inputs: Pairs, outputs: Pairs) -> Matching:
+def match(first: IndexedGraph, second: IndexedGraph, inputs: Pairs, outputs: Pairs) -> Matching:
     """Match two graphs whose paired ``inputs`` and ``outputs`` are places in their lists."""
     matcher = _Matcher(Matching(first, second, outputs))
     for place, other in inputs:

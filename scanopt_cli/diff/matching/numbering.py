@@ -7,7 +7,7 @@ from collections.abc import Container, Hashable, Iterator, Sequence
 from pytensor.graph.basic import Apply, Variable
 
 from scanopt_cli.diff.deduplicated import is_swappable
-from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.terms import Token
 from scanopt_cli.ir.scan_view import scan_op
 
@@ -18,7 +18,7 @@ class Numbers:
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
 
-    def number(self, side: Side, node: Apply, reads: Sequence[Hashable]) -> int:
+    def number(self, side: IndexedGraph, node: Apply, reads: Sequence[Hashable]) -> int:
         """Return the number of a node of ``side`` whose inputs are known as ``reads``."""
         if scan_op(node) is not None:
             # Loops are equal whatever the order of their slots.
@@ -32,7 +32,11 @@ class Numbers:
 
 
 def numbered(
-    side: Side, matched: Container[Apply], token: Token, shared: Container[bytes], numbers: Numbers
+    side: IndexedGraph,
+    matched: Container[Apply],
+    token: Token,
+    shared: Container[bytes],
+    numbers: Numbers,
 ) -> Iterator[tuple[Apply, int]]:
     """Yield the nodes of ``side`` that are not ``matched``, each with its number.
 
@@ -52,7 +56,7 @@ def numbered(
             yield node, own[node]
 
 
-def output_mark(side: Side, variable: Variable) -> int:
+def output_mark(side: IndexedGraph, variable: Variable) -> int:
     """Return which output of the node that makes it ``variable`` is, in an order of both sides."""
     node = variable.owner
     if scan_op(node) is None:

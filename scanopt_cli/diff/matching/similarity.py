@@ -9,7 +9,7 @@ from pytensor.graph.basic import Apply
 
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.evidence import are_alike
-from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.terms import Token
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.scan_view import scan_op
@@ -52,7 +52,7 @@ def similar_pairs(
 
 
 def _traits(
-    side: Side, node: Apply, token: Token, partners: Mapping[Apply, Apply] | None
+    side: IndexedGraph, node: Apply, token: Token, partners: Mapping[Apply, Apply] | None
 ) -> set[Hashable]:
     """What a node reads and is read by, each with the node's own Op, in terms of both sides."""
     loop = scan_op(node)

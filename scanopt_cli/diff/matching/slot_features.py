@@ -12,9 +12,9 @@ from functools import cached_property
 
 from pytensor.graph.basic import Apply, Constant, Variable
 
-from scanopt_cli.diff.matching.indexed_graph import Side
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.numbering import Numbers, output_mark
-from scanopt_cli.diff.matching.terms import Terms
+from scanopt_cli.diff.matching.terms import SharedTerms
 from scanopt_cli.ir.naming import slot_name
 from scanopt_cli.ir.scan_view import ScanView, SlotKind
 
@@ -25,7 +25,7 @@ _READERS = 8
 class Witness:
     """Evidence about the slots of one Scan node, by their places in its view."""
 
-    def __init__(self, terms: Terms, node: Apply) -> None:
+    def __init__(self, terms: SharedTerms, node: Apply) -> None:
         self._terms = terms
         self._side = terms.side
         self._view: ScanView = terms.side.view(node)
@@ -141,7 +141,7 @@ class Witness:
         return frozenset(found) or None
 
 
-def _makers(side: Side, variable: Variable) -> tuple[bytes, ...]:
+def _makers(side: IndexedGraph, variable: Variable) -> tuple[bytes, ...]:
     """The Op that makes ``variable``, and those that make its inputs."""
     node = variable.owner
     if node is None:

@@ -16,14 +16,14 @@ from scanopt_cli.diff.matching.indexed_graph import Pairs
 from scanopt_cli.diff.matching.numbering import Numbers
 from scanopt_cli.diff.matching.pairing import pair_up
 from scanopt_cli.diff.matching.slot_features import Witness
-from scanopt_cli.diff.matching.terms import Terms
+from scanopt_cli.diff.matching.terms import SharedTerms
 
 # How often the bodies are walked at most. In a body of many states that only come apart one by one,
 # the time would grow with its square.
 _LOOKS = 50
 
 
-def pair_slots(ours: Terms, theirs: Terms, node: Apply, other: Apply) -> Pairs:
+def pair_slots(ours: SharedTerms, theirs: SharedTerms, node: Apply, other: Apply) -> Pairs:
     """Pair the slots of two Scans, told by their places in the lists of their views.
 
     Of two Scans that compute the same from whatever they are fed, all slots are paired, each with

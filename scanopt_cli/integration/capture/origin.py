@@ -20,7 +20,7 @@ _CALLED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class CaptureOrigin:
     """Where a compilation was asked for.
 
     Attributes
@@ -35,7 +35,7 @@ class Origin:
     name: str | None
 
 
-def origin() -> Origin:
+def origin() -> CaptureOrigin:
     """Return who has called, through PyTensor and PyMC."""
     frame: FrameType | None = sys._getframe(1)
     name = None
@@ -46,6 +46,6 @@ def origin() -> Origin:
             if name not in _CALLED.values() and not called.startswith(("_", "<")):
                 name = _CALLED.get(called, called)
         elif package not in _BELOW:
-            return Origin(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}", name)
+            return CaptureOrigin(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}", name)
         frame = frame.f_back
-    return Origin(None, name)
+    return CaptureOrigin(None, name)

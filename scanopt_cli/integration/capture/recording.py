@@ -18,7 +18,7 @@ from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import LoadError
 from scanopt_cli.integration.capture.directory import made, reserve
 from scanopt_cli.integration.capture.hooks import FirstCall, listen, stop_listening
-from scanopt_cli.integration.capture.origin import Origin, origin
+from scanopt_cli.integration.capture.origin import CaptureOrigin, origin
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.ir.inner_graphs import core_op, walk
 from scanopt_cli.serialization.loading import load
@@ -120,7 +120,7 @@ def _write_first_call(path: Path, values: Sequence[Any]) -> None:
         _warn(f"the values of the first call of {path} are not kept", error)
 
 
-def _notes(name: str | None, caller: Origin, fgraph: FunctionGraph) -> tuple[str, ...]:
+def _notes(name: str | None, caller: CaptureOrigin, fgraph: FunctionGraph) -> tuple[str, ...]:
     what = f"function {name}" if name else caller.name or "a function"
     place = f" at {caller.place}" if caller.place else ""
     notes = [f"Captured from {what}{place}, as the program built it."]

@@ -17,12 +17,17 @@ import logging
 
 from pytensor.compile.mode import optdb
 
-from scanopt_cli.integration.compilation.rewriters import Always, Stage, Unseal, WhenEnabled
+from scanopt_cli.integration.compilation.rewriters import (
+    Always,
+    CompilationStage,
+    Unseal,
+    WhenEnabled,
+)
 
 TAG = "scanopt"
 """Modes that include this tag use the passes."""
 
-_POSITIONS = {Stage.LOOPS: 0.02, Stage.TRIMS: 1.615}
+_POSITIONS = {CompilationStage.LOOPS: 0.02, CompilationStage.TRIMS: 1.615}
 _UNSEALING = 1.6145
 # Modes that rewrite nothing, or only what their linker needs, stay as they are.
 _TAGS_OF_MODES = ("fast_run", "fast_compile")

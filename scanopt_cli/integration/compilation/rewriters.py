@@ -15,7 +15,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from scanopt_cli.integration.compilation.blocks import innermost
 
 
-class Stage(StrEnum):
+class CompilationStage(StrEnum):
     """The two places in a compilation where passes run."""
 
     LOOPS = "loops"
@@ -29,12 +29,12 @@ class Always(GraphRewriter):
     on with the graph as it was, or raises it, by ``pytensor.config.on_opt_error``.
     """
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: CompilationStage) -> None:
         self.stage = stage
 
     def apply(self, fgraph: FunctionGraph) -> None:
         """Rewrite ``fgraph`` in place."""
-        from scanopt_cli.integration.compilation.running import run_stage
+        from scanopt_cli.integration.compilation.optimizing_stage import run_stage
 
         mode = mode_of(fgraph)
         # DebugMode compares the graph before and after each rewrite, and rewrites several times.

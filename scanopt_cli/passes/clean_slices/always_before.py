@@ -9,7 +9,7 @@ from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.row_ranges import rows_index
 from scanopt_cli.analysis.accesses.slice_chains import axis_of
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.ir.levels import IfElse
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.passes.clean_slices.facts import Facts
@@ -31,7 +31,7 @@ class Ahead:
 
     def __init__(self) -> None:
         self._steps: dict[Apply, Variable | None] = {}
-        self._reads: dict[Apply, dict[Linear, Variable]] = {}
+        self._reads: dict[Apply, dict[AffineExpr, Variable]] = {}
         self._attempts: dict[object, Attempt] = {}
 
     def of(self, node: Apply) -> list[Attempt]:
@@ -40,7 +40,7 @@ class Ahead:
         if isinstance(node.op, IfElse):
             # What only one branch needs may not have run.
             before = []
-        reads: dict[Linear, Variable] = {}
+        reads: dict[AffineExpr, Variable] = {}
         for other in before:
             reads |= self._reads[other]
         reads = dict(list(reads.items())[:_READS])
@@ -55,7 +55,7 @@ class Ahead:
         return attempts
 
     def _attempt(
-        self, steps: Variable | None, floor: Linear | None = None, read: Variable | None = None
+        self, steps: Variable | None, floor: AffineExpr | None = None, read: Variable | None = None
     ) -> Attempt:
         key = (steps, floor, read)
         if key not in self._attempts:
@@ -63,13 +63,13 @@ class Ahead:
         return self._attempts[key]
 
 
-def _floor_of(node: Apply, lengths: Lengths) -> Linear | None:
+def _floor_of(node: Apply, lengths: Lengths) -> AffineExpr | None:
     """Return what a read ``x[i]`` with a constant ``i`` shows not to be negative, if it is news."""
     axis = axis_of(node) if isinstance(node.op, Subtensor) else None
     index = None if axis is None else rows_index(node, axis)
     if axis is None or not isinstance(index, Constant):
         return None
     place = int(index.data)
-    needed = Linear(place + 1 if place >= 0 else -place)
+    needed = AffineExpr(place + 1 if place >= 0 else -place)
     form = lengths.length_of(node.inputs[0], axis) - needed
-    return None if form.is_constant or lengths.at_most(Linear(), form) else form
+    return None if form.is_constant or lengths.provably_le(AffineExpr(), form) else form

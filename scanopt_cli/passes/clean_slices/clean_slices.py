@@ -15,9 +15,9 @@ from scanopt_cli.ir.levels import IfElse
 from scanopt_cli.passes.clean_slices.always_before import Ahead, Attempt
 from scanopt_cli.passes.clean_slices.facts import Facts
 from scanopt_cli.passes.clean_slices.lengths_of_outputs import counted
-from scanopt_cli.passes.clean_slices.reads import behind_write, element, merged
-from scanopt_cli.passes.clean_slices.writes import nested, plainer, started, whole
-from scanopt_cli.pipeline.contract import Pass, Site
+from scanopt_cli.passes.clean_slices.plain_reads import behind_write, element, merged
+from scanopt_cli.passes.clean_slices.plain_writes import nested, plainer, started, whole
+from scanopt_cli.pipeline.contract import Pass, PassContext
 from scanopt_cli.text import plural
 
 # What a rewrite frees comes after it in a sweep, but for a few.
@@ -65,9 +65,9 @@ class CleanSlices(Pass):
     8. The start of a loop's state of at most 8 rows in all, ``AllocEmpty(5)[:1].set(h0)``, is
        ``Alloc(h0, 5)``: without the write and the axis put in for ``h0``.
 
-    Preconditions: lengths are known as linear forms, of which each comparison is shown; what is not
-    shown is left alone. So an index out of bounds stays an error, 0 rows stay 0 rows, and for a
-    symbolic step count ``n`` the read ``x[1:][-1]`` stays as it is, since ``n`` may be 0; what
+    Preconditions: lengths are known as affine expressions, and each comparison of them is proved;
+    what is not is left alone. So an index out of bounds stays an error, 0 rows stay 0 rows, and for
+    a symbolic step count ``n`` the read ``x[1:][-1]`` stays as it is, since ``n`` may be 0; what
     depends on such a read is rewritten, since it only runs where that did not fail. A written value
     that is read back has the shape of what it is written to, or is one number; none is cast.
     Nothing in the graph works in place. Steps are 1 or -1.
@@ -94,19 +94,19 @@ class CleanSlices(Pass):
     name: ClassVar[str] = "clean-slices"
     everywhere: ClassVar[bool] = True
 
-    def run(self, site: Site) -> bool:
-        """Rewrite ``site.fgraph`` node by node, until nothing changes."""
-        if site.is_in_place("cleaned"):
+    def run(self, context: PassContext) -> bool:
+        """Rewrite ``context.fgraph`` node by node, until nothing changes."""
+        if context.is_in_place("cleaned"):
             return False
         done: Counter[int] = Counter()
         for _ in range(_SWEEPS):
-            swept = _Sweep(site).run()
+            swept = _Sweep(context).run()
             if not swept:
                 break
             done += swept
         for place, count in sorted(done.items()):
             told, what, _ = _RULES[place]
-            site.changed(None, told.format(plural(count, what)))
+            context.changed(None, told.format(plural(count, what)))
         return bool(done)
 
 
@@ -117,9 +117,9 @@ class _Sweep:
     a chain of slices takes one sweep, not one a link.
     """
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._fgraph: FunctionGraph = site.fgraph
+    def __init__(self, context: PassContext) -> None:
+        self._site = context
+        self._fgraph: FunctionGraph = context.fgraph
         self._ahead = Ahead()
         self._done: Counter[int] = Counter()
 

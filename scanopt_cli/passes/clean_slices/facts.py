@@ -10,13 +10,13 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.subtensor import IncSubtensor
 
-from scanopt_cli.analysis.accesses.row_ranges import Window, rows_index
+from scanopt_cli.analysis.accesses.row_ranges import RowRange, rows_index
 from scanopt_cli.analysis.accesses.slice_chains import axis_of
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.analysis.rows import is_zero
 
-_ONE = Linear(1)
+_ONE = AffineExpr(1)
 
 # A gradient writes a few times into zeros, not more often.
 _DEPTH = 8
@@ -35,8 +35,8 @@ class Write:
     base: Variable
     value: Variable
     axis: int
-    length: Linear
-    window: Window
+    length: AffineExpr
+    window: RowRange
     is_row: bool
     is_aligned: bool
     order: int | None
@@ -54,7 +54,9 @@ class Write:
     @property
     def is_whole(self) -> bool:
         """Whether every row is written, in one order or the other."""
-        return not self.is_row and self.window.low == Linear() and self.window.high == self.length
+        return (
+            not self.is_row and self.window.low == AffineExpr() and self.window.high == self.length
+        )
 
 
 class Facts:
@@ -64,20 +66,20 @@ class Facts:
         self.lengths = lengths
         self._rows: dict[int, RowAnalysis] = {}
 
-    def known(self, base: Variable, axis: int, window: Window) -> Variable | None:
+    def known(self, base: Variable, axis: int, window: RowRange) -> Variable | None:
         """Return what each row of a window is, if computing ``base`` can't fail.
 
         Only rows of the first axis are known, where a value of fewer axes is a row.
         """
         return None if axis else self._common(base, axis, window)
 
-    def is_zero(self, base: Variable, axis: int, window: Window | None = None) -> bool:
+    def is_zero(self, base: Variable, axis: int, window: RowRange | None = None) -> bool:
         """Whether the rows of a window are 0, or all rows, and computing ``base`` can't fail."""
         if window is None:
-            window = Window(Linear(), self.lengths.length_of(base, axis))
+            window = RowRange(AffineExpr(), self.lengths.length_of(base, axis))
         return is_zero(self._common(base, axis, window))
 
-    def _common(self, base: Variable, axis: int, window: Window) -> Variable | None:
+    def _common(self, base: Variable, axis: int, window: RowRange) -> Variable | None:
         rows = self._rows.setdefault(axis, RowAnalysis(self.lengths, axis)).of(base, _DEPTH)
         return rows.common(window.low, window.high, self.lengths) if rows.is_certain else None
 
@@ -89,12 +91,12 @@ class Facts:
         base, value = node.inputs[:2]
         index = rows_index(node, axis)
         length = self.lengths.length_of(base, axis)
-        window: Window | None = Window(Linear(), length)
+        window: RowRange | None = RowRange(AffineExpr(), length)
         assert window is not None
         is_row = not isinstance(index, slice)
         if is_row:
             row = window.place(index, self.lengths)
-            window = None if row is None else Window(row, _ONE)
+            window = None if row is None else RowRange(row, _ONE)
         else:
             window = window.cut(index, self.lengths)
         if window is None:
@@ -112,21 +114,21 @@ class Facts:
         order = None if is_row or own < 0 or shape[own] == _ONE else own
         return Write(node, base, value, axis, length, window, is_row, is_aligned, order)
 
-    def disjoint(self, one: Window, other: Window) -> bool:
-        """Whether two windows are shown to have no row in common."""
-        at_most = self.lengths.at_most
-        return at_most(one.high, other.low) or at_most(other.high, one.low)
+    def disjoint(self, one: RowRange, other: RowRange) -> bool:
+        """Whether two row ranges provably have no row in common."""
+        provably_le = self.lengths.provably_le
+        return provably_le(one.high, other.low) or provably_le(other.high, one.low)
 
-    def within(self, inner: Window, outer: Window) -> bool:
+    def within(self, inner: RowRange, outer: RowRange) -> bool:
         """Whether one window is shown to be a part of the other."""
-        at_most = self.lengths.at_most
-        return at_most(outer.low, inner.low) and at_most(inner.high, outer.high)
+        provably_le = self.lengths.provably_le
+        return provably_le(outer.low, inner.low) and provably_le(inner.high, outer.high)
 
 
-def relative(inner: Window, outer: Window) -> Window:
+def relative(inner: RowRange, outer: RowRange) -> RowRange:
     """Return a part of a window as a window of the rows as ``outer`` orders them."""
     low = outer.high - inner.high if outer.is_reversed else inner.low - outer.low
-    return Window(low, inner.length, inner.is_reversed ^ outer.is_reversed)
+    return RowRange(low, inner.length, inner.is_reversed ^ outer.is_reversed)
 
 
 def taken(source: Any, axis: int, index: Any) -> Variable:

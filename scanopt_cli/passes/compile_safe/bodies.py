@@ -1,4 +1,4 @@
-"""Bodies that PyTensor's push-outs would take for others."""
+"""CompileSafeBodies that PyTensor's push-outs would take for others."""
 
 from __future__ import annotations
 
@@ -27,50 +27,52 @@ from scanopt_cli.analysis.dependence import (
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.minima import minimum_parts
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import ScanPass, Site
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 from scanopt_cli.text import plural
 
 
 @dataclass(frozen=True)
-class Bodies(ScanPass):
+class CompileSafeBodies(ScanPass):
     """Cases 1 to 3 of ``compile-safe``, whose manual is that of this pass too."""
 
     name: ClassVar[str] = "compile-safe"
 
-    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan whose body PyTensor does not misunderstand."""
-        if view.batch_ndim or not site.budget.is_left:
+        if view.batch_ndim or not context.budget.is_left:
             return None
-        names = site.names(view)
+        names = context.names(view)
         long = _long_sequences(view)
         sums = [slot for slot in view.of_kind(SlotKind.SIT_SOT) if _is_misread_sum(view, slot)]
-        # Places in the inner outputs, which stay where they are when the body is thawed.
-        copied = _to_copy(view, site)
-        if not (long or copied or sums) or not site.budget.spend():
+        # Places in the inner outputs, which stay where they are when the body is unfrozen.
+        copied = _to_copy(view, context)
+        if not (long or copied or sums) or not context.budget.spend():
             return None
         stop = pt.scalar_from_tensor(view.n_steps) if long else None
         for slot in long:
-            site.changed(view, f"cut the sequence `{names[slot]}` to the steps")
+            context.changed(view, f"cut the sequence `{names[slot]}` to the steps")
             sequence: Any = slot.outer_input
             slot.outer_input = sequence[:stop]
         if not (copied or sums):
             return view.rebuild()
-        view.thaw()
+        view.unfreeze()
         for slot in sums:
-            site.changed(view, f"wrote the sum `{names[slot]}` as one that PyTensor leaves alone")
+            context.changed(
+                view, f"wrote the sum `{names[slot]}` as one that PyTensor leaves alone"
+            )
             slot.inner_outputs = [_regrouped(slot)]
         if copied:
-            copy_outputs(view, copied, site)
+            copy_outputs(view, copied, context)
         return view.rebuild()
 
 
-def copy_outputs(view: ScanView, places: Sequence[int], site: Site) -> None:
-    """Let a step of a thawed view copy its inner outputs at ``places``."""
+def copy_outputs(view: ScanView, places: Sequence[int], context: PassContext) -> None:
+    """Let a step of a unfrozen view copy its inner outputs at ``places``."""
     outputs = view.inner_outputs()
     for place in places:
         outputs[place] = deep_copy_op.make_node(outputs[place]).outputs[0]
     view.set_inner_outputs(outputs)
-    site.changed(view, f"a step copies {plural(len(places), 'output')}")
+    context.changed(view, f"a step copies {plural(len(places), 'output')}")
 
 
 def _long_sequences(view: ScanView) -> list[Slot]:
@@ -105,13 +107,13 @@ def _is_cut(slot: Slot, view: ScanView, lengths: Lengths) -> bool:
     return stop == steps or parts == {stop, lengths.length_of(node.inputs[0])}
 
 
-def _to_copy(view: ScanView, site: Site) -> list[int]:
+def _to_copy(view: ScanView, context: PassContext) -> list[int]:
     """Return the places of the inner outputs to copy, so that PyTensor keeps the loop.
 
     It looks for loops to do without when it has moved invariants out, dropped what nobody reads,
     and found sequences that are the same in every row.
     """
-    read = [slot for slot in view.outputs() if site.clients(slot.outer_output)]
+    read = [slot for slot in view.outputs() if context.clients(slot.outer_output)]
     kept = [variable for slot in read for variable in slot.inner_outputs]
     computed = {variable for variable in kept if variable.owner is not None}
     if any(isinstance(variable.owner.op, DeepCopyOp) for variable in computed):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from scanopt_cli.passes.compile_safe.bodies import Bodies
+from scanopt_cli.passes.compile_safe.bodies import CompileSafeBodies
 from scanopt_cli.passes.compile_safe.conditions import mark_conditions
 from scanopt_cli.passes.compile_safe.copies import copy_buffers, copy_rows
 from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
 from scanopt_cli.passes.hoist_states import HoistStates
-from scanopt_cli.pipeline.contract import Pass, Site
+from scanopt_cli.pipeline.contract import Pass, PassContext
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class CompileSafe(Pass):
 
     name: ClassVar[str] = "compile-safe"
 
-    def run(self, site: Site) -> bool:
+    def run(self, context: PassContext) -> bool:
         """Mend each loop of a graph."""
-        changed = HoistStates().run(site)
-        changed = Bodies().run(site) or changed
-        changed = CopyOverwritten().run(site) or changed
-        changed = mark_conditions(site) or changed
-        changed = copy_buffers(site) or changed
-        return copy_rows(site) or changed
+        changed = HoistStates().run(context)
+        changed = CompileSafeBodies().run(context) or changed
+        changed = CopyOverwritten().run(context) or changed
+        changed = mark_conditions(context) or changed
+        changed = copy_buffers(context) or changed
+        return copy_rows(context) or changed

@@ -15,31 +15,31 @@ from pytensor.tensor.elemwise import Elemwise
 from scanopt_cli.equivalence.canonical import Digests
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.scan_view import scan_op
-from scanopt_cli.pipeline.contract import Site
+from scanopt_cli.pipeline.contract import PassContext
 
 
-def mark_conditions(site: Site) -> bool:
+def mark_conditions(context: PassContext) -> bool:
     """Give each of several while loops a stop condition of its own; whether any lacked it.
 
     What tells it from others is a number that only loops of equal outputs share. Conditions that
     are not equal now may become so while PyTensor compiles, and those of graphs that it inlines
     come to this one.
     """
-    loops = sum(map(_is_while, walk(site.fgraph)))
-    if loops < 2 and not site.is_inlined:
+    loops = sum(map(_is_while, walk(context.fgraph)))
+    if loops < 2 and not context.is_inlined:
         return False
     changed = False
-    digests = Digests(site.fgraph.inputs)
-    for view in site.scans():
+    digests = Digests(context.fgraph.inputs)
+    for view in context.scans():
         if view.batch_ndim or view.condition is None or _is_marked(view.condition):
             continue
-        if not site.budget.spend():
+        if not context.budget.spend():
             break
         mark = _number(digests, view.node)
-        site.changed(view, "gave the stop condition a form of its own")
-        view.thaw()
+        context.changed(view, "gave the stop condition a form of its own")
+        view.unfreeze()
         view.condition = _marked(view.condition, mark)
-        site.fgraph.replace_all(list(view.rebuild().items()), reason=site.pass_name)
+        context.fgraph.replace_all(list(view.rebuild().items()), reason=context.pass_name)
         changed = True
     return changed
 

@@ -17,21 +17,21 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor
 
 from scanopt_cli.analysis.accesses.reads import is_strip, number, row_index
 from scanopt_cli.analysis.buffers import is_whole
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.ir.scan_view import STATES, TRACED, ScanView, Slot, SlotKind, scan_op
 from scanopt_cli.passes.save_mem.trimmed_reads import is_unsafe_reader
-from scanopt_cli.pipeline.contract import Site
+from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.text import plural
 
 
-def copy_buffers(site: Site) -> bool:
+def copy_buffers(context: PassContext) -> bool:
     """Give states whose buffers may become equal a different number of copies each.
 
     PyTensor compares the buffers of mit_sots, and of mit_mots, of all loops that it merges.
     """
     changed = False
     taken: dict[object, set[int]] = {}
-    for view in _loops(site):
+    for view in _loops(context):
         copied = []
         for slot in view.of_kind(SlotKind.MIT_SOT, SlotKind.MIT_MOT):
             depth, buffer = _copies(slot.outer_input)
@@ -41,7 +41,7 @@ def copy_buffers(site: Site) -> bool:
                 slot.kind,
                 slot.taps,
                 _type_key(slot),
-                None if origin is None else site.same(origin),
+                None if origin is None else context.same(origin),
             )
             wanted = next(n for n in count(depth) if n not in taken.get(key, ()))
             taken.setdefault(key, set()).add(wanted)
@@ -52,9 +52,9 @@ def copy_buffers(site: Site) -> bool:
                     buffer = deep_copy_op.make_node(buffer).outputs[0]
                 slot.outer_input = buffer
                 copied.append(slot)
-        if copied and site.budget.spend():
-            site.changed(view, f"made buffers of their own for {plural(len(copied), 'state')}")
-            site.fgraph.replace_all(list(view.rebuild().items()), reason=site.pass_name)
+        if copied and context.budget.spend():
+            context.changed(view, f"made buffers of their own for {plural(len(copied), 'state')}")
+            context.fgraph.replace_all(list(view.rebuild().items()), reason=context.pass_name)
             changed = True
     return changed
 
@@ -88,21 +88,21 @@ def _unfolded(buffer: Any) -> Variable:
     return cast(Variable, empty)
 
 
-def copy_rows(site: Site) -> bool:
+def copy_rows(context: PassContext) -> bool:
     """Let readers that PyTensor may misunderstand read a copy; whether there were any."""
     changed = False
-    indices = _Indices(site)
-    for view in _loops(site):
-        names = site.names(view)
+    indices = _Indices(context)
+    for view in _loops(context):
+        names = context.names(view)
         for slot in view.of_kind(*TRACED, SlotKind.MIT_MOT):
-            readers = _misunderstood(view, slot, site, indices)
-            if not readers or not site.budget.spend():
+            readers = _misunderstood(view, slot, context, indices)
+            if not readers or not context.budget.spend():
                 continue
             assert slot.outer_output is not None
-            site.changed(view, f"readers of `{names[slot]}` read a copy of it")
+            context.changed(view, f"readers of `{names[slot]}` read a copy of it")
             copied = deep_copy_op.make_node(slot.outer_output).outputs[0]
             for reader, position in readers:
-                site.fgraph.change_node_input(reader, position, copied, reason=site.pass_name)
+                context.fgraph.change_node_input(reader, position, copied, reason=context.pass_name)
             changed = True
     return changed
 
@@ -114,10 +114,10 @@ class _Indices:
     be indexed there.
     """
 
-    def __init__(self, site: Site) -> None:
-        self._is_inlined = site.is_inlined
-        self._indexed: set[Variable] = set(site.fgraph.outputs if site.is_inlined else ())
-        for node in reversed(site.fgraph.toposort()):
+    def __init__(self, context: PassContext) -> None:
+        self._is_inlined = context.is_inlined
+        self._indexed: set[Variable] = set(context.fgraph.outputs if context.is_inlined else ())
+        for node in reversed(context.fgraph.toposort()):
             is_index = isinstance(node.op, Subtensor | AdvancedSubtensor)
             if is_index or self.may_reach(node):
                 self._indexed.update(node.inputs[:1] if is_index else node.inputs)
@@ -133,42 +133,42 @@ class _Indices:
         return any(v in self._indexed and getattr(v.type, "ndim", 0) for v in node.outputs)
 
 
-def _loops(site: Site) -> Iterator[ScanView]:
-    return (view for view in site.scans() if view.node.op is view.op)
+def _loops(context: PassContext) -> Iterator[ScanView]:
+    return (view for view in context.scans() if view.node.op is view.op)
 
 
 def _misunderstood(
-    view: ScanView, slot: Slot, site: Site, indices: _Indices
+    view: ScanView, slot: Slot, context: PassContext, indices: _Indices
 ) -> list[tuple[Any, int]]:
     """Return who reads the output of a slot in a way that PyTensor may get wrong."""
     lengths = Lengths(view.n_steps)
-    is_plain = slot.kind in TRACED and _keeps_all_rows(view, slot, site, lengths)
+    is_plain = slot.kind in TRACED and _keeps_all_rows(view, slot, context, lengths)
 
     def is_read_wrongly(node: Any, position: int) -> bool:
         if not isinstance(node.op, Subtensor) or position:
             return indices.may_reach(node)
         if slot.kind is SlotKind.MIT_MOT:
             return True
-        reads = list(_reads(node, slot, site, indices))
+        reads = list(_reads(node, slot, context, indices))
         if is_plain:
             return not all(_is_understood(view, slot, read, lengths) for read in reads)
         is_moved = any(read.index is None and read.is_indexed for read in reads)
-        return is_moved or is_unsafe_reader(view, slot, site.clients, lengths, node)
+        return is_moved or is_unsafe_reader(view, slot, context.clients, lengths, node)
 
     return [
         (node, position)
-        for node, position in site.clients(slot.outer_output)
+        for node, position in context.clients(slot.outer_output)
         if is_read_wrongly(node, position)
     ]
 
 
-def _keeps_all_rows(view: ScanView, slot: Slot, site: Site, lengths: Lengths) -> bool:
+def _keeps_all_rows(view: ScanView, slot: Slot, context: PassContext, lengths: Lengths) -> bool:
     """Whether PyTensor is right to take a buffer for one that holds every step."""
     if view.is_while or not is_whole(view, slot, lengths):
         return False
     # It compares the length of a trace with the number of steps as variables.
     is_trace = slot.kind is SlotKind.NIT_SOT
-    return not is_trace or site.same(slot.outer_input) == site.same(view.n_steps)
+    return not is_trace or context.same(slot.outer_input) == context.same(view.n_steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +183,12 @@ class _Read:
     is_indexed: bool
 
 
-def _reads(node: Apply, slot: Slot, site: Site, indices: _Indices) -> Iterator[_Read]:
+def _reads(node: Apply, slot: Slot, context: PassContext, indices: _Indices) -> Iterator[_Read]:
     index = row_index(node, 0)
-    if not (isinstance(index, slice) and is_strip(index, slot.reach)):
-        yield _Read(index, is_stripped=not slot.reach, is_indexed=indices.may_reach(node))
+    if not (isinstance(index, slice) and is_strip(index, slot.n_initial)):
+        yield _Read(index, is_stripped=not slot.n_initial, is_indexed=indices.may_reach(node))
         return
-    for reader, position in site.clients(node.outputs[0]):
+    for reader, position in context.clients(node.outputs[0]):
         is_index = isinstance(reader.op, Subtensor) and not position
         inner = row_index(reader, 0) if is_index else None
         yield _Read(inner, is_stripped=True, is_indexed=indices.may_reach(reader))
@@ -199,7 +199,7 @@ def _is_understood(view: ScanView, slot: Slot, read: _Read, lengths: Lengths) ->
     index = read.index
     if index is not None and not isinstance(index, slice):
         # Of initial rows it may make a negative number of steps.
-        return read.is_stripped or slot.reach < 2 or number(index) == -1
+        return read.is_stripped or slot.n_initial < 2 or number(index) == -1
     if read.is_indexed:
         return False
     if index is None:
@@ -213,12 +213,12 @@ def _is_understood(view: ScanView, slot: Slot, read: _Read, lengths: Lengths) ->
     steps = lengths.value_of(view.n_steps)
 
     def exists(row: int) -> bool:
-        return lengths.at_most(Linear(-row), steps)
+        return lengths.provably_le(AffineExpr(-row), steps)
 
     if start is not None and start < 0:
         if index.stop is None:
             # However few the last rows of a state are, PyTensor counts them as it should.
-            return (slot.reach > 0 and read.is_stripped) or exists(start)
+            return (slot.n_initial > 0 and read.is_stripped) or exists(start)
         return stop is not None and stop < 0 and exists(start)
     if index.stop is None:
         return True

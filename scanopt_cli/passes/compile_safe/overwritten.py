@@ -15,7 +15,7 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.ir.scan_view import ScanView, SlotKind
 from scanopt_cli.passes.compile_safe.bodies import copy_outputs
-from scanopt_cli.pipeline.contract import ScanPass, Site
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class CopyOverwritten(ScanPass):
 
     name: ClassVar[str] = "compile-safe"
 
-    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan that hands on no row that it overwrites."""
         copied = _handed_on(view)
-        if not copied or not site.budget.spend():
+        if not copied or not context.budget.spend():
             return None
-        view.thaw()
-        copy_outputs(view, copied, site)
+        view.unfreeze()
+        copy_outputs(view, copied, context)
         return view.rebuild()
 
 

@@ -14,11 +14,11 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.trip_counts import StepCounts
 from scanopt_cli.ir.levels import always_computed
 from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.pipeline.contract import Site, works_in_place
+from scanopt_cli.pipeline.contract import PassContext, works_in_place
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LoopTerms:
     """What loops must agree on to be merged, besides how often they run.
 
     A loop with an ``obstacle`` is merged with none.
@@ -33,7 +33,7 @@ class Terms:
     allow_gc: bool
     obstacle: str | None
 
-    def against(self, other: Terms) -> str | None:
+    def against(self, other: LoopTerms) -> str | None:
         """Return why loops with these terms are not merged, ``None`` if nothing is against it."""
         if self.obstacle is not None:
             return self.obstacle
@@ -57,15 +57,15 @@ class Terms:
 class Judge:
     """Finds the terms of loops; ``loops`` are all in the graph."""
 
-    def __init__(self, site: Site, counts: StepCounts, loops: Iterable[Apply]) -> None:
-        self._site = site
-        self._always = always_computed(site.fgraph)
+    def __init__(self, context: PassContext, counts: StepCounts, loops: Iterable[Apply]) -> None:
+        self._site = context
+        self._always = always_computed(context.fgraph)
         self._batches = BatchShapes(counts.of_form)
         for node in loops:
             if node in self._always:
                 self._batches.learn(ScanView.of(node))
 
-    def terms(self, node: Apply) -> Terms:
+    def terms(self, node: Apply) -> LoopTerms:
         """Return the terms of a loop."""
         view = ScanView.of(node)
         lengths = Lengths(view.n_steps)
@@ -79,7 +79,7 @@ class Judge:
         elif short and not is_short:
             names = ", ".join(slot.label for slot in short)
             obstacle = f"the buffers of {names} are shown neither to be trimmed nor to be whole"
-        return Terms(
+        return LoopTerms(
             condition=self._site.condition(view),
             batch=self._batches.of(view),
             is_trimmed=is_short,

@@ -14,8 +14,8 @@ from scanopt_cli.analysis.trip_counts import StepCounts, loop_free
 from scanopt_cli.ir.levels import levels
 from scanopt_cli.ir.naming import PULLBACK
 from scanopt_cli.ir.scan_view import ScanView, batch_ndim, scan_op
-from scanopt_cli.passes.merge_scans.loop_terms import Judge, Terms
-from scanopt_cli.pipeline.contract import Pass, Site
+from scanopt_cli.passes.merge_scans.loop_terms import Judge, LoopTerms
+from scanopt_cli.pipeline.contract import Pass, PassContext
 
 # How many names the name of a merged loop holds, and how many a remark tells.
 _NAMES = 4
@@ -36,8 +36,9 @@ class MergeScans(Pass):
     4. So do loops with trimmed buffers, as ``save-mem`` leaves them, but only with each other: each
        slot keeps its own buffer, and a merged loop is differentiated right only if all are whole.
 
-    The same number of steps is the same linear form: the length of ``x`` and that of ``exp(x)``,
-    the minimum of two lengths in any order, the steps of a loop and those of its gradient.
+    The same number of steps is the same affine expression: the length of ``x`` and that of
+    ``exp(x)``, the minimum of two lengths in any order, the steps of a loop and those of its
+    gradient.
 
     Preconditions: ``truncate_gradient``, ``mode``, ``profile`` and ``allow_gc`` are equal. Every
     buffer is shown to hold every step, or to be trimmed. Nothing in the graph or in a step works in
@@ -62,11 +63,11 @@ class MergeScans(Pass):
 
     name: ClassVar[str] = "merge-scans"
 
-    def run(self, site: Site) -> bool:
+    def run(self, context: PassContext) -> bool:
         """Merge, one key after the other, what has one key and one level."""
-        nodes = site.fgraph.toposort()
+        nodes = context.fgraph.toposort()
         free = loop_free(nodes)
-        counts = StepCounts(site.same, free)
+        counts = StepCounts(context.same, free)
         by_run: dict[Hashable, list[Apply]] = defaultdict(list)
         for node in nodes:
             if scan_op(node) is not None:
@@ -75,24 +76,24 @@ class MergeScans(Pass):
         candidates = [loops for loops in by_run.values() if len(loops) > 1]
         if not candidates:
             return False
-        if site.is_in_place("merged"):
+        if context.is_in_place("merged"):
             return False
-        judge = Judge(site, counts, [node for loops in by_run.values() for node in loops])
+        judge = Judge(context, counts, [node for loops in by_run.values() for node in loops])
         classes = [{node: judge.terms(node) for node in loops} for loops in candidates]
         for terms in classes:
-            by_terms: dict[Terms, list[Apply]] = defaultdict(list)
+            by_terms: dict[LoopTerms, list[Apply]] = defaultdict(list)
             for node, own in terms.items():
                 by_terms[own].append(node)
             for own, alike in by_terms.items():
                 if own.obstacle is None:
-                    terms |= dict.fromkeys(self._merged(alike, counts, free, site), own)
-        there = site.fgraph.apply_nodes
+                    terms |= dict.fromkeys(self._merged(alike, counts, free, context), own)
+        there = context.fgraph.apply_nodes
         for terms in classes:
-            _explain({node: own for node, own in terms.items() if node in there}, free, site)
+            _explain({node: own for node, own in terms.items() if node in there}, free, context)
         return any(node not in there for terms in classes for node in terms)
 
     def _merged(
-        self, loops: Sequence[Apply], counts: StepCounts, free: set[Apply], site: Site
+        self, loops: Sequence[Apply], counts: StepCounts, free: set[Apply], context: PassContext
     ) -> list[Apply]:
         """Merge loops of one key; return the new ones.
 
@@ -107,20 +108,20 @@ class MergeScans(Pass):
         for node, level in levels(loops, free).items() if len(loops) > 1 else ():
             by_level[level].append(node)
         for group in by_level.values():
-            if len(group) > 1 and site.budget.spend():
-                group.sort(key=site.title)
-                counts.unify(site.fgraph, [node.inputs[0] for node in group], self.name)
+            if len(group) > 1 and context.budget.spend():
+                group.sort(key=context.title)
+                counts.unify(context.fgraph, [node.inputs[0] for node in group], self.name)
                 views = [ScanView.of(node) for node in group]
                 joined = ScanView.joined(views, _joined_name([view.name for view in views]))
-                others = _told([site.title(node) for node in group[1:]])
-                site.changed(joined, f"merged with {others}")
+                others = _told([context.title(node) for node in group[1:]])
+                context.changed(joined, f"merged with {others}")
                 replacements = joined.rebuild()
-                site.fgraph.replace_all(list(replacements.items()), reason=self.name)
+                context.fgraph.replace_all(list(replacements.items()), reason=self.name)
                 merged.append(next(iter(replacements.values())).owner)
         return merged
 
 
-def _explain(terms: Mapping[Apply, Terms], free: set[Apply], site: Site) -> None:
+def _explain(terms: Mapping[Apply, LoopTerms], free: set[Apply], context: PassContext) -> None:
     """Say why loops that run equally often and are independent were not merged.
 
     One remark for each way to differ from the first, so at most one for a loop.
@@ -129,14 +130,14 @@ def _explain(terms: Mapping[Apply, Terms], free: set[Apply], site: Site) -> None
         return  # they depend on one another, or the budget is spent
     found = levels(terms, free)
     first: dict[int, Apply] = {}
-    told: set[tuple[int, Terms]] = set()
-    for node in sorted(terms, key=lambda node: (terms[node].obstacle or "", site.title(node))):
+    told: set[tuple[int, LoopTerms]] = set()
+    for node in sorted(terms, key=lambda node: (terms[node].obstacle or "", context.title(node))):
         level, own = found[node], terms[node]
         other = first.setdefault(level, node)
         reason = None if other is node else own.against(terms[other])
         if reason is not None and (level, own) not in told:
             told.add((level, own))
-            site.kept(ScanView.of(node), f"not merged with `{site.title(other)}`: {reason}")
+            context.kept(ScanView.of(node), f"not merged with `{context.title(other)}`: {reason}")
 
 
 def _joined_name(names: Collection[str]) -> str:

@@ -13,21 +13,21 @@ from pytensor.tensor.type import TensorType
 from scanopt_cli.analysis.accesses.reads import Read, number, row_index
 from scanopt_cli.analysis.accesses.stripped import stripped
 from scanopt_cli.analysis.buffers import is_whole
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 from scanopt_cli.passes.trim_steps.fewer_steps import Looks
-from scanopt_cli.pipeline.contract import Site
+from scanopt_cli.pipeline.contract import PassContext
 
 # A step more for each so many steps is not felt; neither are so many nodes more to compile.
 _STEPS = 64
 _NODES = 100
 
-_ONE = Linear(1)
+_ONE = AffineExpr(1)
 
 
 def first_rows(
-    view: ScanView, looks: Looks, names: Mapping[Slot, str], lengths: Lengths, site: Site
+    view: ScanView, looks: Looks, names: Mapping[Slot, str], lengths: Lengths, context: PassContext
 ) -> dict[Variable, Variable] | None:
     """Return what reads the row of the first step, from one more application of the body.
 
@@ -35,18 +35,18 @@ def first_rows(
     """
     found: dict[Slot, list[Apply]] = {}
     for slot in view.of_kind(*TRACED):
-        firsts = _firsts(view, slot, looks[slot], lengths, site)
+        firsts = _firsts(view, slot, looks[slot], lengths, context)
         if firsts:
             found[slot] = firsts
     if not found:
         return None
     told = " and ".join(f"`{names[slot]}`" for slot in found)
     if (reason := _obstacle(view, list(found), lengths)) is not None:
-        site.kept(view, f"all steps of {told}, for the row of the first step: {reason}")
+        context.kept(view, f"all steps of {told}, for the row of the first step: {reason}")
         return None
-    if not site.budget.spend():
+    if not context.budget.spend():
         return None
-    site.changed(view, f"computes the row of the first step of {told} apart from the loop")
+    context.changed(view, f"computes the row of the first step of {told} apart from the loop")
     rows = dict(zip(view.op.fgraph.outputs, view.op.fgraph.bind(_at_first(view)), strict=True))
     replaced: dict[Variable, Variable] = {}
     for slot, nodes in found.items():
@@ -58,22 +58,22 @@ def first_rows(
 
 
 def _firsts(
-    view: ScanView, slot: Slot, found: Sequence[Read], lengths: Lengths, site: Site
+    view: ScanView, slot: Slot, found: Sequence[Read], lengths: Lengths, context: PassContext
 ) -> list[Apply]:
     """Who reads the first row of ``slot``, if it could be trimmed but for that."""
     if view.batch_ndim or not is_whole(view, slot, lengths):
         return []
-    steps = stripped(view, slot, site.clients) if slot.reach else slot.outer_output
+    steps = stripped(view, slot, context.clients) if slot.n_initial else slot.outer_output
     firsts = [
         node
-        for node, position in site.clients(steps)
+        for node, position in context.clients(steps)
         if position == 0 and _is_first(row_index(node, 0))
     ]
     kept = max((read.tail for read in found if read.tail is not None), default=0)
     # Every other reader must look at the end.
     wide = sum(read.tail is None for read in found)
     count = lengths.value_of(view.n_steps)
-    is_few = lengths.at_most(count, Linear(kept + _STEPS))
+    is_few = lengths.provably_le(count, AffineExpr(kept + _STEPS))
     return firsts if firsts and wide == len(firsts) and not is_few else []
 
 
@@ -88,10 +88,10 @@ def _obstacle(view: ScanView, slots: Sequence[Slot], lengths: Lengths) -> str | 
     if view.of_kind(SlotKind.MIT_MOT, SlotKind.UNTRACED):
         return "it has states without a trace"
     steps = lengths.value_of(view.n_steps)
-    if not lengths.at_most(_ONE, steps):
+    if not lengths.provably_le(_ONE, steps):
         return f"{steps} steps may be none"
     for slot in view.of_kind(SlotKind.SEQ):
-        if not lengths.at_most(steps, lengths.length_of(slot.outer_input)):
+        if not lengths.provably_le(steps, lengths.length_of(slot.outer_input)):
             return "one of its sequences may be too short"
     if any(not isinstance(v.type, TensorType) for v in view.op.fgraph.inputs):
         return "it reads what is no tensor"
@@ -116,6 +116,6 @@ def _at_first(view: ScanView) -> dict[Variable, Variable]:
             if slot.kind is SlotKind.NON_SEQ:
                 value = outer
             else:
-                value = outer[slot.reach + slot.taps[place] if slot.taps else 0]
+                value = outer[slot.n_initial + slot.taps[place] if slot.taps else 0]
             read[inner] = inner.type.filter_variable(value)
     return read

@@ -12,13 +12,13 @@ from scanopt_cli.analysis.accesses.reads import Read
 from scanopt_cli.analysis.accesses.shape_reads import length_reads
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import scalar_steps
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.analysis.shortening import shorten
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 from scanopt_cli.passes.save_mem.trace_reductions import reduce_inside
 from scanopt_cli.passes.save_mem.trimmed_reads import is_mapped, trimmed_reads
 from scanopt_cli.passes.trim_steps.fewer_steps import Looks, cut_to_first, looks_at
-from scanopt_cli.pipeline.contract import ScanPass, Site
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 from scanopt_cli.text import plural
 
 
@@ -75,52 +75,57 @@ class SaveMem(ScanPass):
     name: ClassVar[str] = "save-mem"
     trims: ClassVar[bool] = True
 
-    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return all outputs, on a Scan with fewer steps or shorter buffers."""
         lengths = Lengths(view.n_steps)
-        names = site.names(view)
-        looks = looks_at(view, names, site)
-        cut = cut_to_first(view, looks, lengths, site)
+        names = context.names(view)
+        looks = looks_at(view, names, context)
+        cut = cut_to_first(view, looks, lengths, context)
         if cut is not None:
             return cut
         if self.reductions:
-            reduced = self._reduced(view, looks, names, lengths, site)
+            reduced = self._reduced(view, looks, names, lengths, context)
             if reduced is not None:
                 return reduced
         keeps = {
             slot: keep
             for slot, found in looks.items()
-            if (keep := self._keep(view, slot, names[slot], found, lengths, site)) is not None
+            if (keep := self._keep(view, slot, names[slot], found, lengths, context)) is not None
         }
-        if not keeps or not site.budget.spend():
+        if not keeps or not context.budget.spend():
             return None
         for slot, keep in keeps.items():
             why = (
                 ", ".join(dict.fromkeys(read.text for read in looks[slot])) or "its own taps alone"
             )
-            site.changed(
-                view, f"`{names[slot]}` keeps {plural(slot.reach + keep, 'row')}: read as {why}"
+            context.changed(
+                view, f"`{names[slot]}` keeps {plural(slot.n_initial + keep, 'row')}: read as {why}"
             )
             shorten(view, slot, keep, lengths)
         results = view.rebuild()
         for slot in keeps:
             assert slot.outer_output is not None
             trimmed = results[slot.outer_output]
-            results |= trimmed_reads(view, slot, trimmed, site.clients, lengths)
+            results |= trimmed_reads(view, slot, trimmed, context.clients, lengths)
         return results
 
     def _reduced(
-        self, view: ScanView, looks: Looks, names: dict[Slot, str], lengths: Lengths, site: Site
+        self,
+        view: ScanView,
+        looks: Looks,
+        names: dict[Slot, str],
+        lengths: Lengths,
+        context: PassContext,
     ) -> dict[Variable, Variable] | None:
         """Reductions without the traces that they are of, and lengths that need none."""
         counted: dict[Variable, Variable] = {}
         if not view.is_while:
             for slot in view.of_kind(*TRACED):
                 if is_whole(view, slot, lengths):
-                    counted |= length_reads(view, slot, lengths, site.clients)
+                    counted |= length_reads(view, slot, lengths, context.clients)
         if counted:
-            return counted if site.budget.spend() else None
-        return reduce_inside(view, looks, names, lengths, site)
+            return counted if context.budget.spend() else None
+        return reduce_inside(view, looks, names, lengths, context)
 
     def _keep(
         self,
@@ -129,7 +134,7 @@ class SaveMem(ScanPass):
         name: str,
         found: Sequence[Read],
         lengths: Lengths,
-        site: Site,
+        context: PassContext,
     ) -> int | None:
         """How many steps the buffer of ``slot`` needs to keep, ``None`` to leave it alone."""
         if not is_whole(view, slot, lengths):
@@ -137,22 +142,22 @@ class SaveMem(ScanPass):
         wide = next((read for read in found if read.tail is None), None)
         if wide is not None:
             steps = lengths.value_of(view.n_steps)
-            site.kept(view, f"all {steps} steps of `{name}`: read as {wide.text}")
+            context.kept(view, f"all {steps} steps of `{name}`: read as {wide.text}")
             return None
         if slot.kind is SlotKind.NIT_SOT and not found:
             return None
         keep = max((read.tail for read in found if read.tail is not None), default=0)
         if self.prealloc and slot.kind is not SlotKind.NIT_SOT:
             keep = max(keep, 1)
-        if lengths.at_most(lengths.value_of(view.n_steps), Linear(keep)):
+        if lengths.provably_le(lengths.value_of(view.n_steps), AffineExpr(keep)):
             return None
         if view.is_while and keep > 1:
-            site.kept(view, f"all steps of `{name}`: a while loop can keep one step, not {keep}")
+            context.kept(view, f"all steps of `{name}`: a while loop can keep one step, not {keep}")
             return None
         if is_mapped(view, slot):
-            site.kept(view, f"all steps of `{name}`: it depends on no state, and needs no loop")
+            context.kept(view, f"all steps of `{name}`: it depends on no state, and needs no loop")
             return None
         if scalar_steps(view) is None:
-            site.kept(view, f"all steps of `{name}`: the step count differs within the batch")
+            context.kept(view, f"all steps of `{name}`: the step count differs within the batch")
             return None
         return keep

@@ -17,12 +17,12 @@ from scanopt_cli.analysis.accesses.stripped import readers_of
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.initial_buffers import with_room
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 from scanopt_cli.passes.trim_steps.fewer_steps import Looks
-from scanopt_cli.pipeline.contract import Site
+from scanopt_cli.pipeline.contract import PassContext
 
-_ONE = Linear(1)
+_ONE = AffineExpr(1)
 
 
 @dataclass(slots=True, eq=False)
@@ -95,7 +95,7 @@ class _Reduction:
 
 
 def reduce_inside(
-    view: ScanView, looks: Looks, names: Mapping[Slot, str], lengths: Lengths, site: Site
+    view: ScanView, looks: Looks, names: Mapping[Slot, str], lengths: Lengths, context: PassContext
 ) -> dict[Variable, Variable] | None:
     """Return reductions of traces as the last row of a state each, where nobody reads the trace."""
     if view.is_while or view.batch_ndim:
@@ -104,16 +104,16 @@ def reduce_inside(
         reduction
         for slot in view.of_kind(*TRACED)
         if is_whole(view, slot, lengths)
-        for reduction in _reductions(view, slot, looks[slot], site)
+        for reduction in _reductions(view, slot, looks[slot], context)
     ]
-    found = [one for one in found if _fits(one, view, names, lengths, site)]
-    if not found or not site.budget.spend():
+    found = [one for one in found if _fits(one, view, names, lengths, context)]
+    if not found or not context.budget.spend():
         return None
     for one in found:
         told = type(one.op).__name__.lower()
-        site.changed(view, f"takes the {told} of `{names[one.slot]}` step by step")
+        context.changed(view, f"takes the {told} of `{names[one.slot]}` step by step")
     count = lengths.value_of(view.n_steps) + _ONE
-    view.thaw()
+    view.unfreeze()
     added: dict[_Reduction, Variable] = {}
     for one in found:
         added[one] = _add_state(view, one, as_count(count))
@@ -126,25 +126,25 @@ def reduce_inside(
 
 
 def _reductions(
-    view: ScanView, slot: Slot, looks: Sequence[Any], site: Site
+    view: ScanView, slot: Slot, looks: Sequence[Any], context: PassContext
 ) -> Iterator[_Reduction]:
     """The reductions of all steps of ``slot``, if else only its last rows are read."""
     wide = sum(read.tail is None for read in looks)
     found: list[_Reduction] = []
-    for node, _, start in readers_of(view, slot, site.clients):
+    for node, _, start in readers_of(view, slot, context.clients):
         if start:
             continue
-        reductions = list(_reduction(slot, node, site))
+        reductions = list(_reduction(slot, node, context))
         wide -= bool(reductions)
         found += reductions
     if wide == 0:
         yield from found
 
 
-def _reduction(slot: Slot, node: Apply, site: Site) -> Iterator[_Reduction]:
+def _reduction(slot: Slot, node: Apply, context: PassContext) -> Iterator[_Reduction]:
     """The reductions over time that ``node`` is, or that alone read its negatives."""
     if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Neg):
-        readers = [reader for reader, _ in site.clients(node.outputs[0])]
+        readers = [reader for reader, _ in context.clients(node.outputs[0])]
         if all(isinstance(reader.op, Max) and _over_time(reader) for reader in readers):
             for reader in readers:
                 yield _Reduction(slot, reader, _row_axes(reader), is_negated=True)
@@ -166,7 +166,11 @@ def _row_axes(node: Apply) -> tuple[int, ...]:
 
 
 def _fits(
-    one: _Reduction, view: ScanView, names: Mapping[Slot, str], lengths: Lengths, site: Site
+    one: _Reduction,
+    view: ScanView,
+    names: Mapping[Slot, str],
+    lengths: Lengths,
+    context: PassContext,
 ) -> bool:
     """Whether a reduction can be taken step by step; if not, say why."""
     kind = np.dtype(one.node.inputs[0].type.dtype).kind
@@ -174,7 +178,7 @@ def _fits(
     reason = None
     if kind not in "fiu" or (one.is_negated and kind == "u"):
         reason = "it is not of plain numbers"
-    elif isinstance(one.op, Max) and not lengths.at_most(_ONE, steps):
+    elif isinstance(one.op, Max) and not lengths.provably_le(_ONE, steps):
         reason = f"{steps} steps may be none, of which there is no maximum"
     elif one.slot.kind is SlotKind.NIT_SOT and not one.inside:
         reason = "its rows have no shape before the loop"
@@ -182,7 +186,7 @@ def _fits(
         reason = "the product of a row costs more in the loop than it saves"
     if reason is not None:
         told = type(one.op).__name__.lower()
-        site.kept(view, f"the {told} of `{names[one.slot]}` outside of the loop: {reason}")
+        context.kept(view, f"the {told} of `{names[one.slot]}` outside of the loop: {reason}")
     return reason is None
 
 

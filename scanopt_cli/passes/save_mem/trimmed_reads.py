@@ -22,7 +22,7 @@ from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.reads import Clients, is_strip, number, row_index, rows_alone
 from scanopt_cli.analysis.dependence import state_inputs
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.ir.scan_view import ScanView, Slot
 
 
@@ -62,7 +62,7 @@ def is_unsafe_reader(
     if None not in readers:
         return False
     index = rows_alone(node, 0)
-    if not (isinstance(index, slice) and is_strip(index, slot.reach)):
+    if not (isinstance(index, slice) and is_strip(index, slot.n_initial)):
         return True
     indexing = [c for c, _ in clients(node.outputs[0]) if isinstance(c.op, Subtensor)]
     return any(reader not in readers for reader in indexing)
@@ -87,12 +87,12 @@ def _readers(
             return False
         # Of the buffer itself, an index that is out of bounds is an error before and after.
         is_error = is_raw and not isinstance(row_index(reader, 0), slice)
-        return is_error or lengths.at_most(Linear(1 - start), steps)
+        return is_error or lengths.provably_le(AffineExpr(1 - start), steps)
 
     index = rows_alone(node, 0)
-    if is_there(node, slot.reach, is_raw=True):
+    if is_there(node, slot.n_initial, is_raw=True):
         yield node
-    elif isinstance(index, slice) and is_strip(index, slot.reach):
+    elif isinstance(index, slice) and is_strip(index, slot.n_initial):
         for reader, position in clients(node.outputs[0]):
             yield reader if position == 0 and is_there(reader, 0, is_raw=False) else None
     else:

@@ -12,28 +12,28 @@ from pytensor.graph.basic import Variable
 from scanopt_cli.analysis.accesses.reads import Read, reads
 from scanopt_cli.analysis.buffers import is_whole, rows
 from scanopt_cli.analysis.count_variables import scalar_steps
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.analysis.shortening import capped, with_steps
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import Site
+from scanopt_cli.pipeline.contract import PassContext
 
 type Looks = Mapping[Slot, Sequence[Read]]
 
 
-def looks_at(view: ScanView, names: Mapping[Slot, str], site: Site) -> Looks:
+def looks_at(view: ScanView, names: Mapping[Slot, str], context: PassContext) -> Looks:
     """Return who reads each traced output of a loop."""
     traced = view.of_kind(*TRACED)
-    return {slot: reads(view, slot, names[slot], site.clients) for slot in traced}
+    return {slot: reads(view, slot, names[slot], context.clients) for slot in traced}
 
 
-def why_all(view: ScanView, lengths: Lengths, site: Site) -> str | None:
+def why_all(view: ScanView, lengths: Lengths, context: PassContext) -> str | None:
     """Return why a loop has to run every step, whoever reads what; ``None`` if it has not.
 
     Sequences have to be shown to be long enough, since a loop with one that is too short raises.
     """
     if view.of_kind(SlotKind.MIT_MOT):
         return "a mit_mot is not cut"
-    if any(site.clients(slot.outer_output) for slot in view.of_kind(SlotKind.UNTRACED)):
+    if any(context.clients(slot.outer_output) for slot in view.of_kind(SlotKind.UNTRACED)):
         return "a state without a trace is read"
     if not all(is_whole(view, slot, lengths) for slot in view.of_kind(*TRACED)):
         return "its buffers are not shown to hold every step"
@@ -44,13 +44,13 @@ def why_all(view: ScanView, lengths: Lengths, site: Site) -> str | None:
         return "the step count differs within the batch"
     steps = lengths.value_of(view.n_steps)
     for slot in view.of_kind(SlotKind.SEQ):
-        if not lengths.at_most(steps, rows(view, slot, lengths)):
+        if not lengths.provably_le(steps, rows(view, slot, lengths)):
             return "one of its sequences may be too short for them"
     return None
 
 
 def cut_to_first(
-    view: ScanView, looks: Looks, lengths: Lengths, site: Site
+    view: ScanView, looks: Looks, lengths: Lengths, context: PassContext
 ) -> dict[Variable, Variable] | None:
     """Run no more steps than all readers together look at, if all look at the first ones."""
     every = [read for found in looks.values() for read in found]
@@ -60,13 +60,13 @@ def cut_to_first(
     # No steps at all would be another case: an error for a negative step count, other shapes.
     head = max(1, *heads)
     steps = lengths.value_of(view.n_steps)
-    if lengths.at_most(steps, Linear(head)):
+    if lengths.provably_le(steps, AffineExpr(head)):
         return None
-    reason = why_all(view, lengths, site)
+    reason = why_all(view, lengths, context)
     if reason is not None:
-        site.kept(view, f"all {steps} steps: {reason}")
+        context.kept(view, f"all {steps} steps: {reason}")
         return None
-    if not site.budget.spend():
+    if not context.budget.spend():
         return None
-    site.changed(view, f"runs {head} steps at most: no more are read")
+    context.changed(view, f"runs {head} steps at most: no more are read")
     return with_steps(view, capped(head, scalar_steps(view), lengths), lengths)

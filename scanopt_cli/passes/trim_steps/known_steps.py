@@ -16,7 +16,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import with_steps
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot
 from scanopt_cli.passes.trim_steps.fewer_steps import Looks, why_all
-from scanopt_cli.pipeline.contract import Site
+from scanopt_cli.pipeline.contract import PassContext
 
 # Rows are counted from the end where that saves more than one of so many.
 _PART = 16
@@ -38,52 +38,52 @@ class _Uses:
     def steps(self) -> int:
         """How many first steps make all rows that are taken."""
         last = max((one.ends[1] for one in self.taken if one.ends), default=-1)
-        return max(last + 1 - self.slot.reach, 0)
+        return max(last + 1 - self.slot.n_initial, 0)
 
 
 def trim_known(
-    view: ScanView, steps: int, looks: Looks, names: Mapping[Slot, str], site: Site
+    view: ScanView, steps: int, looks: Looks, names: Mapping[Slot, str], context: PassContext
 ) -> dict[Variable, Variable] | None:
     """Run no more steps than are read, and count rows from the end where that keeps fewer rows."""
     if steps < 1:
         return None
     lengths = Lengths(view.n_steps)
     whole = [slot for slot in view.of_kind(*TRACED) if is_whole(view, slot, lengths)]
-    found = _uses(view, whole, steps, site)
+    found = _uses(view, whole, steps, context)
     if not found or not any(looks.values()):
         return None
     needed = max(1, *(uses.steps for uses in found))
-    if needed < steps and (reason := why_all(view, lengths, site)) is not None:
-        site.kept(view, f"all {steps} steps, of which {needed} are read: {reason}")
+    if needed < steps and (reason := why_all(view, lengths, context)) is not None:
+        context.kept(view, f"all {steps} steps, of which {needed} are read: {reason}")
         needed = steps
     late = [uses for uses in found if _is_late(uses, needed, looks[uses.slot])]
-    if (needed == steps and not late) or not site.budget.spend():
+    if (needed == steps and not late) or not context.budget.spend():
         return None
     if needed < steps:
-        site.changed(view, f"runs {needed} steps of {steps}: no more are read")
+        context.changed(view, f"runs {needed} steps of {steps}: no more are read")
     for uses in late:
-        site.changed(view, f"counts rows of `{names[uses.slot]}` from the end")
+        context.changed(view, f"counts rows of `{names[uses.slot]}` from the end")
     results: dict[Variable, Variable] = {}
     if needed < steps:
         results = with_steps(view, pt.constant(needed, dtype="int64"), lengths)
     written: dict[Variable, Variable] = {}
     for uses in found if needed < steps else late:
-        written |= _rewritten(view, uses, results, needed, site, is_late=uses in late)
+        written |= _rewritten(view, uses, results, needed, context, is_late=uses in late)
     return written | results
 
 
-def _uses(view: ScanView, slots: Sequence[Slot], steps: int, site: Site) -> list[_Uses]:
-    readers = RowsTaken(view, steps, site.clients)
+def _uses(view: ScanView, slots: Sequence[Slot], steps: int, context: PassContext) -> list[_Uses]:
+    readers = RowsTaken(view, steps, context.clients)
     try:
         return [_Uses(slot, readers.of(slot)) for slot in slots]
     except LookupError:
-        site.kept(view, f"all {steps} steps: a reader is out of bounds")
+        context.kept(view, f"all {steps} steps: a reader is out of bounds")
         return []
 
 
 def _is_late(uses: _Uses, steps: int, looks: Sequence[Any]) -> bool:
     """Whether counting from the end tells that fewer rows are needed than is seen without."""
-    kept = steps - max(uses.low - uses.slot.reach, 0)
+    kept = steps - max(uses.low - uses.slot.n_initial, 0)
     if not any(one.places for one in uses.taken) or kept >= steps - steps // _PART:
         return False
     return any(read.tail is None or read.tail > kept for read in looks)
@@ -94,7 +94,7 @@ def _rewritten(
     uses: _Uses,
     results: Mapping[Variable, Variable],
     needed: int,
-    site: Site,
+    context: PassContext,
     *,
     is_late: bool,
 ) -> dict[Variable, Variable]:
@@ -103,7 +103,7 @@ def _rewritten(
     old = slot.outer_output
     assert old is not None
     buffer = results.get(old, old)
-    strip = stripped(view, slot, site.clients)
+    strip = stripped(view, slot, context.clients)
     behind: Any = None
     if strip is not None:
         behind = strip if buffer is old else strip.owner.op(buffer, *strip.owner.inputs[1:])
@@ -112,9 +112,9 @@ def _rewritten(
     for one in uses.taken:
         if one.variable in (old, strip):
             continue  # it takes first rows, which are there
-        if behind is not None and (one.ends is None or one.ends[0] >= slot.reach):
-            first, length, base = slot.reach, needed, behind
+        if behind is not None and (one.ends is None or one.ends[0] >= slot.n_initial):
+            first, length, base = slot.n_initial, needed, behind
         else:
-            first, length, base = 0, needed + slot.reach, buffer
+            first, length, base = 0, needed + slot.n_initial, buffer
         written[one.variable] = one.of(base, axis, first, length, from_end=is_late)
     return written

@@ -17,7 +17,7 @@ from scanopt_cli.passes.save_mem.first_step import first_rows
 from scanopt_cli.passes.trim_steps.fewer_steps import cut_to_first, looks_at
 from scanopt_cli.passes.trim_steps.known_steps import trim_known
 from scanopt_cli.passes.trim_steps.unknown_steps import trim_unknown
-from scanopt_cli.pipeline.contract import ScanPass, Site
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 # One rewrite of a loop frees the next; there are not more kinds of them than this.
 _SWEEPS = 8
@@ -74,38 +74,40 @@ class TrimSteps(ScanPass):
 
     name: ClassVar[str] = "trim-steps"
 
-    def run(self, site: Site) -> bool:
-        """Rewrite every Scan of ``site.fgraph`` until nothing changes."""
+    def run(self, context: PassContext) -> bool:
+        """Rewrite every Scan of ``context.fgraph`` until nothing changes."""
         sweeps = 0
-        while sweeps < _SWEEPS and super().run(site):
+        while sweeps < _SWEEPS and super().run(context):
             sweeps += 1
         return sweeps > 0
 
-    def rewrite(self, view: ScanView, site: Site) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return what reads a loop, from one that runs fewer steps or counted from the end."""
-        names = site.names(view)
+        names = context.names(view)
         lengths = Lengths(view.n_steps)
-        plainer = _plainer(view, lengths, site)
+        plainer = _plainer(view, lengths, context)
         if plainer:
-            return plainer if site.budget.spend() else None
-        looks = looks_at(view, names, site)
+            return plainer if context.budget.spend() else None
+        looks = looks_at(view, names, context)
         if view.is_while:
-            return cut_to_first(view, looks, lengths, site)
+            return cut_to_first(view, looks, lengths, context)
         steps = lengths.value_of(view.n_steps)
         if steps.is_constant:
-            cut = trim_known(view, steps.constant, looks, names, site)
+            cut = trim_known(view, steps.constant, looks, names, context)
         else:
-            cut = cut_to_first(view, looks, lengths, site) or trim_unknown(view, lengths, site)
-        return cut or first_rows(view, looks, names, lengths, site)
+            cut = cut_to_first(view, looks, lengths, context) or trim_unknown(
+                view, lengths, context
+            )
+        return cut or first_rows(view, looks, names, lengths, context)
 
 
-def _plainer(view: ScanView, lengths: Lengths, site: Site) -> dict[Variable, Variable]:
+def _plainer(view: ScanView, lengths: Lengths, context: PassContext) -> dict[Variable, Variable]:
     """Readers in a form that tells which rows they read."""
     found: dict[Variable, Variable] = {}
     for slot in view.of_kind(*TRACED):
         if is_whole(view, slot, lengths):
-            found |= joined_starts(view, slot, lengths, site.clients, site.same)
+            found |= joined_starts(view, slot, lengths, context.clients, context.same)
             if not view.is_while:
-                found |= length_reads(view, slot, lengths, site.clients)
-                found |= counted_reads(view, slot, lengths, site.clients)
+                found |= length_reads(view, slot, lengths, context.clients)
+                found |= counted_reads(view, slot, lengths, context.clients)
     return found

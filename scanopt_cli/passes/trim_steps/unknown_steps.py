@@ -10,20 +10,22 @@ from pytensor.graph.basic import Variable
 from scanopt_cli.analysis.accesses.end_reads import EndRead, end_read, only_sequences
 from scanopt_cli.analysis.accesses.stripped import readers_of, stripped
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
-from scanopt_cli.analysis.lengths import Lengths, Linear
+from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.analysis.shortening import with_steps
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 from scanopt_cli.passes.trim_steps.fewer_steps import why_all
-from scanopt_cli.pipeline.contract import Site
+from scanopt_cli.pipeline.contract import PassContext
 
-_ONE = Linear(1)
+_ONE = AffineExpr(1)
 
 
-def trim_unknown(view: ScanView, lengths: Lengths, site: Site) -> dict[Variable, Variable] | None:
+def trim_unknown(
+    view: ScanView, lengths: Lengths, context: PassContext
+) -> dict[Variable, Variable] | None:
     """Run as many steps less as everybody leaves out at the end."""
     found: list[tuple[Slot, EndRead]] = []
     for slot in view.of_kind(*TRACED):
-        for node, position, start in readers_of(view, slot, site.clients):
+        for node, position, start in readers_of(view, slot, context.clients):
             reading = end_read(node, position, view, lengths, start=start)
             if reading is None:
                 return None
@@ -32,16 +34,16 @@ def trim_unknown(view: ScanView, lengths: Lengths, site: Site) -> dict[Variable,
         return None
     steps = lengths.value_of(view.n_steps)
     fewer = min(reading.behind for _, reading in found)
-    reason = why_all(view, lengths, site)
-    if reason is None and not lengths.at_most(Linear(fewer) + _ONE, steps):
+    reason = why_all(view, lengths, context)
+    if reason is None and not lengths.provably_le(AffineExpr(fewer) + _ONE, steps):
         reason = _why_some(found)
     if reason is not None:
-        site.kept(view, f"all {steps} steps, of which the last {fewer} are not read: {reason}")
+        context.kept(view, f"all {steps} steps, of which the last {fewer} are not read: {reason}")
         return None
-    if not site.budget.spend():
+    if not context.budget.spend():
         return None
-    site.changed(view, f"runs {fewer} steps less than {steps}: the last are not read")
-    return _without_last(view, found, fewer, lengths, site)
+    context.changed(view, f"runs {fewer} steps less than {steps}: the last are not read")
+    return _without_last(view, found, fewer, lengths, context)
 
 
 def _why_some(found: list[tuple[Slot, EndRead]]) -> str | None:
@@ -57,19 +59,19 @@ def _without_last(
     found: list[tuple[Slot, EndRead]],
     fewer: int,
     lengths: Lengths,
-    site: Site,
+    context: PassContext,
 ) -> dict[Variable, Variable]:
     """Rebuild the loop to run ``fewer`` steps less, but not less than none, and its readers."""
     form = lengths.value_of(scalar_steps(view))
-    is_sure = lengths.at_most(Linear(fewer), form)
+    is_sure = lengths.provably_le(AffineExpr(fewer), form)
     count: Any = as_count(form)
     axis = view.batch_ndim
-    strips = {slot: stripped(view, slot, site.clients) for slot, _ in found}
+    strips = {slot: stripped(view, slot, context.clients) for slot, _ in found}
     # A negative count stays one, which is an error.
-    less = as_count(form - Linear(fewer))
+    less = as_count(form - AffineExpr(fewer))
     if not is_sure:
         least: Any = pt.maximum(less, 0)
-        least.name = f"max({form - Linear(fewer)},0)"
+        least.name = f"max({form - AffineExpr(fewer)},0)"
         less = pt.minimum(count, least)
     results = with_steps(view, less, lengths)
     written: dict[Variable, Variable] = {}
@@ -79,16 +81,16 @@ def _without_last(
         if reading.index is None:
             continue  # a loop that reads a sequence: what it reads is still there
         rows: Any = results[slot.outer_output]
-        if reading.start != slot.reach:
+        if reading.start != slot.n_initial:
             strip = strips[slot]
             if slot not in behind:
                 behind[slot] = strip.owner.op(rows, *strip.owner.inputs[1:])
                 behind[slot].name = strip.name
             rows = behind[slot]
         old = reading.node.outputs[0]
-        length = form + Linear(reading.start)
+        length = form + AffineExpr(reading.start)
         new = None
-        if only_sequences(old, site.clients, length - Linear(reading.behind)):
+        if only_sequences(old, context.clients, length - AffineExpr(reading.behind)):
             new = reading.of_sequence(rows, axis, fewer)
         if new is None:
             new = reading.of(rows, axis, fewer, None if is_sure else length)

@@ -185,8 +185,8 @@ def _make_scan(cls: type[Scan], state: Mapping[str, Any]) -> Scan:
     arguments = {
         name: state[name] for name in ("truncate_gradient", "name", "profile", "allow_gc", "strict")
     }
-    thawed = inner.unfreeze()
-    made = cls(thawed.inputs, thawed.outputs, info, **arguments)
+    unfrozen = inner.unfreeze()
+    made = cls(unfrozen.inputs, unfrozen.outputs, info, **arguments)
     made.fgraph = inner  # the order of its nodes counts, and freezing again may change it
     wanted = _types(state, "output_types", made.output_types)
     if any(

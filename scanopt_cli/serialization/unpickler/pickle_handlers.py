@@ -16,7 +16,7 @@ from pytensor.scalar.basic import specific_out
 from pytensor.scan.op import ScanInfo
 
 from scanopt_cli.ir.graph import check_inputs
-from scanopt_cli.serialization.compiled import Compiled
+from scanopt_cli.serialization.compiled import CompiledGraph
 from scanopt_cli.serialization.unpickler.allowlist import OBJECTS
 from scanopt_cli.serialization.unpickler.arrays import (
     array_from,
@@ -219,7 +219,7 @@ def _function_graph(builder: Builder, record: Call) -> FunctionGraph:
     return FunctionGraph(inputs, outputs, clone=False)
 
 
-def _compiled(builder: Builder, record: Call) -> Compiled:
+def _compiled(builder: Builder, record: Call) -> CompiledGraph:
     """Only the optimised graph and the contents of shared inputs; nothing that runs."""
     maker, storage, *_ = record.args
     state = builder.state(maker)
@@ -231,7 +231,7 @@ def _compiled(builder: Builder, record: Call) -> Compiled:
             values[position] = builder.value(content)
         if spec["update"] is not None:
             updated.append(position)
-    return Compiled(builder.expect(state["fgraph"], FunctionGraph), values, tuple(updated))
+    return CompiledGraph(builder.expect(state["fgraph"], FunctionGraph), values, tuple(updated))
 
 
 CALLS: dict[Key, Form] = {

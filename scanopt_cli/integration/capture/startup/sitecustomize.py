@@ -38,7 +38,7 @@ class _PyTensorWatcher:
 
 def _start(directory: str) -> None:
     try:
-        from scanopt_cli.integration.capture.running import capture_until_exit
+        from scanopt_cli.integration.capture.captured_program import capture_until_exit
 
         capture_until_exit(directory)
     except Exception as error:

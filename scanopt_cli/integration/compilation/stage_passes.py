@@ -8,7 +8,7 @@ from dataclasses import replace
 from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
 
-from scanopt_cli.integration.compilation.rewriters import Stage, query_of
+from scanopt_cli.integration.compilation.rewriters import CompilationStage, query_of
 from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.inline_constants import InlineConstants
@@ -34,7 +34,9 @@ _AGAIN = (
 )
 
 
-def passes_of(stage: Stage, passes: Sequence[Pass], mode: Mode | None) -> tuple[Pass, ...]:
+def passes_of(
+    stage: CompilationStage, passes: Sequence[Pass], mode: Mode | None
+) -> tuple[Pass, ...]:
     """Return those of ``passes`` that run in ``stage``, fitted to the mode that compiles.
 
     PyTensor's own rewrites of loops do not run: what is sound of its push-outs runs in the first
@@ -46,7 +48,7 @@ def passes_of(stage: Stage, passes: Sequence[Pass], mode: Mode | None) -> tuple[
     if not passes:
         return ()
     first = next((place for place, item in enumerate(passes) if item.trims), len(passes))
-    if stage is Stage.LOOPS:
+    if stage is CompilationStage.LOOPS:
         chosen = [*passes[:first], PushOut()]
     else:
         again = [item for item in passes[:first] if isinstance(item, _AGAIN)]

@@ -14,9 +14,9 @@ from pytensor.graph.op import Op
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.errors import PassError
 from scanopt_cli.integration.compilation.enabling import DEFAULT, Compilation, Enabled
-from scanopt_cli.integration.compilation.rewriters import Stage, Unseal, query_of
+from scanopt_cli.integration.compilation.rewriters import CompilationStage, Unseal, query_of
 from scanopt_cli.integration.compilation.sealing import seal
-from scanopt_cli.integration.compilation.stages import passes_of
+from scanopt_cli.integration.compilation.stage_passes import passes_of
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.ir.inner_graphs import inner_graphs, walk
 from scanopt_cli.ir.scan_view import scan_op
@@ -29,13 +29,13 @@ from scanopt_cli.pipeline.runner import PassRun, run_pipeline
 _ROUNDS = 2
 # The loops in bodies, with what went over them. PyTensor compiles each body in a graph of its own,
 # and what is in it went through the passes with the graph around it.
-_done: WeakKeyDictionary[Op, set[tuple[Stage, tuple[Pass, ...]]]] = WeakKeyDictionary()
+_done: WeakKeyDictionary[Op, set[tuple[CompilationStage, tuple[Pass, ...]]]] = WeakKeyDictionary()
 _logger = logging.getLogger("scanopt_cli.compiling")
 _LEVELS = {RemarkKind.CHANGED: logging.INFO, RemarkKind.KEPT: logging.DEBUG}
 
 
 def run_stage(
-    fgraph: FunctionGraph, stage: Stage, block: Enabled | None, mode: Mode | None
+    fgraph: FunctionGraph, stage: CompilationStage, block: Enabled | None, mode: Mode | None
 ) -> None:
     """Run one stage of the passes of ``block`` on ``fgraph``, if there is a loop in it.
 
@@ -56,7 +56,7 @@ def run_stage(
         return
     if not _is_done(fgraph, stage, pipeline):
         _run_passes(fgraph, stage, passes, pipeline, block)
-    if stage is Stage.LOOPS and _will_unseal(mode):
+    if stage is CompilationStage.LOOPS and _will_unseal(mode):
         seal(fgraph)
 
 
@@ -66,7 +66,7 @@ def _will_unseal(mode: Mode | None) -> bool:
     return query is None or any(isinstance(item, Unseal) for item in optdb.query(query))
 
 
-def _is_done(fgraph: FunctionGraph, stage: Stage, pipeline: tuple[Pass, ...]) -> bool:
+def _is_done(fgraph: FunctionGraph, stage: CompilationStage, pipeline: tuple[Pass, ...]) -> bool:
     """Whether the loops of ``fgraph`` went through a stage before, in the body of another."""
     return all(
         (stage, pipeline) in _done.get(node.op, ())
@@ -77,7 +77,7 @@ def _is_done(fgraph: FunctionGraph, stage: Stage, pipeline: tuple[Pass, ...]) ->
 
 def _run_passes(
     fgraph: FunctionGraph,
-    stage: Stage,
+    stage: CompilationStage,
     passes: Sequence[Pass],
     pipeline: tuple[Pass, ...],
     block: Enabled | None,
@@ -111,7 +111,7 @@ def _run_passes(
         )
     _tell(runs)
     # What went through the last stage went through those before it.
-    stages = list(Stage)
+    stages = list(CompilationStage)
     reached = {(passed, pipeline) for passed in stages[: stages.index(stage) + 1]}
     for body in (inner for node in fgraph.apply_nodes for inner in inner_graphs(node.op)):
         for node in walk(body):

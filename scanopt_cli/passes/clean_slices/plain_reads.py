@@ -12,14 +12,14 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.plain_slices import cost, plain_index, plain_slice
-from scanopt_cli.analysis.accesses.row_ranges import Window, rows_index
+from scanopt_cli.analysis.accesses.row_ranges import RowRange, rows_index
 from scanopt_cli.analysis.accesses.slice_chains import Chain, axis_of, chains
-from scanopt_cli.analysis.lengths import Linear
+from scanopt_cli.analysis.lengths import AffineExpr
 from scanopt_cli.analysis.row_values import unexpanded
 from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.passes.clean_slices.facts import Facts, Write, filled, relative, taken
 
-_ONE = Linear(1)
+_ONE = AffineExpr(1)
 
 # How many writes and slices are looked behind at once.
 _WRITES = 64
@@ -52,7 +52,7 @@ def _stepped_row(node: Apply, axis: int, facts: Facts) -> Variable | None:
     rows = range(length.constant)[slice(*parts)]
     if len(rows) != 1:
         return None
-    plain = plain_slice(Window(Linear(rows[0]), _ONE), length, facts.lengths)
+    plain = plain_slice(RowRange(AffineExpr(rows[0]), _ONE), length, facts.lengths)
     return None if plain is None else taken(base, axis, plain)
 
 
@@ -207,7 +207,7 @@ def _turned(chain: Chain, write: Write, facts: Facts) -> Variable | None:
     if write.is_cast:
         return None
     low = chain.length - write.window.high
-    window = Window(low, write.window.length, write.window.is_reversed)
+    window = RowRange(low, write.window.length, write.window.is_reversed)
     value: Any = write.value
     if write.order is not None:
         if not write.is_aligned:
@@ -219,7 +219,7 @@ def _turned(chain: Chain, write: Write, facts: Facts) -> Variable | None:
     return written(write, window, value, facts)
 
 
-def written(write: Write, window: Window, value: Any, facts: Facts) -> Variable | None:
+def written(write: Write, window: RowRange, value: Any, facts: Facts) -> Variable | None:
     """Return the write of ``value`` to another window of the base, forwards."""
     base: Any = write.base
     index: Any

@@ -12,13 +12,13 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from scanopt_cli.analysis.accesses.plain_slices import cost, plain_slice
 from scanopt_cli.analysis.accesses.row_ranges import rows_index
 from scanopt_cli.analysis.accesses.slice_chains import chains
-from scanopt_cli.analysis.lengths import Linear
+from scanopt_cli.analysis.lengths import AffineExpr
 from scanopt_cli.analysis.row_values import filling, unexpanded
 from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.passes.clean_slices.facts import Facts, Write, filled, relative, taken
-from scanopt_cli.passes.clean_slices.reads import written
+from scanopt_cli.passes.clean_slices.plain_reads import written
 
-_ONE = Linear(1)
+_ONE = AffineExpr(1)
 
 # Filling a buffer of so many rows costs less than the nodes that set its first ones.
 _SHORT = 8
@@ -117,7 +117,7 @@ def started(node: Apply, facts: Facts) -> Variable | None:
     if write is None or write.axis or write.is_row or write.is_cast or not write.sets:
         return None
     empty = write.base.owner
-    if empty is None or not isinstance(empty.op, AllocEmpty) or write.window.low != Linear():
+    if empty is None or not isinstance(empty.op, AllocEmpty) or write.window.low != AffineExpr():
         return None
     if not write.length.is_constant or write.length.constant > _SHORT:
         return None
