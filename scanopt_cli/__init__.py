@@ -1,6 +1,6 @@
-"""scanopt: the optimizer and inspector for PyTensor's loops.
+"""scanopt: an optimizer and inspector for PyTensor's loops (Scans).
 
-Each function is one call, and takes a loaded graph, a FunctionGraph or an ``(inputs, outputs)``
+The functions that work on graphs take a loaded graph, a FunctionGraph or an ``(inputs, outputs)``
 pair::
 
     import scanopt_cli as so
@@ -9,9 +9,9 @@ pair::
     result = so.optimize(graph, passes="default", verify=True)
     so.save(result.graph, "model.optimized.pkl")
 
-What is imported here is imported when it is first used: ``import scanopt_cli`` alone does not
-import PyTensor. It registers the passes in PyTensor's ``optdb`` under the tag ``scanopt``, when
-PyTensor is imported; nothing uses them unless it is told to, as by `enabled`.
+The names below are imported on first use: ``import scanopt_cli`` alone does not import PyTensor.
+When PyTensor is imported, scanopt registers the passes in its ``optdb`` under the tag ``scanopt``.
+A compilation uses them only if its mode includes the tag, or inside of `enabled`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
     "verify",
 ]
 
-_HOMES = {
+_MODULES = {
     "Graph": "scanopt_cli.ir.graph",
     "ScanoptError": "scanopt_cli.errors",
     "capture": "scanopt_cli.integration.capture.recording",
@@ -65,9 +65,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""``python -m scanopt_cli`` is ``scanopt``."""
+"""``python -m scanopt_cli`` runs ``scanopt``."""
 
 from scanopt_cli.cli.app import main
 

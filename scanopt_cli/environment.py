@@ -1,5 +1,5 @@
 """Environment variables that scanopt sets for the programs it starts."""
 
 CAPTURE = "SCANOPT_CAPTURE"
-"""Names the directory of captured graphs; the name stands in ``startup/sitecustomize.py`` as well,
-which imports nothing of scanopt before it must."""
+"""Holds the directory for captured graphs. ``startup/sitecustomize.py`` repeats this name, because
+it imports scanopt only once PyTensor is imported."""

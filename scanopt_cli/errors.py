@@ -1,4 +1,4 @@
-"""The one error class that users meet: a single clear line that says what, where and how to fix."""
+"""The errors that users see, each one line: where, what is wrong, and how to fix it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from scanopt_cli.text import printable
 
 
 class ScanoptError(Exception):
-    """Something scanopt was asked to do cannot be done.
+    """scanopt cannot do what the caller asked for.
 
     ``str(error)`` is one line: ``where: what; hint``. The command line prints it on stderr and
     exits with code 2; library users catch it.
@@ -37,15 +37,15 @@ class LoadError(ScanoptError):
 
 
 class UnsafeFileError(LoadError):
-    """A file refers to something that the safe loader does not build."""
+    """A file refers to an object that the safe loader does not build."""
 
 
 class PassError(ScanoptError):
-    """A pass or a pipeline text is wrong, or a pass broke its contract."""
+    """A pass or the text of a pipeline is invalid, or a pass broke its contract."""
 
 
 class GradientError(ScanoptError):
-    """A derivative that was asked for does not exist or would be wrong."""
+    """A requested derivative does not exist or would be wrong."""
 
 
 class VerificationError(ScanoptError):
@@ -53,5 +53,8 @@ class VerificationError(ScanoptError):
 
 
 def brief(error: BaseException) -> str:
-    """Return an exception's kind and the beginning of its text, which a file may have shaped."""
+    """Return an exception's class name and the first 200 characters of its message.
+
+    The message may come from a file, so its length is bounded.
+    """
     return f"{type(error).__name__}: {str(error)[:200]}" if str(error) else type(error).__name__

@@ -1,6 +1,6 @@
-"""Text from files, made harmless for where it is printed.
+"""Escape text from files, so that it is safe to print.
 
-Names in a graph come from whoever wrote the file. They must not move the cursor, colour the
+The author of a file chooses the names in its graph. They must not move the cursor, colour the
 terminal, end a line, start a command of the CI service that reads the log, or break a table. Text
 for people goes through `printable`, Markdown through `markdown`; JSON is ASCII.
 """
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 
-# Commands in a log: of GitHub (``::error::``, ``##[error]``), of Azure (``##vso[``) and TeamCity
-# (``##teamcity[``). PyTensor's own ``{::step}`` is none.
+# What CI services read as commands in a log: GitHub (``::error::``, ``##[error]``), Azure
+# (``##vso[``) and TeamCity (``##teamcity[``). PyTensor's own ``{::step}`` is not a command.
 _COMMAND = re.compile(r":(?=:(?!step\b)[A-Za-z])|#(?=#\w*\[)", re.IGNORECASE)
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
 def printable(text: str) -> str:
-    """Return ``text`` on one line, without commands, and with escapes for what does not print."""
+    """Return ``text`` on one line, with unprintable characters and starts of commands escaped."""
     if not text.isprintable():
         text = "".join(char if char.isprintable() else _escape(char) for char in text)
     return _COMMAND.sub(lambda found: _escape(found[0]), text)
@@ -28,7 +28,7 @@ def _escape(char: str) -> str:
 
 
 UNNAMED = "(?: a number that has no name)"
-"""What is printed below a text with a question mark for a length, an index or a step count."""
+"""The legend below a text in which ``?`` stands for a length, an index or a step count."""
 
 
 def plural(count: int, noun: str) -> str:
@@ -37,5 +37,5 @@ def plural(count: int, noun: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return ``text`` so that Markdown shows it as it is, on one line."""
+    """Return ``text`` on one line, escaped so that Markdown shows it literally."""
     return _MARKDOWN.sub(r"\\\1", printable(text))

@@ -1,4 +1,4 @@
-"""What is known of loops: lengths, trip counts, row values, dependence, and counts of a graph.
+"""Analyses of loops: lengths, trip counts, row values, dependence, and counts of a graph.
 
-Nothing here rewrites a graph; passes ask, and decide.
+No module here changes a graph by itself: passes use the analyses, and decide what to rewrite.
 """

@@ -1,4 +1,4 @@
-"""States that only add up what the steps compute, and the outer products that they add."""
+"""Recognises states that sum values over the steps, and addends that are outer products."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytensor.tensor.math import Dot
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What a state adds in each step, or subtracts if ``is_negative``."""
+    """A value that a state adds in each step, or subtracts if ``is_negative``."""
 
     value: Variable
     is_negative: bool = False
@@ -26,7 +26,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """What a product is multiplied by, or divided by if ``is_divisor``."""
+    """A value that a product is multiplied by, or divided by if ``is_divisor``."""
 
     value: Variable
     is_divisor: bool = False
@@ -34,20 +34,23 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """The outer product of a column and a row, each a product itself."""
+    """The outer product of a column and a row, each the product of its factors.
+
+    The factors in ``columns`` have shape (n, 1) or (1, 1), those in ``rows`` (1, m).
+    """
 
     columns: tuple[Factor, ...] = ()
     rows: tuple[Factor, ...] = ()
     is_negative: bool = False
 
     def vectors(self, dtype: str) -> tuple[Variable, Variable]:
-        """Return the column, its sign included, and the row."""
+        """Return the column, with the sign of the product, and the row, as vectors of ``dtype``."""
         column = _vector(_multiplied(self.columns, dtype), 0)
         return -column if self.is_negative else column, _vector(_multiplied(self.rows, dtype), 1)
 
 
 def readers(outputs: Iterable[Variable]) -> Counter[Variable]:
-    """Count how often each variable of a body is read, ``outputs`` included."""
+    """Count the uses of each variable of a body; being one of ``outputs`` is a use."""
     wanted = list(outputs)
     counts = Counter(part for node in toposort(wanted) for part in node.inputs)
     counts.update(wanted)
@@ -55,7 +58,11 @@ def readers(outputs: Iterable[Variable]) -> Counter[Variable]:
 
 
 def added(state: Variable, update: Variable, counts: Counter[Variable]) -> list[Term] | None:
-    """Return what ``update`` adds to ``state``; ``None`` if anything else is done with either."""
+    """Return what ``update`` adds to ``state``; ``None`` if it is no such sum.
+
+    ``counts`` are the uses of each variable (see `readers`). Also ``None`` if ``state`` or
+    ``update`` has another use.
+    """
     if counts[state] != 1 or counts[update] != 1:
         return None
     terms = list(_terms(Term(update), counts))
@@ -66,7 +73,7 @@ def added(state: Variable, update: Variable, counts: Counter[Variable]) -> list[
 
 
 def outer_product(term: Term) -> Outer | None:
-    """Return ``term`` as the product of a column and a row, ``None`` if it is none."""
+    """Return ``term`` as the product of a column and a row, ``None`` if it is not one."""
     variable: Any = term.value
     if variable.type.ndim != 2 or any(variable.type.broadcastable):
         return None
@@ -74,7 +81,10 @@ def outer_product(term: Term) -> Outer | None:
 
 
 def _terms(term: Term, counts: Counter[Variable]) -> Iterator[Term]:
-    """``term`` taken apart where it is a sum of its own type that nobody else reads."""
+    """Yield the addends of ``term``; ``term`` itself if it is not a sum that can be split.
+
+    A sum is split if it has a single use, and its operands have its dtype and broadcast pattern.
+    """
     variable: Any = term.value
     node = variable.owner
     if node is None or not isinstance(node.op, Elemwise) or counts[variable] != 1:
@@ -103,7 +113,10 @@ def _terms(term: Term, counts: Counter[Variable]) -> Iterator[Term]:
 
 
 def _factored(variable: Any, found: Outer, *, is_divisor: bool = False) -> Outer | None:
-    """``found`` times ``variable``; ``None`` if that is not the product of a column and a row."""
+    """Multiply ``found`` by ``variable``, or divide if ``is_divisor``.
+
+    ``None`` if the result is not the product of a column and a row.
+    """
     factor = Factor(variable, is_divisor)
     if variable.type.broadcastable == (True, False):
         return replace(found, rows=(*found.rows, factor))
@@ -124,7 +137,10 @@ def _factored(variable: Any, found: Outer, *, is_divisor: bool = False) -> Outer
 
 
 def _factors(node: Apply) -> list[Factor] | None:
-    """What ``node`` multiplies entry by entry, if it does nothing else but to negate that."""
+    """The factors whose product ``node`` computes, up to the sign of a ``Neg``; else ``None``.
+
+    A ``Dot`` counts only if it is an outer product.
+    """
     match node.op:
         case Elemwise(scalar_op=ps.Mul() | ps.Neg()):
             return [Factor(part) for part in node.inputs]
@@ -146,7 +162,7 @@ def _multiplied(factors: Iterable[Factor], dtype: str) -> Any:
 
 
 def _vector(matrix: Any, axis: int) -> Any:
-    """A column or a row without its other axis, which may just have been put in."""
+    """A column or a row as a vector along ``axis``: the vector that it was made from, if any."""
     node = matrix.owner
     if node is not None and isinstance(node.op, DimShuffle) and node.inputs[0].type.ndim == 1:
         return node.inputs[0]

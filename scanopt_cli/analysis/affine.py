@@ -1,4 +1,4 @@
-"""Affine expressions over whole numbers: a constant and atoms, each an unknown quantity."""
+"""Affine expressions over integers: a constant plus multiples of unknowns, the atoms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scanopt_cli.analysis.minima import minimum_parts, minimum_text
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A quantity that a length depends on: a scalar ``variable``, or one axis of a tensor."""
+    """An unknown of an affine expression: a scalar ``variable``, or its length along ``axis``."""
 
     variable: Variable
     axis: int | None = None
@@ -26,14 +26,14 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class AffineExpr:
-    """``constant + sum(coefficient * atom)`` over whole numbers."""
+    """``constant + sum(coefficient * atom)`` over the integers."""
 
     constant: int = 0
     terms: frozenset[tuple[Atom, int]] = frozenset()
 
     @classmethod
     def of(cls, atom: Atom) -> AffineExpr:
-        """Return the form that is one atom."""
+        """Return the expression that is ``atom`` alone."""
         return cls(0, frozenset({(atom, 1)}))
 
     def __add__(self, other: AffineExpr) -> AffineExpr:
@@ -44,11 +44,11 @@ class AffineExpr:
 
     @property
     def atoms(self) -> frozenset[Atom]:
-        """The atoms that the form depends on."""
+        """The atoms that the expression depends on."""
         return frozenset(atom for atom, _ in self.terms)
 
     def scaled(self, factor: int) -> AffineExpr:
-        """Return the form times ``factor``."""
+        """Return the expression times ``factor``."""
         if factor == 0:
             return AffineExpr()
         terms = frozenset((atom, count * factor) for atom, count in self.terms)
@@ -56,7 +56,7 @@ class AffineExpr:
 
     @property
     def is_constant(self) -> bool:
-        """Whether no atom is left."""
+        """Whether the expression has no atoms."""
         return not self.terms
 
     def _combined(self, other: AffineExpr, sign: int) -> AffineExpr:
@@ -77,14 +77,14 @@ class AffineExpr:
 
 
 def is_sum_of_dimensions(form: AffineExpr) -> bool:
-    """Whether a form is shown not to be negative: a constant and dimensions, none taken off."""
+    """Whether ``form`` is a sum of dimensions and a constant >= 0, so provably non-negative."""
     return form.constant >= 0 and all(
         count > 0 and atom.axis is not None for atom, count in form.terms
     )
 
 
 def _part_text(part: Variable) -> str:
-    # What reads forms off a graph is built on forms.
+    # Imported here, as `lengths` imports this module.
     from scanopt_cli.analysis.lengths import Lengths
 
     form = Lengths().value_of(part)

@@ -1,8 +1,8 @@
-"""What a loop keeps: how many rows each buffer of a Scan has, and whether that is every step.
+"""How many rows each buffer of a Scan has, and whether it holds every step.
 
-After memory saving, a Scan's buffers no longer hold every step. PyTensor differentiates such a
-graph without complaint and gives a wrong number, so scanopt asks here before it does anything that
-reads a buffer as a whole history.
+After memory saving, a Scan's buffers are trimmed: they hold the last rows only. PyTensor
+differentiates such a graph without an error and returns a wrong gradient, so scanopt checks here
+before it reads a buffer as a whole trace.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 
 
 def rows(view: ScanView, slot: Slot, lengths: Lengths) -> AffineExpr:
-    """Return how many rows the buffer of ``slot`` has (a state's start included)."""
+    """Return how many rows the buffer of ``slot`` has (a state's initial rows included)."""
     if slot.kind is SlotKind.NIT_SOT:
         return lengths.value_of(slot.outer_input)
     return lengths.length_of(slot.outer_input, view.batch_ndim)
 
 
 def is_whole(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
-    """Whether the buffer of ``slot`` is shown to hold its start and every step.
+    """Whether the buffer of ``slot`` provably holds its initial rows and every step.
 
-    A start ``x[:2]`` counts as long as the taps reach: were it shorter, the loop could not run.
+    Initial rows ``x[:2]`` count as 2 if the taps need 2: were there fewer, the loop could not run.
     A mit_mot and an untraced state are never trimmed; other slots have no buffer.
     """
     if slot.kind not in TRACED:
@@ -36,9 +36,11 @@ def _holds_all(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
 
 
 def is_trimmed(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
-    """Whether the buffer of ``slot`` is shown to be shorter than its start and every step.
+    """Whether the buffer of ``slot`` is trimmed: too short for its initial rows and every step.
 
-    A buffer may be neither whole nor trimmed, if its length cannot be read off the graph.
+    It counts as trimmed if it is not provably whole, and either has a constant number of rows in a
+    loop whose trip count is not constant, or provably has no more rows than a whole buffer. A
+    buffer may be neither whole nor trimmed, if its length cannot be read off the graph.
     """
     if is_whole(view, slot, lengths):
         return False
@@ -48,6 +50,6 @@ def is_trimmed(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
 
 
 def trimmed(view: ScanView) -> list[Slot]:
-    """Return the slots whose buffers are not shown to hold every step."""
+    """Return the slots whose buffers do not provably hold every step."""
     lengths = Lengths(view.n_steps)
     return [slot for slot in view.slots if not is_whole(view, slot, lengths)]

@@ -1,4 +1,4 @@
-"""Counts as variables: affine expressions written back into a graph, and trip counts of loops."""
+"""Writes affine expressions back into a graph as scalars, and reads trip counts as scalars."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _LIMIT = 1 << 63
 
 
 def as_count(form: AffineExpr) -> Any:
-    """Return ``form`` as a scalar of 64 bits.
+    """Return ``form`` as an int64 scalar.
 
-    Return ``None`` if it depends on the entry of a batch, or if its numbers have more bits.
+    Return ``None`` if an atom is not a scalar (it can differ between the entries of a batch), or if
+    the constant or a coefficient does not fit in 64 bits.
     """
     numbers = (form.constant, *(factor for _, factor in form.terms))
     if any(not -_LIMIT <= number < _LIMIT for number in numbers):
@@ -35,7 +36,7 @@ def as_count(form: AffineExpr) -> Any:
 
 
 def scalar_steps(view: ScanView) -> Any:
-    """Return the step count as one scalar, ``None`` if it can differ between entries of a batch."""
+    """Return the trip count as one scalar, ``None`` if it can differ between entries of a batch."""
     steps = view.n_steps
     if not view.batch_ndim:
         return steps

@@ -1,4 +1,4 @@
-"""What a step's computations depend on: states, sequences, or nothing that changes."""
+"""What a step's computations depend on: states, sequences, or loop-invariant inputs only."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from scanopt_cli.ir.scan_view import STATES, TRACED, ScanView, Slot, SlotKind
 
 
 def state_inputs(view: ScanView) -> set[Variable]:
-    """Return what a step reads of states."""
+    """Return the body's inputs that hold states."""
     return {variable for slot in view.of_kind(*STATES) for variable in slot.inner_inputs}
 
 
 def varying_inputs(view: ScanView) -> set[Variable]:
-    """Return what a step reads of states and sequences."""
+    """Return the body's inputs that hold states or rows of sequences."""
     sequences = view.of_kind(SlotKind.SEQ)
     return state_inputs(view).union(v for slot in sequences for v in slot.inner_inputs)
 
 
 def invariant_states(view: ScanView) -> list[Slot]:
-    """Return the sit_sots and mit_sots whose update depends on no sequence and on no state."""
+    """Return the sit_sots and mit_sots whose update is loop-invariant.
+
+    Such an update depends on no sequence and on no state.
+    """
     varying = varying_inputs(view)
     return [
         slot
@@ -35,7 +38,7 @@ def invariant_states(view: ScanView) -> list[Slot]:
 
 
 def dependent_nodes(varying: Set[Variable], outputs: Sequence[Variable]) -> list[Apply]:
-    """Return the nodes that compute ``outputs`` from any of ``varying``, in topological order."""
+    """Return the nodes between ``varying`` and ``outputs``, in topological order."""
     dependent = set(varying)
     found = []
     for node in io_toposort([], outputs):
@@ -46,7 +49,7 @@ def dependent_nodes(varying: Set[Variable], outputs: Sequence[Variable]) -> list
 
 
 def are_elementwise_map(view: ScanView, nodes: Iterable[Apply]) -> bool:
-    """Whether ``nodes`` of a step are elementwise arithmetic that reads no state."""
+    """Whether ``nodes`` of a body are all elementwise arithmetic that reads no state."""
     states = state_inputs(view)
     return all(
         isinstance(node.op, Elemwise | DimShuffle) and states.isdisjoint(node.inputs)
@@ -55,12 +58,15 @@ def are_elementwise_map(view: ScanView, nodes: Iterable[Apply]) -> bool:
 
 
 def is_elementwise_map(view: ScanView) -> bool:
-    """Whether a step is elementwise arithmetic that reads no state, and so needs no loop."""
+    """Whether the body is elementwise arithmetic that reads no state, and so needs no loop."""
     return are_elementwise_map(view, view.op.fgraph.toposort())
 
 
 def keeps_every_step(view: ScanView) -> bool:
-    """Whether every output is a trace or a state that holds all steps, of a known number."""
+    """Whether every output is a trace or a state whose buffer provably holds every step.
+
+    The loop may not stop early, and has no mit_mots or untraced states.
+    """
     lengths = Lengths(view.n_steps)
     return not view.is_while and all(
         slot.kind in TRACED and is_whole(view, slot, lengths) for slot in view.outputs()
@@ -68,9 +74,10 @@ def keeps_every_step(view: ScanView) -> bool:
 
 
 def is_replaceable_map(view: ScanView) -> bool:
-    """Whether PyTensor's ``scan_push_out_seq`` is right where it does without a map's loop.
+    """Whether PyTensor's ``scan_push_out_seq`` is correct where it replaces the loop of a map.
 
-    It takes the smallest tap of all mit_sots for each of them.
+    It uses the smallest tap of all mit_sots for each of them, so these must have equally many
+    initial rows; and it needs buffers that hold every step.
     """
     return (
         keeps_every_step(view) and len({s.n_initial for s in view.of_kind(SlotKind.MIT_SOT)}) <= 1

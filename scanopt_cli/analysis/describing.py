@@ -1,4 +1,4 @@
-"""Expressions as short code: ``tanh(W @ h[t-1] + x[t])``, ``empty(n+1)[:1].set(h0)``."""
+"""Renders expressions as short code: ``tanh(W @ h[t-1] + x[t])``, ``empty(n+1)[:1].set(h0)``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def describe(
 ) -> str:
     """Return ``variable`` as code, at most ``depth`` operations deep and some 60 characters long.
 
-    ``names`` tells variables that have no name of their own. What is deeper is told by dots.
+    ``names`` gives the text of a variable, and overrides its own name. Deeper operations are
+    shown as ``…``.
     """
     text = _describe(variable, names or {}, depth)
     if _is_infix(variable.owner) and text.startswith("("):
@@ -37,7 +38,7 @@ def describe(
 
 
 def inner_names(view: ScanView, slot_names: list[str]) -> dict[Variable, str]:
-    """Return what the body calls its inputs: ``x[t]``, ``h[t-1]``, ``W``."""
+    """Return the text of each input of the body: ``x[t]``, ``h[t-1]``, ``W``."""
     names: dict[Variable, str] = {}
     for slot, name in zip(view.slots, slot_names, strict=True):
         for position, variable in enumerate(slot.inner_inputs):
@@ -49,7 +50,7 @@ def inner_names(view: ScanView, slot_names: list[str]) -> dict[Variable, str]:
 
 
 def scan_results(titles: Mapping[Apply, str]) -> dict[Variable, str]:
-    """Return what to call those results of the Scans among ``titles`` that have no name."""
+    """Return a text for each output without a name of the Scans among ``titles``."""
     return {
         output: _result(output, title)
         for node, title in titles.items()
@@ -60,7 +61,7 @@ def scan_results(titles: Mapping[Apply, str]) -> dict[Variable, str]:
 
 
 def at_tap(tap: int) -> str:
-    """Return a tap as a place in time: ``t``, ``t-1``."""
+    """Return a tap as a time index: ``t``, ``t-1``."""
     return f"t{tap:+d}" if tap else "t"
 
 
@@ -86,7 +87,7 @@ def _describe(variable: Variable, names: Mapping[Variable, str], depth: int) -> 
 
 
 def _unnamed(variable: Variable) -> str:
-    """Return what to call an input without a name: ``<int16 scalar>``."""
+    """Return the text of an input without a name: ``<int16 scalar>``."""
     kind = variable.type
     dtype, ndim = getattr(kind, "dtype", None), getattr(kind, "ndim", 0)
     if dtype is None:
@@ -114,17 +115,17 @@ def _operation(node: Apply, names: Mapping[Variable, str], depth: int) -> str:
         return f"{_describe(parts[0], names, depth)}.shape[{op.i}]"
     if isinstance(op, DimShuffle) and op.is_expand_dims:
         return _describe(parts[0], names, depth)
-    told = _operands(parts, names, depth)
+    operands = _operands(parts, names, depth)
     if isinstance(op, Dot):
-        return f"({' @ '.join(told)})"
+        return f"({' @ '.join(operands)})"
     label = _label(node)
     if _is_infix(node):
-        return f"({f' {_INFIX[label]} '.join(told)})"
-    return f"{label}({', '.join(told)})"
+        return f"({f' {_INFIX[label]} '.join(operands)})"
+    return f"{label}({', '.join(operands)})"
 
 
 def _operands(parts: Sequence[Variable], names: Mapping[Variable, str], depth: int) -> list[str]:
-    """Return the operands as code, up to the one that reaches beyond what is shown."""
+    """Return the operands as code, and stop once they are longer than `describe` shows."""
     texts: list[str] = []
     length = 0
     for part in parts:
@@ -152,7 +153,7 @@ def _indices(
     names: Mapping[Variable, str],
     depth: int,
 ) -> str:
-    def told(part: Variable | None) -> str:
+    def text_of(part: Variable | None) -> str:
         return "" if part is None else _describe(part, names, depth)
 
     texts = []
@@ -160,15 +161,15 @@ def _indices(
         if is_full_slice(index):
             texts.append(":")
         elif isinstance(index, slice):
-            step = "" if index.step is None else f":{told(index.step)}"
-            texts.append(f"{told(index.start)}:{told(index.stop)}{step}")
+            step = "" if index.step is None else f":{text_of(index.step)}"
+            texts.append(f"{text_of(index.start)}:{text_of(index.stop)}{step}")
         else:
-            texts.append(told(index))
+            texts.append(text_of(index))
     return ", ".join(texts)
 
 
 def _is_count(variable: Variable) -> bool:
-    """Whether a variable is one computed integer: a length, a step count, an index."""
+    """Whether a variable is an integer scalar: a length, a trip count, an index."""
     kind = str(getattr(variable.type, "dtype", ""))
     return kind.startswith(("int", "uint")) and getattr(variable.type, "ndim", None) == 0
 

@@ -1,4 +1,4 @@
-"""Sizes as people write them: ``2*n+1``, ``64*n+64``, ``?1*n+?1``."""
+"""Sizes as polynomials, printed as ``2*n+1``, ``64*n+64``, ``?1*n+?1``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from scanopt_cli.analysis.lengths import AffineExpr, Atom
 from scanopt_cli.analysis.minima import minimum_parts
 
-# A product of atoms, in an order of their own; the empty one is the plain number.
+# A product of atoms, in the order of `_sort_key`; the empty product belongs to the constant term.
 type _Monomial = tuple[Atom, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A polynomial in step counts and dimensions.
+    """A polynomial in trip counts and dimensions.
 
-    Quantities are told apart by what they are, not by what they are called: two that have no name
-    are printed as ``?1`` and ``?2``.
+    Atoms are compared by identity, not by name: two without a name are printed as ``?1`` and
+    ``?2``.
     """
 
     terms: Mapping[_Monomial, int] = field(default_factory=dict)
@@ -41,25 +41,25 @@ class Formula:
             terms: Counter[_Monomial] = Counter()
             for monomial, count in product.terms.items():
                 for added, times in Formula.of(factor).terms.items():
-                    terms[tuple(sorted((*monomial, *added), key=_place))] += count * times
+                    terms[tuple(sorted((*monomial, *added), key=_sort_key))] += count * times
             product = Formula(terms)
         return product
 
     def __str__(self) -> str:
         names = self._names()
-        told: Counter[tuple[str, ...]] = Counter()
+        by_names: Counter[tuple[str, ...]] = Counter()
         for monomial, count in self.terms.items():
             if count:
-                told[tuple(sorted(names[atom] for atom in monomial))] += count
+                by_names[tuple(sorted(names[atom] for atom in monomial))] += count
         parts = [
             _term(monomial, count)
-            for monomial, count in sorted(told.items(), key=lambda item: (-len(item[0]), item))
+            for monomial, count in sorted(by_names.items(), key=lambda item: (-len(item[0]), item))
             if count
         ]
         return "+".join(parts).replace("+-", "-") or "0"
 
     def _names(self) -> dict[Atom, str]:
-        """What each atom is called; those of one name are numbered."""
+        """Return the text of each atom; distinct atoms with the same text are numbered."""
         atoms = dict.fromkeys(
             atom for monomial, count in self.terms.items() if count for atom in monomial
         )
@@ -69,14 +69,15 @@ class Formula:
         for atom in atoms:
             text = str(atom)
             seen[text] += 1
-            # Minima of quantities that have names are what they are called; each loop has its own.
+            # Each loop makes a minimum of its own: minima of named quantities that print alike are
+            # taken as one.
             is_clear = "?" not in text and minimum_parts(atom.variable) is not None
             alone = texts[text] == 1 or is_clear
             names[atom] = text if alone else _numbered(text, seen[text])
         return names
 
 
-def _place(atom: Atom) -> tuple[str, int, int]:
+def _sort_key(atom: Atom) -> tuple[str, int, int]:
     return str(atom), id(atom.variable), -1 if atom.axis is None else atom.axis
 
 

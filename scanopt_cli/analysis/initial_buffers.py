@@ -1,4 +1,4 @@
-"""Initial buffers: what a state starts with, in a buffer long enough for every step."""
+"""Initial buffers of states: the initial rows, in a buffer with room for every step."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from scanopt_cli.analysis.rows import Rows, is_zero
 def with_room(
     start: Variable, shape: Sequence[Any], width: int = 1, axis: int = 0, dtype: str | None = None
 ) -> Variable:
-    """Return a buffer of ``shape`` whose first ``width`` rows are ``start``.
+    """Return a buffer of ``shape`` whose first ``width`` rows along ``axis`` are ``start``.
 
-    It has the form that PyTensor itself makes, and ``dtype`` if that is not the one of ``start``.
+    It is the expression that PyTensor itself builds: ``empty(shape)[:width].set(start)``. The
+    buffer has ``dtype``, by default that of ``start``.
     """
     empty: Any = AllocEmpty(start.type.dtype if dtype is None else dtype)(*shape)
     made: Variable = empty[(*(slice(None),) * axis, slice(None, width))].set(start)
@@ -27,9 +28,10 @@ def with_room(
 
 
 class InitialBuffer:
-    """The initial buffer of a mit_mot, to read rows from, and to make other buffers of its rows.
+    """The initial buffer of a mit_mot: reads rows from it, and builds other buffers of its rows.
 
-    ``steps`` is the step count as a variable, and ``axis`` that of the rows.
+    ``rows`` are the known values of its rows, ``steps`` is the trip count as a variable, and
+    ``axis`` the axis of the rows.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class InitialBuffer:
 
     @property
     def is_certain(self) -> bool:
-        """Whether computing the initial buffer can't fail."""
+        """Whether computing the initial buffer provably cannot fail."""
         return self._rows.is_certain
 
     def after(self, row: AffineExpr) -> Variable:
@@ -54,23 +56,24 @@ class InitialBuffer:
         return self._between(row, self._length)
 
     def sequence(self, tap: int) -> Variable:
-        """Return the row ``tap`` and those after it, one for each step."""
+        """Return the rows from row ``tap`` on, one for each step."""
         return self._between(AffineExpr(tap), self._steps_form + AffineExpr(tap))
 
     def common(self, tap: int) -> Variable | None:
-        """Return what every row of a `sequence` is, ``None`` if that is not known."""
+        """Return the value that all rows of ``sequence(tap)`` have, ``None`` if none is known."""
         low = AffineExpr(tap)
         return self._rows.common(low, low + self._steps_form, self._lengths)
 
     def last(self, width: int) -> Variable | None:
-        """Return what each of the ``width`` rows is that come after one row for each step."""
+        """Return the value of the ``width`` rows after one for each step, ``None`` if not known."""
         low = self._steps_form
         return self._rows.common(low, low + AffineExpr(width), self._lengths)
 
     def state(self, begin: int, end: int) -> Variable:
         """Return a buffer that starts with the rows ``begin`` to ``end``, with room for each step.
 
-        The rows are read from the initial buffer, unless they are known and it can't fail.
+        The rows are read from the initial buffer, unless it provably cannot fail and they are all
+        zero, or are a single row of known value.
         """
         values = [self._known(row) for row in range(begin, end)]
         if all(map(is_zero, values)):
@@ -80,7 +83,8 @@ class InitialBuffer:
         elif values[0] is not None:
             start = self._as_row(values[0])
         else:
-            # One row by its type too, which PyTensor asks for where it keeps the last step alone.
+            # The type must show that it is one row: PyTensor requires that where it keeps only the
+            # last step.
             start = pt.expand_dims(self._buffer[(*self._front, begin)], self._axis)
         return self._with_room(start, end - begin)
 
@@ -88,18 +92,18 @@ class InitialBuffer:
         """Return a buffer that starts with ``width`` rows of zeros, with room for each step."""
         dtype = self._buffer.type.dtype
         if self._buffer.type.ndim == self._axis + 1 and width == 1:
-            # PyTensor would shorten an Alloc here to a scalar, and then stumble over that.
+            # PyTensor would shorten an Alloc here to a scalar, and then fail on it.
             return self._with_room(self._as_row(pt.constant(0, dtype=dtype)), width)
         shape = self._shape(width)
         shape[self._axis] = width
         return self._with_room(pt.zeros(shape, dtype=dtype), width)
 
     def _with_room(self, start: Variable, width: int) -> Variable:
-        """A buffer that starts with ``start``, of ``width`` rows, with room for each step."""
+        """A buffer that starts with the ``width`` rows ``start``, with room for each step."""
         return with_room(start, self._shape(width), width, self._axis, self._buffer.type.dtype)
 
     def zeros(self, width: int) -> Variable:
-        """Return a buffer of zeros, of ``width`` rows and one for each step."""
+        """Return a buffer of zeros, with ``width`` rows and one for each step."""
         made: Variable = pt.zeros(self._shape(width), dtype=self._buffer.type.dtype)
         return made
 
@@ -109,14 +113,14 @@ class InitialBuffer:
         return self._rows.common(AffineExpr(row), AffineExpr(row + 1), self._lengths)
 
     def _as_row(self, value: Any) -> Variable:
-        """A known value as a buffer of one row; one number is broadcast where it is written."""
+        """A known value as a buffer of one row; a scalar is broadcast where it is written."""
         is_number = value.type.ndim == 0
         axes = tuple(range(self._buffer.type.ndim)) if is_number else self._axis
         row: Variable = pt.expand_dims(value, axes)
         return row
 
     def _shape(self, width: int) -> list[Any]:
-        """The lengths of a buffer with ``width`` rows and one for each step."""
+        """The shape of a buffer with ``width`` rows and one for each step."""
         shape = [self._dimension(axis) for axis in range(self._buffer.type.ndim)]
         shape[self._axis] = self._count(self._steps_form + AffineExpr(width))
         return shape
@@ -128,7 +132,7 @@ class InitialBuffer:
         return self._buffer.shape[axis] if count is None else count
 
     def _count(self, form: AffineExpr) -> Any:
-        """A number of rows that is a constant more than the steps, or a constant."""
+        """``form``, which is a constant or the trip count plus a constant, as a variable."""
         count = as_count(form)
         if count is None:
             count = self._steps + (form - self._steps_form).constant
@@ -146,7 +150,7 @@ class InitialBuffer:
         return rows
 
     def _bound(self, row: AffineExpr) -> Any:
-        """A bound of a slice: a number, or one that counts from the end, or an expression."""
+        """``row`` as a slice's bound: a number, from the start or from the end, or a variable."""
         if row.is_constant:
             return row.constant
         behind = row - self._length

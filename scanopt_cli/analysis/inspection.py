@@ -1,4 +1,4 @@
-"""Every Scan of a graph as a table of its slots, nested ones behind the Scan they are in."""
+"""Reports every Scan of a graph as a table of its slots; nested Scans follow their outer Scan."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, scan_op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotReport:
-    """One slot of a Scan, in words.
+    """One slot of a Scan, as text.
 
-    ``rows`` is the buffer's length (``None`` for slots without one). ``whole`` says whether it is
-    shown to hold every step, ``trimmed`` whether it is shown not to; it may be neither. ``inside``
-    is what the body reads or computes.
+    ``rows`` is the buffer's length (``None`` for slots without a buffer). ``whole`` says whether
+    the buffer provably holds every step, ``trimmed`` whether it is trimmed (see `is_trimmed`); it
+    may be neither. ``inside`` is what the body reads or computes.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class ScanReport:
     """One Scan.
 
     ``name`` is its name, numbered where its graph has more Scans of that name; ``path`` holds the
-    names of the loops and graphs around it, ``batch_ndim`` is the number of its batch axes.
+    names of the loops and graphs around it, and ``batch_ndim`` is the number of its batch axes.
     """
 
     name: str
@@ -74,7 +74,7 @@ def inspect_graph(fgraph: AbstractFunctionGraph) -> Inspection:
 def _scans(
     fgraph: AbstractFunctionGraph, path: tuple[str, ...], around: Mapping[Variable, str]
 ) -> Iterator[ScanReport]:
-    """Reports of ``fgraph``, whose inputs the loop around it calls as ``around`` says."""
+    """Yield the reports of ``fgraph``; ``around`` names its inputs as the loop around it does."""
 
     def clients(variable: Variable) -> list[tuple[Any, int]]:
         return list(fgraph.clients.get(variable, ()))
@@ -88,14 +88,14 @@ def _scans(
             slots = slot_names(view, clients, around)
             names = inner_names(view, slots)
             inside = {**names, **scan_results(titles(view.op.fgraph.outputs))}
-            yield _report(view, slots, (*path, name), _Faces(called, outside, inside, clients))
+            yield _report(view, slots, (*path, name), _Naming(called, outside, inside, clients))
         for inner in inner_graphs(node.op):
             yield from _scans(inner, (*path, name), names)
 
 
 @dataclass(frozen=True, slots=True)
-class _Faces:
-    """What the two sides of a Scan call their variables, and who reads the outer ones."""
+class _Naming:
+    """The names of a Scan's outer and inner variables, and the readers of the outer ones."""
 
     titles: Mapping[Apply, str]
     outside: Mapping[Variable, str]
@@ -103,37 +103,37 @@ class _Faces:
     clients: Clients
 
 
-def _report(view: ScanView, names: list[str], path: tuple[str, ...], faces: _Faces) -> ScanReport:
+def _report(view: ScanView, names: list[str], path: tuple[str, ...], naming: _Naming) -> ScanReport:
     lengths = Lengths(view.n_steps)
     condition = view.condition
     return ScanReport(
         name=path[-1],
         path=path[:-1],
         steps=str(lengths.value_of(view.n_steps)),
-        stops_when=None if condition is None else describe(condition, faces.inside),
+        stops_when=None if condition is None else describe(condition, naming.inside),
         batch_ndim=view.batch_ndim,
         truncate_gradient=int(view.op.truncate_gradient),
         inner_nodes=len(view.op.fgraph.apply_nodes),
         slots=tuple(
-            _slot(view, slot, name, faces, lengths)
+            _slot(view, slot, name, naming, lengths)
             for slot, name in zip(view.slots, names, strict=True)
         ),
     )
 
 
-def _slot(view: ScanView, slot: Slot, name: str, faces: _Faces, lengths: Lengths) -> SlotReport:
+def _slot(view: ScanView, slot: Slot, name: str, naming: _Naming, lengths: Lengths) -> SlotReport:
     has_buffer = slot.kind in TRACED or slot.kind is SlotKind.MIT_MOT
     has_source = slot.kind is not SlotKind.NIT_SOT
-    read_by = () if slot.outer_output is None else faces.clients(slot.outer_output)
+    read_by = () if slot.outer_output is None else naming.clients(slot.outer_output)
     return SlotReport(
         kind=slot.kind.value,
         name=name,
         taps=slot.taps,
         out_taps=slot.out_taps,
         dtype=str((slot.inner_outputs or slot.inner_inputs)[0].type),
-        fed_by=describe(slot.outer_input, faces.outside) if has_source else "",
-        inside=_inside(view, slot, faces.inside),
-        read_by=tuple(_reader(*reader, faces.titles) for reader in read_by),
+        fed_by=describe(slot.outer_input, naming.outside) if has_source else "",
+        inside=_inside(view, slot, naming.inside),
+        read_by=tuple(_reader(*reader, naming.titles) for reader in read_by),
         rows=str(Formula.of(rows(view, slot, lengths))) if has_buffer else None,
         whole=is_whole(view, slot, lengths),
         trimmed=is_trimmed(view, slot, lengths),
@@ -141,7 +141,7 @@ def _slot(view: ScanView, slot: Slot, name: str, faces: _Faces, lengths: Lengths
 
 
 def _inside(view: ScanView, slot: Slot, names: Mapping[Variable, str]) -> str:
-    """What a step computes for the slot, or what the body calls it if nothing is computed."""
+    """What a step computes for the slot, or the names of its inner inputs if it has no outputs."""
     if not slot.inner_outputs and not any(map(view.op.fgraph.clients.get, slot.inner_inputs)):
         return "no step reads it"
     computed = slot.inner_outputs or slot.inner_inputs

@@ -1,4 +1,4 @@
-"""A loop's steps joined with their start again, which is the loop's buffer."""
+"""Finds a loop's initial rows and steps joined again, which give the loop's buffer."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def joined_starts(
     clients: Clients,
     same: Callable[[Variable], bytes],
 ) -> dict[Variable, Variable]:
-    """Return the buffer of ``slot`` for each ``concatenate([start, steps])`` that is the same.
+    """Return the buffer of ``slot`` for each ``concatenate([start, steps])`` that equals it.
 
-    The buffer must hold every step.
+    The buffer must hold every step. ``same`` returns the digest of what a variable computes.
     """
     steps = stripped(view, slot, clients)
     start = None if view.batch_ndim else _start(slot, lengths)
@@ -47,7 +47,7 @@ def joined_starts(
 def _joins(
     node: Apply, start: Variable, steps: Variable, same: Callable[[Variable], bytes]
 ) -> bool:
-    """Whether ``node`` joins ``start`` and ``steps``, and nothing else."""
+    """Whether ``node`` joins ``start`` and ``steps``, without a cast, and nothing else."""
     if not isinstance(node.op, Join) or node.op.axis != 0 or len(node.inputs) != 2:
         return False
     first: Any = node.inputs[0]
@@ -58,7 +58,10 @@ def _joins(
 
 
 def _start(slot: Slot, lengths: Lengths) -> Any:
-    """What the buffer starts with, if it is written whole into an empty one of its shape."""
+    """The initial rows, if the initial buffer is ``empty(shape)[:n].set(start)``; else ``None``.
+
+    ``start`` must fill those rows as it is, without a cast and without being broadcast.
+    """
     node = slot.outer_input.owner
     if node is None or not isinstance(node.op, IncSubtensor) or not node.op.set_instead_of_inc:
         return None

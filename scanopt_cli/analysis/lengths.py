@@ -1,9 +1,10 @@
 """Lengths as affine expressions in the trip counts that buffers were made from.
 
-PyTensor leaves the static length of loop buffers unknown, so scanopt computes with the expressions
-that made them. An `AffineExpr` is ``constant + sum(coefficient * atom)``; an atom is a variable or
-one dimension of a variable, and what is not affine is an atom of its own. Two lengths are the same
-when their difference is the constant 0. All answers are one-sided: what is not proved may be true.
+PyTensor leaves the static length of loop buffers unknown, so scanopt reads lengths off the
+expressions that made the buffers. An `AffineExpr` is ``constant + sum(coefficient * atom)``; an
+atom is a variable or one dimension of a variable. An expression that is not affine is an atom of
+its own. Two lengths are equal when their difference is the constant 0. All answers are one-sided:
+what is not proved may still be true.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, batch_ndi
 
 __all__ = ["AffineExpr", "Atom", "Lengths", "is_full_slice", "with_start"]
 
-# How often the step count is taken off a difference to show that it is not negative.
-_STEPS = 3
-# Lengths are shallow expressions. Past this depth, of questions asked to answer others, a length is
-# an atom, and one comparison opens at most so many minima, and all of them so many: no graph,
-# however deep, makes us recurse or search without end.
+# To prove a difference non-negative, this many multiples of the trip count (from 0 times on) are
+# subtracted from it in turn.
+_MULTIPLES = 3
+# Lengths are shallow expressions. Past ``_DEPTH`` nested queries, a length is an atom. One
+# comparison expands at most ``_MINIMA`` minima, and all comparisons together ``_MINIMA_IN_ALL``. So
+# recursion and search are bounded for every graph.
 _DEPTH = 40
 _MINIMA = 32
 _MINIMA_IN_ALL = 2_000
@@ -48,13 +50,14 @@ _MINIMA_IN_ALL = 2_000
 class Lengths:
     """Reads lengths off a graph, each expression once.
 
-    The arrays of counts that a batched loop carries are read as the one number in each entry.
-    ``n_steps`` is the step count of the loop that is looked at: a loop with a negative step count
-    raises, so as a whole it is taken as not negative. Nothing is assumed of the scalars in it.
+    A batched loop carries its counts as arrays; such an array is read as the one number that is in
+    each of its entries. ``n_steps`` is the trip count of the loop under analysis. A loop with a
+    negative trip count raises, so ``n_steps`` as a whole is taken as non-negative; nothing is
+    assumed of the scalars in it.
 
-    A length may be known as a number, by the type, and as an expression, by what made it. The
-    number comes first; without ``static`` the expression does, which may be what equals the steps.
-    ``floor`` is a form that is taken as not negative.
+    A length may be known as a number, from the type, and as an expression, from the node that made
+    the variable. The number takes precedence; without ``static`` the expression does, which may be
+    the one that equals the trip count. ``floor`` is an expression that is taken as non-negative.
     """
 
     def __init__(
@@ -66,21 +69,21 @@ class Lengths:
     ) -> None:
         self._static = static
         self._known: dict[tuple[Variable, int | None], AffineExpr] = {}
-        self._shown: dict[tuple[AffineExpr, AffineExpr], bool] = {}
+        self._proved: dict[tuple[AffineExpr, AffineExpr], bool] = {}
         self._nested = 0
-        self._opened = 0
-        self._opened_in_all = 0
+        self._expanded = 0
+        self._expanded_in_all = 0
         self._steps = AffineExpr()
         self._floor: AffineExpr | None = None
         if n_steps is not None:
             self._steps = self.value_of(n_steps)
-            # What was read on the way did not know yet that the steps are not negative.
+            # These were computed without knowing that ``n_steps`` is non-negative.
             self._known.clear()
-            self._shown.clear()
+            self._proved.clear()
         self._floor = floor
 
     def value_of(self, variable: Variable, depth: int = _DEPTH) -> AffineExpr:
-        """Return the whole number that a scalar ``variable`` holds, as an affine expression."""
+        """Return the integer that a scalar ``variable`` holds, as an affine expression."""
         known = self._known.get((variable, None))
         if known is None:
             depth = min(depth, _DEPTH - self._nested)
@@ -92,7 +95,7 @@ class Lengths:
         return known
 
     def length_of(self, variable: Variable, axis: int = 0, depth: int = _DEPTH) -> AffineExpr:
-        """Return how long ``variable`` is along ``axis``, as an affine expression."""
+        """Return the length of ``variable`` along ``axis``, as an affine expression."""
         known = self._known.get((variable, axis))
         if known is None:
             depth = min(depth, _DEPTH - self._nested)
@@ -104,27 +107,27 @@ class Lengths:
         return known
 
     def provably_le(self, left: AffineExpr, right: AffineExpr) -> bool:
-        """Whether ``left <= right`` can be shown."""
-        known = self._shown.get((left, right))
+        """Whether provably ``left <= right``."""
+        known = self._proved.get((left, right))
         if known is None:
-            self._opened = 0
+            self._expanded = 0
             known = self._provably_le(left, right) or (
                 self._floor is not None and self._provably_le(left + self._floor, right)
             )
-            self._shown[left, right] = known
+            self._proved[left, right] = known
         return known
 
     def _provably_le(self, left: AffineExpr, right: AffineExpr) -> bool:
         difference = right - left
-        # Dimensions are not negative, and neither is the step count, as a whole.
-        if any(is_sum_of_dimensions(difference - self._steps.scaled(k)) for k in range(_STEPS)):
+        # Dimensions are non-negative, and so is the trip count as a whole.
+        if any(is_sum_of_dimensions(difference - self._steps.scaled(k)) for k in range(_MULTIPLES)):
             return True
         # min(x, y) <= right if either is; left <= min(x, y) if both are.
         for sides, enough in ((self._minima(left), any), (self._minima(right), all)):
             for parts in sides:
-                self._opened += 1
-                self._opened_in_all += 1
-                if self._opened > _MINIMA or self._opened_in_all > _MINIMA_IN_ALL:
+                self._expanded += 1
+                self._expanded_in_all += 1
+                if self._expanded > _MINIMA or self._expanded_in_all > _MINIMA_IN_ALL:
                     return False
                 pairs = [(part, right) if enough is any else (left, part) for part in parts]
                 if enough(self._provably_le(*pair) for pair in pairs):
@@ -132,7 +135,7 @@ class Lengths:
         return False
 
     def _minima(self, form: AffineExpr) -> list[tuple[AffineExpr, ...]]:
-        """For each ``min(x, y, ...)`` in ``form``, the forms that it may be."""
+        """For each ``min(x, y, ...)`` in ``form``, ``form`` with each operand in its place."""
         opened = []
         for atom, count in form.terms:
             parts = minimum_parts(atom.variable) if atom.axis is None and count == 1 else None
@@ -167,8 +170,10 @@ class Lengths:
         return self._indexed(node, depth) if isinstance(op, Subtensor) else None
 
     def _elemwise_value(self, scalar_op: ps.ScalarOp, node: Apply, depth: int) -> AffineExpr | None:
-        # Narrow integers wrap, and to small values too; 64 bits do not, at lengths that fit memory.
-        if node.outputs[0].type.dtype not in ("int32", "int64"):
+        # Narrow integers wrap, to small values too. At lengths that fit in memory, 64 bits do not,
+        # and neither do sums of 32 bits.
+        dtype = node.outputs[0].type.dtype
+        if dtype not in ("int32", "int64"):
             return None
         parts = [self.value_of(part, depth - 1) for part in node.inputs]
         match scalar_op:
@@ -178,7 +183,7 @@ class Lengths:
                 return parts[0] - parts[1]
             case ps.Neg():
                 return parts[0].scaled(-1)
-            case ps.Mul() if len(parts) == 2:
+            case ps.Mul() if len(parts) == 2 and dtype == "int64":
                 factor, other = sorted(parts, key=lambda part: not part.is_constant)
                 return other.scaled(factor.constant) if factor.is_constant else None
             case ps.Cast() if np.can_cast(node.inputs[0].type.dtype, node.outputs[0].type.dtype):
@@ -186,7 +191,7 @@ class Lengths:
         return None
 
     def _indexed(self, node: Apply, depth: int) -> AffineExpr | None:
-        """``x[..., i]`` with a constant ``i`` and nothing else taken from ``x``."""
+        """The value of ``x[..., i]`` with a constant ``i`` and all other axes taken whole."""
         *front, last = get_idx_list(node.inputs, node.op.idx_list)
         complete = len(front) + 1 == node.inputs[0].type.ndim
         if not isinstance(last, Constant) or not complete or not all(map(is_full_slice, front)):
@@ -259,7 +264,7 @@ class Lengths:
         return self._scan_length(node, variable, axis, depth) if scan_op(node) else None
 
     def _subtensor_length(self, node: Apply, axis: int, depth: int) -> AffineExpr | None:
-        """``x[start:stop]``, ``x[start:stop:-1]`` and axes that an index leaves alone."""
+        """Length of ``x[start:stop]``, ``x[start:stop:-1]`` and of axes that are not indexed."""
         indices = list(get_idx_list(node.inputs, node.op.idx_list))
         kept = [place for place, index in enumerate(indices) if isinstance(index, slice)]
         source = node.inputs[0]
@@ -272,11 +277,11 @@ class Lengths:
     def span(
         self, index: slice, length: AffineExpr, *, reach: int = 0, depth: int = _DEPTH
     ) -> tuple[AffineExpr, AffineExpr, bool] | None:
-        """Return which of ``length`` rows a slice takes: the first, one past the last, and how.
+        """Return the first of ``length`` rows that a slice takes, one past the last, and the order.
 
-        The third is whether they are taken last row first. ``None`` if that can't be decided, or if
-        the step is neither 1 nor -1. A bound that is the length of a start ``x[:reach]`` counts as
-        ``reach``.
+        The order is whether the rows are taken last row first. ``None`` if that cannot be decided,
+        or if the step is neither 1 nor -1. In a slice with step 1, a bound that is the length of
+        initial rows ``x[:reach]`` counts as ``reach``.
         """
         step = AffineExpr(1) if index.step is None else self.value_of(index.step, depth - 1)
         if step not in (AffineExpr(1), AffineExpr(-1)):
@@ -295,7 +300,10 @@ class Lengths:
     def _bound(
         self, bound: Variable, length: AffineExpr, is_behind: bool, reach: int, depth: int
     ) -> AffineExpr | None:
-        """Where a bound falls in ``0..length``; one behind it if it is a row by itself."""
+        """Where a bound falls in ``0..length``.
+
+        With ``is_behind`` (a reversed slice) the bound is a row, and the result one past that row.
+        """
         row = self.value_of(bound, depth - 1)
         if not is_behind:
             return self.clipped(length, with_start(row, reach))
@@ -306,7 +314,10 @@ class Lengths:
         return None
 
     def clipped(self, length: AffineExpr, bound: AffineExpr) -> AffineExpr | None:
-        """Return where a slice bound falls in ``0..length``, if Python's clipping is decided."""
+        """Return where a slice bound falls in ``0..length`` after Python's clipping.
+
+        ``None`` if that cannot be decided.
+        """
         if bound.is_constant and bound.constant < 0:
             return length + bound if self.provably_le(AffineExpr(-bound.constant), length) else None
         if not self.provably_le(AffineExpr(), bound):
@@ -318,7 +329,7 @@ class Lengths:
     def _scan_length(
         self, node: Apply, variable: Variable, axis: int, depth: int
     ) -> AffineExpr | None:
-        """A loop's output is as long as the buffer it was given, unless the loop can stop early."""
+        """A loop's output is as long as its initial buffer, unless the loop can stop early."""
         view = ScanView.of(node)
         slot = next(slot for slot in view.outputs() if slot.outer_output is variable)
         if slot.kind is SlotKind.UNTRACED or axis < view.batch_ndim:
@@ -332,7 +343,10 @@ class Lengths:
         return with_start(length, slot.n_initial) if axis == view.batch_ndim else length
 
     def _stopped_length(self, view: ScanView, slot: Slot) -> AffineExpr | None:
-        """Where a while loop keeps every step, its outputs have as many steps as the first one."""
+        """The length of a while loop's output, in terms of that of its first traced output.
+
+        Both have equally many steps. ``None`` unless both buffers provably hold every step.
+        """
         first = next(other for other in view.outputs() if other.kind in TRACED)
         for kept in (first, slot):
             rows = kept.outer_input
@@ -353,7 +367,10 @@ def is_full_slice(index: object) -> bool:
 
 
 def with_start(length: AffineExpr, reach: int) -> AffineExpr:
-    """Return a buffer's ``length`` with a start ``x[:reach]`` taken as long as the taps reach."""
+    """Return a buffer's ``length``, with the length of initial rows ``x[:reach]`` as ``reach``.
+
+    ``reach`` is how many initial rows the taps need: with fewer, the loop could not run.
+    """
     for atom, count in length.terms:
         node = atom.variable.owner
         if atom.axis is None or count != 1 or node is None or not isinstance(node.op, Subtensor):
@@ -372,12 +389,12 @@ def _is_integer(variable: Variable) -> bool:
 
 
 def _keeps_entries(node: Apply) -> bool:
-    """Whether a DimShuffle only drops axes, or there is one entry to move."""
+    """Whether a DimShuffle only drops axes, or its input has a single entry."""
     return node.op.is_squeeze or all(getattr(node.inputs[0].type, "broadcastable", ()))
 
 
 def _whole_number(constant: Constant) -> int | None:
-    """The one integer that a constant holds (a boolean is none), in an array of any shape."""
+    """The integer in a constant of one element, of any shape; a boolean does not count."""
     data: Any = constant.data
     if type(data) is int:
         return data

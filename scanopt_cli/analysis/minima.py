@@ -1,4 +1,4 @@
-"""Minima as PyTensor writes them: of two numbers, and of a list by way of a maximum."""
+"""Recognises minima as PyTensor writes them: of two numbers, and of a list through a maximum."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Max
 
-# How many parts of a minimum are told.
+# How many operands of a minimum its text shows.
 _PARTS = 6
 
 
 def minimum_parts(variable: Variable) -> tuple[Variable, ...] | None:
-    """Return the numbers that ``variable`` is the least of, ``None`` if it is no minimum.
+    """Return the operands of a minimum, ``None`` if ``variable`` is not one.
 
-    Seen are ``minimum(a, b)`` and ``pt.min([a, b, ...])``, which is written ``-max(-[a, b, ...])``,
-    also with ``-1 * x`` for ``-x``, as PyTensor's rewrites leave it.
+    Recognised are ``minimum(a, b)`` and ``pt.min([a, b, ...])``. PyTensor writes the latter as
+    ``-max(-[a, b, ...])``, and its rewrites leave ``-1 * x`` for ``-x``.
     """
     node = variable.owner
     if node is None:
@@ -38,9 +38,9 @@ def minimum_parts(variable: Variable) -> tuple[Variable, ...] | None:
 
 
 def minimum_text(variable: Variable, told: Callable[[Variable], str]) -> str | None:
-    """``min(a,b,c)`` for a tree of minima, ``None`` for what is none.
+    """Return ``min(a,b,c)`` for a tree of minima, ``None`` if ``variable`` is not one.
 
-    ``told`` tells a part; parts past the first few are told by dots.
+    ``told`` returns the text of an operand; operands past the first few are shown as ``...``.
     """
     if minimum_parts(variable) is None:
         return None

@@ -1,4 +1,4 @@
-"""The states, sequences and traces that take the place of one mit_mot in a unfrozen Scan."""
+"""Builds the states, sequences and traces that replace one mit_mot in an unfrozen Scan."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _LARGEST = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """How one mit_mot is taken apart.
+    """How one mit_mot is replaced.
 
-    ``trace_length`` is the length of a trace as the Scan takes it; ``axis`` is that of the rows.
+    ``trace_length`` is the outer input of a new nit_sot, its number of rows; ``axis`` is the axis
+    of the rows.
     """
 
     slot: Slot
@@ -40,15 +41,17 @@ class Plan:
     axis: int
 
     def is_read(self, part: Part) -> bool:
-        """Whether somebody reads rows that ``part`` has."""
+        """Whether a reading takes rows of ``part``."""
         return any(piece.part is part for reading in self.readings for piece in reading.pieces)
 
     def late_addend(self) -> Variable | None:
-        """What every row that the loop adds to is before it does, if adding later is as good.
+        """The initial value of the rows that the loop adds to, if adding it later is legal.
 
-        A single write adds to the row that it writes, and each row is read once, some steps after.
-        The row may then be added where it is read. The rows of the first steps are equal where
-        those that are written last are zero; only the latter may be read outside.
+        There must be a single write, which adds to the row that it writes, and a step must read
+        each row once, ``stretch.end`` steps after it is written. The initial value may then be
+        added where the row is read. It must be the same for the rows of all steps; the rows after
+        those, which are written last and read by no step, must be zero initially. Only these may be
+        read outside of the loop.
         """
         stretch, initial = self.form.stretches[0], self.initial
         if len(self.form.stretches) > 1 or not initial.is_certain:
@@ -63,11 +66,11 @@ class Plan:
 
 
 class MitMotSlots:
-    """The slots that take the place of one mit_mot, and what the body reads in place of its taps.
+    """The slots that replace one mit_mot, and the substitutes for its inner inputs.
 
-    ``slots`` take the place of the mit_mot's slot, and what stands in ``substitutes`` is to be
-    replaced in the body of inner ``outputs``. The outer outputs of states and traces are
-    placeholders: they are the sources of the parts of the final buffer until a new Scan is made.
+    ``slots`` replace the mit_mot's slot. ``substitutes`` maps variables to their replacements in
+    the body that computes ``outputs``. The outer outputs of states and traces are placeholders:
+    they are the sources of the parts of the final buffer until a new Scan is built.
     """
 
     def __init__(self, plan: Plan, outputs: Sequence[Variable]) -> None:
@@ -94,13 +97,17 @@ class MitMotSlots:
             rest.source = plan.initial.after(rest.low)
 
     def told(self) -> str:
-        """Return what the slots are, for a remark."""
+        """Return the number of slots of each kind, and notes, as text for a remark."""
         counts = Counter(str(slot.kind) for slot in self.slots)
         kinds = [f"{count} {kind}" for kind, count in counts.items()]
         return "; ".join([", ".join(kinds) or "nothing", *self._notes])
 
     def _adds_late(self, outputs: Sequence[Variable]) -> bool:
-        """Make a state to which each row is added where it is read, if that makes it a constant."""
+        """Add the initial rows where they are read, if that is legal; return whether it is done.
+
+        The body then reads one loop-invariant value in place of a sequence of initial rows. If the
+        rows of the sequence are all equal, `_add_sequence` achieves that alone.
+        """
         plan = self._plan
         (row, *_) = plan.form.ahead or (0,)
         if plan.initial.common(row) is not None or (value := plan.late_addend()) is None:
@@ -123,7 +130,10 @@ class MitMotSlots:
         return True
 
     def _add_state(self, stretch: Stretch, start: Variable | None = None) -> None:
-        """The state that one write is, or the trace of a write that nothing is read before."""
+        """Add the state for one write, or the trace of a write whose stretch is empty.
+
+        Add nothing if neither a step nor a reading takes its rows.
+        """
         plan, initial, part = self._plan, self._plan.initial, stretch.part
         if not stretch.reads and not plan.is_read(part):
             return
@@ -151,23 +161,24 @@ class MitMotSlots:
         self.slots.append(new)
 
     def _add_sequence(self, row: int) -> None:
-        """What is read of rows that are not written yet: a value that never changes, or rows."""
+        """Give the body the rows that it reads ahead: a loop-invariant value, or a sequence."""
         plan = self._plan
         variable = self._reads[row]
         value = plan.initial.common(row)
-        # A state reads what the buffer starts with; then its errors, and its batch, are not lost.
-        is_needless = plan.form.latest > 0 or (plan.initial.is_certain and not plan.axis)
-        if value is not None and is_needless:
+        # The sequence may go if a state still reads the initial buffer, and so keeps its errors and
+        # its batch.
+        can_omit = plan.form.latest > 0 or (plan.initial.is_certain and not plan.axis)
+        if value is not None and can_omit:
             filled = self._row(value, variable)
             if filled is not None:
                 self.substitutes[variable] = filled
-                told = "zero" if is_zero(value) else "equal"
-                self._notes.append(f"the rows that it reads ahead are all {told}")
+                text = "zero" if is_zero(value) else "equal"
+                self._notes.append(f"the rows that it reads ahead are all {text}")
                 return
         self._add_input(SlotKind.SEQ, plan.initial.sequence(row), variable)
 
     def _row(self, value: Any, variable: Any) -> Any:
-        """``value`` as a row like ``variable`` in the body, without reading ``variable``."""
+        """``value`` as a row like ``variable`` in the body, computed without ``variable``."""
         shape = variable.type.shape
         is_known = None not in shape and np.prod(shape) <= _LARGEST
         like: Any = next(
@@ -189,10 +200,13 @@ class MitMotSlots:
         return pt.full_like(like, inside)
 
     def _inside(self, value: Any, row_type: Any) -> Any:
-        """What the body reads for ``value``, a number or a row; ``None`` if the type is another."""
+        """The body's variable for ``value``, a number or a row.
+
+        ``None`` if the body cannot take it as a variable of ``row_type``.
+        """
         axis = self._plan.axis
         if has_negative_zero(value):
-            # PyTensor takes it for 0.0 in a body.
+            # PyTensor takes -0.0 for 0.0 in a body.
             return None
         if isinstance(value, Constant) and not value.type.ndim:
             return value
@@ -212,7 +226,7 @@ class MitMotSlots:
 
 
 def _without_addend(total: Variable, addend: Variable, outputs: Sequence[Variable]) -> Any:
-    """``x`` where ``total`` is ``x + addend``, and nothing else reads the addend or the total."""
+    """``x``, if ``total`` is ``x + addend`` and each has one use only."""
     node = total.owner
     if node is None or not isinstance(node.op, Elemwise):
         return None

@@ -1,15 +1,17 @@
 """The exact form of a mit_mot: states, sequences and traces that compute the same buffer.
 
-A step of a mit_mot reads rows of one buffer and writes others, at places that move on by one row a
-step. With the taps counted from the earliest read, a step reads the rows at ``reads`` and writes
-those at ``writes``. A row is final once the earliest write has passed it, and it is still as it was
-at first where the latest write has not come yet. So
+A step of a mit_mot reads rows of one buffer and writes others, at positions that advance by one row
+a step. With the taps counted from the earliest read, a step reads the rows at ``reads`` and writes
+those at ``writes``. A row is final once the earliest write has passed it, and has its initial value
+until the latest write reaches it. Therefore
 
-- each write is a state of its own, as wide as the distance to the write before it; it starts with
-  the rows of the initial buffer that lie there, and the reads that lie there are its taps;
-- what is read at the latest write or after it is a sequence of rows of the initial buffer;
-- the final buffer is the first state whole (or the trace of the earliest write, if nothing is read
-  before it), then the last rows of the other states, then what is left of the initial buffer.
+- each write becomes a state of its own, with as many initial rows as the distance to the write
+  before it (to the earliest read, for the earliest write); these are the rows of the initial buffer
+  in between, and the reads in between become its taps;
+- each read at the latest write or after it becomes a sequence of rows of the initial buffer;
+- the final buffer is the whole buffer of the first state (or the trace of the earliest write, if
+  nothing is read before it), then the last rows of the other states, then the remaining rows of the
+  initial buffer.
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ from scanopt_cli.ir.scan_view import Slot
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The rows before a write, back to the write before it, and the part of the final buffer.
+    """The rows from one write (or the earliest read) up to the next write, which make one state.
 
-    ``begin`` and ``end`` are rows counted from the earliest read. A stretch may be empty: then its
-    write is traced. ``is_led`` if it is traced by a state, with a row of zeros in front.
+    ``end`` is the row that is written, ``begin`` the write before it; both are counted from the
+    earliest read. ``reads`` are the rows read in between, ``part`` is the part of the final buffer
+    that the state gives. A stretch may be empty: then its write becomes a trace. With ``is_led``
+    that trace is a state with one initial row of zeros.
     """
 
     begin: int
@@ -38,13 +42,17 @@ class Stretch:
 
     @property
     def width(self) -> int:
-        """How many rows the state starts with."""
+        """The number of initial rows of the state."""
         return self.end - self.begin
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A mit_mot in its exact form; ``ahead`` are the reads at the latest write or after it."""
+    """A mit_mot in its exact form.
+
+    ``ahead`` are the reads at the latest write or after it, and ``rest`` is the part of the final
+    buffer that no step writes, ``None`` if it is empty.
+    """
 
     stretches: tuple[Stretch, ...]
     ahead: tuple[int, ...]
@@ -63,7 +71,7 @@ class Form:
 
 
 def rows_from_first(slot: Slot) -> tuple[list[int], list[int]]:
-    """Return where a mit_mot reads and writes, counted from its earliest read."""
+    """Return the rows that a step of a mit_mot reads and writes, counted from its earliest read."""
     first = min(slot.taps)
     return [tap - first for tap in slot.taps], [tap - first for tap in slot.out_taps]
 
@@ -82,15 +90,15 @@ def unfit(slot: Slot) -> str | None:
 
 
 def form_of(slot: Slot, length: AffineExpr, steps: AffineExpr, lengths: Lengths) -> Form | None:
-    """Return the exact form of a mit_mot, ``None`` if its buffer is not shown to be long enough.
+    """Return the exact form of a mit_mot, ``None`` if its buffer is not provably long enough.
 
-    ``length`` is that of the buffer. PyTensor starts again at the first row where a step reaches
-    past the end of it; that has no other form.
+    ``length`` is that of the buffer. Where a step reaches past the end of the buffer, PyTensor
+    starts again at its first row; that has no exact form.
     """
     reads, writes = rows_from_first(slot)
     if not lengths.provably_le(steps + AffineExpr(max(*reads, *writes)), length):
         return None
-    # PyTensor does not know the shape of the rows of a trace of no steps, but that of a state's.
+    # If there are no steps, PyTensor knows the shape of a state's rows, but not of a trace's.
     is_vague = bool(slot.inner_outputs[0].type.ndim) and not lengths.provably_le(
         AffineExpr(1), steps
     )

@@ -1,9 +1,9 @@
-"""What is known of the rows of a buffer before a loop starts: which are zero, which are equal.
+"""Finds the rows of a buffer that are zero or equal before a loop starts.
 
-A gradient's initial buffer is zeros with a few rows written: the seed of a cost on the last state,
-or one value for every state of ``ys.sum()``. It is read off the expression that made the buffer, in
-affine expressions, so the answers hold for any number of steps. What can't be decided is a run of
-rows of which nothing is known.
+A gradient's initial buffer is zeros with a few rows written: the cotangent of the last state, if
+the cost is on that state, or one value for every state of ``ys.sum()``. The rows are read off the
+expression that made the buffer, their positions as affine expressions, so the answers hold for any
+trip count. Rows that cannot be decided are a run without a value.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered, rows_ind
 from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.analysis.rows import Rows, Run, is_zero
 
-# Initial buffers are shallow expressions; past this depth nothing is known of a row.
+# Initial buffers are shallow expressions; past this depth the rows are unknown.
 _DEPTH = 40
-# A gradient writes a few runs of rows. Of a buffer of more, nothing is known: each write to it
-# would cost as many comparisons.
+# A gradient writes a few runs of rows. A buffer with more runs counts as unknown, as each write to
+# it would cost as many comparisons.
 _RUNS = 32
 _ONE = AffineExpr(1)
 
 
 class RowAnalysis:
-    """Reads rows off the expressions that made a buffer; ``axis`` is that of the rows."""
+    """Reads the rows of a buffer, on ``axis``, off the expressions that made it."""
 
     def __init__(self, lengths: Lengths, axis: int = 0) -> None:
         self._lengths = lengths
@@ -93,9 +93,11 @@ class RowAnalysis:
     def _row(
         self, value: Variable, buffer: Variable, *, is_row: bool = False
     ) -> tuple[Variable | None, bool]:
-        """``value`` as the one row of ``buffer`` that it is broadcast to, and whether it fits.
+        """The row that ``value`` gives when it is broadcast to ``buffer``, and whether it fits.
 
-        Unless it ``is_row`` by itself, it may be a row if it does not reach up to the rows' axis.
+        The row is ``None`` if it is unknown; ``value`` fits if its shape provably broadcasts to a
+        row. With ``is_row``, ``value`` is a row itself. Otherwise it may be one if it has no axis
+        of rows, or if that axis has length 1 and can be removed.
         """
         axes = [axis for axis in range(buffer.type.ndim) if axis != self._axis]
         missing = buffer.type.ndim - value.type.ndim
@@ -134,7 +136,7 @@ class RowAnalysis:
         return Rows(runs, all(part.is_certain for part in parts))
 
     def _added(self, left: tuple[Run, ...], right: tuple[Run, ...]) -> tuple[Run, ...]:
-        """The sums of two buffers of one length; 0 + x is x."""
+        """The runs of the sum of two buffers of one length; 0 + x is x, other sums are unknown."""
         first, second = list(left[::-1]), list(right[::-1])
         found: list[Run] = []
         while first and second:
@@ -150,64 +152,64 @@ class RowAnalysis:
             found.append(Run(shared, _sum_of(one.value, other.value)))
         return tuple(found)
 
-    def _window(self, buffer: Variable) -> RowRange:
+    def _all_rows(self, buffer: Variable) -> RowRange:
         return RowRange(AffineExpr(), self._length(buffer))
 
     def _taken(self, node: Apply, depth: int) -> Rows | None:
-        """``x[low:high]`` and reversals."""
+        """The rows of ``x[low:high]``, also of a reversed slice."""
         index = rows_index(node, self._axis)
         if not isinstance(index, slice):
             return None
-        window = self._window(node.inputs[0]).cut(index, self._lengths)
-        if window is None:
+        row_range = self._all_rows(node.inputs[0]).cut(index, self._lengths)
+        if row_range is None:
             return None
         source = self.of(node.inputs[0], depth - 1)
-        runs = source.between(window.low, window.high, self._lengths)
+        runs = source.between(row_range.low, row_range.high, self._lengths)
         if runs is None:
             return None
-        return Rows(runs[::-1] if window.is_reversed else runs, source.is_certain)
+        return Rows(runs[::-1] if row_range.is_reversed else runs, source.is_certain)
 
     def _written(self, node: Apply, op: IncSubtensor, depth: int) -> Rows | None:
-        """``x[low:high].inc(y)``, ``x[i].set(y)``."""
+        """The rows of ``x[low:high].inc(y)`` and ``x[i].set(y)``."""
         index = rows_index(node, self._axis)
         base, value = node.inputs[:2]
         if index is None:
             return None
         old = self.of(base, depth - 1)
-        whole = self._window(base)
+        whole = self._all_rows(base)
         is_assumed = False
         if isinstance(index, slice):
-            window = whole.cut(index, self._lengths)
+            row_range = whole.cut(index, self._lengths)
         else:
             row = whole.place(index, self._lengths)
             if row is None:
-                # Out of bounds it is an error.
+                # If the index is out of bounds, computing the buffer fails.
                 row, is_assumed = self._assumed(index, whole), True
-            window = None if row is None else RowRange(row, _ONE)
-        if window is None:
+            row_range = None if row is None else RowRange(row, _ONE)
+        if row_range is None:
             return None
-        split = self._around(old, window, whole, is_assumed=is_assumed)
+        split = self._around(old, row_range, whole, is_assumed=is_assumed)
         if split is None:
             return None
         before, inside, after = split
-        new = self._values(value, base, window, depth, is_row=not isinstance(index, slice))
+        new = self._values(value, base, row_range, depth, is_row=not isinstance(index, slice))
         if not op.set_instead_of_inc:
             new = Rows(self._added(inside, new.runs), new.is_certain)
         is_certain = old.is_certain and new.is_certain and not is_assumed
         return Rows((*before, *new.runs, *after), is_certain)
 
     def _assumed(self, index: Variable, whole: RowRange) -> AffineExpr | None:
-        """The row of a constant index, on the assumption that it is in bounds."""
+        """The row of a constant index, assuming that it is in bounds."""
         place = self._lengths.value_of(index)
         if not place.is_constant:
             return None
         return place if place.constant >= 0 else whole.length + place
 
     def _around(
-        self, rows: Rows, window: RowRange, whole: RowRange, *, is_assumed: bool
+        self, rows: Rows, row_range: RowRange, whole: RowRange, *, is_assumed: bool
     ) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[Run, ...]] | None:
-        """The runs before, in and after a window; ``is_assumed`` if it need not be in bounds."""
-        bounds = (AffineExpr(), window.low, window.high, whole.high)
+        """The runs before, in and after a row range; ``is_assumed`` if it may be out of bounds."""
+        bounds = (AffineExpr(), row_range.low, row_range.high, whole.high)
         found: list[tuple[Run, ...] | None]
         if is_assumed:
             if len(rows.runs) != 1:
@@ -223,28 +225,31 @@ class RowAnalysis:
         return before, inside, after
 
     def _values(
-        self, value: Variable, base: Variable, window: RowRange, depth: int, *, is_row: bool
+        self, value: Variable, base: Variable, row_range: RowRange, depth: int, *, is_row: bool
     ) -> Rows:
-        """The rows that are written into ``window``, in the order of ``base``."""
+        """The rows that are written into ``row_range``, in the order of ``base``."""
         axis = self._axis
         is_repeated = is_row or value.type.ndim < base.type.ndim or value.type.broadcastable[axis]
         if is_repeated:
             row, fits = self._row(value, base, is_row=is_row)
-            return Rows((Run(window.length, row),), fits)
+            return Rows((Run(row_range.length, row),), fits)
         if any(
             self._lengths.length_of(value, other) != self._lengths.length_of(base, other)
             for other in range(base.type.ndim)
             if other != axis
         ):
-            return Rows((Run(window.length),), is_certain=False)
+            return Rows((Run(row_range.length),), is_certain=False)
         rows = self.of(value, depth - 1)
-        if self._length(value) != window.length or value.type.dtype != base.type.dtype:
-            return Rows((Run(window.length),), is_certain=False)
-        return Rows(rows.runs[::-1], rows.is_certain) if window.is_reversed else rows
+        if self._length(value) != row_range.length or value.type.dtype != base.type.dtype:
+            return Rows((Run(row_range.length),), is_certain=False)
+        return Rows(rows.runs[::-1], rows.is_certain) if row_range.is_reversed else rows
 
 
 def filling(variable: Variable) -> Variable | None:
-    """Return the one number that every element of ``variable`` is, as a scalar, if that is seen."""
+    """Return the number that every element of ``variable`` equals, as a scalar.
+
+    ``None`` if that cannot be read off the graph.
+    """
     while variable.type.ndim or variable.owner is not None:
         if isinstance(variable, TensorConstant):
             data = variable.data
@@ -266,7 +271,7 @@ def filling(variable: Variable) -> Variable | None:
 
 
 def _cast(value: Any, dtype: str) -> Variable | None:
-    """``value`` in another type, if it is a constant that has it there too."""
+    """``value`` as ``dtype``; ``None`` if it is neither of that type nor a constant exact in it."""
     if value.type.dtype == dtype:
         return value  # type: ignore[no-any-return]
     if not isinstance(value, TensorConstant):
@@ -277,7 +282,10 @@ def _cast(value: Any, dtype: str) -> Variable | None:
 
 
 def unexpanded(variable: Variable, axis: int) -> Variable | None:
-    """Return what ``variable`` was before an axis of length 1 was put in at ``axis``, if so."""
+    """Return the variable that ``variable`` is with a length-1 axis inserted at ``axis``.
+
+    ``None`` if it is not made by such a DimShuffle.
+    """
     node = variable.owner
     if node is None or not isinstance(node.op, DimShuffle):
         return None

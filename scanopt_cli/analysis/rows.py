@@ -1,4 +1,4 @@
-"""Rows of a buffer as runs of equal ones, their lengths as affine expressions."""
+"""The rows of a buffer as runs of equal rows, with lengths as affine expressions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from scanopt_cli.ir.constants import has_negative_zero
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """``length`` rows that are all ``value``, or of which nothing is known if that is ``None``.
+    """``length`` rows that all equal ``value``; if it is ``None``, they are unknown.
 
-    A value is one number for every element of the row, or the row itself, with the batch in front.
+    A value is one number for every element of the row, or the row itself, with the batch axes in
+    front.
     """
 
     length: AffineExpr
@@ -29,8 +30,8 @@ class Run:
 class Rows:
     """A buffer as runs of equal rows.
 
-    ``is_certain`` if computing the buffer can't fail. Else the runs are right where it does not
-    fail, and whoever does without the buffer would lose the error.
+    ``is_certain`` if computing the buffer provably cannot fail. Otherwise the runs are correct
+    where it does not fail, and a rewrite that removes the buffer would lose the error.
     """
 
     runs: tuple[Run, ...]
@@ -54,7 +55,7 @@ class Rows:
     def common(self, low: AffineExpr, high: AffineExpr, lengths: Lengths) -> Variable | None:
         """Return the value that all rows from ``low`` to ``high`` have, ``None`` if none is known.
 
-        There may be no such row at all.
+        The range may be empty.
         """
         values = [
             run.value
@@ -73,7 +74,7 @@ class Rows:
 
 
 def is_zero(value: Variable | None) -> bool:
-    """Whether every element of ``value`` is known to be 0, and not -0.0."""
+    """Whether every element of ``value`` is provably 0, and not -0.0."""
     if not isinstance(value, TensorConstant) or has_negative_zero(value):
         return False
     return not np.any(value.data)

@@ -1,4 +1,4 @@
-"""Shorter loops and shorter buffers: what a Scan is rebuilt with where less of it is read."""
+"""Gives a Scan a smaller trip count or shorter buffers, where fewer of its rows are read."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 
 
 def with_steps(view: ScanView, steps: Variable, lengths: Lengths) -> dict[Variable, Variable]:
-    """Rebuild ``view`` to run ``steps`` steps, a scalar, with buffers for as many and no more.
+    """Rebuild ``view`` to run ``steps`` steps, a scalar, with buffers for exactly as many.
 
-    ``steps`` must not be more than there are now. In a batched loop no count may differ within the
-    batch.
+    ``steps`` must not exceed the trip count. In a batched loop, the counts may not differ between
+    the entries of the batch. Returns the new outer output of each old one.
     """
     view.unfreeze()
     for slot in view.of_kind(*TRACED):
@@ -32,7 +32,7 @@ def with_steps(view: ScanView, steps: Variable, lengths: Lengths) -> dict[Variab
 
 
 def shorten(view: ScanView, slot: Slot, keep: int, lengths: Lengths) -> None:
-    """Give ``slot`` a buffer for its start and ``min(keep, n)`` steps."""
+    """Give ``slot`` a buffer for its initial rows and ``min(keep, n)`` steps."""
     if slot.kind is SlotKind.NIT_SOT:
         slot.outer_input = capped(keep, slot.outer_input, lengths)
         return
@@ -45,20 +45,23 @@ def shorten(view: ScanView, slot: Slot, keep: int, lengths: Lengths) -> None:
 
 
 def capped(most: int, steps: Variable, lengths: Lengths) -> Any:
-    """Return ``min(most, steps)``, as a constant where it is shown to be one."""
+    """Return ``min(most, steps)``, as the constant ``most`` if provably ``most <= steps``."""
     if lengths.provably_le(AffineExpr(most), lengths.value_of(steps)):
         return pt.constant(most, dtype="int64")
     return pt.minimum(pt.constant(most, dtype="int64"), steps)
 
 
 def _batched(view: ScanView, count: Any) -> Variable:
-    """A scalar with the axes of the batch that ``view`` has."""
+    """The scalar ``count`` with the batch axes of ``view``."""
     batched: Variable = count.dimshuffle(["x"] * view.batch_ndim) if view.batch_ndim else count
     return batched
 
 
 def _shorter_buffer(buffer: Any, reach: int, steps: Any, batch_ndim: int, lengths: Lengths) -> Any:
-    """``buffer`` with ``steps`` rows behind its start: made shorter, or cut where it was not."""
+    """``buffer`` with ``steps`` rows after its ``reach`` initial rows.
+
+    An expression of a known form is rebuilt with fewer rows; any other buffer is sliced.
+    """
     node = buffer.owner
     if node is not None and isinstance(node.op, IncSubtensor) and node.op.set_instead_of_inc:
         empty, start, *bounds = node.inputs
@@ -70,7 +73,7 @@ def _shorter_buffer(buffer: Any, reach: int, steps: Any, batch_ndim: int, length
                 shorter = _with_length(empty.owner, 0, _sum(start_rows, steps))
                 return node.op(shorter, start, *bounds)
     if node is not None and isinstance(node.op, Alloc):
-        # Every row is the value, if the value does not reach up to the axis of the rows.
+        # Every row is the value, if the value has no axis of rows.
         value = node.inputs[0]
         if value.type.ndim < buffer.type.ndim - batch_ndim:
             return _with_length(node, 1 + batch_ndim, _sum(reach, steps), axis=batch_ndim)
@@ -80,8 +83,8 @@ def _shorter_buffer(buffer: Any, reach: int, steps: Any, batch_ndim: int, length
 def _with_length(node: Apply, position: int, rows: Any, axis: int = 0) -> Variable:
     """Apply an Alloc or AllocEmpty with ``rows`` for the length that is its input ``position``.
 
-    The type is known from the old one. Making the node anew would infer it again from everything
-    that the other lengths depend on, which costs a walk over the graph for each loop.
+    The output's type is derived from the old one. ``make_node`` would infer it again from
+    everything that the other lengths depend on, which costs a walk over the graph for each loop.
     """
     inputs = list(node.inputs)
     inputs[position] = rows

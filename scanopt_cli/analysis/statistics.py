@@ -1,4 +1,4 @@
-"""What is in a graph, counted: Scans, their slots, nodes, and the rows that loops keep."""
+"""Counts the Scans of a graph, their slots, the nodes, and the elements of loop buffers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scanopt_cli.analysis.lengths import AffineExpr, Atom, Lengths
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, scan_op
 
-# Of a product of longer sums, each sum is one quantity.
+# A product of sums that expands to more terms takes each of them as an atom.
 _MOST_TERMS = 1_000
 
 
@@ -23,7 +23,7 @@ class Statistics:
     """Counts over a graph and all its inner graphs, each occurrence of a body counted.
 
     ``outer_nodes`` are the nodes of the graph itself, ``inner_nodes`` those of all inner graphs.
-    ``buffers`` is the number of elements in the loop buffers, as a formula in the step counts; the
+    ``buffers`` is the number of elements in the loop buffers, as a formula in the trip counts; the
     buffers of nested loops count once, not once for each step of the loop around them.
     """
 
@@ -54,7 +54,7 @@ COUNTS = tuple(field.name for field in fields(Statistics) if field.name != "buff
 
 
 def statistics(fgraph: AbstractFunctionGraph) -> Statistics:
-    """Count what is in ``fgraph``; linear in its nodes, each distinct body walked once."""
+    """Count the contents of ``fgraph``; linear in its nodes, each distinct body walked once."""
     counts, buffers = _Counter().count(fgraph)
     return Statistics(**counts, buffers=str(buffers))
 
@@ -102,8 +102,9 @@ class _Counter:
 def _elements(view: ScanView, slot: Slot, lengths: Lengths) -> Formula:
     """Elements in the buffer of ``slot``: its rows times the elements of a row."""
     assert slot.outer_output is not None
-    # The axis of the rows is told by `rows`; the others are those of the batch and of one row. A
-    # nit_sot has no buffer before the loop runs, so its row is told by what a step computes.
+    # `rows` gives the length of the axis of rows; the other axes are those of the batch and of one
+    # row. A nit_sot has no buffer before the loop runs, so the shape of its row is that of the
+    # body's output.
     source = slot.outer_output if slot.kind is SlotKind.NIT_SOT else slot.outer_input
     step = slot.inner_outputs[0]
     row = [(step, axis) for axis in range(getattr(step.type, "ndim", 0))]

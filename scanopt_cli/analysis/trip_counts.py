@@ -1,4 +1,4 @@
-"""Which loops run equally often: step counts told by what they are, and made one variable."""
+"""Decides which loops have equal trip counts, and makes equal counts one expression."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from scanopt_cli.ir.scan_view import scan_op
 
 
 class StepCounts:
-    """Keys of whole numbers, trip counts and lengths: equal keys mean equal numbers.
+    """Computes keys of integers, trip counts and lengths: equal keys mean equal numbers.
 
-    The key of a number is an affine expression, with its atoms by what they compute and minima by
-    what they are the least of, in any order: ``scan`` makes another minimum of the lengths of its
-    sequences in every call.
+    The key of a number is its affine expression, with each atom replaced by the key of what it
+    computes, and each minimum by the set of its operands' keys: ``scan`` makes a new minimum of the
+    lengths of its sequences in every call.
 
     Parameters
     ----------
     same
-        Tells what a variable computes: equal for equal values only.
+        Returns the key of what a variable computes: equal keys mean equal values.
     loop_free
-        The nodes that depend on no loop. What does depend on one is told by identity, so that
-        `unify` never makes one loop depend on another.
+        The nodes that depend on no loop. A variable that depends on one is compared by identity,
+        so that `unify` never makes one loop depend on another.
     """
 
     def __init__(self, same: Callable[[Variable], Hashable], loop_free: Container[Apply]) -> None:
@@ -36,46 +36,46 @@ class StepCounts:
         self._lengths = Lengths()
 
     def of(self, count: Variable) -> Hashable:
-        """Tell a step count, a scalar or one number for each entry of a batch."""
+        """Return the key of a trip count, a scalar or one number for each entry of a batch."""
         form = self._lengths.value_of(count)
         if any(atom.axis is None and getattr(atom.variable.type, "ndim", 0) for atom in form.atoms):
-            return self._told(count)  # another number in each entry: not a form in scalars
-        return _form(form, self._atom)
+            return self._variable_key(count)  # one number for each entry
+        return _form_key(form, self._atom_key)
 
     def of_form(self, form: AffineExpr) -> Hashable:
-        """Tell a length that was read as an affine expression."""
-        return _form(form, self._atom)
+        """Return the key of a length that was read as an affine expression."""
+        return _form_key(form, self._atom_key)
 
     def unify(self, fgraph: FunctionGraph, counts: Iterable[Variable], reason: str) -> None:
-        """Let ``counts``, which have one key, be made of the same variables in all of ``fgraph``.
+        """Replace equal atoms of ``counts``, which have one key, by one variable in ``fgraph``.
 
-        A loop whose step count is replaced by an equal one is else no longer seen to have buffers
-        as long as its steps. Of equal atoms the first in topological order takes the place of the
-        others; as none of them depends on a loop, no path between loops is added.
+        Otherwise, if a loop's trip count is replaced by an equal one, its buffers are no longer
+        provably as long as its steps. Of equal atoms, the first in topological order replaces the
+        others. None of them depends on a loop, so no path between loops is added.
         """
         lengths = Lengths()
         equal: dict[Hashable, dict[Variable, None]] = defaultdict(dict)
         for count in counts:
             for atom in lengths.value_of(count).atoms:
-                equal[self._atom(atom), atom.variable.type][atom.variable] = None
+                equal[self._atom_key(atom), atom.variable.type][atom.variable] = None
         for variables in equal.values():
             if len(variables) > 1:
                 places = {v: i for i, node in enumerate(toposort(variables)) for v in node.outputs}
                 first, *others = sorted(variables, key=lambda v: places.get(v, -1))
                 fgraph.replace_all([(other, first) for other in others], reason=reason)
 
-    def _atom(self, atom: Atom) -> Hashable:
+    def _atom_key(self, atom: Atom) -> Hashable:
         if not self._is_loop_free(atom.variable):
             return atom
         if atom.axis is None and minimum_parts(atom.variable) is not None:
-            parts = map(self._lengths.value_of, _least_of(atom.variable))
-            return frozenset(_form(part, self._plain) for part in parts)
-        return self._plain(atom)
+            parts = map(self._lengths.value_of, _operands(atom.variable))
+            return frozenset(_form_key(part, self._plain_key) for part in parts)
+        return self._plain_key(atom)
 
-    def _plain(self, atom: Atom) -> Hashable:
+    def _plain_key(self, atom: Atom) -> Hashable:
         return self._same(atom.variable), atom.axis
 
-    def _told(self, variable: Variable) -> Hashable:
+    def _variable_key(self, variable: Variable) -> Hashable:
         return self._same(variable) if self._is_loop_free(variable) else variable
 
     def _is_loop_free(self, variable: Variable) -> bool:
@@ -92,15 +92,15 @@ def loop_free(nodes: Iterable[Apply]) -> set[Apply]:
     return found
 
 
-def _form(form: AffineExpr, told: Callable[[Atom], Hashable]) -> Hashable:
+def _form_key(form: AffineExpr, key_of: Callable[[Atom], Hashable]) -> Hashable:
     counts: Counter[Hashable] = Counter()
     for atom, count in form.terms:
-        counts[told(atom)] += count
+        counts[key_of(atom)] += count
     return form.constant, frozenset((key, count) for key, count in counts.items() if count)
 
 
-def _least_of(variable: Variable) -> Iterator[Variable]:
-    """The numbers that a tree of minima is the least of."""
+def _operands(variable: Variable) -> Iterator[Variable]:
+    """Yield the operands of a tree of minima."""
     waiting, seen = [variable], set[Variable]()
     while waiting:
         part = waiting.pop()

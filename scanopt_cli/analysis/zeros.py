@@ -1,4 +1,4 @@
-"""Which variables of a body are zero whenever some of its inputs are."""
+"""Finds the variables of a body that are zero if given inputs are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor
 
-# Functions that are 0 where their argument is.
+# Functions that are 0 at 0.
 _THROUGH_ZERO = (
     *(ps.Neg, ps.Abs, ps.Sqr, ps.Sqrt, ps.Sign, ps.Cast, ps.Identity, ps.Expm1, ps.Log1p),
     *(ps.Sin, ps.Tan, ps.ArcSin, ps.ArcTan, ps.Sinh, ps.Tanh, ps.ArcSinh, ps.ArcTanh, psm.Erf),
@@ -25,10 +25,10 @@ _THROUGH_ZERO = (
 
 
 def zeros_among(outputs: Sequence[Variable], zero_inputs: Iterable[Variable]) -> set[Variable]:
-    """Return what is zero of all that ``outputs`` depend on, if ``zero_inputs`` are.
+    """Return the ancestors of ``outputs`` that are provably zero if ``zero_inputs`` are.
 
-    The sign of a zero is not looked at, and an infinite factor of a zero is taken to give zero, as
-    PyTensor's own rewrites take it.
+    ``zero_inputs`` are included. The sign of a zero is ignored, and zero times infinity is taken to
+    be zero, as PyTensor's own rewrites do.
     """
     found = set(zero_inputs)
     for node in toposort(outputs):

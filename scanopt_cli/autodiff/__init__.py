@@ -1,1 +1,1 @@
-"""Derivatives of graphs with loops: strategies, rules, legality and checks."""
+"""Derivatives of graphs with loops: strategies, pushforward rules, legality and checks."""

@@ -1,4 +1,4 @@
-"""Are the values of a derivative right? They are compared with a strategy that shares no step."""
+"""Check the values of a derivative against an independent computation."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ if TYPE_CHECKING:
     from scanopt_cli.autodiff.derivative import Derivative
 
 _RUNS = 10
-# Reverse mode doubles the loops with each order; with more than so many it takes too long.
+# Reverse mode doubles the loops with each order. A check that would build more Scans than this by
+# reverse mode takes too long and uses finite differences.
 _MOST_SCANS = 64
+# The step of finite differences.
 _STEP = 1e-4
 
 
 class Outcome(StrEnum):
-    """What a check found. What could not be checked is not known to be right."""
+    """The outcome of a check; ``NOT_CHECKED`` says nothing about whether the values are right."""
 
     AGREES = "agrees"
     DIFFERS = "differs"
@@ -44,25 +46,25 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """How the values of a derivative compare with what was computed in another way.
+    """How the values of a derivative compare with those of an independent computation.
 
     Attributes
     ----------
     outcome
-        Whether they agree.
+        Whether the values agree.
     against
-        The other way.
+        The name of the independent computation.
     runs, runs_tried
-        On how many random arguments they agree, and how many were drawn.
+        How many runs on random arguments agree, and how many were tried.
     reason
-        Why nothing, or not everything, could be compared; and whether the derivative raises where
-        the other way gives values.
+        Why nothing, or not everything, could be compared; or where the derivative raises although
+        the independent computation gives values.
     differences
-        What differs.
+        The differences in value.
     modes
-        The modes by which the derivative was compiled for this as well.
+        The modes that also compiled the derivative for the check.
     seconds
-        How long it took.
+        Duration of the check.
     """
 
     outcome: Outcome
@@ -78,10 +80,10 @@ class Check:
         runs = f"{self.runs} of {self.runs_tried} runs"
         match self.outcome:
             case Outcome.AGREES:
-                told = f"agrees with {self.against} on {runs}"
-                told += f", compiled by {', '.join(self.modes)} as well" if self.modes else ""
-                told += f" (in {self.seconds:.1f} s)"
-                return f"{told}; {self.reason}" if self.reason else told
+                text = f"agrees with {self.against} on {runs}"
+                text += f", compiled by {', '.join(self.modes)} as well" if self.modes else ""
+                text += f" (in {self.seconds:.1f} s)"
+                return f"{text}; {self.reason}" if self.reason else text
             case Outcome.DIFFERS:
                 first = self.differences[0]
                 return (
@@ -93,8 +95,8 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """Two lists of variables that should have the same values, but for so much."""
+class _Comparison:
+    """Two lists of variables whose values `_unless_alike` compares within ``tolerance``."""
 
     against: str
     expected: Sequence[Variable]
@@ -110,14 +112,18 @@ def check_derivative(
     timeout: float = 300.0,
     progress: Callable[[str], None] | None = None,
 ) -> Check:
-    """Compare the last order of ``derivative`` with what another way gives.
+    """Compare the last order of ``derivative`` with an independent computation.
 
-    ``original`` has the differentiated output only, and ``by`` the positions of the inputs. The
-    strategies that go forward only are compared with reverse mode, entry by entry. The others are
-    compared along one direction, in which every entry grows at a rate of its own, with forward
-    mode, or with central differences of the order before. Where the arguments or the other way's
-    values are not finite, nothing is compared. ``modes``, which compile the derivative as well,
-    ``timeout`` and ``progress`` are those of `scanopt_cli.verify`.
+    ``original`` has the differentiated output only; ``by`` holds the positions of the inputs to
+    differentiate by. Derivatives by ``forward`` and ``taylor`` are compared with reverse mode,
+    entry by entry. Those by other strategies are compared along one direction, in which every entry
+    has a rate of its own: a whole Hessian with the product of Hessian and vector by the strategy
+    that did not build it, anything else with forward mode. Finite differences of the order before
+    replace a computation that takes too long or lacks a pushforward.
+
+    No values are compared where an argument, the output or an expected value is not finite.
+    ``modes``, which also compile the derivative, ``timeout`` (in seconds) and ``progress`` are
+    those of `scanopt_cli.verify`.
     """
     inputs = [original.inputs[position] for position in by]
     graphs = [
@@ -125,7 +131,7 @@ def check_derivative(
         for r in derivative.orders
     ]
     try:
-        question = _question(derivative, graphs, inputs)
+        comparison = _build_comparison(derivative, graphs, inputs)
     except Exception as error:
         return Check(
             outcome=Outcome.NOT_CHECKED,
@@ -133,14 +139,15 @@ def check_derivative(
             reason=f"no other way could be built ({type(error).__name__})",
         )
     cost = total(graphs[0])
-    # Where the output itself cannot be computed (the last of no steps), neither side may be.
-    expected = [e + pt.zeros_like(cost) for e in question.expected]
+    # Both sides depend on the output, so that both raise where computing it raises: the last row
+    # of a loop of no steps.
+    expected = [e + pt.zeros_like(cost) for e in comparison.expected]
     sound = pt.isfinite(cost)
     for variable in filter(is_float, original.inputs):
         sound = sound & pt.isfinite(variable).all()
     given = [
-        _unless_alike(g + pt.zeros_like(cost), e, sound, question.tolerance)
-        for g, e in zip(question.given, expected, strict=True)
+        _unless_alike(g + pt.zeros_like(cost), e, sound, comparison.tolerance)
+        for g, e in zip(comparison.given, expected, strict=True)
     ]
     try:
         found = verify(
@@ -152,12 +159,12 @@ def check_derivative(
             progress=progress,
         )
     except VerificationError as error:
-        return Check(outcome=Outcome.NOT_CHECKED, against=question.against, reason=str(error))
-    return _judged(question.against, found)
+        return Check(outcome=Outcome.NOT_CHECKED, against=comparison.against, reason=str(error))
+    return _judged(comparison.against, found)
 
 
 def _judged(against: str, found: Verification) -> Check:
-    # PyTensor's reverse mode raises for some loops of no steps, which is no wrong value.
+    # PyTensor's reverse mode raises for some loops of no steps; that is not a wrong value.
     raised = [d for d in found.differences if d.kind is DifferenceKind.ONLY_B_RAISES]
     wrong = tuple(d for d in found.differences if d not in raised)
     reason = found.reason
@@ -185,36 +192,39 @@ def _graph(original: Graph, outputs: Sequence[Variable]) -> Graph:
 
 
 def _unless_alike(given: Any, expected: Any, sound: Any, tolerance: float) -> Any:
-    """``given``, but ``expected`` wherever the two are alike or cannot be compared."""
+    """Return ``given``, but ``expected`` wherever the two agree or cannot be compared."""
     size = abs(given) + abs(expected) + 1e-3 * (1 + abs(expected).sum())
     alike = abs(given - expected) <= tolerance * size
     return pt.switch(alike | ~pt.isfinite(expected) | ~sound, expected, given)
 
 
-def _question(
+def _build_comparison(
     derivative: Derivative, graphs: Sequence[Sequence[Variable]], inputs: Sequence[Variable]
-) -> _Question:
+) -> _Comparison:
     order, results = len(graphs) - 1, graphs[-1]
     if derivative.strategy in (Strategy.FORWARD, Strategy.TAYLOR):
         if derivative.orders[0].statistics.scans * 2**order <= _MOST_SCANS:
             (target,) = graphs[0]
             repeated = derivatives(target, inputs, Lineage({}))
             wanted = next(islice(repeated, order - 1, None))
-            return _Question("reverse mode", wanted, results)
-        return _differences(graphs, inputs, [_along(results, _rates(inputs))])
+            return _Comparison("reverse mode", wanted, results)
+        return _central_differences(graphs, inputs, [_along(results, _rates(inputs))])
     rates = _rates(inputs)
     if derivative.full:
-        return _of_hessian(derivative.strategy, graphs, inputs, rates)
+        return _hessian_comparison(derivative.strategy, graphs, inputs, rates)
     along_rates = [_along(results, rates)]
     try:
         slope = _slope(total(graphs[0]), inputs, rates, order)
     except TangentError:
-        return _differences(graphs, inputs, along_rates)
-    return _Question("forward mode along one direction", [slope], along_rates)
+        return _central_differences(graphs, inputs, along_rates)
+    return _Comparison("forward mode along one direction", [slope], along_rates)
 
 
 def _slope(cost: Any, inputs: Sequence[Variable], rates: Sequence[Any], order: int) -> Any:
-    """The slope of the sum of all derivatives of the order before, by forward mode alone."""
+    """Differentiate the sum of all derivatives of the order before along ``rates``.
+
+    Only forward mode is used.
+    """
     for _ in range(order - 1):
         (tangent,) = push([cost], [along(inputs)]).tangents[0]
         (cost,) = cleaned([pt.zeros_like(cost) if tangent is None else tangent], Lineage({}))
@@ -222,13 +232,16 @@ def _slope(cost: Any, inputs: Sequence[Variable], rates: Sequence[Any], order: i
     return pt.zeros_like(cost) if tangent is None else tangent
 
 
-def _of_hessian(
+def _hessian_comparison(
     strategy: Strategy,
     graphs: Sequence[Sequence[Variable]],
     inputs: Sequence[Variable],
     rates: Sequence[Any],
-) -> _Question:
-    """The Hessian times one vector, by the strategy that did not build it."""
+) -> _Comparison:
+    """Compare the Hessian times one vector with that product by the other strategy.
+
+    The other strategy is the one that did not build the Hessian.
+    """
     vector = pt.join(0, *(rate.ravel() for rate in rates))
     given = [pt.tensordot(vector, block, axes=[[0], [0]]) for block in graphs[-1]]
     is_reverse = strategy is Strategy.REVERSE
@@ -238,15 +251,18 @@ def _of_hessian(
     except TangentError:
         moved = [_moved(graphs[1], inputs, rates, sign * _STEP) for sign in (1, -1)]
         slopes = [(up - down) / (2 * _STEP) for up, down in zip(*moved, strict=True)]
-        return _Question("finite differences", slopes, given, 1e-4)
+        return _Comparison("finite differences", slopes, given, 1e-4)
     wanted = [pt.zeros_like(x) if p is None else p for p, x in zip(products, inputs, strict=True)]
-    return _Question(f"{other.value}, Hessian times vector", wanted, given)
+    return _Comparison(f"{other.value}, Hessian times vector", wanted, given)
 
 
-def _differences(
+def _central_differences(
     graphs: Sequence[Sequence[Variable]], inputs: Sequence[Variable], given: Sequence[Variable]
-) -> _Question:
-    """Central differences of the order before, with an error of the fourth power of the step."""
+) -> _Comparison:
+    """Compare with central differences of the order before.
+
+    Richardson extrapolation makes their error of fourth order in the step.
+    """
     cost, rates = total(graphs[-2]), _rates(inputs)
 
     def rise(step: float) -> Any:
@@ -255,7 +271,7 @@ def _differences(
         return (up - down) / (2 * step)
 
     slope = (4 * rise(_STEP) - rise(2 * _STEP)) / 3
-    return _Question("finite differences", [slope], given, 1e-4)
+    return _Comparison("finite differences", [slope], given, 1e-4)
 
 
 def _moved(
@@ -269,7 +285,7 @@ def _moved(
 
 
 def _rates(inputs: Sequence[Any]) -> list[Any]:
-    """How fast each entry grows: no two alike, of both signs."""
+    """A direction, as one variable for each input: all rates differ, and both signs occur."""
     rates, start = [], 1.0
     for variable in inputs:
         ramp = pt.cos(start + pt.arange(variable.size)).reshape(

@@ -1,4 +1,4 @@
-"""Which strategy suits a graph, and why in one sentence."""
+"""Choose the strategy for a graph, and give the reason in one sentence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytensor.graph.basic import Variable
 from scanopt_cli.autodiff.legality import truncations
 from scanopt_cli.autodiff.strategies import Strategy, entries
 
-# Up to so many entries a gradient by forward mode is faster than one by reverse mode; see `choose`.
+# Up to this many entries, forward mode builds a faster gradient than reverse mode; see `choose`.
 FEW = 3
 
 
@@ -23,22 +23,31 @@ class Choice:
 
 
 def choose(output: Variable, wrt: Sequence[Variable], order: int, *, full: bool = False) -> Choice:
-    """Choose by the number of entries that ``output`` is differentiated by, and the order.
+    """Choose a strategy by the number of entries of ``wrt`` and by the order.
 
-    What is differentiated is always one number, the sum of the output's entries, so the size of
-    the output does not count.
+    A truncated gradient allows reverse mode only. The size of ``output`` does not matter: the sum
+    of its entries is differentiated, which is a scalar.
 
-    Measured (NUMBA, 1,000 steps, after the preset ``grad``): a loop over a scalar state with 2, 3,
-    4, 6 and 8 parameters has its gradient by forward mode in 721, 835, 1124, 2112 and 2413 µs, by
-    reverse mode in 857, 938, 920, 1537 and 1618 µs; the log-likelihood of GARCH(1,1) with 2 and 3
-    parameters in 1071 and 847 against 1177 and 1187 µs. With a state of 20 entries forward mode
-    still wins at 6 parameters, 802 against 1098 µs. So forward mode is taken for up to 3 entries,
-    where it won throughout. At order 2 the tangents of one gradient take 1640, 1503, 1331, 2129 and
-    2030 µs, forward mode 1375, 1721, 2036, 4114 and 5289 µs: two entries are no reason for a rule
-    of their own.
+    The choice rests on run times in µs (NUMBA, 1,000 steps, after the preset ``grad``) of a loop
+    over a scalar state:
 
-    Whether every Op has a pushforward shows when the derivative is
-    built; where one has none, reverse mode takes over.
+    ==============================  ====  ====  ====  ====  ====
+    parameters                         2     3     4     6     8
+    ==============================  ====  ====  ====  ====  ====
+    order 1, forward                 721   835  1124  2112  2413
+    order 1, reverse                 857   938   920  1537  1618
+    order 2, forward                1375  1721  2036  4114  5289
+    order 2, forward-over-reverse   1640  1503  1331  2129  2030
+    ==============================  ====  ====  ====  ====  ====
+
+    The gradient of the log-likelihood of GARCH(1,1) with 2 and 3 parameters takes 1071 and 847 µs
+    by forward mode, 1177 and 1187 µs by reverse mode. With a state of 20 entries forward mode
+    still wins at 6 parameters, by 802 to 1098 µs. So a gradient is built by forward mode for up to
+    3 entries, where it always won. At order 2 forward mode wins for 2 entries only, which does not
+    justify another rule.
+
+    This function does not check that every Op has a pushforward. If building the derivative finds
+    one without, `grad` falls back to reverse mode.
     """
     truncated = next(truncations(wrt, output), None)
     if truncated is not None:
@@ -54,14 +63,14 @@ def choose(output: Variable, wrt: Sequence[Variable], order: int, *, full: bool 
         return Choice(
             Strategy.TAYLOR, f"one scalar input: one loop, with {order + 1} states for each state"
         )
-    told = "inputs whose number of entries is not known" if known is None else f"{known} entries"
+    size = "inputs whose number of entries is not known" if known is None else f"{known} entries"
     if order > 1:
         return Choice(
             Strategy.FORWARD_OVER_REVERSE,
-            f"{told}: the tangents of one gradient, two loops for each loop at any order",
+            f"{size}: the tangents of one gradient, two loops for each loop at any order",
         )
     if known is not None and known <= FEW:
         return Choice(
-            Strategy.FORWARD, f"{told}: few enough that one loop with tangents beats two loops"
+            Strategy.FORWARD, f"{size}: few enough that one loop with tangents beats two loops"
         )
-    return Choice(Strategy.REVERSE, f"{told}: one gradient, two loops for each loop")
+    return Choice(Strategy.REVERSE, f"{size}: one gradient, two loops for each loop")

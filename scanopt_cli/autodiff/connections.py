@@ -1,4 +1,4 @@
-"""What lies between the inputs and the output of a derivative, bodies included."""
+"""The variables and nodes between the inputs and outputs of a derivative, bodies included."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A node on the way from an input to an output, and the loops and graphs that it is in.
+    """A node on a path from an input to an output.
 
-    ``path`` holds their names, outermost first; ``title`` is that of the node, if it holds a graph.
+    ``path`` holds the titles of the nodes whose bodies it is in, outermost first. ``title`` is its
+    own title (see `titles`), or ``None`` if it has no body.
     """
 
     node: Apply
@@ -34,25 +35,25 @@ def is_float(variable: Variable) -> bool:
 
 
 def needed(outputs: Sequence[Variable], *, smooth: bool = True) -> set[Variable]:
-    """Return the variables that ``outputs`` depend on as PyTensor differentiates.
+    """Return the variables that ``outputs`` depend on along paths that PyTensor differentiates.
 
-    What an Op declares disconnected (indices, shapes, step counts) does not count. With ``smooth``
-    neither does what passes through anything but floats, as in a comparison: PyTensor follows
-    such a path, but its derivative is zero.
+    A path ends at an input that an Op declares disconnected (an index, a shape, a trip count). With
+    ``smooth`` it also ends at a variable that holds no floats, such as the result of a comparison:
+    PyTensor follows such a path, but the derivative along it is zero.
     """
     return _needed(list(toposort(outputs)), outputs, is_float if smooth else _is_any)
 
 
 def reached(outputs: Sequence[Variable], starts: Iterable[Variable]) -> set[Variable]:
-    """Return the variables before ``outputs`` that depend smoothly on ``starts``, and those."""
+    """Return the floats in ``starts`` and, up to ``outputs``, all that depends smoothly on them."""
     return _reached(list(toposort(outputs)), starts, is_float)
 
 
 def places_between(inputs: Iterable[Variable], outputs: Sequence[Variable]) -> Iterator[Place]:
-    """Yield every node that PyTensor differentiates to get from ``outputs`` to ``inputs``.
+    """Yield every node that PyTensor differentiates between ``inputs`` and ``outputs``.
 
-    The nodes of a body follow the node that holds it. The body of an OpFromGraph that brings its
-    own derivative is not looked into.
+    The nodes of a body follow the node that has the body. An OpFromGraph with a pullback of its own
+    is not entered.
     """
     return _places_between(inputs, outputs, titles(outputs), ())
 
@@ -112,10 +113,11 @@ def _needed(
 
 
 def pattern(node: Apply) -> list[list[bool]]:
-    """Which outputs (columns) each input (a row) is connected to.
+    """Return for each input (a row) to which outputs (columns) it is connected.
 
-    This is as `pytensor.grad` sees it, but for the buffer of a state: that starts with the rows
-    that the loop was given, also where no step reads them (see `lost_starts`).
+    This is the Op's own connection pattern, as `pytensor.grad` uses it, with one correction: the
+    initial rows of a state are connected to its buffer, which begins with them, even if no step
+    reads them (see `lost_starts`).
     """
     if hasattr(node.op, "connection_pattern"):
         known: list[list[bool]] = node.op.connection_pattern(node)
@@ -132,10 +134,11 @@ def pattern(node: Apply) -> list[list[bool]]:
 def lost_starts(
     node: Apply, known: Sequence[Sequence[bool]] | None = None
 ) -> Iterator[tuple[ScanView, Slot, tuple[int, int]]]:
-    """Yield each state whose start PyTensor takes for unconnected with the buffer that it begins.
+    """Yield each state whose initial rows PyTensor takes to be disconnected from its buffer.
 
-    That is so where no step computes the state from itself. With each goes the place of its start
-    in the inputs and of its buffer in the outputs of ``node``. ``known`` is the Op's own pattern.
+    This happens where no step computes the state from itself. Each item is the Scan's view, the
+    state's slot, and the positions of its initial rows in the inputs and of its buffer in the
+    outputs of ``node``. ``known`` is the Op's own connection pattern, if it is at hand.
     """
     if scan_op(node) is None:
         return
@@ -151,7 +154,7 @@ def lost_starts(
 def _body_ends(
     node: Apply, forward: set[Variable], backward: set[Variable]
 ) -> tuple[list[Variable], list[Variable]] | None:
-    """The inputs and outputs between which the body of ``node`` is differentiated."""
+    """The inputs and outputs between which the body of ``node`` is differentiated, if it is."""
     core = core_op(node.op)
     if scan_op(node) is not None:
         view = ScanView.of(node)

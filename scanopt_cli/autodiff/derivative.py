@@ -1,4 +1,4 @@
-"""What `grad` returns: the graph of each order, counted, with its pedigree."""
+"""The result of `grad`: the graph of each order, with its statistics and its pedigree."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from scanopt_cli.ir.graph import Graph
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderReport:
-    """The derivative of one order; order 0 is what is differentiated.
+    """The derivative of one order; order 0 is the differentiated output itself.
 
     Attributes
     ----------
     order
-        Which derivative.
+        The order of the derivative.
     statistics
-        What is in its graph, as it was built.
+        The statistics of its graph as built.
     stages
-        What is in it after PyTensor or scanopt, where that was asked for.
+        The statistics after each further stage that was asked for.
     pedigree
-        Where the Scans of its graph come from.
+        The origins of the Scans of its graph.
     graph
-        Its graph, with the inputs of the original; the outputs are those of the order, one for each
-        input that is differentiated by.
+        Its graph, with the inputs of the original. The outputs are the derivatives, one for each
+        input in ``wrt``; for order 0 the differentiated output.
     """
 
     order: int
@@ -49,17 +49,17 @@ class Derivative:
     wrt
         The names of the inputs that it is differentiated by (``#3`` for one without a name).
     strategy, reason
-        How it was built, and why that way.
+        The strategy that built it, and why that one.
     full
         Whether the last order is a whole Hessian.
     orders
-        One report an order, the graph itself first.
+        One report for each order, from order 0 on.
     notes
-        What a reader should know about what was computed, one sentence each.
+        Remarks on what was computed, one sentence each.
     check
-        How its values compare with another strategy's, where that was asked for.
+        The result of checking its values, if that was asked for.
     compared
-        The same derivative by other strategies, where these are compared.
+        The same derivative by the other strategies of a comparison.
     """
 
     output: str
@@ -74,7 +74,7 @@ class Derivative:
 
     @property
     def graph(self) -> Graph:
-        """The derivative itself: the inputs of the original, one output for each of ``wrt``."""
+        """The graph of the last order: inputs of the original, one output for each of ``wrt``."""
         return self.orders[-1].graph
 
     @property
@@ -84,7 +84,7 @@ class Derivative:
 
     @property
     def pedigree(self) -> Pedigree:
-        """The pedigree of the derivative itself."""
+        """The pedigree of the last order."""
         return self.orders[-1].pedigree
 
     def show(self, name: str) -> str:
@@ -93,6 +93,6 @@ class Derivative:
         Raises
         ------
         GradientError
-            If no Scan has that name.
+            If no Scan has that name, or several have.
         """
         return self.pedigree.show(name)

@@ -1,4 +1,4 @@
-"""Which Op is to blame when PyTensor cannot differentiate a graph."""
+"""Find the Op that keeps PyTensor from differentiating a graph."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def blamed(
     outputs: Sequence[Variable],
     source: str,
 ) -> GradientError:
-    """Return what to raise in place of ``error``, which `pytensor.grad` has raised.
+    """Return the error to raise in place of ``error``, which `pytensor.grad` has raised.
 
-    Every Op between ``inputs`` and ``outputs``, those of bodies included, is asked for its own
-    derivative: first those that have no body, then the loops and graphs, the innermost first. The
-    first that has none is named with the Scan that it is in. The hint tells by which of ``inputs``,
-    called ``names``, there is a derivative.
+    The pullback of every Op between ``inputs`` and ``outputs``, bodies included, is tried by
+    itself: first of Ops without a body, then of Scans and OpFromGraphs, the innermost first. The
+    message names the first Op whose pullback fails, and the Scans around it. The hint names those
+    of ``inputs``, called ``names``, by which there is a derivative.
     """
     works = [name for name, v in zip(names, inputs, strict=True) if _is_differentiable(outputs, v)]
     hint = f"there is a derivative by {', '.join(works)}" if works else None

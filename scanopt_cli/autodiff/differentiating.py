@@ -1,4 +1,4 @@
-"""`grad`: the n-th derivative of a graph, and the record of the Scans that it is made of."""
+"""`grad`: the n-th derivative of a graph, with a record of the Scans in it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
 from scanopt_cli.verification.modes import DEFAULT
 
-# From so many Scans on a reader is told why there are so many.
+# From this many Scans on, a note gives the reason for their number.
 _MANY_SCANS = 32
 # PyTensor differentiates by recursion, a few calls for each node.
 _CALLS_A_NODE = 10
@@ -67,17 +67,17 @@ def grad(
 ) -> Derivative:
     """Build the ``order``-th derivative of one output of ``graph``.
 
-    With f the sum of all entries of the output (the output itself, if it is a scalar) and D the
-    derivative in the direction in which every entry of every input of ``wrt`` grows alike, the
-    result for an input x is the gradient of D^(order-1) f by x. So for one scalar input it is
-    exactly the n-th derivative; order 2 is the Hessian over all of ``wrt`` times a vector of ones;
-    and where each entry of the output depends on its own entry of x only, it holds each entry's
-    n-th derivative. The strategy does not change what is computed, only how.
+    Let f be the sum of all entries of the output (the output itself, if it is a scalar), and D the
+    directional derivative along the vector of ones over all entries of all inputs of ``wrt``. The
+    result for an input x is the gradient of D^(order-1) f by x. For one scalar input this is the
+    n-th derivative. Order 2 is the Hessian over all of ``wrt`` times a vector of ones. Where each
+    entry of the output depends on its own entry of x only, the result holds each entry's n-th
+    derivative. All strategies compute the same values by different graphs.
 
     Parameters
     ----------
     graph
-        A loaded graph, a FunctionGraph or an ``(inputs, outputs)`` pair. It is left as it was.
+        A loaded graph, a FunctionGraph or an ``(inputs, outputs)`` pair. It is not modified.
     order
         1 for the gradient.
     wrt
@@ -98,50 +98,54 @@ def grad(
         Whether to compare values with another strategy, or with finite differences, on random
         inputs, in a child process.
     modes
-        The modes that compile the derivative for that, see `scanopt_cli.verify`. ``plain`` compiles
-        nothing, which takes least time.
+        The modes that compile the derivative for the check, see `scanopt_cli.verify`. ``plain``
+        compiles nothing, which takes least time.
     timeout
-        Seconds that the comparison may take.
+        Seconds that the check may take.
     stages
-        What else to count for each order, beside the graph as it was built: see `Stage`.
+        For each order, collect statistics after these stages too, beside those of the graph as
+        built: see `Stage`.
     progress
-        Called with what is done next, in a few words.
+        Called with a few words on what is done next.
 
     Returns
     -------
     Derivative
         The derivative's graph has the inputs of ``graph``, and for each of ``wrt`` one output of
-        the shape and dtype of that input, called ``d2 out/d x``.
+        the shape and dtype of that input, called ``d2 out/d x`` (for order 2). With ``full`` it is
+        a block of that dtype, called ``d2 out/d * d x``.
 
     Raises
     ------
     GradientError
-        If ``order`` is below 1; if an input or the output does not exist, holds no floats or is not
-        connected; if an Op has no derivative, or none that the strategy can take; or if PyTensor
-        would get the derivative wrong: of a Scan whose buffers do not hold every step, of a graph
-        that works in place, and of a truncated gradient.
+        If ``order`` is below 1, or not 2 with ``full``; if an input or the output does not exist,
+        holds no floats or is not connected; if there is no such strategy, or it cannot build this
+        derivative; if an Op has no derivative, or none that the strategy can use; if a stage would
+        take too long; or if PyTensor would get the derivative wrong: of a Scan whose buffers do
+        not provably hold every step or whose initial rows it loses, of a graph that works in
+        place, and of a truncated gradient.
     ScanoptError
-        If ``graph`` is no graph.
+        If ``graph`` is not a graph.
     """
-    tell = progress or (lambda _: None)
+    announce = progress or (lambda _: None)
     problem = _problem(graph, order, wrt, output)
     wanted = _strategy(strategy, problem.source)
     if full and order != 2:
         raise GradientError(
             f"a whole Hessian is of order 2, not of order {order}", where=problem.source
         )
-    found, choice = _solve(problem, order, wanted, full=full, tell=tell)
+    found, choice = _solve(problem, order, wanted, full=full, announce=announce)
     orders = []
     for report in found.orders:
         counted = []
         for stage in map(Stage, stages):
             if stage is Stage.RAW:
                 continue
-            tell(f"{choice.strategy}, order {report.order}: {stage}")
+            announce(f"{choice.strategy}, order {report.order}: {stage}")
             counted.append(staged(stage, report.graph))
         orders.append(replace(report, stages=tuple(counted)))
     derivative = Derivative(
-        output=problem.called,
+        output=problem.output_name,
         wrt=problem.names,
         strategy=choice.strategy,
         reason=choice.reason,
@@ -151,7 +155,7 @@ def grad(
     )
     if not check:
         return derivative
-    tell(f"{choice.strategy}, order {order}: checking values")
+    announce(f"{choice.strategy}, order {order}: checking values")
     start = perf_counter()
     with _recursion(orders[-1].statistics):
         checked = check_derivative(
@@ -162,11 +166,11 @@ def grad(
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """What is differentiated by what, with what they are called."""
+    """The output to differentiate and the inputs to differentiate by, with their names."""
 
     original: Graph
     target: Any
-    called: str
+    output_name: str
     by: tuple[int, ...]
     names: tuple[str, ...]
 
@@ -191,7 +195,7 @@ def _problem(
     wrt: Sequence[str | int | Variable] | None,
     output: int | str,
 ) -> _Problem:
-    """Find what is meant, and refuse what has no derivative or would get a wrong one."""
+    """Resolve ``output`` and ``wrt``; refuse what has no derivative or would get a wrong one."""
     original = as_graph(graph)
     source = original.source
     if order < 1:
@@ -221,16 +225,19 @@ def _strategy(name: Strategy | str, source: str) -> Strategy:
 
 
 def _solve(
-    problem: _Problem, order: int, wanted: Strategy, *, full: bool, tell: Callable[[str], None]
+    problem: _Problem, order: int, wanted: Strategy, *, full: bool, announce: Callable[[str], None]
 ) -> tuple[_Solution, Choice]:
-    """Build the derivative by the strategy that is wanted; ``auto`` may have to take another."""
+    """Build the derivative by the wanted strategy.
+
+    ``auto`` falls back to reverse mode if an Op has no pushforward.
+    """
     source = problem.source
     if wanted is not Strategy.AUTO:
         choice = Choice(wanted, "as asked for")
         _refuse_strategy(problem, wanted, full=full)
     else:
         choice = choose(problem.target, problem.inputs, order, full=full)
-    tell(f"{choice.strategy}, order {order}")
+    announce(f"{choice.strategy}, order {order}")
     try:
         return _orders(problem, order, choice.strategy, full=full), choice
     except TangentError as error:
@@ -239,7 +246,7 @@ def _solve(
                 str(error), where=source, hint="use strategy reverse, which needs none"
             ) from error
         choice = Choice(Strategy.REVERSE, f"reverse mode only: {error}")
-    tell(f"{choice.strategy}, order {order}")
+    announce(f"{choice.strategy}, order {order}")
     return _orders(problem, order, choice.strategy, full=full), choice
 
 
@@ -261,18 +268,18 @@ def _refuse_strategy(problem: _Problem, strategy: Strategy, *, full: bool) -> No
 
 
 def _orders(problem: _Problem, order: int, strategy: Strategy, *, full: bool) -> _Solution:
-    """Build every order up to ``order``, and count each."""
+    """Build every order up to ``order``, with the statistics of each."""
     original, inputs, names = problem.original, problem.inputs, problem.names
     notes = _notes(order, problem, full=full)
     reach = Reach(original.fgraph)
     lineage = Lineage(infer(reach.scans, reach))
-    orders = [_report(0, original.fgraph, original, lineage, [problem.called])]
+    orders = [_report(0, original.fgraph, original, lineage, [problem.output_name])]
     results: list[Variable] = [problem.target]
     building = steps(strategy, problem.target, inputs, names, lineage)
     for number in range(1, order + 1):
         if number > 1:
             refuse_truncated(inputs, results, problem.source)
-            notes += _zeros(number, results, inputs, names)
+            notes += _zero_notes(number, results, inputs, names)
         if _is_reverse(strategy, number):
             refuse_lost_starts(inputs, results, problem.source)
         try:
@@ -298,7 +305,7 @@ def _orders(problem: _Problem, order: int, strategy: Strategy, *, full: bool) ->
 
 
 def _is_reverse(strategy: Strategy, number: int) -> bool:
-    """Whether PyTensor's reverse mode builds that order, which says little of what stops it."""
+    """Whether PyTensor's reverse mode builds this order; `blamed` has to explain its errors."""
     is_first = strategy is Strategy.FORWARD_OVER_REVERSE and number == 1
     return strategy is Strategy.REVERSE or is_first
 
@@ -306,14 +313,14 @@ def _is_reverse(strategy: Strategy, number: int) -> bool:
 def _titles(number: int, problem: _Problem, full: bool) -> list[str]:
     symbol = "d" if number == 1 else f"d{number}"
     if full and number == 2:
-        return [f"d2 {problem.called}/d * d {name}" for name in problem.names]
-    return [f"{symbol} {problem.called}/d {name}" for name in problem.names]
+        return [f"d2 {problem.output_name}/d * d {name}" for name in problem.names]
+    return [f"{symbol} {problem.output_name}/d {name}" for name in problem.names]
 
 
 def _report(
     order: int, fgraph: FunctionGraph, original: Graph, lineage: Lineage, titles: list[str]
 ) -> OrderReport:
-    """Count a graph, and keep a copy that shares nothing with those of other orders."""
+    """Report on a copy of ``fgraph``, which shares no node with the graphs of other orders."""
     copied, copies = fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)
     nodes: dict[Apply, Any] = {old: new for old, new in copies.items() if isinstance(old, Apply)}
     return OrderReport(
@@ -325,11 +332,11 @@ def _report(
 
 
 def _notes(order: int, problem: _Problem, *, full: bool) -> list[str]:
-    """Say what is computed where that is not the plain derivative of a scalar by a scalar."""
+    """Explain the result where it is not the plain derivative of a scalar by a scalar."""
     notes, inputs = [], problem.inputs
     if problem.target.type.ndim:
-        called = problem.called
-        notes.append(f"{called} is not a scalar: what is differentiated is the sum of its entries")
+        name = problem.output_name
+        notes.append(f"{name} is not a scalar: what is differentiated is the sum of its entries")
     if full:
         notes.append(
             "the whole Hessian: for each input a block, with a row for each entry of all inputs, "
@@ -343,10 +350,13 @@ def _notes(order: int, problem: _Problem, *, full: bool) -> list[str]:
     return notes + list(dict.fromkeys(truncations(inputs, problem.target)))
 
 
-def _zeros(
+def _zero_notes(
     order: int, results: Sequence[Variable], inputs: Sequence[Variable], names: Sequence[str]
 ) -> list[str]:
-    """Say by which inputs the next order is zero, since ``results`` do not depend on them."""
+    """Name the inputs by which order ``order`` is zero.
+
+    ``results``, the order before, do not depend on them.
+    """
     smooth = needed(results)
     return [
         f"order {order} is zero for {name}: order {order - 1} does not depend on it smoothly"
@@ -357,7 +367,7 @@ def _zeros(
 
 @contextmanager
 def _recursion(counts: Statistics) -> Iterator[None]:
-    """Let PyTensor recurse through as many nodes as there are."""
+    """Raise the recursion limit, so that PyTensor can recurse through all nodes."""
     before = sys.getrecursionlimit()
     nodes = counts.outer_nodes + counts.inner_nodes
     sys.setrecursionlimit(before + _CALLS_A_NODE * nodes)

@@ -1,9 +1,10 @@
 """Forward mode: the values of a graph together with their tangents, in one or more directions.
 
-PyTensor's own driver differentiates the body of a Scan by itself, so one Op without a pushforward
-in a body ends it; it carries the tangents of integers and of what no input moves; and beside the
-loop with the tangents it keeps the loop without. Here a loop with tangents takes the place of its
-loop, all directions share it, and only what moves has a tangent.
+PyTensor's own forward mode differentiates the body of a Scan by its own rules only, so it fails at
+an Op in a body that has no pushforward. It carries tangents of integers and of variables that
+depend on no differentiated input. And it keeps the original loop beside the loop with tangents.
+Here the loop with tangents replaces the original loop, all directions share it, and only variables
+that depend on a differentiated input have tangents.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 
 @dataclass(slots=True)
 class Forward:
-    """What went through a graph forwards.
+    """The result of `push`.
 
     Attributes
     ----------
     outputs
-        The outputs, which may have been computed anew.
+        The outputs; those of replaced nodes are new variables.
     tangents
-        For each direction a tangent for each output; ``None`` where no input moves it.
+        For each direction a tangent for each output; ``None`` is zero.
     nodes
-        The nodes that were made anew, by those that they replace.
+        Maps each replaced node to the new one.
     """
 
     outputs: list[Variable]
@@ -59,33 +60,34 @@ class Forward:
 def push(outputs: Sequence[Variable], directions: Sequence[Mapping[Variable, Variable]]) -> Forward:
     """Return ``outputs`` and their tangents in each of ``directions``.
 
-    A direction gives the tangents of some variables that nothing computes; all others stand still.
+    A direction maps some variables without an owner to their tangents; the tangents of the others
+    are zero.
 
     Raises
     ------
     TangentError
-        If an Op on the way has no pushforward.
+        If an Op that a tangent reaches has no pushforward.
     """
     wanted = needed(outputs)
     values: dict[Variable, Variable] = {}
-    moving = [dict(direction) for direction in directions]
+    tangent_maps = [dict(direction) for direction in directions]
     nodes: dict[Apply, Apply] = {}
     for node in toposort(outputs):
         inputs = [values.get(variable, variable) for variable in node.inputs]
-        anew = node.clone_with_new_inputs(inputs) if inputs != node.inputs else node
-        tangents = [[known.get(v) for v in node.inputs] for known in moving]
-        found = Pushed(anew.outputs, ())
-        if not wanted.isdisjoint(node.outputs) and _moves(tangents):
+        rebuilt = node.clone_with_new_inputs(inputs) if inputs != node.inputs else node
+        tangents = [[tangent_of.get(v) for v in node.inputs] for tangent_of in tangent_maps]
+        found = Pushed(rebuilt.outputs, ())
+        if not wanted.isdisjoint(node.outputs) and _any_tangent(tangents):
             try:
-                found = pushforward(node.op, anew, tangents)
+                found = pushforward(node.op, rebuilt, tangents)
             except TangentError as error:
-                if error.node is anew:
+                if error.node is rebuilt:
                     raise TangentError(node, error.why) from error
                 raise error.inside(titles(outputs)[node]) from error
-        for known, row in zip(moving, found.tangents, strict=False):
+        for tangent_of, row in zip(tangent_maps, found.tangents, strict=False):
             for old, new, tangent in zip(node.outputs, found.outputs, row, strict=True):
                 if tangent is not None and old in wanted:
-                    known[old] = fitted(tangent, new)
+                    tangent_of[old] = fitted(tangent, new)
         if found.outputs is not node.outputs:
             values.update(zip(node.outputs, found.outputs, strict=True))
             made = found.outputs[0].owner
@@ -93,28 +95,31 @@ def push(outputs: Sequence[Variable], directions: Sequence[Mapping[Variable, Var
                 nodes[node] = made
     return Forward(
         [values.get(output, output) for output in outputs],
-        [[known.get(output) for output in outputs] for known in moving],
+        [[tangent_of.get(output) for output in outputs] for tangent_of in tangent_maps],
         nodes,
     )
 
 
 @pushforward.register(Scan)
 def _scan(op: Scan, node: Apply, directions: Sequence[Tangents]) -> Pushed:
-    """One loop for the values and the tangents of all directions: a second slot for each slot."""
+    """Build one Scan for the values and the tangents of all directions.
+
+    For each direction, a slot with a tangent gets a second slot of the same kind and taps for it.
+    """
     view = ScanView.of(node)
     view.unfreeze()
     outer = [dict(zip(node.inputs, tangents, strict=True)) for tangents in directions]
-    moving = [_moving_slots(view, node, known) for known in outer]
+    active = [_slots_with_tangents(view, node, known) for known in outer]
     inside = [
         {v: v.type() for slot in slots for v in slot.inner_inputs if is_float(v)}
-        for slots in moving
+        for slots in active
     ]
     body = push(view.inner_outputs(), inside)
     computed = [dict(zip(view.inner_outputs(), row, strict=True)) for row in body.tangents]
     places = dict(zip(view.inner_outputs(), body.outputs, strict=True))
     marks: list[dict[Variable, Variable]] = []
     added: list[Slot] = []
-    for known, slots, seeds, tangents in zip(outer, moving, inside, computed, strict=True):
+    for known, slots, seeds, tangents in zip(outer, active, inside, computed, strict=True):
         marks.append({})
         for slot in slots:
             mark = None
@@ -147,10 +152,13 @@ def _scan(op: Scan, node: Apply, directions: Sequence[Tangents]) -> Pushed:
     )
 
 
-def _moving_slots(
+def _slots_with_tangents(
     view: ScanView, node: Apply, known: Mapping[Variable, Variable | None]
 ) -> list[Slot]:
-    """The slots that move when what is outside moves as ``known`` tells, in order."""
+    """The slots that have a tangent if ``known`` holds those of outer inputs, in order.
+
+    Iterates to a fixpoint: a state carries its tangent to the next step.
+    """
     slots = [slot for slot in view.slots if known.get(slot.outer_input) is not None]
     slots = [slot for slot in slots if slot.kind is not SlotKind.NIT_SOT]
     for _ in range(len(view.slots) + 1):
@@ -170,7 +178,10 @@ def _moving_slots(
 
 @pushforward.register(OpFromGraph)
 def _op_from_graph(op: OpFromGraph, node: Apply, directions: Sequence[Tangents]) -> Pushed:
-    """One graph for the values and all tangents; a derivative that the graph brings is kept to."""
+    """Build one OpFromGraph for the values and all tangents.
+
+    An Op that overrides its pushforward or its pullback keeps that derivative.
+    """
     if op.pushforward_overrides is not None:
         return pushforward.dispatch(object)(op, node, directions)
     if op.pullback_overrides is not None:
@@ -197,7 +208,10 @@ def _op_from_graph(op: OpFromGraph, node: Apply, directions: Sequence[Tangents])
 
 @pushforward.register(Elemwise)
 def _elemwise(op: Elemwise, node: Apply, directions: Sequence[Tangents]) -> Pushed:
-    """PyTensor's rule; of what was fused (a cube is made so) the rules of its parts."""
+    """Apply PyTensor's rule, or for a Composite the rules of its parts.
+
+    Composites come from fusion, and PyTensor builds a cube as one.
+    """
     if not isinstance(op.scalar_op, Composite):
         return Pushed(node.outputs, [elementwise(node, tangents) for tangents in directions])
     inputs = [variable.type() for variable in node.inputs]
@@ -205,7 +219,7 @@ def _elemwise(op: Elemwise, node: Apply, directions: Sequence[Tangents]) -> Push
 
 
 def _unfused(composite: Composite, inputs: Sequence[Variable]) -> list[Variable]:
-    """What ``composite`` computes of each entry, computed entry by entry by its parts."""
+    """The outputs of ``composite`` for ``inputs``, with an Elemwise for each of its parts."""
     body = composite.fgraph
     made: dict[Variable, Any] = dict(zip(body.inputs, inputs, strict=True))
     for node in body.toposort():
@@ -220,14 +234,14 @@ def _unfused(composite: Composite, inputs: Sequence[Variable]) -> list[Variable]
 
 @pushforward.register(Blockwise)
 def _blockwise(op: Blockwise, node: Apply, directions: Sequence[Tangents]) -> Pushed:
-    """The rule of the Op that is applied to each entry, applied to each entry."""
+    """Vectorize the rule of the core Op over the batch dimensions."""
     batch = op.batch_ndim(node)
     core = [_core(variable, batch) for variable in node.inputs]
     applied = op.core_op.make_node(*core)
     try:
         return _applied(applied.outputs, core, node, directions, vectorize_graph)
     except TangentError as error:
-        # The node that is asked in place of this one has no place in the graph.
+        # `applied` is not in the graph: report `node` in its place, and drop its title.
         if error.node is applied:
             raise TangentError(node, error.why) from error
         raise TangentError(error.node, error.why, error.path[1:]) from error
@@ -238,9 +252,13 @@ def _applied(
     inputs: Sequence[Variable],
     node: Apply,
     directions: Sequence[Tangents],
-    put: Callable[..., Any],
+    substitute: Callable[..., Any],
 ) -> Pushed:
-    """``outputs`` of the stand-ins ``inputs`` and their tangents, with those of ``node`` put in."""
+    """Push through ``outputs``, which are functions of the placeholders ``inputs``.
+
+    In the result, ``substitute`` replaces the placeholders and their tangents by the inputs of
+    ``node`` and theirs.
+    """
     inside = [
         {v: v.type() for v, t in zip(inputs, tangents, strict=True) if t is not None}
         for tangents in directions
@@ -251,7 +269,7 @@ def _applied(
         pairs = zip(inputs, tangents, strict=True)
         replace.update({known[v]: t for v, t in pairs if t is not None})
     wanted = [t for row in pushed.tangents for t in row if t is not None]
-    return _unpacked(put([*pushed.outputs, *wanted], replace=replace), pushed)
+    return _unpacked(substitute([*pushed.outputs, *wanted], replace=replace), pushed)
 
 
 def _core(variable: Variable, batch: int) -> Variable:
@@ -261,14 +279,14 @@ def _core(variable: Variable, batch: int) -> Variable:
 
 
 def _unpacked(made: Sequence[Variable], pushed: Forward) -> Pushed:
-    """``made`` in the place of the outputs of ``pushed`` and its tangents that are not zero."""
+    """Replace the outputs of ``pushed`` and its non-zero tangents by ``made``, in this order."""
     rest = iter(made)
     outputs = [next(rest) for _ in pushed.outputs]
     tangents = [[None if t is None else next(rest) for t in row] for row in pushed.tangents]
     return Pushed(outputs, tangents)
 
 
-def _moves(directions: Iterable[Tangents]) -> bool:
+def _any_tangent(directions: Iterable[Tangents]) -> bool:
     return any(tangent is not None for tangents in directions for tangent in tangents)
 
 

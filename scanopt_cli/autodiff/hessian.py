@@ -1,4 +1,4 @@
-"""The whole Hessian: Hessian times vector, for all vectors of a basis at once."""
+"""The whole Hessian: the product of Hessian and vector, vectorized over a basis."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def hessian_rows(
 ) -> list[Variable]:
     """Return the rows of the Hessian, as a block of shape ``(m, *x.shape)`` for each input x.
 
-    ``m`` is the number of entries of all of ``wrt``, raveled in their order, and ``gradient`` what
-    is differentiated once more.
+    ``m`` is the number of entries of all of ``wrt``, raveled and joined in their order.
+    ``gradient`` holds the first derivatives, one for each of ``wrt``.
 
     Raises
     ------
     TangentError
-        If a node on the way has no pushforward.
+        If a node that a tangent reaches has no pushforward.
     """
     directions = [variable.type() for variable in wrt]
     products = times(gradient, wrt, directions, strategy, lineage)
@@ -53,7 +53,10 @@ def times(
     strategy: Strategy,
     lineage: Lineage,
 ) -> list[Any]:
-    """Return the Hessian times a vector, given by its part for each input; ``None`` is zero."""
+    """Return the Hessian times a vector, in one part for each input; ``None`` is zero.
+
+    ``directions`` holds the vector, in one part for each input, of the type of that input.
+    """
     if strategy is Strategy.REVERSE:
         pairs = zip(gradient, directions, strict=True)
         cost = total([g * d for g, d in pairs])  # type: ignore[operator]
@@ -69,7 +72,7 @@ def times(
 
 
 def _basis(wrt: Sequence[Any]) -> list[Any]:
-    """For each input its part of every vector of the basis: shape ``(m, *x.shape)``."""
+    """The standard basis, in one part of shape ``(m, *x.shape)`` for each input x."""
     sizes = [variable.size for variable in wrt]
     every = total(sizes)
     blocks, before = [], pt.as_tensor(0)

@@ -1,4 +1,4 @@
-"""Graphs whose derivative PyTensor would get wrong without a word: scanopt refuses them."""
+"""Legality of differentiation: refuse graphs whose derivative PyTensor silently gets wrong."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
 def refuse_in_place(fgraph: AbstractFunctionGraph, source: str) -> None:
     """Raise a `GradientError` if a node of ``fgraph`` overwrites an input.
 
-    A derivative reads the values of a graph again, when they may be gone.
+    A derivative reads the values of a graph again, after such a node may have overwritten them.
     """
     for node in walk(fgraph):
         if getattr(node.op, "destroy_map", None):
@@ -35,29 +35,30 @@ def refuse_in_place(fgraph: AbstractFunctionGraph, source: str) -> None:
 
 
 def refuse_trimmed(inputs: Sequence[Variable], output: Variable, source: str) -> None:
-    """Raise a `GradientError` if a Scan between ``inputs`` and ``output`` lacks some steps.
+    """Raise a `GradientError` if a Scan between ``inputs`` and ``output`` may have trimmed buffers.
 
-    The derivative of a loop reads every step of its buffers. PyTensor does not notice when memory
-    saving has made them shorter.
+    The derivative of a loop reads every step of its buffers, and PyTensor does not notice that
+    memory saving has trimmed them. A buffer that does not provably hold every step counts as
+    trimmed. A truncated gradient is refused as by `refuse_truncated`.
     """
     refuse_truncated(inputs, [output], source)
     for view, name in _scans_between(inputs, [output]):
         short = [slot for slot in trimmed(view) if not _is_padded(view, slot)]
         if short:
-            buffers = ", ".join(map(_told, short))
+            buffers = ", ".join(map(_slot_text, short))
             raise GradientError(
                 f"{name} is not shown to keep every step of {buffers}, "
                 "and without them its derivative would be wrong",
                 where=source,
-                hint=_before_trimming(view, short),
+                hint=_trimmed_hint(view, short),
             )
 
 
 def refuse_truncated(inputs: Sequence[Variable], outputs: Sequence[Variable], source: str) -> None:
     """Raise a `GradientError` if a truncated gradient would be differentiated again.
 
-    A gradient that stops after k steps leaves the rest of its buffers zero, and PyTensor starts
-    the next derivative at that end.
+    A gradient that stops after k steps leaves the other rows of its buffers zero, and PyTensor
+    starts the next derivative at that end of the buffers.
     """
     for view, name in _scans_between(inputs, outputs):
         if _is_misaligned(view):
@@ -72,11 +73,12 @@ def refuse_truncated(inputs: Sequence[Variable], outputs: Sequence[Variable], so
 def refuse_lost_starts(
     inputs: Sequence[Variable], outputs: Sequence[Variable], source: str
 ) -> None:
-    """Raise a `GradientError` if PyTensor's reverse mode would lose a state's start.
+    """Raise a `GradientError` if PyTensor's reverse mode would lose a state's initial rows.
 
-    It takes the start of a state that no step computes from itself for unconnected with the buffer
-    that begins with it. Who reads the buffer from its first row then gets no derivative by it, and
-    a gradient reads the buffers of its loop so. Bodies of loops are not looked into.
+    If no step computes a state from itself, PyTensor takes its initial rows to be disconnected
+    from the buffer that begins with them. A node that reads the buffer from its first row on then
+    passes no derivative to them; a gradient reads the buffers of its loop like that. Bodies of
+    loops are not checked.
     """
     moved = reached(outputs, inputs)
     nodes = list(toposort(outputs))
@@ -92,7 +94,7 @@ def refuse_lost_starts(
                 continue
             if not all(_skips(reader, view, slot) for reader in readers[buffer]):
                 raise GradientError(
-                    f"no step of {op_name(node.op)} computes {_told(slot)} from itself, and "
+                    f"no step of {op_name(node.op)} computes {_slot_text(slot)} from itself, and "
                     "PyTensor's reverse mode loses what its start does beside that",
                     where=source,
                     hint="use strategy forward-over-reverse",
@@ -100,21 +102,24 @@ def refuse_lost_starts(
 
 
 def _skips(reader: Apply, view: ScanView, slot: Slot) -> bool:
-    """Whether ``reader`` takes a shape, or rows behind the start, of the buffer of ``slot``."""
+    """Whether ``reader`` reads only the shape, or rows after the initial ones, of a buffer."""
     if isinstance(reader.op, Shape | Shape_i):
         return True
     rows = rows_index(reader, view.batch_ndim)
     if rows is None or isinstance(core_op(reader.op), IncSubtensor):
         return False
     if not isinstance(rows, slice):
-        # The last row is that of a step, if there is one.
+        # The last row is a step's, if the loop runs any step.
         return isinstance(rows, Constant) and (int(rows.data) == -1 or rows.data >= slot.n_initial)
     is_forward = rows.step is None and isinstance(rows.start, Constant)
     return is_forward and int(rows.start.data) >= slot.n_initial
 
 
 def truncations(inputs: Sequence[Variable], output: Variable) -> Iterator[str]:
-    """Yield a note for each Scan between ``inputs`` and ``output`` whose gradient is truncated."""
+    """Yield a note for each Scan between ``inputs`` and ``output`` whose gradient is truncated.
+
+    A limit that is provably no less than the trip count truncates nothing.
+    """
     for view, name in _scans_between(inputs, [output]):
         limit = view.op.truncate_gradient
         lengths = Lengths(view.n_steps)
@@ -127,14 +132,14 @@ def truncations(inputs: Sequence[Variable], output: Variable) -> Iterator[str]:
 def _scans_between(
     inputs: Sequence[Variable], outputs: Sequence[Variable]
 ) -> Iterator[tuple[ScanView, str]]:
-    """Each Scan that is differentiated, and what to call it."""
+    """Each Scan that is differentiated, and its name in messages."""
     for place in places_between(inputs, outputs):
         if place.title is not None and scan_op(place.node) is not None:
             yield ScanView.of(place.node), f"Scan {'/'.join((*place.path, place.title))}"
 
 
 def _is_misaligned(view: ScanView) -> bool:
-    """Whether a gradient that stops early has buffers for more steps than it runs."""
+    """Whether a truncated gradient has mit_mots that may have rows for more steps than it runs."""
     if view.op.truncate_gradient == -1:
         return False
     lengths = Lengths(view.n_steps)
@@ -148,7 +153,7 @@ def _is_misaligned(view: ScanView) -> bool:
 
 
 def _is_padded(view: ScanView, slot: Slot) -> bool:
-    """Whether a truncated gradient fills up a buffer that has rows for all steps."""
+    """Whether a truncated gradient provably has all rows of a buffer; further rows are padding."""
     if view.op.truncate_gradient == -1:
         return False
     lengths = Lengths(view.n_steps)
@@ -156,14 +161,17 @@ def _is_padded(view: ScanView, slot: Slot) -> bool:
     return lengths.provably_le(steps, rows(view, slot, lengths))
 
 
-def _before_trimming(view: ScanView, slots: Sequence[Slot]) -> str:
+def _trimmed_hint(view: ScanView, slots: Sequence[Slot]) -> str:
     lengths = Lengths(view.n_steps)
     if any(is_trimmed(view, slot, lengths) for slot in slots):
         return "differentiate before save-mem"
     return "build the loop by pytensor.scan, whose buffers have lengths that can be read"
 
 
-def _told(slot: Slot) -> str:
-    """A slot's name (without readers: the Scan may sit in a body), with its label behind it."""
+def _slot_text(slot: Slot) -> str:
+    """A slot's name, followed by its label.
+
+    Readers of its buffer give no name, since the Scan may be in a body.
+    """
     name = slot_name(slot, lambda _: ())
     return name if name == slot.label else f"{name} ({slot.label})"

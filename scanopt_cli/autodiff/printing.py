@@ -1,4 +1,4 @@
-"""One Scan as text: what feeds it, and PyTensor's own trees of what one step computes."""
+"""One Scan as text: its outer inputs, and PyTensor's own trees of what one step computes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from scanopt_cli.text import printable
 
 
 def scan_text(view: ScanView, clients: Clients, around: Mapping[Variable, str]) -> str:
-    """Return the slots of ``view`` with what feeds each, and a tree for each thing it computes.
+    """Return the slots of ``view`` with their outer inputs, and a tree for each inner output.
 
-    ``around`` is what to call variables outside that have no name. The trees have no letters that
-    number nodes; inputs are called after their slots.
+    ``around`` names outer variables that have no name of their own. The trees have no letters that
+    number nodes, and name inner inputs after their slots.
     """
     names = list(map(printable, slot_names(view, clients)))
     lines = [str(view.node.op), f"    n_steps: {describe(view.n_steps, around)}"]
@@ -31,7 +31,7 @@ def scan_text(view: ScanView, clients: Clients, around: Mapping[Variable, str]) 
 
 
 def _trees(view: ScanView, names: list[str]) -> Iterator[tuple[str, str]]:
-    """A title and a tree for each thing that one step computes."""
+    """A title and a tree for each inner output."""
     inside = {
         variable: variable.type(name=name) for variable, name in inner_names(view, names).items()
     }

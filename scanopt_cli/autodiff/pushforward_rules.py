@@ -1,11 +1,11 @@
-"""How tangents go through one Op: a rule for each class, and what serves where there is none.
+"""The pushforward of one Op: rules for some classes, and a general rule for all others.
 
-PyTensor asks an Op for its pushforward, and a good third of the Ops have none: `Matmul` and all
-else that is a Blockwise, Cholesky, solve, cumsum and so on. But every Op that has a pullback has a
-pushforward too: the pullback is linear in the cotangents, and the pullback of that linear function
-is what takes tangents to tangents. It is made of the same Ops and exact.
+More than a third of PyTensor's Ops define no pushforward: `Matmul` and every other Blockwise,
+Cholesky, solve, cumsum and so on. But every Op with a pullback has a pushforward too: the pullback
+is linear in the cotangents, and the pullback of this linear function maps tangents to tangents. It
+is exact, and consists of the same Ops.
 
-Further Ops get a rule of their own by ``@pushforward.register(TheirClass)``.
+``@pushforward.register(TheClass)`` adds a rule for a further class of Ops.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from pytensor.tensor.subtensor import IncSubtensor
 from scanopt_cli.autodiff.connections import is_float, needed, pattern
 
 type Tangents = Sequence[Variable | None]
-"""One tangent for each of some variables, in one direction; ``None`` is zero."""
+"""The tangents of a sequence of variables in one direction; ``None`` is zero."""
 
 
 class TangentError(Exception):
-    """Tangents do not go through a node; ``path`` holds the loops and graphs it is in."""
+    """A node has no pushforward; ``path`` names the loops and graphs around it, outermost first."""
 
     def __init__(self, node: Apply, why: str, path: tuple[str, ...] = ()) -> None:
         self.node = node
@@ -44,15 +44,15 @@ class TangentError(Exception):
         super().__init__(f"{node.op}{inside} has no pushforward ({why})")
 
     def inside(self, title: str) -> TangentError:
-        """Return the same, seen from around a loop or graph called ``title``."""
+        """Return this error as seen from outside the loop or graph called ``title``."""
         return TangentError(self.node, self.why, (title, *self.path))
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """The outputs of a node, which may have been computed anew, and their tangents.
+    """The outputs of a node or of its replacement, and their tangents.
 
-    ``tangents`` has one sequence a direction, each aligned with ``outputs``.
+    ``tangents`` has one sequence for each direction, aligned with ``outputs``.
     """
 
     outputs: Sequence[Variable]
@@ -68,14 +68,17 @@ def pushforward(op: Op, node: Apply, directions: Sequence[Tangents]) -> Pushed:
     Raises
     ------
     TangentError
-        If the Op has no derivative, or one that only reverse mode can follow.
+        If the Op has no derivative, or a pullback that is not linear, which only reverse mode uses.
     """
     return Pushed(node.outputs, [_own_or_transposed(op, node, tangents) for tangents in directions])
 
 
 @pushforward.register(IncSubtensor)
 def _inc_subtensor(op: IncSubtensor, node: Apply, directions: Sequence[Tangents]) -> Pushed:
-    """PyTensor's rule, but rows that are empty stay so: buffers of loops start that way."""
+    """Apply PyTensor's rule, except to a write into an AllocEmpty, as in the buffers of loops.
+
+    The tangent of such a write is written into the same empty buffer.
+    """
     buffer, _, *indices = node.inputs
     made_by = buffer.owner
     if not (op.set_instead_of_inc and made_by and isinstance(made_by.op, AllocEmpty)):
@@ -90,7 +93,10 @@ def _inc_subtensor(op: IncSubtensor, node: Apply, directions: Sequence[Tangents]
 
 @pushforward.register(Prod)
 def _prod(op: Prod, node: Apply, directions: Sequence[Tangents]) -> Pushed:
-    """Each factor counts in one product only: its pullback tells how much."""
+    """Sum the tangents of the factors, each times its slope.
+
+    A factor is in one product only, so the pullback of ones is the slope of that product by it.
+    """
     (factors,), (product,) = node.inputs, node.outputs
     ones = pt.ones_like(product)
     (slopes,) = op.pullback([factors], [product], [ones])
@@ -104,7 +110,7 @@ def _prod(op: Prod, node: Apply, directions: Sequence[Tangents]) -> Pushed:
 
 @pushforward.register(Expm)
 def _expm(op: Expm, node: Apply, directions: Sequence[Tangents]) -> Pushed:
-    """The exponential of a block matrix holds its derivative (Van Loan 1978)."""
+    """Read the tangent off the exponential of a block matrix (Van Loan 1978)."""
     (matrix,), size = node.inputs, node.inputs[0].shape[0]  # type: ignore[attr-defined]
 
     def one(tangents: Tangents) -> list[Any]:
@@ -120,10 +126,10 @@ def _expm(op: Expm, node: Apply, directions: Sequence[Tangents]) -> Pushed:
 
 
 def elementwise(node: Apply, tangents: Tangents) -> Tangents:
-    """Return the tangents of an Elemwise by PyTensor's rule, with zeros left out.
+    """Return the tangents of an Elemwise by PyTensor's rule, without tangents that are zero.
 
-    PyTensor multiplies the derivative by zeros that are not left out, and where that is NaN (of a
-    power by its constant exponent, at a negative base) so is the result.
+    PyTensor would multiply a derivative by a zero tangent. Where the derivative is NaN (of a power
+    by its constant exponent, at a negative base), the result would be NaN.
     """
     given = [disconnected_type() if tangent is None else tangent for tangent in tangents]
     try:
@@ -166,7 +172,7 @@ def transposed(node: Apply, tangents: Tangents) -> Tangents:
     known = [tangent for tangent in found if tangent is not None]
     if not needed(known, smooth=False).isdisjoint(floats):
         raise TangentError(node, "its pullback is not linear, so only reverse mode follows it")
-    # What is left of the cotangents is their shape.
+    # The tangents may still depend on the shapes of the cotangents, which are those of the outputs.
     left = set(graph_inputs(known)).intersection(floats)
     shapes = {
         cotangent: output.zeros_like()  # type: ignore[attr-defined]
@@ -186,7 +192,8 @@ def _by_cotangent(
 ) -> Sequence[Variable | None]:
     """The gradient of ``term``, weighted by ``tangent``, by each of ``cotangents``.
 
-    One term at a time: where one is computed from another, PyTensor would lose a share.
+    This takes one term at a time: given two terms of which one is computed from the other, PyTensor
+    loses a contribution.
     """
     found: Any = pullback(
         f=[term],
@@ -210,7 +217,7 @@ def zeros(variable: Any) -> Any:
 
 
 def fitted(tangent: Any, variable: Any) -> Any:
-    """Return ``tangent`` with the type of ``variable``, whose tangent it is."""
+    """Return ``tangent``, cast and broadcast to the type of its ``variable``."""
     kind = variable.type
     if tangent.type.dtype != kind.dtype:
         tangent = tangent.astype(kind.dtype)
@@ -221,7 +228,7 @@ def fitted(tangent: Any, variable: Any) -> Any:
 
 
 def _own_or_transposed(op: Op, node: Apply, tangents: Tangents) -> Tangents:
-    """By the Op's own pushforward, if it has one and that knows every tangent; else transposed."""
+    """The tangents by the Op's own pushforward, or by `transposed` if that lacks any tangent."""
     given = [
         zeros(variable) if tangent is None and is_float(variable) else tangent
         for variable, tangent in zip(node.inputs, tangents, strict=True)
@@ -234,14 +241,15 @@ def _own_or_transposed(op: Op, node: Apply, tangents: Tangents) -> Tangents:
     results: list[Variable | None] = []
     for position, tangent in enumerate(found):
         if isinstance(tangent.type, DisconnectedType | NullType):
-            # Some Ops say so of what they only did not implement (a draw, an `arange` of floats).
+            # Some Ops return this type for a tangent they do not implement (a random draw, an
+            # `arange` of floats).
             if _is_reached(node, position, tangents):
                 return transposed(node, tangents)
             results.append(None)
         elif getattr(tangent.type, "ndim", None) != getattr(
             node.outputs[position].type, "ndim", None
         ):
-            return transposed(node, tangents)  # `zero_grad` has a scalar zero for all
+            return transposed(node, tangents)  # `zero_grad` returns a scalar zero for any output
         else:
             results.append(tangent)
     return results
@@ -255,7 +263,7 @@ def _is_reached(node: Apply, position: int, tangents: Tangents) -> bool:
 
 
 def without_preamble(text: str) -> str:
-    """Return why a gradient is undefined, without how PyTensor begins to tell it."""
+    """Return PyTensor's reason why a gradient is undefined, without its opening words."""
     return text.removeprefix("This variable is Null because ").strip().rstrip(".")
 
 

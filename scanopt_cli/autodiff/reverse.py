@@ -1,4 +1,4 @@
-"""The n-th derivative by reverse mode, again and again: each order doubles the loops."""
+"""The n-th derivative by repeated reverse mode, which doubles the loops with each order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def derivatives(
 
     Order 1 is the gradient of the sum of all entries of ``output``; each further order is the
     gradient of the sum of all entries of all results of the order before. A result has the type of
-    its input; an input that the order before does not depend on has zeros.
+    its input, and is zero if the order before does not depend on that input.
     """
     results = [output]
     while True:

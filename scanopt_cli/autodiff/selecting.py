@@ -1,4 +1,4 @@
-"""Which input and which output of a graph somebody means: by name, by position or as a variable."""
+"""Find the inputs and the output of a graph selected by name, by position or as variables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LISTED = 12
 
 
 def output_position(graph: Graph, output: int | str) -> int:
-    """Return the position of the output that ``output`` means.
+    """Return the position of the output that ``output`` selects.
 
     Raises
     ------
@@ -45,16 +45,16 @@ def input_positions(
     wrt: Sequence[str | int | Variable] | None,
     given: GraphLike,
 ) -> list[int]:
-    """Return the positions of the inputs that ``wrt`` means, each once, in its order.
+    """Return the positions of the inputs that ``wrt`` selects, each once, in its order.
 
-    ``given`` is what ``graph`` was made from, whose variables may stand in ``wrt``. ``None`` means
-    every floating-point input that ``target`` depends on.
+    ``wrt`` may hold variables of ``given``, from which ``graph`` was made. ``None`` selects every
+    floating-point input that ``target`` depends on.
 
     Raises
     ------
     GradientError
-        If there is no such input, if its name is not unique, if it holds no floats, or if
-        ``target`` has no derivative by it.
+        If ``wrt`` selects no input, or one that does not exist, whose name is not unique, that
+        holds no floats, or by which ``target`` has no derivative.
     """
     names, smooth = input_names(graph.inputs), needed([target])
     if wrt is None:
@@ -75,12 +75,12 @@ def input_positions(
 
 
 def input_names(inputs: Sequence[Variable]) -> list[str]:
-    """Return a name for each input: its own, else its position as ``#3``."""
+    """Return a name for each input: its own, else its position, such as ``#3``."""
     return [str(variable.name or f"#{i}") for i, variable in enumerate(inputs)]
 
 
 def output_names(graph: Graph) -> list[str]:
-    """Return a name for each output: the file's, the variable's, else ``out`` or ``out3``."""
+    """Return a name for each output: from the file, of the variable, else ``out`` or ``out3``."""
     known = (*graph.output_names, *[None] * len(graph.outputs))
     alone = len(graph.outputs) == 1
     return [
@@ -90,9 +90,14 @@ def output_names(graph: Graph) -> list[str]:
 
 
 def position_of(selector: str | int, names: Sequence[str], kind: str, where: str | None) -> int:
-    """Return the position of the one ``kind`` (``input``, ``output``) that ``selector`` means.
+    """Return the position of the one ``kind`` (such as ``input``) that ``selector`` selects.
 
     A selector is a name, a position, or a position as ``"#3"``.
+
+    Raises
+    ------
+    GradientError
+        If there is none, or if several have that name.
     """
     if isinstance(selector, int):
         return _in_range(selector, names, kind, where)

@@ -1,4 +1,4 @@
-"""What is left of a derivative after PyTensor's own rewrites, after scanopt, and after both."""
+"""The statistics of a derivative after PyTensor's rewrites, after scanopt's, and after both."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _PRESET = "grad"
 
 
 class Stage(StrEnum):
-    """What a graph went through before it is counted.
+    """The rewrites that a graph goes through before its statistics are collected.
 
-    ``raw``: nothing; this is always counted. ``pytensor``: the rewrites of the current mode,
-    without those that work in place, which change no counts. ``scanopt``: what `optimize` makes of
-    it with the preset ``grad``. ``both``: scanopt first, then PyTensor. So ``pytensor`` and
-    ``both`` compare: PyTensor fuses elementwise nodes, which scanopt leaves to it.
+    ``raw``: none; these statistics are always collected. ``pytensor``: the rewrites of the current
+    mode, without those that work in place, which change no counts. ``scanopt``: `optimize` with the
+    preset ``grad``. ``both``: ``scanopt``, then ``pytensor``. Compare ``pytensor`` with ``both``:
+    PyTensor fuses elementwise nodes, which scanopt leaves to it.
     """
 
     RAW = "raw"
@@ -39,7 +39,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageReport:
-    """What is in a graph after a stage, and how many seconds the stage took."""
+    """The statistics of a graph after a stage, and how many seconds the stage took."""
 
     stage: Stage
     statistics: Statistics
@@ -47,7 +47,13 @@ class StageReport:
 
 
 def staged(stage: Stage, graph: Graph) -> StageReport:
-    """Count what ``stage`` leaves of ``graph``, which stays as it is; nothing is compiled."""
+    """Apply ``stage`` to a copy of ``graph`` and collect its statistics; nothing is compiled.
+
+    Raises
+    ------
+    GradientError
+        If PyTensor would not rewrite the graph in time.
+    """
     start = perf_counter()
     cleans = stage in (Stage.SCANOPT, Stage.BOTH)
     work = (optimize(graph, _PRESET).graph if cleans else graph.copy()).fgraph
@@ -59,12 +65,12 @@ def staged(stage: Stage, graph: Graph) -> StageReport:
 
 
 def _rewrite(work: FunctionGraph) -> None:
-    """Do what compiling does to a graph before there is code.
+    """Apply the rewrites of the current mode, without those that work in place.
 
     Raises
     ------
     GradientError
-        If that would not come to an end.
+        If a sum or product has too many terms for the rewrites to end in time.
     """
     if most_terms(work) > MOST_TERMS:
         raise GradientError(
@@ -80,7 +86,7 @@ def _rewrite(work: FunctionGraph) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep PyTensor from logging that a rewrite failed and was left out, as it may."""
+    """Keep PyTensor from logging that a rewrite failed and was skipped, which is harmless."""
     logger = logging.getLogger("pytensor")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,8 +1,8 @@
-"""The ways to the n-th derivative: an iterator each, from the first order on.
+"""The strategies for the n-th derivative, each as an iterator over the orders from 1 on.
 
-All give the same values: for an input x the gradient by x of D^(n-1) f, where f is the sum of all
-entries of the output and D the derivative in the direction in which every entry of every input
-grows alike. They differ in the loops that they build.
+All compute the same values: for an input x the gradient by x of D^(n-1) f, where f is the sum of
+all entries of the output and D the directional derivative along the vector of ones over all
+entries of all inputs. They differ in the loops that they build.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 
 _CLEANING = "merge-equal,simplify{outer=true},merge-states,remove-unused"
-# Forward mode has one direction an entry; beyond so many it is not what anybody wants.
+# Forward mode takes one direction for each entry; for more entries than this it is refused.
 MOST_ENTRIES = 16
 
 
@@ -39,9 +39,10 @@ class Strategy(StrEnum):
     """How a derivative is built.
 
     ``reverse`` repeats reverse mode, which doubles the loops with each order. ``forward`` repeats
-    forward mode: one loop, whose states double. ``taylor`` is ``forward`` with the equal states
-    merged and the body simplified after each order: n+1 states. ``forward-over-reverse`` takes the
-    tangents of one gradient: two loops at any order. ``auto`` chooses.
+    forward mode, which keeps one loop and doubles its states. ``taylor`` is ``forward`` with equal
+    states merged and the body simplified after each order: n+1 states for each state.
+    ``forward-over-reverse`` takes the tangents of one gradient: two loops for each loop at any
+    order. ``auto`` leaves the choice to `choose`.
     """
 
     REVERSE = "reverse"
@@ -63,9 +64,10 @@ def steps(
     Raises
     ------
     GradientError
-        If forward mode would need too many directions; ``names`` are those of ``wrt``.
+        If forward mode would need too many directions, or an unknown number of them. Messages name
+        ``wrt`` by ``names``.
     TangentError
-        If a node on the way has no pushforward.
+        If a node that a tangent reaches has no pushforward.
     """
     if strategy is Strategy.REVERSE:
         return derivatives(output, wrt, lineage)
@@ -75,13 +77,13 @@ def steps(
 
 
 def entries(variable: Any) -> int | None:
-    """Return how many entries ``variable`` has, if its type tells."""
+    """Return how many entries ``variable`` has; ``None`` if its static shape leaves that open."""
     shape = variable.type.shape
     return None if None in shape else prod(shape)
 
 
 def along(wrt: Sequence[Variable]) -> Mapping[Variable, Variable]:
-    """Return the direction in which every entry of every input grows alike."""
+    """Return the direction of ones over all entries of all inputs."""
     return {variable: pt.ones_like(variable) for variable in wrt}
 
 
@@ -132,7 +134,7 @@ def _forward(
 
 
 def _units(wrt: Sequence[Any], names: Sequence[str]) -> list[Mapping[Variable, Variable]]:
-    """One direction for each entry of each input, in which only that entry grows."""
+    """One direction for each entry of each input: the unit vector of that entry."""
     counts = [entries(variable) for variable in wrt]
     for name, count in zip(names, counts, strict=True):
         if count is None:
@@ -162,7 +164,7 @@ def _known(count: int | None) -> int:
 
 
 def _assembled(column: Sequence[Any], wrt: Sequence[Any]) -> list[Variable]:
-    """The derivatives by single entries, put together to one for each input."""
+    """The derivatives by single entries, assembled into one for each input."""
     rest = iter(column)
     results = []
     for variable in wrt:
@@ -180,7 +182,7 @@ def cleaned(outputs: Sequence[Variable], lineage: Lineage) -> list[Variable]:
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
     work = FunctionGraph(inputs, list(outputs), clone=True)
     run_pipeline(work, parse(_CLEANING))
-    # PyTensor compiles some sums wrongly that were simplified.
+    # Without this pass PyTensor would compile some of the simplified sums wrongly.
     run_pipeline(work, [CompileSafeBodies()])
     results = clone_replace(work.outputs, replace=dict(zip(work.inputs, inputs, strict=True)))
     relearn(results, lineage)
@@ -188,7 +190,7 @@ def cleaned(outputs: Sequence[Variable], lineage: Lineage) -> list[Variable]:
 
 
 def relearn(outputs: Sequence[Variable], lineage: Lineage) -> None:
-    """Tell ``lineage`` of the Scans of ``outputs`` that were made of others."""
+    """Record in ``lineage`` the origins of Scans of ``outputs`` that rewriting made from others."""
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
     reach = Reach(FunctionGraph(inputs, list(outputs), clone=False))
     lineage.relearn(infer(reach.scans, reach))

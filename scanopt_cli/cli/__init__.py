@@ -1,1 +1,1 @@
-"""The command line: one module a command, wired in `app`."""
+"""The command line: one module for each command, registered in `app`."""

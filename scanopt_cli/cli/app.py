@@ -1,4 +1,4 @@
-"""The command line: commands are wired here, and every error ends here as one line."""
+"""The command line: registers the commands, and prints every error as one line."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ for _name, _command in _COMMANDS:
 app.command(
     "capture",
     cls=Command,
-    # What follows `--` belongs to the captured program, its options too.
+    # Everything after `--` belongs to the captured program, options included.
     context_settings={"allow_interspersed_args": False},
 )(capture_command.capture)
 
@@ -64,7 +64,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-# `run` reads --debug itself, wherever it stands; it is declared for the help.
+# `run` reads --debug itself, at any position; it is declared here only for the help.
 @app.callback()
 def _main(
     version: Annotated[
@@ -90,14 +90,14 @@ _REWORDED = (
     (r"Input should be greater than or equal to", "it must be at least"),
     (r"Input should be less than or equal to", "it must be at most"),
 )
-"""Wordings of Typer and pydantic, as patterns, and ours."""
+"""Patterns for the wordings of Typer and pydantic, and scanopt's wordings for them."""
 
 
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
     set_up()
     code = run(sys.argv[1:])
-    # What cannot be written now could not be written before; the interpreter need not try again.
+    # If output cannot be written, the interpreter must not try again when it exits.
     with suppress(ScanoptError, OSError):
         finish()
         sys.exit(code)
@@ -114,7 +114,7 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except SystemExit:
-        # Typer leaves this way when the reader of its help has gone.
+        # Typer exits this way if the pipe that its help goes to is closed.
         return ExitCode.CLEAN
     except Exception as error:
         if debug:
@@ -126,7 +126,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _take_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
-    """Take ``--debug`` out of our own arguments; those behind ``--`` are somebody else's."""
+    """Take ``--debug`` out of scanopt's arguments; those after ``--`` are another program's."""
     own = list(arguments)
     rest: list[str] = []
     if "--" in own:
@@ -137,8 +137,8 @@ def _take_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def _print_error(error: Exception) -> None:
-    # A usage error of Typer's (of Click's, below older Typers); the one that has printed the help
-    # instead has nothing more to say.
+    # A usage error of Typer (of Click, in older versions of Typer). Its message is empty if the
+    # help was printed instead.
     usage = getattr(error, "format_message", None)
     if usage is not None:
         if not usage():
@@ -151,13 +151,13 @@ def _print_error(error: Exception) -> None:
     elif isinstance(error, OSError):
         text = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
     else:
-        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        text = f"{told}; this is a bug in scanopt, run again with --debug for the traceback"
+        kind = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        text = f"{kind}; this is a bug in scanopt, run again with --debug for the traceback"
     tell(f"error: {' '.join(text.split())}")
 
 
 def _reworded(usage: str) -> str:
-    """Say a usage error of Typer's, or of pydantic's below it, as ours are said."""
+    """Return a usage error of Typer, or of pydantic in it, in scanopt's own wording."""
     for pattern, wording in _REWORDED:
         usage = re.sub(pattern, wording, usage)
     return usage.removesuffix(".")

@@ -1,4 +1,4 @@
-"""Loading for commands: warnings as lines on stderr, and errors of one file among several."""
+"""Load graphs for commands: print warnings on stderr, and keep errors of single files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scanopt_cli.ir.graph import Graph
 
 until_command_ends = ExitStack()
-"""What a command holds on to, or its work on one of several files: `run` and `Batch` let it go."""
+"""Contexts that last for a command, or for its work on one file; `run` and `Batch` close them."""
 
 
 def load_graph(
@@ -26,8 +26,8 @@ def load_graph(
 ) -> Graph:
     """Load ``path``, with its ``recorded`` calls or without; print notes and warnings on stderr.
 
-    An error that nobody expected, in what the command does next, is the file's if its graph is not
-    in order.
+    Until the command is done with the file, constant folding is bounded, warnings are ignored, and
+    PyTensor's log of failed rewriters becomes one line.
     """
     from pytensor.configdefaults import config
 
@@ -36,9 +36,9 @@ def load_graph(
 
     until_command_ends.enter_context(bounded_folding())
     until_command_ends.enter_context(told_failures())
-    # Where in scanopt a variable was made helps nobody, and to find out takes half of the time.
+    # Where scanopt makes a variable is of no interest, and recording it takes half of the time.
     until_command_ends.enter_context(config.change_flags(traceback__limit=0))
-    # What PyTensor thinks of this machine or of its own calls does not concern the file.
+    # PyTensor's warnings about this machine or about its own calls do not concern the file.
     until_command_ends.enter_context(warnings.catch_warnings())
     warnings.simplefilter("ignore")
     with warnings.catch_warnings(record=True) as caught:
@@ -52,16 +52,16 @@ def load_graph(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What stands in JSON in place of the result of a file: why there is none."""
+    """The entry in JSON for a file without a result: its error."""
 
     source: str
     error: str
 
 
 class Batch:
-    """Files that a command takes one after the other: an error of one does not stop the others.
+    """Files that a command handles one after the other; an error in one does not stop the others.
 
-    ``results`` has one entry a file, in their order: what the command puts there, or a `Failure`.
+    ``results`` has one entry for each file, in order: what the command appends, or a `Failure`.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -71,9 +71,9 @@ class Batch:
 
     @contextmanager
     def attempt(self, path: Path) -> Iterator[None]:
-        """Keep an error that the work on ``path`` ends with, and print it at once."""
+        """Keep a `ScanoptError` from the work on ``path``; print it now if there are more files."""
         try:
-            # What was held on to for this file is not held for the next.
+            # Contexts entered for this file end before the next.
             with until_command_ends:
                 yield
         except ScanoptError as error:
@@ -88,7 +88,7 @@ class Batch:
         Raises
         ------
         ScanoptError
-            The error of a file that was the only one.
+            The error of the file, if it is the only one.
         """
         if self._is_lone and self._errors:
             raise self._errors[0]

@@ -18,7 +18,7 @@ from scanopt_cli.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-# A pipe has no width. Wide enough that tables are not folded, narrow enough for a CI log.
+# The width for pipes: wide enough that tables are not folded, narrow enough for a CI log.
 _PIPE_WIDTH = 120
 _TRAILING = re.compile(r"[ \t]+(?=\n)")
 _LOOKALIKES = str.maketrans(
@@ -37,7 +37,7 @@ _LOOKALIKES = str.maketrans(
 
 @cache
 def out() -> Console:
-    """Return the console for results. Plain text in a pipe; honours NO_COLOR and COLUMNS."""
+    """Return the console for results: plain text in a pipe; honours NO_COLOR and COLUMNS."""
     return _console("stdout")
 
 
@@ -48,13 +48,13 @@ def err() -> Console:
 
 
 def tell(text: str) -> None:
-    """Print one line of scanopt's own on stderr, whatever the names in it are made of."""
+    """Print a message of scanopt on stderr, on one line and escaped."""
     err().print(f"scanopt: {printable(text)}", soft_wrap=True)
 
 
 @contextmanager
 def status(subject: str, doing: str) -> Iterator[Callable[[str], None]]:
-    """Show at a terminal what is being done to ``subject``; yield what tells the next thing.
+    """Show on a terminal what is being done to ``subject``; yield a function that updates it.
 
     Nothing may be printed on stdout meanwhile.
     """
@@ -73,25 +73,25 @@ def status(subject: str, doing: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def harmless_stderr() -> Iterator[None]:
-    """Have what others print on stderr made harmless, line by line."""
-    with redirect_stderr(cast(IO[str], _Foreign(Stream("stderr").target))):
+    """Escape, line by line, what other code prints on stderr."""
+    with redirect_stderr(cast(IO[str], _EscapingStream(Stream("stderr").target))):
         yield
 
 
 def finish() -> None:
-    """Write what is still held back.
+    """Flush stdout and stderr.
 
     Raises
     ------
     ScanoptError
-        If stdout cannot be written to.
+        If one of them cannot be written to.
     """
     for name in ("stdout", "stderr"):
         Stream(name).flush()
 
 
 def set_up() -> None:
-    """Have the standard streams take any text, as well as their encoding can show it."""
+    """Make the standard streams accept any text; replace what their encoding lacks."""
     codecs.register_error("scanopt", _lookalike)
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):
@@ -115,8 +115,8 @@ def _console(name: str) -> Console:
     return console
 
 
-class _Foreign:
-    """Stands for stderr where somebody else prints: names from a file may be in the text."""
+class _EscapingStream:
+    """Stands in for stderr and escapes what is printed, which may contain names from a file."""
 
     def __init__(self, target: IO[str]) -> None:
         self.target = target
@@ -130,34 +130,34 @@ class _Foreign:
 
 
 class Stream:
-    """A standard stream that a reader may leave, without blanks at the ends of lines in a pipe."""
+    """A standard stream whose reader may close it; in a pipe, lines have no trailing blanks."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def write(self, text: str) -> int:
-        """Write text that ends with a line."""
+        """Write ``text``, which must end at the end of a line."""
         if not self.isatty():
             text = _TRAILING.sub("", text)
         self._try("write", text)
         return len(text)
 
     def flush(self) -> None:
-        """Write what is still held back."""
+        """Flush the stream."""
         self._try("flush")
 
     @property
     def target(self) -> Any:
         """The stream itself."""
         stream = getattr(sys, self._name)
-        return stream.target if isinstance(stream, _Foreign) else stream
+        return stream.target if isinstance(stream, _EscapingStream) else stream
 
     def _try(self, action: str, *arguments: str) -> None:
         stream = self.target
         try:
             getattr(stream, action)(*arguments)
         except BrokenPipeError:
-            # The reader has what it wants. The command ends as it would have, for its exit code.
+            # The reader has closed the pipe. Discard the rest, so that the exit code is the same.
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Exit codes, in one place."""
+"""The exit codes of all commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a command's exit code says."""
+    """The meaning of a command's exit code."""
 
     CLEAN = 0
     """Done, and nothing was found."""
@@ -19,5 +19,5 @@ class ExitCode(IntEnum):
 
 
 def finding(found: bool) -> ExitCode:
-    """Return the code of a command that did its work, by whether it found something."""
+    """Return the exit code of a command that did its work."""
     return ExitCode.FINDING if found else ExitCode.CLEAN

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from scanopt_cli.autodiff.derivative import Derivative
 
 
-# Seconds for the check: less, if nobody asked for it.
+# Seconds for the check, by whether the user asked for it.
 _TIMEOUTS = {True: 300.0, False: 60.0}
 
 
-# As in `scanopt_cli.autodiff`, whose enums bring PyTensor along.
+# Copies of the enums in `scanopt_cli.autodiff`, because importing those imports PyTensor.
 class StrategyName(StrEnum):
     """How the derivative is built."""
 
@@ -43,7 +43,7 @@ class StrategyName(StrEnum):
 
 
 class StageName(StrEnum):
-    """What a graph goes through before it is counted."""
+    """The rewrites that a graph goes through before it is counted."""
 
     RAW = "raw"
     PYTENSOR = "pytensor"
@@ -159,12 +159,15 @@ def grad(
         case Format.RICH:
             out().print(grad_rich.render(derivative, show=show))
     codes += [_code(one, is_asked_for=check is True) for one in found]
-    _write(derivative, output_file, is_right=_code(found[0], is_asked_for=check is True))
+    _write(derivative, output_file, code=_code(found[0], is_asked_for=check is True))
     return max(codes)
 
 
 def _code(derivative: Derivative, *, is_asked_for: bool) -> ExitCode:
-    """What a check says: wrong values are a finding, and no comparison at all is no success."""
+    """Return the exit code of a check: wrong values are a finding.
+
+    No comparison at all is a failure if the user asked for one.
+    """
     from scanopt_cli.autodiff.checking import Outcome
 
     outcome = derivative.check.outcome if derivative.check is not None else None
@@ -173,13 +176,13 @@ def _code(derivative: Derivative, *, is_asked_for: bool) -> ExitCode:
     return ExitCode.FAILED if outcome is Outcome.NOT_CHECKED and is_asked_for else ExitCode.CLEAN
 
 
-def _write(derivative: Derivative, target: Path | None, *, is_right: ExitCode) -> None:
+def _write(derivative: Derivative, target: Path | None, *, code: ExitCode) -> None:
     from scanopt_cli.pipeline.optimizing import optimize
     from scanopt_cli.serialization.saving import save
 
     if target is None:
         return
-    if is_right is ExitCode.CLEAN:
+    if code is ExitCode.CLEAN:
         save(optimize(derivative.graph, "compile-safe").graph, target)
         tell(f"wrote {target}")
     else:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class DiffKind(StrEnum):
-    """How what a pass changed is shown."""
+    """How the changes of a pass are shown."""
 
     TREE = "tree"
     STRUCTURAL = "structural"
@@ -129,7 +129,7 @@ def optimize(
 
 
 def _targets(graphs: list[Path], output: Path | None) -> dict[Path, Path]:
-    """Where the result of each graph is written."""
+    """Return the path to which the result of each graph is written."""
     if output is None:
         return {}
     if len(graphs) == 1 and not output.is_dir():
@@ -141,7 +141,7 @@ def _targets(graphs: list[Path], output: Path | None) -> dict[Path, Path]:
             where=f"-o {output}",
             hint="create the directory first",
         )
-    # Files of one name in several directories keep their directories.
+    # Files with the same name in several directories keep their directories.
     sources = {path: Path(os.path.abspath(path)) for path in graphs}
     common = os.path.commonpath([source.parent for source in sources.values()])
     return {path: output / source.relative_to(common) for path, source in sources.items()}
@@ -179,19 +179,19 @@ def _show(
 
 
 def _finish(result: OptimizeResult, target: Path | None, *, check: bool) -> ExitCode:
-    """Write the result unless its values differ, and say what was found."""
+    """Write the result unless its verification failed, and return the exit code."""
     from scanopt_cli.serialization.saving import save
     from scanopt_cli.verification.result import Verdict
 
     verification = result.verification
     if verification is not None and not verification.ok:
         kept = f"; {target} is not written" if target is not None else ""
-        told = (
+        outcome = (
             "differs from the original"
             if verification.verdict is Verdict.DIFFERS
             else "could not be verified"
         )
-        tell(f"the result {told}{kept}")
+        tell(f"the result {outcome}{kept}")
         return ExitCode.FINDING if verification.verdict is Verdict.DIFFERS else ExitCode.FAILED
     if target is not None:
         try:

@@ -29,7 +29,7 @@ class DiffFormat(StrEnum):
 
 
 def complete_pipeline(incomplete: str) -> list[str]:
-    """Complete the last name of a pipeline that is being typed."""
+    """Return the completions of the last name in an incomplete pipeline."""
     from scanopt_cli.pipeline.grammar import PRESETS
     from scanopt_cli.pipeline.registry import registry
 
@@ -38,12 +38,12 @@ def complete_pipeline(incomplete: str) -> list[str]:
 
 
 def require_directory(target: Path) -> None:
-    """Refuse ``target`` before any work is done, if there is no directory for it.
+    """Check, before any work is done, that the directory of ``target`` exists.
 
     Raises
     ------
     ScanoptError
-        If there is none.
+        If it does not exist.
     """
     if not target.parent.is_dir():
         raise ScanoptError(

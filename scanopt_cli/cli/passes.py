@@ -1,4 +1,4 @@
-"""``scanopt passes``: what passes there are, and the manual of one."""
+"""``scanopt passes``: the list of all passes, and the manual of one."""
 
 from __future__ import annotations
 

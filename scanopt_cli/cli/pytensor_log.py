@@ -1,6 +1,7 @@
-"""What PyTensor says of its own rewriters, as one line of ours.
+"""Report failures of PyTensor's own rewriters as one line.
 
-It logs the traceback of a rewriter that fails, and prints some, with names from the graph in them.
+PyTensor logs the traceback of a rewriter that fails, and prints some; they may contain names from
+the graph.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class _Failures(logging.Handler):
 
 @contextmanager
 def told_failures() -> Iterator[None]:
-    """Keep PyTensor's log from stderr, and tell at the end which of its rewriters failed."""
+    """Keep PyTensor's log off stderr, and print at the end which of its rewriters failed."""
     logger = logging.getLogger("pytensor")
     failures = _Failures()
     handlers, propagate = logger.handlers, logger.propagate

@@ -1,1 +1,1 @@
-"""Two graphs side by side: what was added, removed and rewired; and budgets of graphs."""
+"""Structural diffs of two graphs (parts added, removed, rewired), and budgets of graphs."""

@@ -1,4 +1,4 @@
-"""BodyDiffs of matched nodes: each two of them are compared once, however many nodes hold them."""
+"""Diffs of the bodies of matched nodes: each pair is compared once, however many nodes hold it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.ir.inner_graphs import inner_graphs, op_name
 
 type Behind = Mapping[int, Counter[str]]
-"""Nodes, counted by Op, that only feed an output which only one side has: by its place."""
+"""Maps the place of an output that one side lacks to the nodes that only feed it, by Op."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is found in two graphs, their bodies included.
+    """The differences between two graphs, their bodies included.
 
     Attributes
     ----------
     changes
-        The changes; where they are is told from these graphs on.
+        The changes; their ``where`` starts inside of these graphs.
     behind
-        For both sides, what is left for the holder of the graphs to tell.
+        For each side, the nodes behind outputs that only it has; the caller reports them.
     unchanged
-        How many nodes are on both sides, with nothing to tell about them.
+        How many nodes are on both sides without a change.
     """
 
     changes: tuple[Change, ...]
@@ -37,14 +37,14 @@ class Found:
 
 
 class BodyDiffs:
-    """What was found in bodies, and which nodes of the first side hold them."""
+    """The differences found in bodies, and the nodes of the first side that hold these bodies."""
 
     def __init__(self) -> None:
         self._found: dict[Hashable, Found] = {}
         self._holders: dict[tuple[Change, ...], list[Apply]] = {}
 
     def compare(self, node: Apply, key: Hashable, compare: Callable[[], Found]) -> Found:
-        """Return what ``compare`` finds in a body of ``node``, asked once for each ``key``."""
+        """Return what ``compare`` finds in a body of ``node``, calling it once for each ``key``."""
         if key not in self._found:
             self._found[key] = compare()
         found = self._found[key]
@@ -52,9 +52,9 @@ class BodyDiffs:
         return found
 
     def changes(self, side: IndexedGraph) -> Iterator[tuple[Apply, Change]]:
-        """Yield every change, told once for all the nodes of ``side`` in whose bodies it is.
+        """Yield every change with the first of the nodes of ``side`` in whose bodies it is.
 
-        With it comes the first of these nodes.
+        One change stands for all these nodes.
         """
         for changes, nodes in self._holders.items():
             around = _name_of_all(side, nodes)
@@ -64,12 +64,12 @@ class BodyDiffs:
 
 
 def nodes_inside(op: Op) -> int:
-    """Return how many nodes the inner graphs of ``op`` have, those within them included."""
+    """Return how many nodes the inner graphs of ``op`` have, nested ones included."""
     return sum(1 + nodes_inside(node.op) for inner in inner_graphs(op) for node in inner.toposort())
 
 
 def _name_of_all(side: IndexedGraph, nodes: list[Apply]) -> str:
-    """What to call several nodes: by their name, if no other node has it."""
+    """Return a name for several nodes: the name they share, if no other node has it."""
     if len(nodes) == 1:
         return side.titles[nodes[0]]
     name = op_name(nodes[0].op)

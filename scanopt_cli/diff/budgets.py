@@ -1,4 +1,4 @@
-"""Budgets: the most that a graph may hold, and which Scans break them."""
+"""Budgets: upper limits on the counts of a graph, and the Scans that exceed them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Upper limits by the names in `Statistics`."""
+    """Upper limits, by the names of the counts in `Statistics`."""
 
     limits: Mapping[str, int]
 
@@ -54,7 +54,8 @@ def parse_budget(text: str) -> Budget:
     Raises
     ------
     ScanoptError
-        If a count is unknown, given twice, or its limit is no whole number.
+        If the budget is empty, or a count is unknown, given twice, or has a limit that is not a
+        whole number.
     """
     pairs = []
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -75,7 +76,7 @@ def budget_from_pyproject(start: Path) -> Budget | None:
     Raises
     ------
     ScanoptError
-        If the file cannot be read, or the table holds what is no budget.
+        If the file cannot be read, or its table is not a budget.
     """
     start = start.resolve()
     for folder in (start, *start.parents):
@@ -105,7 +106,7 @@ def _budget_in(path: Path) -> Budget | None:
         lines = data.splitlines()
         if max(map(len, lines), default=0) > _LONGEST_LINE:
             raise ValueError(f"a line is longer than {_LONGEST_LINE} characters")
-        # A key of many dots takes time and memory that grow with their square.
+        # Parsing a key takes time and memory quadratic in the number of its dots.
         if sum(line.count(b".") ** 2 for line in lines) > _MOST_DOTS**2:
             raise ValueError("its lines have too many dots")
         content = tomllib.loads(data.decode())
@@ -139,7 +140,7 @@ def _budget(pairs: Iterable[tuple[str, int]], where: str) -> Budget:
 
 
 def _blamed(scans: tuple[ScanReport, ...], count: str) -> tuple[str, ...]:
-    """The Scans that a count is made of, largest share first."""
+    """Return the Scans that contribute to a count, largest share first."""
     shares = []
     for scan in scans:
         name = "/".join((*scan.path, scan.name))

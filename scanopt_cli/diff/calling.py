@@ -1,7 +1,7 @@
-"""Names for what two graphs have in common: those of the first.
+"""Common names for the parts that two graphs share: those of the first graph.
 
-Loops of one name and slots without a name are told by numbers, which shift when one is dropped. So
-what is matched is called alike on both sides, and what is new is not called like anything else.
+Loops of one name and slots without a name are distinguished by numbers, which shift when one is
+dropped. Matched parts therefore get one name on both sides, and new parts a name of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"(#|\[)\d+\]?$")
 
 
 def call_alike(matching: Matching) -> None:
-    """Give the loops of the second side, and their slots, the names that the first has for them."""
+    """Give matched loops and slots of the second side the names of their partners."""
     first, second = matching.first, matching.second
     pairs = [(n, matching.nodes[n]) for n in first.titles if n in matching.nodes]
     second.titles = _shared(first.titles, second.titles, {other: node for node, other in pairs})
@@ -31,7 +31,11 @@ def call_alike(matching: Matching) -> None:
 def _shared[K: Hashable](
     names: Mapping[K, str], others: Mapping[K, str], partners: Mapping[K, K]
 ) -> dict[K, str]:
-    """What to call the keys of ``others``, whose ``partners`` have ``names``."""
+    """Return names for the keys of ``others``, whose ``partners`` have ``names``.
+
+    A key takes its partner's name if the two differ at most in a number. A key without a partner
+    whose own name is taken becomes ``new ...``.
+    """
     called = {}
     for key, name in others.items():
         partner = names[partners[key]] if key in partners else None

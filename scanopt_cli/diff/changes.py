@@ -1,4 +1,4 @@
-"""What a comparison found: plain data, ready for any renderer."""
+"""The result of a comparison as plain data, for any renderer."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ class Change:
         ``added``, ``removed``, ``changed`` (a property, from ``before`` to ``after``), ``rewired``
         (reads ``after`` where it read ``before``) or ``renamed``.
     where
-        The names of the loops around it, outermost first; a slot of a loop is inside of that loop.
+        The names of the loops in whose bodies it is, outermost first. A change of a slot is where
+        its loop is, not inside of it.
     what
         The node, input, output or slot that the change is about.
     aspect
-        Which property or input of it; empty if it came or went as a whole.
+        The property or input that changed; empty if no single one did.
     before, after
-        What it was and is; ``None`` where it came or went as a whole.
+        The old and the new value; ``None`` for an addition or removal, or if no text shows it.
     details
-        What else the change entails: nodes that only it needed, readers that go elsewhere.
+        What else the change entails: nodes that only it needed, readers that now read another node.
     count
         How many equal changes this one stands for.
     """
@@ -58,18 +59,18 @@ class GraphDiff:
     Attributes
     ----------
     same
-        Whether the canonical digests are equal: the graphs compute the same. Where names count,
-        whether those of inputs and loops are equal, too.
+        Whether the canonical digests are equal: the graphs compute the same. If names count,
+        the names of inputs and loops must be equal, too.
     changes
-        What was changed, outer graph first; nothing but renamed loops if ``same``.
+        The changes, the outer graph first; only renamed loops if ``same``.
     before, after
-        What is in the two graphs, counted.
+        The counts of the two graphs.
     digest_before, digest_after
         Canonical digests as hex strings.
     unchanged
-        How many nodes of the graphs, bodies included, are the same Op applied to the same things.
+        How many nodes, bodies included, apply the same Op to the same inputs in both graphs.
     notes
-        What a reader should know about how they were compared, one sentence each.
+        Caveats of the comparison, one sentence each.
     """
 
     same: bool
@@ -82,5 +83,5 @@ class GraphDiff:
     notes: tuple[str, ...] = ()
 
     def count(self, kind: ChangeKind) -> int:
-        """Return how many changes are of ``kind``, repeated ones counted."""
+        """Return how many changes are of ``kind``, counting each as often as it occurs."""
         return sum(change.count for change in self.changes if change.kind is kind)

@@ -1,4 +1,4 @@
-"""`diff`: what has to be told to get from one graph to another."""
+"""`diff`: the changes that lead from one graph to another."""
 
 from __future__ import annotations
 
@@ -22,30 +22,31 @@ from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.graph import GraphLike, as_graph
 from scanopt_cli.ir.inner_graphs import inner_graphs, op_name, walk
 
-# What cannot be told is told with its type: of a class, that is its metaclass.
+# The text of an opaque value starts with its type: for a class, that is its metaclass.
 _CLASS = re.compile(r"^(type|MetaType|ABCMeta) ")
 
 
 def diff(a: GraphLike, b: GraphLike, *, names: bool = False) -> GraphDiff:
-    """Compare two graphs as graphs: their nodes are matched, not their texts.
+    """Compare two graphs structurally: their nodes are matched, not their texts.
 
-    Inputs belong together by name, then by place; outputs by place, where both graphs have as
-    many, else by what makes them. Scans are one loop before and after through their slots, and
-    their bodies are compared as graphs, at any depth. What a graph repeats is compared once. The
-    growth is near linear in the number of nodes.
+    Inputs are paired by name, then by place (before that by readers, if one graph has more inputs);
+    outputs by place if both graphs have equally many, else by what computes them. Scans are matched
+    through their slots, and their bodies are compared as graphs, at any depth. What a graph repeats
+    is compared once. The time is near linear in the number of nodes.
 
     Parameters
     ----------
     a, b
         Loaded graphs, FunctionGraphs or ``(inputs, outputs)`` pairs: before and after.
     names
-        Whether other names of inputs and loops are differences. Of loops they are told in any case.
+        Whether renamed inputs and loops count as differences. Renamed loops are reported in any
+        case.
 
     Returns
     -------
     GraphDiff
-        With changes exactly if the canonical digests differ (renamings aside). ``diff(b, a)`` finds
-        the same changes the other way round.
+        It has changes exactly if the canonical digests differ (renamings aside). ``diff(b, a)``
+        finds the same changes in reverse.
 
     Raises
     ------
@@ -73,7 +74,7 @@ def diff(a: GraphLike, b: GraphLike, *, names: bool = False) -> GraphDiff:
 
 
 def _loop_names(fgraph: AbstractFunctionGraph) -> Counter[str]:
-    """The names of everything that holds a graph, each distinct body looked into once."""
+    """Count the names of the nodes that hold a graph, visiting each distinct body once."""
     return Counter(op_name(node.op) for node in walk(fgraph) if inner_graphs(node.op))
 
 
@@ -85,7 +86,7 @@ def _notes(*known: Sameness) -> tuple[str, ...]:
 
 
 def _by_loop(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """Return ``changes`` by loop, a loop behind what is around it, each loop in its own order."""
+    """Return ``changes`` by loop, a loop after the one around it; the order in a loop is kept."""
     changes = tuple(changes)
     first: dict[tuple[str, ...], int] = {}
     for change in changes:
@@ -124,9 +125,9 @@ def _found(
 def _output_order(before: IndexedGraph, after: IndexedGraph, outputs: Pairs) -> Iterator[Change]:
     order = [second for _, second in outputs]
     if order != sorted(order):
-        told = (variable_text(before, before.outputs[first]) for first, _ in outputs)
-        retold = (variable_text(after, after.outputs[second]) for second in sorted(order))
-        yield _changed("outputs", "order", _listed(told), _listed(retold))
+        old = (variable_text(before, before.outputs[first]) for first, _ in outputs)
+        new = (variable_text(after, after.outputs[second]) for second in sorted(order))
+        yield _changed("outputs", "order", _listed(old), _listed(new))
 
 
 def _input_changes(
@@ -142,9 +143,9 @@ def _input_changes(
             yield _lost_input(ChangeKind.ADDED, after, variable)
     order = [second for _, second in inputs]
     if order != sorted(order):
-        told = (variable_text(before, ours[first]) for first, _ in inputs)
-        retold = (variable_text(after, theirs[second]) for second in sorted(order))
-        yield _changed("inputs", "order", _listed(told), _listed(retold))
+        old = (variable_text(before, ours[first]) for first, _ in inputs)
+        new = (variable_text(after, theirs[second]) for second in sorted(order))
+        yield _changed("inputs", "order", _listed(old), _listed(new))
     for first, second in inputs:
         variable, other = ours[first], theirs[second]
         what = f"input `{variable_text(before, variable)}`"

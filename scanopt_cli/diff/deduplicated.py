@@ -1,4 +1,4 @@
-"""Graphs without what they repeat: of nodes that compute the same, one is enough to compare."""
+"""Graphs without repetitions: of nodes that compute the same, only one is compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scanopt_cli.ir.scan_view import scan_op
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """A graph without what it repeats; ``copies`` counts the nodes that one stands for."""
+    """A graph without repetitions; ``copies`` counts the nodes that each node stands for."""
 
     nodes: list[Apply]
     outputs: list[Variable]
@@ -25,10 +25,11 @@ class Once:
 
 
 def once(graph: FunctionGraph, digests: Digests, *, loops: bool) -> Once:
-    """Return ``graph`` with one node in place of those that repeat it.
+    """Return ``graph`` with one node in place of all that repeat it.
 
-    The nodes of ``graph`` are changed to read what is left. Nodes that hold a graph are only made
-    one with ``loops``, and a constant is told wherever it is read, whatever dresses it up there.
+    The nodes of ``graph`` are modified: they read the remaining nodes. Nodes that hold a graph are
+    merged only with ``loops``. Nodes that read only constants, such as conversions, are not merged,
+    so that each reader of a constant reports it.
     """
     first: dict[Hashable, Apply] = {}
     place: dict[Variable, Variable] = {}
@@ -37,15 +38,15 @@ def once(graph: FunctionGraph, digests: Digests, *, loops: bool) -> Once:
     for node in nodes:
         node.inputs = [place.get(variable, variable) for variable in node.inputs]
         if inner_graphs(node.op):
-            told: Hashable = node_digest(digests, node) if loops else node
+            key: Hashable = node_digest(digests, node) if loops else node
         elif _is_constant(node.outputs[0]):
             continue
         else:
             reads = [digests.of(v) if _is_constant(v) else v for v in node.inputs]
             if is_swappable(node):
                 reads[:2] = sorted(reads[:2], key=_order)
-            told = digests.sameness.of_op(node.op), tuple(reads)
-        same = first.setdefault(told, node)
+            key = digests.sameness.of_op(node.op), tuple(reads)
+        same = first.setdefault(key, node)
         copies[same] += 1
         if same is not node:
             place.update(_places(node, same, digests))
@@ -59,20 +60,20 @@ def once(graph: FunctionGraph, digests: Digests, *, loops: bool) -> Once:
 
 
 def node_digest(digests: Digests, node: Apply) -> tuple[bytes, ...]:
-    """Return the digest of all that ``node`` computes; the slots of a loop have no order."""
+    """Return the digest of all that ``node`` computes, whatever the order of a loop's slots."""
     if scan_op(node) is None:
         return (digests.of(node.outputs[0]),)
     return tuple(sorted(map(digests.of, node.outputs)))
 
 
 def count_loops(graph: FunctionGraph, digests: Digests) -> tuple[int, int]:
-    """Return how many nodes hold a graph, and how many of them differ."""
+    """Return how many nodes hold a graph, and how many of these are distinct."""
     holders = [node for node in graph.apply_nodes if inner_graphs(node.op)]
     return len(holders), len({node_digest(digests, node) for node in holders})
 
 
 def _places(node: Apply, same: Apply, digests: Digests) -> dict[Variable, Variable]:
-    """Which output of ``same`` takes the place of which of ``node``."""
+    """Map each output of ``node`` to the output of ``same`` that replaces it."""
     found: dict[bytes, list[Variable]] = defaultdict(list)
     for output in reversed(same.outputs):
         found[digests.of(output)].append(output)
@@ -83,12 +84,12 @@ def _places(node: Apply, same: Apply, digests: Digests) -> dict[Variable, Variab
 
 
 def is_swappable(node: Apply) -> bool:
-    """Whether the first two inputs of ``node`` may change places."""
+    """Whether ``node`` has two inputs or more and the first two may be swapped."""
     return len(node.inputs) > 1 and commutes(node)
 
 
 def _is_constant(variable: Variable) -> bool:
-    """Whether a variable is a constant, or one that is dressed up."""
+    """Whether a variable is a constant, or its node reads only constants."""
     node = variable.owner
     parts = [variable] if node is None else node.inputs
     return all(isinstance(part, Constant) for part in parts)

@@ -1,4 +1,4 @@
-"""Inputs of matched nodes that read something else than before, sorted by what there is to tell."""
+"""Rewired edges: inputs of matched nodes that read another variable than before, by kind."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from scanopt_cli.diff.regions import Edge
 
 @dataclass(frozen=True, slots=True)
 class Rewiring:
-    """One input of a matched node, or one output, that does not read what it read.
+    """One input of a matched node, or one output, that reads another variable than before.
 
-    ``short`` is ``reader`` without what else it reads. ``rank`` is the place of the reader among
-    the nodes, for the order of telling.
+    ``short`` is ``reader`` without its operands. ``rank`` is the place of the reader among the
+    nodes, which orders the report.
     """
 
     reader: str
@@ -30,20 +30,20 @@ class Rewiring:
 
 @dataclass(slots=True)
 class Rewirings:
-    """Everything that reads something else, by what became of what it read and reads.
+    """All rewired edges, by whether the old node was removed and the new node added.
 
     Attributes
     ----------
     constants
         From one constant to another.
     replaced
-        From a node that is gone to a node that is new, by these two.
+        From a removed node to an added one, keyed by both.
     bypassed
-        From a node that is gone to one that was there, by the node that is gone.
+        From a removed node to a variable that was there before, keyed by the removed node.
     inserted
-        From what is still there to a node that is new, by the new node.
+        From a variable that is still there to an added node, keyed by the added node.
     moved
-        From what is still there to what was there.
+        From a variable that is still there to one that was there before.
     """
 
     constants: list[Rewiring] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Rewirings:
 
 
 def rewirings(matching: Matching, told: tuple[Container[Edge], Container[Edge]]) -> Rewirings:
-    """Sort the rewired inputs and outputs; edges of either side that are ``told`` are left out."""
+    """Return the rewired inputs and outputs, except ``told`` edges, which other changes report."""
     found = Rewirings()
     for rewiring in _mismatches(matching, told):
         _sort_in(found, matching, rewiring)
@@ -63,7 +63,7 @@ def rewirings(matching: Matching, told: tuple[Container[Edge], Container[Edge]])
 
 
 def _mismatches(
-    matching: Matching, told: tuple[Container[Edge], Container[Edge]]
+    matching: Matching, reported: tuple[Container[Edge], Container[Edge]]
 ) -> Iterator[Rewiring]:
     before, after = matching.first, matching.second
     for node in before.nodes:
@@ -74,7 +74,7 @@ def _mismatches(
             variable, counterpart = node.inputs[place], other.inputs[other_place]
             if matching.correspond(variable, counterpart):
                 continue
-            if (node, place) in told[0] or (other, other_place) in told[1]:
+            if (node, place) in reported[0] or (other, other_place) in reported[1]:
                 continue
             reader = reader_text(before, node, place)
             short = reader_text(before, node, place, short=True)
@@ -105,9 +105,9 @@ def _sort_in(found: Rewirings, matching: Matching, rewiring: Rewiring) -> None:
 
 
 def _keep_clear_replacements(found: Rewirings, matching: Matching) -> None:
-    """A node replaces another where it alone does, and replaces nothing else.
+    """Keep a replacement if it is the only one of either node, and neither is used otherwise.
 
-    Other pairs are told as two nodes, one gone and one new. So are nodes that hold graphs.
+    Other pairs are reported as two nodes, one removed and one added. So are nodes that hold graphs.
     """
     gone = Counter(node for node, _ in found.replaced)
     new = Counter(maker for _, maker in found.replaced)

@@ -1,4 +1,4 @@
-"""From what is matched and what is not to changes that a person reads."""
+"""Turns rewired edges and unmatched nodes into changes that a person reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.regions import Regions
 
-# How many readers of one thing are told one by one.
+# How many readers of one variable are listed.
 _READERS = 2
 _SAME_TEXT = "different, though printed alike"
 _INPUT = re.compile(r"^input \d+ of ")
@@ -31,7 +31,7 @@ _INPUT = re.compile(r"^input \d+ of ")
 def entries(
     matching: Matching, groups: tuple[Regions, Regions], found: Rewirings
 ) -> Iterator[Told]:
-    """Yield what came, went, and reads something else."""
+    """Yield the nodes that were added, removed or replaced, and the rewired edges."""
     yield from _constants(matching, found)
     yield from _replaced(matching, groups, found)
     before, after = matching.first, matching.second
@@ -68,11 +68,11 @@ def entries(
             after=retext,
             details=() if text != retext else (_SAME_TEXT,),
         )
-        yield _told(matching, rewiring, change, (rewiring.variable, rewiring.counterpart))
+        yield _as_told(matching, rewiring, change, (rewiring.variable, rewiring.counterpart))
 
 
 def _is_elsewhere(side: IndexedGraph, node: Apply, other: IndexedGraph) -> bool:
-    """Whether the other side computes the same, and ``node`` only repeats it."""
+    """Whether the other side computes the same too, so that ``node`` only repeats it."""
     return all(side.digest(output) in other.digests for output in node.outputs)
 
 
@@ -92,7 +92,7 @@ def _constants(matching: Matching, found: Rewirings) -> Iterator[Told]:
             details=(detail,) if detail else (),
         )
         values = matching.first.digest(variable), matching.second.digest(counterpart)
-        yield _told(matching, rewiring, change, values)
+        yield _as_told(matching, rewiring, change, values)
 
 
 def _replaced(
@@ -112,10 +112,10 @@ def _replaced(
             details=(*same, *_more(readers), *behind),
         )
         labels = op_text(before, node), op_text(after, maker)
-        yield _told(matching, readers[0], change, (*labels, _labels(readers), behind))
+        yield _as_told(matching, readers[0], change, (*labels, _labels(readers), behind))
 
 
-def _told(matching: Matching, rewiring: Rewiring, change: Change, kin: Hashable) -> Told:
+def _as_told(matching: Matching, rewiring: Rewiring, change: Change, kin: Hashable) -> Told:
     place = rewiring.rank / max(len(matching.first.nodes), 1)
     return Told(place, change, kin, rewiring.short)
 
@@ -125,17 +125,17 @@ def _alone(
     side: IndexedGraph,
     node: Apply,
     readers: Sequence[Rewiring],
-    told: Callable[[Rewiring], str],
+    verb_text: Callable[[Rewiring], str],
     group: Regions,
 ) -> Told:
     inside = nodes_inside(node.op)
     body = (f"{inside} node{'s' if inside != 1 else ''} inside",) if inside else ()
     behind = group.text(node, "with")
-    lines = [f"{rewiring.short} {told(rewiring)}" for rewiring in readers[:_READERS]]
+    lines = [f"{rewiring.short} {verb_text(rewiring)}" for rewiring in readers[:_READERS]]
     if len(readers) > _READERS:
         lines.append(f"and {len(readers) - _READERS} more")
     what, details = node_text(side, node), (*body, *lines, *behind)
-    # Of other nodes it does not matter how often a graph repeats them; loops are counted.
+    # Only repetitions of loops count.
     count = side.copies[node] if body else 1
     change = Change(kind=kind, where=(), what=what, details=details, count=count)
     kin = unnumbered(op_text(side, node)), side.op_digest(node.op), _labels(readers), behind
@@ -143,7 +143,7 @@ def _alone(
 
 
 def _labels(readers: Sequence[Rewiring]) -> frozenset[str]:
-    """What reads something, whichever of its inputs and whichever of several it is."""
+    """Return texts for the readers, without the input and without numbers."""
     return frozenset(unnumbered(_INPUT.sub("", rewiring.short)) for rewiring in readers)
 
 

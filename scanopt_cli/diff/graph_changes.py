@@ -1,4 +1,4 @@
-"""Two graphs side by side, and the bodies of their loops: everything that changed."""
+"""Compares two graphs and the bodies of their loops, and collects all changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from scanopt_cli.diff.sizes import size_edges
 from scanopt_cli.ir.inner_graphs import body_of, op_name
 from scanopt_cli.ir.scan_view import scan_op
 
-# What a side alone has was removed if it is the first, added if it is the second.
+# What only the first side has was removed; what only the second side has was added.
 _LOST = (ChangeKind.REMOVED, ChangeKind.ADDED)
 _SIZES = "sizes"
 
@@ -38,8 +38,8 @@ def compare(
 ) -> Found:
     """Compare two sides whose paired ``inputs`` and ``outputs`` are places in their lists.
 
-    Inputs and outputs that are left over are for the caller to tell. With ``swapped`` the second
-    graph is matched with the first: so a comparison the other way round finds the same pairs.
+    The caller reports unpaired inputs and outputs. With ``swapped`` the second graph is matched
+    with the first, so that a comparison in the other direction finds the same pairs.
     """
     if swapped:
         matching = match(second, first, _flipped(inputs), _flipped(outputs)).flipped()
@@ -53,7 +53,7 @@ def compare(
 class _Lost:
     """A slot, input or output of a matched node that only one side has.
 
-    ``key`` is what regions know it by; ``inside`` counts nodes of the body that only it needs.
+    ``key`` identifies it in `Regions`; ``inside`` counts nodes of the body that only it needs.
     """
 
     kind: ChangeKind
@@ -64,7 +64,7 @@ class _Lost:
 
 
 class _Comparison:
-    """The telling of one matching: Ops first, since they tell of some edges in their own words."""
+    """Reports one matching: Ops first, since they report some edges in their own words."""
 
     def __init__(self, matching: Matching, *, swapped: bool) -> None:
         self._matching = matching
@@ -74,26 +74,26 @@ class _Comparison:
         self._lost: list[_Lost] = []
         self._bodies = BodyDiffs()
         self._unchanged = 0
-        self._told: tuple[ToldEdges, ToldEdges] = ({}, {})
+        self._reported: tuple[ToldEdges, ToldEdges] = ({}, {})
         self._sizes: tuple[dict[Edge, int], dict[Edge, int]] = ({}, {})
 
     def run(self) -> Found:
-        matching, told = self._matching, self._told
+        matching, reported = self._matching, self._reported
         pairs = [(n, matching.nodes[n]) for n in matching.first.nodes if n in matching.nodes]
         for node, other in pairs:
-            self._tell_pair(node, other)
-        for known, edges in zip(told, size_edges(matching, self._sizes, told), strict=True):
+            self._report_pair(node, other)
+        for known, edges in zip(reported, size_edges(matching, self._sizes, reported), strict=True):
             known.update(dict.fromkeys(edges, _SIZES))
-        indexed = [node for node, _ in pairs if has_another_index(matching, node, told)]
+        indexed = [node for node, _ in pairs if has_another_index(matching, node, reported)]
         others = [matching.nodes[node] for node in indexed]
-        told[0].update(index_edges(matching.first, indexed, told[0]))
-        told[1].update(index_edges(matching.second, others, told[1]))
+        reported[0].update(index_edges(matching.first, indexed, reported[0]))
+        reported[1].update(index_edges(matching.second, others, reported[1]))
         groups = self._regions()
         for node in indexed:
-            self._tell_index(node, groups)
+            self._report_index(node, groups)
         for lost in self._lost:
-            self._tell_lost(lost, groups)
-        self._found += entries(matching, groups, rewirings(matching, told))
+            self._report_lost(lost, groups)
+        self._found += entries(matching, groups, rewirings(matching, reported))
         for node, change in self._bodies.changes(matching.first):
             self._add(node, change, (node, change), change.what)
         return Found(
@@ -102,14 +102,14 @@ class _Comparison:
             self._unchanged,
         )
 
-    def _tell_pair(self, node: Apply, other: Apply) -> None:
+    def _report_pair(self, node: Apply, other: Apply) -> None:
         matching = self._matching
         is_same = matching.same_op(node, other)
         if not is_same:
-            self._tell_op(node, other)
+            self._report_op(node, other)
         elif scan_op(node) is not None and not matching.computes_same(node, other):
-            self._tell_loop(node, other)
-        self._tell_name(node, other)
+            self._report_loop(node, other)
+        self._report_name(node, other)
         if is_same:
             places = matching.alignments[node].inputs
             pairs = ((node.inputs[place], other.inputs[later]) for place, later in places)
@@ -122,71 +122,74 @@ class _Comparison:
         others = [node for node in matching.second.nodes if node not in matching.counterparts]
         ends, later = ({pair[place] for pair in matching.outputs} for place in (0, 1))
         return (
-            regions(matching.first, set(alone), self._told[0], ends),
-            regions(matching.second, set(others), self._told[1], later),
+            regions(matching.first, set(alone), self._reported[0], ends),
+            regions(matching.second, set(others), self._reported[1], later),
         )
 
     def _add(self, node: Apply, change: Change, kin: Hashable, short: str) -> None:
-        """Put a change where ``node`` of either side is."""
+        """Record a change at the place of ``node``, which is on either side."""
         side = self._sides[node not in self._sides[0].rank]
         self._found.append(Told(side.rank[node] / len(side.nodes), change, kin, short))
 
     def _property(
-        self, node: Apply, told: Property, kin: Hashable, details: tuple[str, ...] = ()
+        self, node: Apply, changed: Property, kin: Hashable, details: tuple[str, ...] = ()
     ) -> None:
         change = Change(
             kind=ChangeKind.CHANGED,
             where=(),
-            what=told.what,
-            aspect=told.aspect,
-            before=told.before,
-            after=told.after,
+            what=changed.what,
+            aspect=changed.aspect,
+            before=changed.before,
+            after=changed.after,
             details=details,
         )
-        self._add(node, change, (kin, told.aspect, told.before, told.after, details), told.what)
+        key = kin, changed.aspect, changed.before, changed.after, details
+        self._add(node, change, key, changed.what)
 
-    def _tell_op(self, node: Apply, other: Apply) -> None:
-        """Tell how two Ops differ, in one change at least."""
+    def _report_op(self, node: Apply, other: Apply) -> None:
+        """Report how two Ops differ, in at least one change."""
         count = len(self._found) + len(self._lost)
         alignment = self._matching.alignments[node]
         what, kin = node_text(self._sides[0], node), type(node.op).__name__
         inside: tuple[Change, ...] = ()
         if alignment.slots is not None:
-            change = self._tell_loop(node, other)
-            inside = self._tell_loop_body(node, other, change, alignment.slots).changes
+            change = self._report_loop(node, other)
+            inside = self._report_loop_body(node, other, change, alignment.slots).changes
         elif is_indexing(node) and is_indexing(other):
-            for told in changed_properties(node.op, other.op):
-                if told[0] not in ("idx_list", "op"):
-                    self._property(node, Property(what, *told), kin)
+            for changed in changed_properties(node.op, other.op):
+                if changed[0] not in ("idx_list", "op"):
+                    self._property(node, Property(what, *changed), kin)
             text, retext = index_texts(self._matching, node)
             if text != retext:
                 return
         else:
             self._note_lost_inputs(node, other, alignment.inputs)
             if body_of(node.op) is None or body_of(other.op) is None:
-                for told in changed_properties(node.op, other.op):
-                    self._property(node, Property(what, *told), kin)
+                for changed in changed_properties(node.op, other.op):
+                    self._property(node, Property(what, *changed), kin)
             else:
                 if type(node.op) is not type(other.op):
                     types = type(node.op).__name__, type(other.op).__name__
                     self._property(node, Property(what, "applied by", *types), unnumbered(what))
-                inside = self._tell_body(node, other, alignment.inputs, alignment.outputs).changes
+                inside = self._report_body(node, other, alignment.inputs, alignment.outputs).changes
         if len(self._found) + len(self._lost) == count and not inside:
             self._property(node, Property(what, *UNTOLD), kin)
 
-    def _tell_loop(self, node: Apply, other: Apply) -> LoopChange:
+    def _report_loop(self, node: Apply, other: Apply) -> LoopChange:
         alignment = self._matching.alignments[node]
         change = loop_change(self._matching, node, other, alignment)
-        for told in change.properties:
-            self._property(node, told, unnumbered(told.what))
+        for changed in change.properties:
+            self._property(node, changed, unnumbered(changed.what))
         for place in (0, 1):
-            self._told[place].update(change.told[place])
+            self._reported[place].update(change.told[place])
             self._sizes[place].update(change.sizes[place])
         return change
 
-    def _tell_loop_body(self, node: Apply, other: Apply, change: LoopChange, slots: Pairs) -> Found:
+    def _report_loop_body(
+        self, node: Apply, other: Apply, change: LoopChange, slots: Pairs
+    ) -> Found:
         views = self._sides[0].view(node), self._sides[1].view(other)
-        found = self._tell_body(
+        found = self._report_body(
             node, other, inner_inputs(*views, slots), inner_outputs(*views, slots)
         )
         for place, (holder, lost) in enumerate(((node, change.dropped), (other, change.added))):
@@ -199,18 +202,18 @@ class _Comparison:
                 self._lost.append(_Lost(kind, holder, what, (holder, slot), sum(inside, Counter())))
         return found
 
-    def _tell_body(self, node: Apply, other: Apply, inputs: Pairs, outputs: Pairs) -> Found:
+    def _report_body(self, node: Apply, other: Apply, inputs: Pairs, outputs: Pairs) -> Found:
         first, second = self._sides
 
-        def look() -> Found:
+        def compare_bodies() -> Found:
             bodies = body_graph(first, node), body_graph(second, other)
             sides = two_sides(*bodies, inputs, self._sides)
             return compare(*sides, inputs, outputs, swapped=self._swapped)
 
-        # Equal graphs may hold zeros of two signs, which only their digests tell.
+        # Graphs that compare equal may hold zeros of different signs; their digests differ.
         digests = first.op_digest(node.op), second.op_digest(other.op)
         key = (digests, body_of(node.op), body_of(other.op), tuple(inputs), tuple(outputs))
-        found = self._bodies.compare(node, key, look)
+        found = self._bodies.compare(node, key, compare_bodies)
         self._unchanged += found.unchanged
         return found
 
@@ -223,23 +226,23 @@ class _Comparison:
                     text = variable_text(self._sides[side], variable)
                     what = f"input {place} of {node_text(self._sides[side], holder)}: {text}"
                     key = (holder, place)
-                    self._told[side][holder, place] = key
+                    self._reported[side][holder, place] = key
                     self._lost.append(_Lost(_LOST[side], holder, what, key, Counter()))
 
-    def _tell_lost(self, lost: _Lost, groups: tuple[Regions, Regions]) -> None:
+    def _report_lost(self, lost: _Lost, groups: tuple[Regions, Regions]) -> None:
         side = _LOST.index(lost.kind)
         inside = (f"with {summary(lost.inside)} inside",) if lost.inside else ()
         details = (*groups[side].text(lost.key, "with"), *inside)
         change = Change(kind=lost.kind, where=(), what=lost.what, details=details)
         self._add(lost.node, change, (unnumbered(lost.what), details), lost.what)
 
-    def _tell_index(self, node: Apply, groups: tuple[Regions, Regions]) -> None:
+    def _report_index(self, node: Apply, groups: tuple[Regions, Regions]) -> None:
         what, texts = node_text(self._sides[0], node), index_texts(self._matching, node)
         other = self._matching.nodes[node]
         details = (*groups[0].text(node, "without"), *groups[1].text(other, "with"))
         self._property(node, Property(what, "index", *texts), type(node.op).__name__, details)
 
-    def _tell_name(self, node: Apply, other: Apply) -> None:
+    def _report_name(self, node: Apply, other: Apply) -> None:
         if node not in self._sides[0].titles or op_name(node.op) == op_name(other.op):
             return
         change = Change(

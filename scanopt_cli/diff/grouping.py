@@ -1,4 +1,4 @@
-"""Equal changes in several places are told once, with a count."""
+"""Merges equal changes in several places into one change with a count."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _NUMBERS = re.compile(r"(#\d+|\[\d+\])(?=`)")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A change where it is found.
+    """A change, and where it was found.
 
     Attributes
     ----------
     place
-        Where in the graph it is: 0 at the inputs, 1 at the outputs.
+        The position in the graph: 0 at the inputs, 1 at the outputs.
     change
         The change.
     kin
-        Equal for changes of one kind that are told once.
+        A key, equal for changes of one kind that are reported once.
     short
-        What to call the thing that is changed, where another one is told in full.
+        A short name of what changed, used if another change is reported in full.
     """
 
     place: float
@@ -37,15 +37,15 @@ class Told:
 
 
 def gathered(found: Iterable[Told]) -> list[Change]:
-    """Return the changes in the order of the graph, those that are equal as the first of them."""
+    """Return the changes in the order of the graph, equal ones merged into the first of them."""
     groups: dict[Hashable, list[Told]] = {}
-    for told in sorted(found, key=lambda told: told.place):
-        groups.setdefault((told.change.kind, told.kin), []).append(told)
+    for item in sorted(found, key=lambda item: item.place):
+        groups.setdefault((item.change.kind, item.kin), []).append(item)
     return [_as_one(group) for group in groups.values()]
 
 
 def unnumbered(text: str) -> str:
-    """Return ``text`` without the numbers that tell loops and slots of one name apart."""
+    """Return ``text`` without the numbers that distinguish loops and slots of one name."""
     return _NUMBERS.sub("", text)
 
 
@@ -53,10 +53,10 @@ def _as_one(group: list[Told]) -> Change:
     first = group[0].change
     if len(group) == 1:
         return first
-    places = [told.short for told in group[1:]]
+    places = [item.short for item in group[1:]]
     named = [place for place in dict.fromkeys(places) if place != group[0].short][:_NAMED]
     rest = len(places) - sum(place in named for place in places)
-    count = sum(told.change.count for told in group)
+    count = sum(item.change.count for item in group)
     if not named:
         return replace(first, count=count)
     # The same slot of several loops is not named again for each of them.

@@ -1,4 +1,4 @@
-"""Indices of Subtensor and IncSubtensor nodes, which are told as a whole."""
+"""Indices of Subtensor and IncSubtensor nodes, each reported as a whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scanopt_cli.diff.regions import Edge
 
 
 def is_indexing(node: Apply) -> bool:
-    """Whether ``node`` takes or sets a part of an array by an index."""
+    """Whether ``node`` reads or writes a part of an array by an index."""
     return isinstance(node.op, Subtensor | IncSubtensor)
 
 
@@ -27,7 +27,7 @@ def index_texts(matching: Matching, node: Apply) -> tuple[str, str]:
 def has_another_index(
     matching: Matching, node: Apply, told: tuple[Container[Edge], Container[Edge]]
 ) -> bool:
-    """Whether the index of a matched node is another one; edges that are ``told`` do not count."""
+    """Whether the index of a matched node changed, but for ``told`` edges, reported elsewhere."""
     other = matching.nodes[node]
     if not (is_indexing(node) and is_indexing(other)):
         return False
@@ -50,9 +50,10 @@ def has_another_index(
 def index_edges(
     side: IndexedGraph, nodes: Sequence[Apply], told: Container[Edge]
 ) -> dict[Edge, Apply]:
-    """Return the edges that carry the indices of ``nodes``, and whose index each carries.
+    """Map each edge that carries an index of ``nodes`` to the node that it indexes.
 
-    Conversions are included where nothing else that is not ``told`` reads them.
+    The edge into a conversion is included if all edges that read the conversion are included or are
+    ``told``, that is, reported by another change.
     """
     edges: dict[Edge, Apply] = {}
     for node in nodes:
@@ -69,12 +70,12 @@ def index_edges(
     return edges
 
 
-def _carriers(node: Apply, told: Container[Edge]) -> Iterator[Edge]:
-    """The edges that carry the index of a node, but for what is ``told`` and what is behind it."""
+def _carriers(node: Apply, reported: Container[Edge]) -> Iterator[Edge]:
+    """Yield the edges that carry the index of a node, except those in or behind ``reported``."""
     waiting = _own_edges(node)
     while waiting:
         reader, place = waiting.pop()
-        if (reader, place) in told:
+        if (reader, place) in reported:
             continue
         yield reader, place
         maker = reader.inputs[place].owner

@@ -1,4 +1,4 @@
-"""Bodies of loops and inner graphs as graphs of their own, with names where PyTensor has none."""
+"""Bodies of loops and inner graphs as standalone graphs, with names that PyTensor lacks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from scanopt_cli.ir.scan_view import STATES, SlotKind, scan_op
 
 
 def body_graph(side: IndexedGraph, node: Apply) -> FunctionGraph:
-    """Return a copy of what ``node`` holds, its inputs named after what they are outside.
+    """Return an unfrozen copy of the body of ``node``, its inputs named after the outer inputs.
 
-    ``x[t]`` is the step's part of a sequence, ``h[t-1]`` a past value of a state.
+    ``x[t]`` is the current row of a sequence, ``h[t-1]`` a past value of a state.
     """
     body = body_of(node.op)
     assert body is not None

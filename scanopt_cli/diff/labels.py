@@ -1,4 +1,4 @@
-"""What variables and nodes are called in a diff: short text that needs no graph to be read."""
+"""Texts for variables and nodes in a diff: short, and readable without the graph."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from scanopt_cli.ir.scan_view import scan_op
 # A text never grows past this: names and constants come from files.
 _LONGEST = 60
 _ARGUMENTS = 4
-# How deep an expression is told: an Op counts two, an index or a shape one.
+# How deep an expression is written out: an Op counts two, an index or a shape one.
 _DEPTH = 5
 _DEEPEST = 12
 _INDEX_DEPTH = 3
 _ENTRIES = 6
-# How many conversions in a row are looked through.
+# How many conversions in a row are skipped.
 _LOOK = 4
-# How lengths tell a variable that has no name.
+# Part of the text of an atom whose variable has no name.
 _NAMELESS = "?"
 
 
 def node_text(side: IndexedGraph, node: Apply) -> str:
-    """Return what ``node`` does to what: ``Subtensor[::-1] of xs``."""
+    """Return the Op of ``node`` and its operands: ``Subtensor[::-1] of xs``."""
     label = op_text(side, node)
     arguments = _arguments(side, node, _DEPTH - 2)
     return f"{label} of {arguments}" if arguments else label
@@ -73,7 +73,7 @@ def variable_text(side: IndexedGraph, variable: Variable, depth: int = _DEPTH) -
 def two_texts(
     side: IndexedGraph, variable: Variable, other: IndexedGraph, counterpart: Variable
 ) -> tuple[str, str]:
-    """Return texts for two variables, as deep as it takes to tell them apart."""
+    """Return texts for two variables, as deep as needed to distinguish them."""
     text = retext = ""
     for depth in range(_DEPTH - 2, _DEEPEST):
         text = variable_text(side, variable, depth)
@@ -84,7 +84,7 @@ def two_texts(
 
 
 def op_text(side: IndexedGraph, node: Apply) -> str:
-    """Return what a node applies, with the index where it has one."""
+    """Return a text for the Op of a node, with the index where it has one."""
     op = node.op
     if node in side.titles:
         kind = type(core_op(op)).__name__
@@ -140,7 +140,7 @@ def type_text(variable: Variable) -> str:
 
 
 def length_text(side: IndexedGraph, length: AffineExpr) -> str:
-    """Return a length, with what has no name told by what makes it."""
+    """Return a length as text, with expressions in place of variables without a name."""
 
     def named(atom: Atom) -> Atom:
         if _NAMELESS not in str(atom):
@@ -154,13 +154,13 @@ def length_text(side: IndexedGraph, length: AffineExpr) -> str:
 
 
 def constants_text(before: Constant, after: Constant) -> tuple[str, str, str]:
-    """Return texts for two constants that differ, and where they do if the texts do not say it."""
-    told, retold = constant_text(before), constant_text(after)
-    if told != retold:
-        return told, retold, ""
+    """Return texts for two different constants, and where they differ if the texts are equal."""
+    text, retext = constant_text(before), constant_text(after)
+    if text != retext:
+        return text, retext, ""
     if before.type != after.type:
-        return f"{told} ({type_text(before)})", f"{retold} ({type_text(after)})", ""
-    return told, retold, _entries_text(before.data, after.data)
+        return f"{text} ({type_text(before)})", f"{retext} ({type_text(after)})", ""
+    return text, retext, _entries_text(before.data, after.data)
 
 
 def reader_text(side: IndexedGraph, node: Apply, place: int, *, short: bool = False) -> str:
@@ -172,7 +172,7 @@ def reader_text(side: IndexedGraph, node: Apply, place: int, *, short: bool = Fa
 
 
 def face_text(side: IndexedGraph, node: Apply, place: int) -> str:
-    """Return which of its slots a Scan reads at an input: ``seq `x```."""
+    """Return the slot that an input of a Scan feeds, ``seq `x```, or ``step count``."""
     if place == 0:
         return "step count"
     slot = side.view(node).slots[place - 1]
@@ -180,7 +180,7 @@ def face_text(side: IndexedGraph, node: Apply, place: int) -> str:
 
 
 def through_conversions(side: IndexedGraph, node: Apply, place: int) -> tuple[Apply, int]:
-    """Return who reads an input in the end, where a conversion only hands it on to one reader."""
+    """Return the reader of an input, past conversions that have only one reader each."""
     for _ in range(_LOOK):
         readers = side.readers.get(node.outputs[0], [])
         if not is_conversion(node) or len(readers) != 1 or side.ends.get(node.outputs[0]):
@@ -220,7 +220,7 @@ def _index_part(side: IndexedGraph, part: Any) -> str:
 
 
 def is_conversion(node: Apply) -> bool:
-    """Whether ``node`` only dresses its input up: in more dimensions, or as a scalar."""
+    """Whether ``node`` only adds dimensions, or converts between scalar and tensor."""
     if isinstance(node.op, DimShuffle):
         return bool(node.op.is_expand_dims)
     return isinstance(node.op, ScalarFromTensor | TensorFromScalar)
@@ -237,7 +237,7 @@ def _source(node: Apply) -> Variable:
 
 
 def _entries_text(before: Any, after: Any) -> str:
-    """Where two arrays of one shape differ; bits are compared, so NaN is NaN and -0 is not 0."""
+    """Return where two arrays of one shape differ in bits, so NaN equals NaN, and -0 not 0."""
     if not isinstance(before, np.ndarray) or before.dtype.hasobject:
         return ""
     places = list(_differing(np.ascontiguousarray(before), np.ascontiguousarray(after)))

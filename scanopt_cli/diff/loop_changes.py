@@ -17,13 +17,13 @@ from scanopt_cli.diff.matching.indexed_graph import Pairs
 from scanopt_cli.diff.regions import Edge
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
 
-# How far back the making of a length is compared.
+# How many nodes back the computation of a length is compared.
 _DEPTH = 8
 _WITH_ROWS = frozenset({SlotKind.MIT_MOT, SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.NIT_SOT})
 
 
 type ToldEdges = dict[Edge, Hashable]
-"""Edges that a change tells of, and what stands for that change."""
+"""Edges that a change reports, each with a key for that change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class LoopChange:
     dropped, added
         Places, in the view's list, of slots that only one side has.
     properties
-        What changed about the loop and the slots that it kept.
+        The changes of the loop itself and of the slots that it kept.
     told
-        Edges of either side that ``properties`` or the slots tell of, and what stands for them.
+        Edges of either side that feed dropped or added slots, each with a key for the slot.
     sizes
-        Edges of either side with lengths that ``properties`` tell, and along which axis.
+        Edges of either side whose lengths ``properties`` cover, each with the axis of its length.
     """
 
     dropped: list[int] = field(default_factory=list)
@@ -61,13 +61,13 @@ class LoopChange:
     sizes: tuple[dict[Edge, int], dict[Edge, int]] = field(default_factory=lambda: ({}, {}))
 
     def note_sizes(self, edges: tuple[Edge, Edge], axes: tuple[int, int]) -> None:
-        """Note edges that carry what ``properties`` tell as a number."""
+        """Record a pair of edges whose lengths ``properties`` cover."""
         for sizes, edge, axis in zip(self.sizes, edges, axes, strict=True):
             sizes[edge] = axis
 
 
 def loop_change(matching: Matching, node: Apply, other: Apply, alignment: Alignment) -> LoopChange:
-    """Compare two matched Scans but for their bodies."""
+    """Compare two matched Scans, except for their bodies."""
     before, after = matching.first.view(node), matching.second.view(other)
     pairs = alignment.slots or ()
     kept = {first for first, _ in pairs}, {second for _, second in pairs}
@@ -112,9 +112,9 @@ def _slot(what: str, before: Slot, after: Slot) -> list[Property]:
 def _compare_sizes(
     matching: Matching, before: ScanView, after: ScanView, pairs: Pairs, change: LoopChange
 ) -> None:
-    """Tell changed step counts and buffer lengths, and note the edges that carry them.
+    """Report changed trip counts and buffer lengths, and record the edges that carry them.
 
-    Lengths that only follow the step count, such as those of sequences, are not told again.
+    Lengths that only follow the trip count, such as those of sequences, are not reported again.
     """
     loop = op_text(matching.first, before.node)
     lengths, later = Lengths(before.n_steps), Lengths(after.n_steps)
@@ -149,10 +149,10 @@ def _compare_sizes(
 def _is_made_alike(
     matching: Matching, variable: Variable, other: Variable, depth: int = _DEPTH
 ) -> bool:
-    """Whether two variables are made by the same nodes, of what may have changed itself.
+    """Whether two variables are computed by the same nodes, from inputs that may have changed.
 
-    Then what changed is told where it is. A length may come to be written otherwise all the same:
-    there are many ways to write one.
+    If so, the change is reported at these inputs, even if the lengths have different expressions:
+    there are many ways to write a length.
     """
     if matching.is_equal(variable, other):
         return True
@@ -168,11 +168,11 @@ def _is_made_alike(
 
 
 def _differ(matching: Matching, form: AffineExpr, other: AffineExpr) -> bool:
-    """Whether two lengths differ, and are told differently."""
+    """Whether two lengths differ, and so do their texts."""
 
     def counterpart(atom: Atom) -> Atom:
         linked = matching.links.get(atom.variable)
-        # What is as long as something that changed changes with it, and is not told again.
+        # The length of a changed variable changes with it, and is not reported again.
         if linked is None or (atom.axis is None and not matching.is_equal(atom.variable, linked)):
             return atom
         return Atom(linked, atom.axis)

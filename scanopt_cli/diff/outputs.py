@@ -1,4 +1,4 @@
-"""Which output of one graph is which of another."""
+"""Pairs the outputs of two graphs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from scanopt_cli.diff.matching.pairing import Evidence, pair_up
 def pair_outputs(
     before: IndexedGraph, after: IndexedGraph, inputs: Pairs, *, swapped: bool
 ) -> Pairs:
-    """Pair outputs by place; where one side has more, by what they compute, then by what is left.
+    """Pair outputs by place; if one side has more, by digest, then by weaker evidence.
 
-    That is their names, then what makes them: the graphs are matched to find it out. Last come the
+    That is their names, then a matching of the graphs, then the Ops that make them, and last their
     types, in order.
     """
     ours, theirs = before.outputs, after.outputs
@@ -35,10 +35,10 @@ def pair_outputs(
 
 
 def _maker(side: IndexedGraph) -> Evidence[Variable]:
-    def told(variable: Variable) -> Hashable | None:
+    def key(variable: Variable) -> Hashable | None:
         return None if variable.owner is None else side.op_digest(variable.owner.op)
 
-    return told
+    return key
 
 
 def _name(variable: Variable) -> str | None:

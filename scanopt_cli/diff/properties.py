@@ -1,4 +1,4 @@
-"""What changed about an Op that is no loop: the properties that it declares, else its state."""
+"""Changes of an Op that is not a loop: in the properties it declares, else in its state."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from scanopt_cli.diff.labels import op_label, shortened
 from scanopt_cli.equivalence.encoding import state
 
 type Told = tuple[str, str | None, str | None]
-"""A property, and what it was and is; ``None`` where only that it differs can be told."""
+"""A property, its old and its new value; ``None`` where no text shows the difference."""
 
 _ADDRESS = " at 0x"
 UNTOLD: Told = ("differs in a way that has no short text", None, None)
 
 
 def changed_properties(before: Op, after: Op) -> list[Told]:
-    """Return what is different about two Ops of different digests; at least one entry."""
+    """Return the differences between two Ops of different digests; at least one."""
     label, relabel = op_label(before), op_label(after)
     if type(before) is not type(after):
         return [("op", label, relabel)]
-    told = list(_different(before, after))
-    if label != relabel and (len(told) != 1 or isinstance(before, Elemwise)):
+    different = list(_different(before, after))
+    if label != relabel and (len(different) != 1 or isinstance(before, Elemwise)):
         return [("op", label, relabel)]
-    return told or [UNTOLD]
+    return different or [UNTOLD]
 
 
 def _different(before: Op, after: Op) -> Iterator[Told]:
@@ -36,9 +36,9 @@ def _different(before: Op, after: Op) -> Iterator[Told]:
             continue
         text, retext = repr(value), repr(other)
         if _ADDRESS in text and type(other) is type(value):
-            # It says where the object is, not what it is.
+            # The texts hold addresses, not values.
             yield f"{name} is another {type(value).__name__}", None, None
         elif text != retext:
             text, retext = shortened(text), shortened(retext)
-            is_told = text != retext
-            yield (name, text, retext) if is_told else (f"{name} differs", None, None)
+            is_shown = text != retext
+            yield (name, text, retext) if is_shown else (f"{name} differs", None, None)

@@ -1,4 +1,4 @@
-"""What came or went together: of a subgraph that only one side has, one node is told."""
+"""Subgraphs that only one side has: one node of each is reported, with a count of the rest."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Regions:
     Attributes
     ----------
     heads
-        The nodes to tell: what stays reads them, or they hold a graph.
+        The nodes to report: remaining nodes or outputs read them, or they hold a graph.
     behind
-        How many nodes of which Op only feed a head, or only feed what else is told: keyed by the
-        head, by what an edge is absorbed into, or by ``("end", place)`` for an output that only
-        one side has.
+        Counts by Op of the nodes that only feed a head or another reported change. The key is the
+        head, the key of the change that absorbs an edge, or ``("end", place)`` for an output that
+        only one side has.
     """
 
     heads: tuple[Apply, ...]
     behind: Mapping[Hashable, Counter[str]] = field(default_factory=dict)
 
     def text(self, key: Hashable, verb: str) -> tuple[str, ...]:
-        """Return a detail that sums up what is behind ``key``, if anything is."""
+        """Return a detail that sums up the nodes behind ``key``, if there are any."""
         counts = self.behind.get(key)
         return (f"{verb} {summary(counts)}",) if counts else ()
 
@@ -46,9 +46,10 @@ def regions(
     absorbed: Mapping[Edge, Hashable],
     paired_ends: Container[int],
 ) -> Regions:
-    """Group the nodes of ``side`` that are ``alone``.
+    """Group the nodes of ``side`` that are ``alone``, that is, unmatched.
 
-    ``absorbed`` names edges that something else tells of, and what that is.
+    ``absorbed`` maps edges that another change reports to the key of that change. ``paired_ends``
+    are the places of the outputs that both sides have.
     """
     owners: dict[Apply, Hashable] = {}
     heads: list[Apply] = []
@@ -82,7 +83,7 @@ def _owner(
     absorbed: Mapping[Edge, Hashable],
     paired_ends: Container[int],
 ) -> Hashable:
-    """What ``node`` is told with; ``None`` if it is told itself."""
+    """Return the key of what ``node`` is reported with; ``None`` if it is a head."""
     if node in side.titles:
         return None
     first: Hashable = None

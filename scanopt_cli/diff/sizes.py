@@ -1,7 +1,7 @@
-"""Which edges of a graph only carry the step counts and buffer lengths of loops.
+"""Edges of a graph that only carry the trip counts and buffer lengths of loops.
 
-A changed length is told once, as a number. The nodes that compute it need no telling of their own,
-as long as nothing else reads them.
+A changed length is reported once, as a number. The nodes that compute it are not reported, as long
+as nothing else reads them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.regions import Edge
 
 type Sizes = Mapping[Edge, int]
-"""Edges into loops whose lengths are told, and along which axis."""
+"""Edges into loops whose lengths are reported, each with the axis of its length."""
 
 _ROUNDS = 8
 
@@ -28,10 +28,10 @@ def size_edges(
     sizes: tuple[Sizes, Sizes],
     told: tuple[Collection[Edge], Collection[Edge]],
 ) -> tuple[set[Edge], set[Edge]]:
-    """Return the edges of both sides that carry nothing but lengths which are told.
+    """Return the edges of both sides that carry nothing but reported lengths.
 
-    What is only needed for edges that are ``told`` may carry them as well. Edges of matched nodes
-    are returned in pairs: one that carries more on one side is left out.
+    ``told`` are the edges that other changes report; unmatched readers needed only for these do not
+    count. Edges of matched nodes are returned in pairs, except where one side carries more.
     """
     left_out: tuple[set[Edge], set[Edge]] = (set(), set())
     for _ in range(_ROUNDS):
@@ -53,7 +53,7 @@ def size_edges(
 def _paired(
     matching: Matching, found: Collection[Edge], others: Collection[Edge]
 ) -> set[tuple[Edge, Edge]]:
-    """The edges that were found on either side, each with its counterpart."""
+    """Return the edges of matched nodes with an edge found on either side, in pairs."""
     nodes = {node for node, _ in found if node in matching.nodes}
     nodes |= {matching.counterparts[node] for node, _ in others if node in matching.counterparts}
     return {
@@ -67,12 +67,12 @@ def _found(
     side: IndexedGraph,
     matched: Container[Apply],
     sizes: Sizes,
-    told: Collection[Edge],
+    reported: Collection[Edge],
     left_out: Collection[Edge],
 ) -> set[Edge]:
     found = {edge for edge in sizes if _is_length(edge)} - set(left_out)
     axes = dict(sizes)
-    needless = set(told)
+    needless = set(reported)
     for node in reversed(side.nodes):
         edges = [edge for output in node.outputs for edge in side.readers.get(output, ())]
         if not edges or any(side.ends.get(output) for output in node.outputs):
@@ -99,7 +99,7 @@ def _found(
 
 
 def _differ_in_length_only(matching: Matching, edge: Edge, counterpart: Edge) -> bool:
-    """Whether two edges that carry a length, or a buffer of some length, carry the same else."""
+    """Whether two edges carry lengths, or buffers that are equal except for one input."""
     maker, other = (node.inputs[place].owner for node, place in (edge, counterpart))
     if not (_is_buffer(maker) and _is_buffer(other)):
         return not (_is_buffer(maker) or _is_buffer(other))
@@ -110,7 +110,7 @@ def _differ_in_length_only(matching: Matching, edge: Edge, counterpart: Edge) ->
 
 
 def _is_length(edge: Edge) -> bool:
-    """Whether an edge carries a whole number, or a buffer that has nothing but a length."""
+    """Whether an edge carries an integer scalar, or a buffer as it is allocated."""
     variable = edge[0].inputs[edge[1]]
     return _is_whole_number(variable) or _is_buffer(variable.owner)
 
@@ -124,7 +124,7 @@ def _is_arithmetic(node: Apply) -> bool:
 
 
 def _length_places(node: Apply, axis: int) -> list[int]:
-    """The inputs of ``node`` that say how long its output is along ``axis``."""
+    """Return the inputs of ``node`` that give the length of its output along ``axis``."""
     op = node.op
     if isinstance(op, AllocEmpty):
         return [axis]

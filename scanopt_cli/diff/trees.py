@@ -1,4 +1,4 @@
-"""A diff of dprint trees: the text that PyTensor prints, without letters that renumber."""
+"""A diff of dprint trees: the text that PyTensor prints, without ids, which would shift."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from scanopt_cli.text import printable
 # debugprint recurses a few frames a level; deeper than this it would run out of stack.
 _DEEPEST = 150
 _CONTEXT = 2
-# difflib tries each place where a line stands in the other text, anew for each change.
+# For each change, difflib visits all places of a line in the other text again.
 _MOST_PLACES = 2_000_000
 
 
 class LineKind(StrEnum):
-    """What a line of a diff is."""
+    """The kind of a line of a diff."""
 
     CONTEXT = "context"
     ADDED = "added"
@@ -48,8 +48,8 @@ def tree_diff(
     """Return the unified diff of the dprint trees of two graphs, inner graphs included.
 
     ``depth`` cuts the trees; very deep trees are cut in any case, and a last line says so. Ids are
-    left out, so only what changed differs. Empty if the trees print alike, cut ones but for that
-    line.
+    left out, so only what changed differs. Empty if the trees print alike, except for that line if
+    they are cut.
     """
     old, new = tree(before, depth), tree(after, depth)
     if _is_too_long(old, new):
@@ -63,7 +63,7 @@ def tree_diff(
 
 
 def _is_too_long(old: list[str], new: list[str]) -> bool:
-    """Whether the places where a line of one tree stands in the other are too many to try."""
+    """Whether the lines of one tree have more places in the other than difflib can visit."""
     if old == new:
         return False
     counts = Counter(new)

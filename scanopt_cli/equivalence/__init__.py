@@ -1,1 +1,1 @@
-"""When two graphs are the same: canonical digests."""
+"""Canonical digests, which decide whether two graphs are the same."""

@@ -1,13 +1,15 @@
-"""Canonical digests: one notion of when two graphs are the same.
+"""Canonical digests, which decide whether two graphs are the same.
 
-The digest of a variable is a Merkle hash: of its Op's encoding, of the digests of the Op's inputs
-and of the output's position; graph inputs are told by position and type. Names, tags, traces and
-the order in which nodes were made do not enter, so alpha-equivalent graphs have equal digests and
-equal subgraphs of one graph too. Loops are told by their slots, in whatever order these stand (see
-`scanopt_cli.equivalence.loop_forms`). One pass, near linear in the number of nodes.
+The digest of a variable is a Merkle hash of the encoding of its Op, the digests of the Op's inputs
+and the position of the output. Graph inputs are identified by position and type. Names, tags, stack
+traces and the order in which nodes were created do not enter the digest, so alpha-equivalent graphs
+have equal digests, and so do equal subgraphs of one graph. Loops are compared by their slots, in
+any order (see `scanopt_cli.equivalence.loop_forms`). One pass computes all digests, in time near
+linear in the number of nodes.
 
-Swapped operands are the same where swapping cannot change a bit: the first two inputs of sums,
-products and comparisons for equality. (``(a + b) + c`` may round otherwise than ``(a + c) + b``.)
+The order of two operands does not count where swapping them cannot change a bit: the first two
+inputs of sums, products, bitwise and logical operations and comparisons for equality.
+(``(a + b) + c`` may round differently from ``(a + c) + b``.)
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ from scanopt_cli.ir.scan_view import ScanView, scan_op
 class Digests:
     """Digests of the variables of one graph, each computed once.
 
-    ``inputs`` are the graph's inputs; other roots that are no constants are opaque, the same as
-    themselves only. A digest stays valid as long as nothing upstream of its variable is changed.
-    ``sameness`` is the notion that they are digests by, the common one if it is not given.
+    ``inputs`` are the graph's inputs. Other roots that are not constants are opaque: they are
+    compared by identity. A digest stays valid as long as nothing upstream of its variable changes.
+    ``sameness`` defines what counts as equal; the default is ``Sameness()``.
     """
 
     def __init__(
@@ -38,18 +40,18 @@ class Digests:
         self.sameness = Sameness() if sameness is None else sameness
         self._known: dict[Variable, bytes] = {}
         for position, variable in enumerate(inputs):
-            told = self.sameness.key("input", position, variable.type, self._name(variable))
-            self._known[variable] = told
+            key = self.sameness.key("input", position, variable.type, self._name(variable))
+            self._known[variable] = key
 
     @classmethod
     def given(cls, sameness: Sameness, known: Mapping[Variable, bytes]) -> Digests:
-        """Return digests that take those of some variables as ``known``."""
+        """Return digests that start from the ``known`` digests of some variables."""
         digests = cls(sameness=sameness)
         digests._known.update(known)
         return digests
 
     def of(self, variable: Variable) -> bytes:
-        """Return the digest of ``variable``; it costs what is not known yet of what it needs."""
+        """Return the digest of ``variable``; only upstream digests not yet known are computed."""
         waiting = [variable]
         while waiting:
             node = waiting[-1].owner
@@ -64,11 +66,14 @@ class Digests:
         return self._known[variable]
 
     def of_condition(self, view: ScanView) -> bytes:
-        """Return the digest of when a while-loop stops; it is independent of all else it does."""
+        """Return the digest of a while-loop's stop condition, whatever else the loop computes."""
         return condition_key(self, view)
 
     def add(self, node: Apply) -> None:
-        """Tell the outputs of ``node``, whose inputs were told or have no owner."""
+        """Compute the digests of the outputs of ``node``.
+
+        Each of its inputs has a digest already or has no owner.
+        """
         inputs = [
             self._leaf(variable) if variable.owner is None else self._known[variable]
             for variable in node.inputs
@@ -78,8 +83,8 @@ class Digests:
         else:
             if commutes(node):
                 inputs[:2] = sorted(inputs[:2])
-            op, told = self.sameness.of_op(node.op), self.sameness.of_output
-            keys = {v: told(op, inputs, position) for position, v in enumerate(node.outputs)}
+            op, of_output = self.sameness.of_op(node.op), self.sameness.of_output
+            keys = {v: of_output(op, inputs, position) for position, v in enumerate(node.outputs)}
         if self.sameness.names:
             keys = {v: self.sameness.key("named", key, v.name) for v, key in keys.items()}
         self._known.update(keys)
@@ -101,9 +106,9 @@ def digest(
 ) -> str:
     """Return the canonical digest of ``graph`` as a hex string of 32 characters.
 
-    Equal for graphs that compute the same outputs from the same inputs by the same operations, in
-    every process and on every machine, whatever their variables are called. A graph with Ops that
-    cannot be told by value has another digest in every process.
+    Graphs that compute the same outputs from the same inputs by the same operations have equal
+    digests, in every process and on every machine, whatever their variables are called. If a graph
+    has Ops that cannot be encoded by value, its digest differs in every process.
 
     Parameters
     ----------
@@ -112,13 +117,13 @@ def digest(
     names
         Whether names of variables, loops and OpFromGraphs count.
     gradients
-        Whether how an OpFromGraph is differentiated, and whether it is inlined, counts: the graphs
-        must apply the same Ops, not only Ops that compute the same.
+        Whether it counts how an OpFromGraph is differentiated and whether it is inlined. If so,
+        equal graphs apply the same Ops, not only Ops that compute the same.
 
     Raises
     ------
     ScanoptError
-        If ``graph`` is no graph.
+        If ``graph`` is not a graph.
     """
     if isinstance(graph, Graph):
         graph = graph.fgraph

@@ -1,8 +1,8 @@
-"""The distinct bodies in a graph: of loops and OpFromGraphs, at any depth, and how often each is.
+"""The distinct bodies of loops and OpFromGraphs in a graph, at any depth, with their counts.
 
-The list is as canonical as the digests in it: graphs that are the same list the same bodies in the
-same order, whatever order their nodes were made in. Only the counts tell a node that was written
-twice from one that is shared.
+The list is as canonical as its digests: equal graphs list equal bodies in the same order, whatever
+order their nodes were created in. Only the counts distinguish a node that is written twice from one
+that is shared.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from scanopt_cli.ir.levels import levels
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BodyDigest:
-    """One distinct body of a graph; a batch of a loop (``Blockwise{Scan}``) has that loop's body.
+    """One distinct body of a graph; a batched loop (``Blockwise{Scan}``) has that loop's body.
 
     Attributes
     ----------
     digest
-        What tells the body from others, independent of what it is applied to.
+        Identifies the body, independent of what it is applied to.
     kind
         ``Scan``, ``OpFromGraph``, or the class of any other Op that holds a graph.
     names
-        What the Ops that hold the body are called, sorted; empty if none has a name.
+        The names of the Ops that hold the body, sorted; empty if none has a name.
     times
-        How many nodes apply it. A node inside of a body counts as often as that body occurs, so
-        that the times of all Scans add up to the ``scans`` of the graph's statistics.
+        How many nodes apply it. A node inside of a body counts once for each occurrence of that
+        body, so the ``times`` of all Scans add up to the ``scans`` of the graph's statistics.
     depth
-        The number of bodies around it where it occurs outermost, 0 in the graph itself.
+        The number of bodies around its outermost occurrence, 0 in the graph itself.
     """
 
     digest: str
@@ -52,25 +52,25 @@ class _Body:
     depth: int
     times: int = 0
     names: set[str] = field(default_factory=set)
-    # The bodies that occur outermost inside of this one, each with its level there.
+    # The bodies whose outermost occurrence is in this one, each with its level there.
     inside: dict[bytes, int] = field(default_factory=dict)
 
 
-# A graph, how often it occurs, and what is told of the bodies in it.
+# A graph, how often it occurs, and the dict that records the level of each body in it.
 type _Holder = tuple[AbstractFunctionGraph, int, dict[bytes, int]]
 
 
 def inner_digests(graph: AbstractFunctionGraph, sameness: Sameness) -> tuple[BodyDigest, ...]:
-    """Return each distinct body in ``graph`` once, where it occurs outermost.
+    """Return each distinct body in ``graph`` once, at its outermost occurrence.
 
-    A body stands behind the one that it is in. Of those next to one another the first are those
-    that need no other, then come those that need one of these, and so on.
+    A body follows the one that contains it. Sibling bodies are sorted by level: first those that
+    depend on no other, then those that depend on one of these, and so on.
     """
     bodies: dict[bytes, _Body] = {}
     first: dict[bytes, int] = {}
-    # By identity, each with the graph itself, which keeps its id from being used again.
+    # By id; the entry keeps the graph alive, so that its id is not used again.
     applied: dict[int, tuple[AbstractFunctionGraph, list[tuple[int, Op]]]] = {}
-    # The graphs of one depth: each with how often it occurs there, and where its bodies are told.
+    # The graphs of one depth.
     holders: list[_Holder] = [(graph, 1, first)]
     depth = 0
     while holders:
@@ -101,13 +101,13 @@ def _applied(graph: AbstractFunctionGraph) -> list[tuple[int, Op]]:
 
 
 def _in_order(bodies: dict[bytes, _Body], first: dict[bytes, int]) -> Iterator[BodyDigest]:
-    told: set[bytes] = set()
+    listed: set[bytes] = set()
     waiting = _latest_first(first)
     while waiting:
         key = waiting.pop()
-        if key in told:
+        if key in listed:
             continue
-        told.add(key)
+        listed.add(key)
         body = bodies[key]
         kind = _kind(body.op)
         yield BodyDigest(

@@ -1,9 +1,9 @@
-"""Values as bytes: what an Op, a Type or a constant is, told the same way in every process.
+"""Encoding of Ops, Types and constants as bytes that are the same in every process.
 
-``hash`` of an Op differs from process to process and many Ops compare by object, so the digest
-reads what an Op is made of: its class and its ``__props__``, or its whole state where it declares
-none. What cannot be told this way (closures, classes of a local scope, open resources) is *opaque*:
-it is the same as itself and as nothing else, so that a false "same" is impossible.
+``hash`` of an Op differs from process to process and many Ops compare by identity. The encoder
+therefore reads the parts of an Op: its class and its ``__props__``, or its whole state where it
+declares none. Values without such an encoding (closures, classes of a local scope, open resources)
+are *opaque*: they are compared by identity, so that a false "same" is impossible.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pytensor.graph.utils import MetaObject, Scratchpad
 
 from scanopt_cli.equivalence.opaque import token
 
-# State of PyTensor's own Ops that says how they were called or compiled, not what they compute. An
-# Op of another package may compute by its name.
+# State of PyTensor's own Ops that describes how they were called or compiled, not what they
+# compute. An Op of another package may compute by its name, so all its state counts.
 _INCIDENTAL = frozenset(
     {
         "name",
@@ -41,10 +41,10 @@ _INCIDENTAL = frozenset(
 
 
 class Teller(Protocol):
-    """Tells what an `Encoder` does not look into itself."""
+    """Provides the keys of the values that an `Encoder` does not encode itself."""
 
     opaque: list[str]
-    """What could not be told by value, one short text each."""
+    """The values that could not be encoded, one short text each."""
 
     def of_op(self, op: Op) -> bytes:
         """Return the key of an Op."""
@@ -56,26 +56,26 @@ class Teller(Protocol):
         """Return the key of an inner graph."""
 
     def data(self, array: np.ndarray) -> bytes:
-        """Return what stands for the bytes of a contiguous array."""
+        """Return bytes that represent the content of a contiguous array."""
 
 
 class Encoder:
-    """Turns values into unambiguous bytes, which pile up in ``parts``."""
+    """Turns values into unambiguous bytes, collected in ``parts``."""
 
     def __init__(self, teller: Teller) -> None:
         self.parts: list[bytes] = []
         self._teller = teller
 
     def encode(self, value: Any) -> None:
-        """Write one value, whatever it is."""
-        # What nearly everything is made of, found faster than by matching.
+        """Append the encoding of any value."""
+        # Nearly all values have one of these types, and a lookup is faster than matching.
         write = _COMMON.get(type(value))
         if write is not None:
             write(self, value)
             return
         match value:
             case Enum():
-                # A sum of flags may have no name.
+                # A combination of flags may have no name.
                 self._class("enum", type(value))
                 self.encode(value.name)
                 self.encode(value.value)
@@ -90,7 +90,7 @@ class Encoder:
                 self._class("set", type(value))
                 self._unordered(value)
             case Mapping():
-                # Who goes through it does so in its order.
+                # The order counts, since iteration follows it.
                 self._class("mapping", type(value))
                 self._all([part for item in value.items() for part in item])
             case np.dtype():
@@ -126,7 +126,7 @@ class Encoder:
                 self._as_opaque(value)
 
     def _number(self, value: Any) -> None:
-        # repr keeps the sign of zero and tells True from 1; the type name tells 1 from 1.0.
+        # repr keeps the sign of zero and separates True from 1; the type name separates 1 from 1.0.
         self._item(type(value).__name__, repr(value).encode())
 
     def _text(self, value: str) -> None:
@@ -140,7 +140,7 @@ class Encoder:
         self._all(value)
 
     def _subclass(self, value: Any) -> None:
-        """Write a value of a class that is made of a built-in one, and what it has besides."""
+        """Write a value whose class derives from a built-in one, with its further attributes."""
         base = next(cls for cls in type(value).__mro__ if cls in _COMMON)
         self._class("subclass", type(value))
         self.encode(base.__repr__(value) if base in _NUMBERS else base(value))
@@ -168,7 +168,7 @@ class Encoder:
             self.encode(value)
 
     def _unordered(self, values: Any) -> None:
-        """Write values in an order of their own bytes, not of insertion or hashing."""
+        """Write values in the order of their encodings, not of insertion or hashing."""
         encoded = []
         for value in values:
             inner = Encoder(self._teller)
@@ -182,7 +182,7 @@ class Encoder:
         if array.dtype.hasobject:
             self._as_opaque(array)
             return
-        # Every machine writes the same bytes.
+        # Little-endian on every machine.
         array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
         self._item("array", f"{_dtype_text(array.dtype)}{array.shape}".encode())
         self._item("data", self._teller.data(array))
@@ -223,7 +223,7 @@ _COMMON: dict[type, Callable[[Encoder, Any], None]] = {
 
 
 def state(value: Any) -> list[tuple[str, Any]]:
-    """Return what ``value`` is made of, by name: its properties, its fields, or all its state."""
+    """Return the parts of ``value`` by name: its ``__props__``, else its fields and other state."""
     return [(name, getattr(value, name, None)) for name in _state_names(value)]
 
 
@@ -237,7 +237,7 @@ def _state_names(value: Any) -> tuple[str, ...]:
 
 
 def _dtype_text(dtype: np.dtype) -> str:
-    """A dtype with the names of its fields; in bytes of this machine's order it is one anywhere."""
+    """Return a dtype with its field names; native byte order gives one text on every machine."""
     return str(dtype.newbyteorder("<").descr if dtype.isnative else ("swapped", dtype.descr))
 
 
@@ -252,7 +252,7 @@ def _own_state(value: Any) -> set[str]:
 
 
 def _attributes(value: Any) -> set[str]:
-    """The attributes that ``value`` itself holds, in its dictionary and in slots."""
+    """Return the attributes that ``value`` itself holds, in its dictionary and in slots."""
     slots = {
         name
         for cls in type(value).__mro__
@@ -271,7 +271,7 @@ def _qualname(function: Any) -> str:
 
 
 def _resolves(item: Any) -> bool:
-    """Whether the importable name of a class or function leads back to it."""
+    """Whether importing a class or function by its name gives that object; not in ``__main__``."""
     module = sys.modules.get(getattr(item, "__module__", None) or "")
     found: Any = module
     for part in _qualname(item).split("."):

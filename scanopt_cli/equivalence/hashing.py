@@ -1,4 +1,4 @@
-"""All that is told of a graph's digest: those of its bodies too, and whether it holds elsewhere."""
+"""The digest of a graph and of its bodies, and whether it holds in other processes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class GraphDigest:
     Attributes
     ----------
     source
-        What the graph is called: the path of its file.
+        The name of the graph: the path of its file.
     digest
         What `scanopt_cli.digest` returns.
     inner
-        The distinct bodies in it, each behind the one it is in; ``None`` if not asked for.
+        The distinct bodies in it, each after the one that contains it; ``None`` if not requested.
     opaque
-        What cannot be told by value, in words. If there is any, the digests differ in every
-        process.
+        Descriptions of the values that cannot be encoded. If there are any, the digests differ in
+        every process.
     """
 
     source: str
@@ -37,7 +37,7 @@ def hash_graph(
 ) -> GraphDigest:
     """Return the digest of ``graph``, with those of its bodies if ``inner``.
 
-    ``names`` and ``gradients`` say what counts, as in `scanopt_cli.digest`.
+    ``names`` and ``gradients`` mean the same as in `scanopt_cli.digest`.
     """
     sameness = Sameness(names=names, gradients=gradients)
     digest = sameness.of_graph(graph.fgraph).hex()

@@ -1,8 +1,8 @@
-"""Short keys for what was encoded: hashes that every process agrees on, or exact numbers.
+"""Short keys for encoded content: hashes that agree in every process, or exact numbers.
 
-A digest must be the same everywhere and is a hash; two contents with one hash are unlikely, not
-impossible. A rewrite needs certainty: there, each content gets a number when it is first seen, so
-equal keys mean equal contents, for as long as the numbering is kept.
+A digest must be the same in every process, so it is a hash; two contents with one hash are
+unlikely, not impossible. A rewrite needs certainty. For it, each content gets a number when it is
+first seen, so equal keys mean equal contents as long as the numbering is kept.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from typing import Protocol
 import numpy as np
 
 _SIZE = 16
-# Arrays below it are part of what refers to them.
+# Arrays of fewer bytes are not hashed on their own.
 _LARGE = 1024
-# Part of every digest: a change of the canonical form must not look like a change of the graph.
+# Part of every digest. It changes with the canonical form, so that all digests change then: if only
+# some did, it would look as if those graphs had changed.
 _VERSION = b"scanopt-digest-3"
 
 
 class Keys(Protocol):
-    """Gives contents their keys."""
+    """Maps contents to keys."""
 
     def key(self, content: bytes) -> bytes:
         """Return the key of ``content``."""
 
     def data(self, array: np.ndarray) -> bytes:
-        """Return what stands for the bytes of a contiguous ``array``."""
+        """Return bytes that represent the content of a contiguous ``array``."""
 
 
 class Hashed:
@@ -42,7 +43,7 @@ class Hashed:
 
 
 class Interned:
-    """Keys that are numbers, equal only for equal contents; good for one table only."""
+    """Keys that are numbers, equal only for equal contents; valid for one table only."""
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, bytes] = {}
@@ -53,16 +54,16 @@ class Interned:
         return self._numbers.setdefault(content, len(self._numbers).to_bytes(8))
 
     def data(self, array: np.ndarray) -> bytes:
-        """Return the bytes of a small array; of a large one, its hash and its place under it."""
+        """Return the bytes of a small array; for a large one, its hash and its place there."""
         if array.nbytes < _LARGE:
             return array.tobytes()
-        told = _hash_of(array)
-        known = self._arrays.setdefault(told, [])
+        hashed = _hash_of(array)
+        known = self._arrays.setdefault(hashed, [])
         for place, other in enumerate(known):
             if memoryview(other).cast("B") == memoryview(array).cast("B"):
-                return told + place.to_bytes(8)
+                return hashed + place.to_bytes(8)
         known.append(array)
-        return told + (len(known) - 1).to_bytes(8)
+        return hashed + (len(known) - 1).to_bytes(8)
 
 
 def _hash_of(array: np.ndarray) -> bytes:

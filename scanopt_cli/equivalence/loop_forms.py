@@ -1,16 +1,16 @@
-"""The canonical form of a loop: its slots told by what they are, not by where they stand.
+"""The canonical form of a loop, which does not depend on the order of its slots.
 
-Slots start with a colour (their kind, taps and types, and what feeds them). A round looks at what
-a step computes for each slot from inputs of these colours; slots of one colour that are updated
-otherwise get colours of their own. When a round tells nothing apart any more, slots of one colour
-start equal and are updated equally, so they have equal values at every step, as in the partition
-refinement that minimises automata (Hopcroft, 1971). Two loops with equal sets of colours are a
-bijection of such slots.
+The form comes from partition refinement, as in the minimisation of automata (Hopcroft, 1971). Each
+slot starts with a colour: its kind, taps and types, and what feeds it. A round digests what a step
+computes for each slot from inputs of these colours, and splits a colour whose slots have different
+updates. At the fixpoint, slots of one colour start equal and are updated equally, so they have
+equal values at every step. If two loops have equal multisets of colours, there is a bijection
+between their slots that preserves these values.
 
-`loop_form` does this for the loop alone, where nothing feeds the slots. There a slot is also told
-by who reads it, so that in most loops no two slots have one colour, and an order by colours is the
-canonical order of the slots, whatever they are fed. Only where slots remain that nothing but their
-feeds can tell apart, a loop is looked into again where it is applied.
+`loop_form` refines the loop alone, where the feeds of the slots are unknown. There a slot is also
+distinguished by its readers, so that in most loops no two slots share a colour, and sorting by
+colour gives the canonical order of the slots, whatever feeds them. A loop is refined again where it
+is applied only if some of its slots differ in nothing but their feeds.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from scanopt_cli.equivalence.canonical import Digests
     from scanopt_cli.equivalence.sameness import Sameness
 
-# How many nodes of a body the rounds look at together, and how many rounds there are at least.
+# The nodes that all rounds on one body may visit together, and the rounds that any body has.
 _LOOKED_AT = 10_000
 _FEW_ROUNDS = 16
-# So many rounds count as one look at a loop: most loops need no more.
+# Rounds that do not count in `Sameness.may_look_into`: most loops need no more.
 _FREE_ROUNDS = 3
 
 
@@ -45,13 +45,13 @@ class LoopForm:
     Attributes
     ----------
     key
-        What the loop computes from whatever it is fed.
+        Identifies what the loop computes, whatever feeds it.
     ports
-        What tells each slot from the others, in the view's order of slots.
+        A key for each slot, in the view's order, that distinguishes it from the others.
     ranks
         The place of each slot in the canonical order.
     has_ties
-        Whether some slots have one port: only what feeds them can tell them apart.
+        Whether some slots have one port: only their feeds can distinguish them.
     size
         The number of nodes in the body.
     """
@@ -65,9 +65,9 @@ class LoopForm:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """What a slot of an applied loop is, step by step.
+    """Keys of the values and the updates of a slot of an applied loop.
 
-    Slots with equal ``values`` are of one kind, are fed equally and have equal values at every
+    Slots with equal ``values`` are of one kind, have equal feeds and have equal values at every
     step; those with equal ``updates`` compute the same in every step, whatever they start with.
     """
 
@@ -76,7 +76,7 @@ class Trajectory:
 
 
 class Step:
-    """What a step of a loop computes from inputs of given colours."""
+    """Digests what a step of a loop computes from inputs of given colours."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Step:
         self._last: tuple[list[bytes], Digests] | None = None
 
     def digests(self, colours: Sequence[bytes]) -> Digests:
-        """Tell everything that a step computes."""
+        """Return the digests of everything that a step computes."""
         from scanopt_cli.equivalence.canonical import Digests
 
         if self._last is not None and self._last[0] == colours:
@@ -109,7 +109,7 @@ class Step:
         return digests
 
     def updates(self, colours: Sequence[bytes]) -> list[bytes]:
-        """Tell each slot by its colour and by what a step computes for it."""
+        """Return a key for each slot: of its colour and of what a step computes for it."""
         digests = self.digests(colours)
         return [
             self.sameness.key("slot", colour, [digests.of(v) for v in slot.inner_outputs])
@@ -117,7 +117,7 @@ class Step:
         ]
 
     def condition(self, colours: Sequence[bytes]) -> bytes | None:
-        """Tell when the loop stops."""
+        """Return the digest of the stop condition, ``None`` if there is none."""
         return None if self.stop is None else self.digests(colours).of(self.stop)
 
 
@@ -126,22 +126,22 @@ def loop_form(sameness: Sameness, op: Scan) -> LoopForm:
     slots = inner_slots(op)
     step = Step(sameness, slots, op.fgraph.toposort(), inner_condition(op))
     uses = Uses(step)
-    patience = _Patience(step)
+    budget = _RoundBudget(step)
     starts = [sameness.key("slot", *_shape(slot)) for slot in slots]
-    colours, told = _refine(step, uses.of_slots, starts, patience)
-    ports = tuple(told)
+    colours, keys = _refine(step, uses.of_slots, starts, budget)
+    ports = tuple(keys)
     while repeated := [colour for colour, count in Counter(colours).items() if count > 1]:
-        # Nothing tells them apart, so it does not matter which of them comes first.
-        chosen, number = {min(repeated)} if patience.lasts() else set(repeated), 0
+        # Nothing distinguishes slots of one colour, so it does not matter which comes first.
+        chosen, number = {min(repeated)} if budget.lasts() else set(repeated), 0
         for place, colour in enumerate(colours):
             if colour in chosen:
                 colours[place] = sameness.key("told apart", colour, number)
                 number += 1
-        colours, told = _refine(step, uses.of_slots, colours, patience)
-    order = sorted(range(len(slots)), key=told.__getitem__)
+        colours, keys = _refine(step, uses.of_slots, colours, budget)
+    order = sorted(range(len(slots)), key=keys.__getitem__)
     rank = {place: rank for rank, place in enumerate(order)}
     return LoopForm(
-        key=sameness.key("loop", *_frame(op), step.condition(colours), sorted(told)),
+        key=sameness.key("loop", *_frame(op), step.condition(colours), sorted(keys)),
         ports=ports,
         ranks=tuple(rank[place] for place in range(len(slots))),
         has_ties=len(set(ports)) < len(ports),
@@ -150,17 +150,17 @@ def loop_form(sameness: Sameness, op: Scan) -> LoopForm:
 
 
 def output_keys(digests: Digests, view: ScanView) -> dict[Variable, bytes]:
-    """Tell each output of an applied loop."""
+    """Return the key of each output of an applied loop."""
     sameness = digests.sameness
     key, form = sameness.key, sameness.form(view.op)
-    told: Sequence[object] = form.ranks
+    marks: Sequence[object] = form.ranks
     feeds: object = [digests.of(view.slots[place].outer_input) for place in _places(form.ranks)]
     if form.has_ties and (not sameness.depth or sameness.may_look_into(form.size)):
-        step, colours, told = _refined(digests, view)
-        feeds = (step.condition(colours), sorted(told))
+        step, colours, keys = _refined(digests, view)
+        marks, feeds = keys, (step.condition(colours), sorted(keys))
     whole = key(
         "applied loop",
-        form.key if told is form.ranks else _frame(view.op),
+        form.key if marks is form.ranks else _frame(view.op),
         view.op.name if sameness.names else None,
         view.batch_ndim,
         digests.of(view.n_steps),
@@ -168,28 +168,31 @@ def output_keys(digests: Digests, view: ScanView) -> dict[Variable, bytes]:
     )
     return {
         slot.outer_output: key("output", whole, mark)
-        for slot, mark in zip(view.slots, told, strict=True)
+        for slot, mark in zip(view.slots, marks, strict=True)
         if slot.outer_output is not None
     }
 
 
 def trajectories(digests: Digests, view: ScanView) -> dict[Slot, Trajectory]:
-    """Tell every slot of an applied loop by the values that it has, step by step."""
-    step, colours, told = _refined(digests, view)
+    """Return the trajectory of every slot of an applied loop."""
+    step, colours, keys = _refined(digests, view)
     inside = step.digests(colours)
     return {
         slot: Trajectory(values, tuple(inside.of(variable) for variable in slot.inner_outputs))
-        for slot, values in zip(view.slots, told, strict=True)
+        for slot, values in zip(view.slots, keys, strict=True)
     }
 
 
 def condition_key(digests: Digests, view: ScanView) -> bytes:
-    """Tell when an applied while-loop stops: a loop of the slots that its condition needs."""
+    """Return the key of when an applied while-loop stops.
+
+    It covers only the slots that the condition needs.
+    """
     assert view.condition is not None
     slots, nodes = _needed(view, view.condition)
     step = Step(digests.sameness, slots, nodes, view.condition)
-    colours, told = _refine(step, step.updates, _starts(digests, slots))
-    return digests.sameness.key("stop", view.batch_ndim, step.condition(colours), sorted(told))
+    colours, keys = _refine(step, step.updates, _starts(digests, slots))
+    return digests.sameness.key("stop", view.batch_ndim, step.condition(colours), sorted(keys))
 
 
 def _refined(digests: Digests, view: ScanView) -> tuple[Step, list[bytes], list[bytes]]:
@@ -197,21 +200,21 @@ def _refined(digests: Digests, view: ScanView) -> tuple[Step, list[bytes], list[
     return step, *_refine(step, step.updates, _starts(digests, view.slots))
 
 
-class _Patience:
-    """How often a body is looked at before slots are told apart by their places.
+class _RoundBudget:
+    """The rounds that a body gets before its slots are distinguished by their places.
 
-    A body with many slots that come apart one by one would take time that grows with its square.
-    To tell by places says too often that things differ, never that they do not.
+    Without it, a body with many slots that split off one by one would take quadratic time. Keys of
+    places may make equal things look different, never the reverse.
     """
 
     def __init__(self, step: Step) -> None:
-        # To tell a slot costs as much as a few nodes.
+        # The key of a slot costs as much as a few nodes.
         self._sameness, self._size = step.sameness, len(step.nodes) + 4 * len(step.slots) + 1
         self._rounds = max(_FEW_ROUNDS, _LOOKED_AT // self._size)
         self._free = _FREE_ROUNDS
 
     def lasts(self) -> bool:
-        """Take one round; whether there is another one."""
+        """Use up one round; return whether another one is allowed."""
         self._rounds -= 1
         self._free -= 1
         return self._rounds > 0 and (self._free >= 0 or self._sameness.may_look_into(self._size))
@@ -219,26 +222,26 @@ class _Patience:
 
 def _refine(
     step: Step,
-    look: Callable[[Sequence[bytes]], list[bytes]],
+    keys_of: Callable[[Sequence[bytes]], list[bytes]],
     colours: list[bytes],
-    patience: _Patience | None = None,
+    budget: _RoundBudget | None = None,
 ) -> tuple[list[bytes], list[bytes]]:
-    """Split colours until ``look`` tells nothing apart any more; return them, and what it told.
+    """Split colours until slots of one colour have equal ``keys_of``; return both.
 
-    Each round but the last makes one more colour at least, so it ends.
+    Each round but the last adds at least one colour, so the refinement ends.
     """
-    patience = patience or _Patience(step)
+    budget = budget or _RoundBudget(step)
     while True:
-        told = look(colours)
+        keys = keys_of(colours)
         seen: dict[bytes, set[bytes]] = defaultdict(set)
-        for colour, mark in zip(colours, told, strict=True):
-            seen[colour].add(mark)
-        if all(len(marks) == 1 for marks in seen.values()):
-            return colours, told
-        if patience.lasts():
+        for colour, key in zip(colours, keys, strict=True):
+            seen[colour].add(key)
+        if all(len(found) == 1 for found in seen.values()):
+            return colours, keys
+        if budget.lasts():
             colours = [
-                mark if len(seen[colour]) > 1 else colour
-                for colour, mark in zip(colours, told, strict=True)
+                key if len(seen[colour]) > 1 else colour
+                for colour, key in zip(colours, keys, strict=True)
             ]
         else:
             colours = [
@@ -257,7 +260,7 @@ def _shape(slot: InnerSlot) -> tuple[object, ...]:
 
 
 def _frame(op: Scan) -> tuple[object, ...]:
-    """What a Scan is besides its slots and its body."""
+    """Return the properties of a Scan other than its slots and its body."""
     return op.truncate_gradient, op.destroy_map, op.info.as_while
 
 
@@ -266,7 +269,7 @@ def _places(ranks: Sequence[int]) -> list[int]:
 
 
 def _needed(view: ScanView, target: Variable) -> tuple[list[Slot], list[Apply]]:
-    """Return the slots and the nodes of a body that ``target`` needs, from step to step."""
+    """Return the slots and the nodes of a body that ``target`` depends on, over all steps."""
     body = view.op.fgraph
     reader = {variable: slot for slot in view.slots for variable in slot.inner_inputs}
     needed: dict[Slot, None] = {}

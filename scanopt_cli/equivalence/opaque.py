@@ -1,6 +1,7 @@
-"""Tokens for what cannot be told by value: the same object has the same token, no two share one.
+"""Tokens for values that cannot be encoded: one object has one token, and no two share one.
 
-``id`` alone will not do: it is used again when an object is gone, and by chance in another process.
+``id`` alone is not enough: it is used again when an object is gone, and by chance in another
+process.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Any
 
 _process = secrets.token_hex(16)
 _numbers = count()
-# By id, with what keeps the id from being used again: a weak reference that takes the entry away
-# when the object goes, or the object where none can be made.
+# By id. So that no id is used again, an entry holds a weak reference, which deletes the entry when
+# the object goes, or the object itself where it allows no weak reference.
 _tokens: dict[int, tuple[object, str]] = {}
 
 
 def token(value: Any) -> str:
-    """Return a text for ``value`` that nothing else has or will have, here or anywhere."""
+    """Return a text that identifies ``value`` and never anything else, in any process."""
     key = id(value)
     known = _tokens.get(key)
     if known is None:

@@ -6,14 +6,15 @@ from pytensor.graph.basic import Apply
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
 
-# Exactly these: a class that is made of one may compute anything.
+# Exactly these classes: a subclass may compute anything.
 _COMMUTATIVE = (ps.Add, ps.Mul, ps.AND, ps.OR, ps.XOR, ps.EQ, ps.NEQ)
 
 
 def commutes(node: Apply) -> bool:
     """Whether the first two inputs of ``node`` may be swapped without changing a bit.
 
-    Not so for the maximum of 0.0 and -0.0, and for products of complex numbers.
+    This excludes the maximum (of 0.0 and -0.0), complex results (products may round differently)
+    and nodes that work in place.
     """
     op = node.op
     if type(op) is not Elemwise or op.inplace_pattern:

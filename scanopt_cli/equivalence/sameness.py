@@ -1,4 +1,4 @@
-"""What counts when two things are compared, and the keys of Ops and graphs by that notion."""
+"""Definitions of equality, and the keys of Ops, Types and graphs under each of them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from scanopt_cli.equivalence.keys import Hashed, Interned, Keys
 from scanopt_cli.equivalence.loop_forms import LoopForm, loop_form
 from scanopt_cli.equivalence.opaque import token
 
-# Loops with slots that only their feeds tell apart are looked into where they are applied. In the
-# bodies of others so many nodes are, then such slots are told apart by their places: loops nested
-# deeply in one another, each applied twice, would else take time that doubles with every level.
+# Loops with slots that only their feeds distinguish are refined again where they are applied. In
+# bodies of other loops, this many nodes may be visited so; beyond it, places distinguish such
+# slots. Otherwise the time for nested loops, each applied twice, would double with every level.
 _LOOKED_INTO = 200_000
-# Made in great numbers, and of whole numbers and names alone: what Python takes for equal is equal.
+# Created in great numbers, of integers and names alone, so Python's equality can be trusted.
 _BY_VALUE = frozenset({TensorType, ScalarType, DimShuffle})
-# What every OpFromGraph has: told apart, or a cache.
+# Attributes of every OpFromGraph: encoded separately, or caches.
 _OF_ANY_GRAPH = frozenset(
     {
         "_connection_pattern",
@@ -56,10 +56,10 @@ _OF_ANY_GRAPH = frozenset(
 
 
 class Sameness:
-    """One notion of when two things compute the same.
+    """One definition of when two things compute the same.
 
-    ``opaque`` lists what is the same as itself only, and ``by_state`` Ops of other packages that
-    declare no properties, one short text each.
+    ``opaque`` lists the values that are compared by identity, and ``by_state`` the Ops of other
+    packages that declare no properties, one short text each.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Sameness:
     names
         Whether names count.
     exact
-        Whether keys are exact, and good for this object only, rather than hashes.
+        Whether keys are exact, and valid for this object only, rather than hashes.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Sameness:
         self.depth = 0
         self._looked_into = 0
         self._keys: Keys = Interned() if exact else Hashed()
-        # Keyed by identity: equality of Ops is what is told here. The Op is kept alive with it.
+        # By id, since this class decides when Ops are equal. The entry keeps the Op alive.
         self._ops: dict[int, tuple[Op, bytes]] = {}
         self._values: dict[Type | Op, bytes] = {}
         self._within: list[int] = []
@@ -90,7 +90,7 @@ class Sameness:
         self._forms: dict[int, tuple[Scan, LoopForm]] = {}
 
     def key(self, tag: str, *content: Any) -> bytes:
-        """Return the key of ``content``, whatever it is; keys within it tell other things."""
+        """Return the key of ``content``: any values, which may be keys of other things."""
         encoder = Encoder(self)
         encoder.encode(tag)
         for item in content:
@@ -98,14 +98,14 @@ class Sameness:
         return self._keys.key(b"".join(encoder.parts))
 
     def of_output(self, op: bytes, inputs: Sequence[bytes], position: int) -> bytes:
-        """Return the key of what a node computes, by the keys of its Op and of its inputs.
+        """Return the key of an output of a node, from the keys of its Op and of its inputs.
 
-        Keys have one length, so these bytes are unambiguous; what `key` encodes starts otherwise.
+        Keys have one length, so these bytes are unambiguous; those of `key` start differently.
         """
         return self._keys.key(b"\0%d:%b%b" % (position, op, b"".join(inputs)))
 
     def data(self, array: np.ndarray) -> bytes:
-        """Return what stands for the bytes of a contiguous ``array``."""
+        """Return bytes that represent the content of a contiguous ``array``."""
         return self._keys.data(array)
 
     def of_type(self, told: Type) -> bytes:
@@ -118,16 +118,16 @@ class Sameness:
         return known
 
     def of_op(self, op: Op) -> bytes:
-        """Return the key of an Op: what it computes from whatever inputs."""
+        """Return the key of what an Op computes, whatever its inputs."""
         known = self._ops.get(id(op))
         if id(op) in self._within:
             self.opaque.append(f"{type(op).__name__}, which holds itself")
             return self.key("opaque", token(op))
         if known is None and type(op) in _BY_VALUE:
-            told = self._values.get(op)
-            if told is None:
-                told = self._values[op] = self.key("op", *self._op_content(op))
-            known = self._ops[id(op)] = (op, told)
+            key = self._values.get(op)
+            if key is None:
+                key = self._values[op] = self.key("op", *self._op_content(op))
+            known = self._ops[id(op)] = (op, key)
         if known is None:
             self._within.append(id(op))
             known = (op, self.key("op", *self._op_content(op)))
@@ -159,7 +159,7 @@ class Sameness:
         return known[1]
 
     def may_look_into(self, nodes: int) -> bool:
-        """Whether so many nodes of a body may be looked at again, where it is applied."""
+        """Count ``nodes`` of a body that are to be visited again; return whether they may be."""
         self._looked_into += nodes
         return self._looked_into <= _LOOKED_INTO
 
@@ -167,7 +167,7 @@ class Sameness:
         if isinstance(op, Scan):
             return ("scan", self.form(op).key, op.name if self.names else None)
         if isinstance(op, Blockwise) and isinstance(op.core_op, Scan):
-            # Its signature follows from the loop, and lists the slots in their order.
+            # The signature follows from the loop, but depends on the order of its slots.
             return ("blockwise", op.core_op, op.destroy_map)
         if isinstance(op, OpFromGraph):
             return self._graph_content(op)
@@ -179,7 +179,7 @@ class Sameness:
             self.by_state.append(type(op).__name__)
         content = ("op", type(op), state(op))
         if isinstance(op, ScalarLoop):
-            # Its properties leave out whether the last output is a condition.
+            # Its ``__props__`` leave out whether the last output is a condition.
             content += (op.is_while,)
         return content
 
@@ -191,7 +191,7 @@ class Sameness:
             overrides = (op.pullback_overrides, op.pushforward_overrides)
             content += (op.is_inline, overrides, op._connection_pattern)
         if self.gradients or cls.perform is not OpFromGraph.perform:
-            # What a class of its own differentiates or computes by.
+            # A subclass may differentiate or compute by its class and its own attributes.
             own = {**vars(op), **{name: getattr(op, name) for name in getattr(op, "__props__", ())}}
             content += (cls, {name: own[name] for name in sorted(own.keys() - _OF_ANY_GRAPH)})
         return content

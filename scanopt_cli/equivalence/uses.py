@@ -1,4 +1,4 @@
-"""Who reads what in the body of a loop: what tells apart slots that nothing is known to feed."""
+"""The readers of each slot in a loop's body, which distinguish slots whose feeds are unknown."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 class Uses:
-    """Tells the slots of a loop by what a step computes for them and by who reads them.
+    """Distinguishes the slots of a loop by what a step computes for them and by their readers.
 
-    Readers that compute the same are one reader, however often the body repeats them.
+    Readers that compute the same count as one reader, however often the body repeats them.
     """
 
     def __init__(self, step: Step) -> None:
         self._step = step
         key = step.sameness.key
-        # Each slot by its place: equal only for what is the same node written twice.
+        # Slots are identified by place, so only repetitions of one node have equal digests.
         digests = step.digests([key("place", place) for place in range(len(step.slots))])
         self._once = digests.of
         distinct: dict[tuple[bytes, ...], Apply] = {}
         for node in step.nodes:
-            # Sorted: a loop that is there twice may list its outputs in another order.
+            # Sorted, since two copies of a loop may list their outputs in different orders.
             distinct.setdefault(tuple(sorted(map(self._once, node.outputs))), node)
         self._nodes = list(distinct.values())
 
     def of_slots(self, colours: Sequence[bytes]) -> list[bytes]:
-        """Tell each slot by its colour, its updates and its readers."""
+        """Return a key for each slot: of its colour, its updates and its readers."""
         step, once = self._step, self._once
         key, digests = step.sameness.key, step.digests(colours)
         readers: dict[bytes, set[bytes]] = defaultdict(set)
@@ -62,7 +62,7 @@ class Uses:
 
 
 def _ports(sameness: Sameness, node: Apply) -> Sequence[object]:
-    """Return a mark for each input of ``node``: the same for inputs that may be exchanged."""
+    """Return a mark for each input of ``node``, equal for inputs that may be swapped."""
     loop = scan_op(node)
     if loop is not None:
         return ("steps", *sameness.form(loop).ports)

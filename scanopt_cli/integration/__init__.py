@@ -1,1 +1,1 @@
-"""Where scanopt meets the programs of its users: what they compile is captured or optimised."""
+"""Hooks into users' programs, which capture or optimise what the programs compile."""

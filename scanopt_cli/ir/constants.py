@@ -1,7 +1,7 @@
-"""Constants in the bodies of Ops, which PyTensor shares more freely than their values allow.
+"""Signed zeros in the bodies of Ops, which PyTensor does not keep apart.
 
-A frozen graph keeps one node for equal constants, and takes 0.0 and -0.0 for equal; which of the
-two a body gets depends on what the process made before.
+A frozen graph keeps one node for equal constants, and 0.0 equals -0.0; which of the two a body gets
+depends on the constants that the process froze before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def has_negative_zero(variable: Variable) -> bool:
 
 
 def check_constants(outputs: Iterable[Variable], frozen: AbstractFunctionGraph, name: str) -> None:
-    """See that a body was frozen with the constants that it was made of.
+    """Check that freezing a body kept the signs of its zeros.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def check_constants(outputs: Iterable[Variable], frozen: AbstractFunctionGraph, 
 
 
 def _zeros(nodes: Iterable[Apply], outputs: Iterable[Variable]) -> Counter[int]:
-    """How often constants with so many negative zeros are read."""
+    """Count the uses of constants, by the number of negative zeros in each."""
     read = [variable for node in nodes for variable in node.inputs]
     counts = (_negative_zeros(v) for v in (*read, *outputs) if isinstance(v, Constant))
     return Counter(count for count in counts if count)

@@ -1,10 +1,10 @@
-"""Which nodes may be computed while a graph is being read or rewritten.
+"""Bounded constant folding, for graphs from strangers.
 
-PyTensor evaluates nodes of constants when it rewrites a graph, and even when it makes a node whose
-static shape they give. A file can make that run for ever, take all memory, or crash: in loops, in
-compiled code, in sparse matrices with wild indices. Inside of `bounded_folding` only Ops that are
-safe on any value are evaluated, on arrays of a bounded size, in Python. The rest stays as it is;
-whoever runs the graph computes it.
+PyTensor folds nodes of constants when it rewrites a graph, and even when it makes a node whose
+static shape they determine. A file can make that run for ever, exhaust the memory or crash: by
+loops, compiled code, sparse matrices with indices out of range. Inside of `bounded_folding`, only
+Ops that are safe on any value are folded, on arrays of bounded size and with a bounded amount of
+work in all, in Python. Other nodes stay in the graph.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What scanopt works on: a FunctionGraph with the facts that its file carried."""
+"""`Graph`: a FunctionGraph, with what its file says about it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_INPUTS = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """A graph with distinct inputs and outputs, and where it came from.
+    """A graph with distinct inputs, and its origin.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Graph:
         The graph itself. Its inputs are plain variables: shared variables were replaced by
         inputs of the same type and name, and their contents are in ``values``.
     source
-        What messages call this graph: the path it was read from, or ``<memory>``.
+        The name of this graph in messages: the path it was read from, or ``<memory>``.
     values
         Contents of former shared variables, by input position (not by name: names repeat).
     recorded
@@ -34,7 +34,7 @@ class Graph:
     output_names
         A name for each output where the file gave one (the keys of a dict of outputs).
     notes
-        What a reader should know about how the graph was obtained, one sentence each.
+        Remarks on how the graph was obtained, one sentence each.
     versions
         Versions of ``pytensor``, ``numpy`` and ``scanopt`` that wrote the file, where known.
     """
@@ -58,14 +58,14 @@ class Graph:
         return self.fgraph.outputs
 
     def copy(self) -> Graph:
-        """Return a graph over fresh variables and nodes; changing it leaves this one alone."""
+        """Return a copy with variables and nodes of its own."""
         return replace(self, fgraph=clone_fgraph(self.fgraph))
 
 
 type GraphLike = (
     Graph | FunctionGraph | FrozenFunctionGraph | tuple[Sequence[Variable], Sequence[Variable]]
 )
-"""What every function of the library takes where it wants a graph."""
+"""The forms in which every function of the library takes a graph."""
 
 
 def clone_fgraph(fgraph: FunctionGraph) -> FunctionGraph:
@@ -107,10 +107,10 @@ def as_graph(graph: GraphLike, *, source: str = "<memory>") -> Graph:
 def from_io(
     inputs: Sequence[Variable] | None, outputs: Sequence[Variable], *, source: str = "<memory>"
 ) -> Graph:
-    """Build a `Graph` from variables; ``inputs=None`` takes every root the outputs need.
+    """Build a `Graph` from variables; with ``inputs=None``, from all roots of the outputs.
 
-    Shared variables become inputs behind the given ones, in the order they are first met, and
-    keep their contents in `Graph.values`. The caller's variables are not touched.
+    Shared variables become inputs after the given ones, in the order of a traversal, and their
+    contents go to `Graph.values`. The caller's variables are not changed.
     """
     roots = [
         variable
@@ -146,7 +146,7 @@ def from_io(
 
 
 def check_inputs(count: int) -> None:
-    """Refuse a graph of so many inputs that PyTensor, which looks for each in all, takes minutes.
+    """Refuse a graph with so many inputs that PyTensor's linear search in them takes minutes.
 
     Raises
     ------

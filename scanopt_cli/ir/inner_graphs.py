@@ -1,4 +1,4 @@
-"""Inner graphs: which Ops have one, and how a new one takes its place.
+"""Inner graphs: finding those of an Op, and replacing them.
 
 A loop can hide in the body of another loop, in an OpFromGraph, or in the core Op of a Blockwise;
 a naive walker sees none of these.
@@ -28,7 +28,7 @@ def core_op(op: Op) -> Op:
 
 
 def op_name(op: Op) -> str:
-    """Return what to call an Op that holds a body: its own name, else that of its class."""
+    """Return the name of an Op that holds a body: its own, else that of its class."""
     core = core_op(op)
     return str(getattr(core, "name", None) or type(core).__name__)
 
@@ -69,7 +69,7 @@ def with_body(op: Op, body: FunctionGraph) -> Op:
 
 
 def only_narrows(old: AbstractFunctionGraph, new: AbstractFunctionGraph) -> bool:
-    """Whether ``new`` returns what ``old`` returns, but with lengths known that were not."""
+    """Whether the output types of ``new`` are those of ``old`` with more static lengths known."""
     pairs = [(v.type, w.type) for v, w in zip(old.outputs, new.outputs, strict=True)]
     return all(v.is_super(w) for v, w in pairs) and any(v != w for v, w in pairs)
 
@@ -88,9 +88,9 @@ def with_core(op: Op, core: Op) -> Op:
 
 
 def unfolded(graph: AbstractFunctionGraph) -> int:
-    """Return how many nodes the inner graphs of ``graph`` have, counted wherever they are applied.
+    """Return the number of nodes in the inner graphs of ``graph``, counted at each application.
 
-    AffineExpr in the distinct nodes, of which there may be far fewer.
+    Takes time linear in the number of distinct nodes, which may be far smaller.
     """
     counts: dict[int, int] = {}
     waiting = [graph]

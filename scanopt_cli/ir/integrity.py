@@ -1,4 +1,4 @@
-"""Whether a graph's own books are in order, and its nodes are what their Ops make."""
+"""Integrity: a graph's own bookkeeping, and nodes that are what their Ops make."""
 
 from __future__ import annotations
 

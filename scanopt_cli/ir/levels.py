@@ -1,4 +1,4 @@
-"""Where nodes stand: how many of their kind come before them, and whether they always run."""
+"""The position of nodes in a graph: their level, and whether every evaluation computes them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ except ImportError:  # before PyTensor 3.3.1
 
 
 def levels(nodes: Collection[Apply], passed_over: Container[Apply] = ()) -> dict[Apply, int]:
-    """Return for each of ``nodes`` how many of them the longest path to it has, itself included.
+    """Return the level of each of ``nodes``: how many of them lie on the longest path to it.
 
-    Nodes of one level do not depend on one another, and there are as many levels as the longest
-    chain has nodes: no other way to group independent nodes needs fewer groups (Mirsky, 1971).
+    The path includes the node itself. Nodes of one level do not depend on one another, and there
+    are as many levels as the longest chain has nodes, so no partition into independent sets has
+    fewer parts (Mirsky, 1971).
 
     Parameters
     ----------
     nodes
-        The nodes that count.
+        The nodes to count.
     passed_over
-        Nodes that are known to depend on none of ``nodes``, which are not walked.
+        Nodes known to depend on none of ``nodes``; the traversal stops at them.
     """
     counted = set(nodes)
     found: dict[Apply, int] = {}
@@ -50,9 +51,9 @@ def levels(nodes: Collection[Apply], passed_over: Container[Apply] = ()) -> dict
 
 
 def always_computed(fgraph: FunctionGraph) -> set[Apply]:
-    """Return the nodes that no evaluation of all outputs can do without.
+    """Return the nodes that every evaluation of all outputs computes.
 
-    What only a branch of an ``IfElse`` reads is computed when that branch is taken.
+    A node that only one branch of an ``IfElse`` reads is computed only if that branch is taken.
     """
     found: set[Apply] = set()
     waiting: list[Iterable[Variable]] = [fgraph.outputs]

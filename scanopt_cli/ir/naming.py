@@ -1,7 +1,7 @@
-"""What to call Scans and their slots.
+"""Names of Scans and of their slots, for reports.
 
-A Scan has the name that its Op was given, with a number where its graph has more of that name. Its
-slots are named from outside: PyTensor drops the names inside.
+A Scan is named after its Op, with a number where a graph has several of that name. Slots are named
+after outer variables, since PyTensor drops the names of inner ones.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
 
 PULLBACK = "grad_of_"
-"""What PyTensor puts before a Scan's name to name its pullback."""
+"""The prefix of the name that PyTensor gives to a Scan's pullback."""
 TANGENTS = "rop_of_"
-"""What PyTensor puts before a Scan's name to name the Scan that carries its tangents too."""
+"""The prefix of the name that PyTensor gives to the Scan that also carries a Scan's tangents."""
 
 _INDEX = re.compile(r"\[(t([+-]\d+)?|\d+:)\]$")
-# How many wrappers (slices, expanded dimensions) are looked through for a name.
+# How many slices and expanded dimensions the search for a name looks through.
 _LOOK = 4
 
 
 def titles(outputs: Sequence[Variable]) -> dict[Apply, str]:
-    """Return what to call each node that holds a graph: its Op's name, numbered if it repeats.
+    """Return the title of each node that holds a graph: its Op's name, numbered if it repeats.
 
-    ``outputs`` are those of one graph: a body is titled apart from what is around it. Every copy of
-    a graph has the same titles.
+    ``outputs`` are those of one graph; a body has titles of its own. All copies of a graph have the
+    same titles.
     """
     names = {node: op_name(node.op) for node in toposort(outputs) if inner_graphs(node.op)}
     return dict(zip(names, _numbered(list(names.values())), strict=True))
@@ -48,8 +48,8 @@ def slot_name(
 ) -> str:
     """Return a name for ``slot``: its result's, else its source's, else ``kind[position]``.
 
-    ``clients`` tells who reads an outer variable, and ``around`` what the loop around this one
-    calls its variables.
+    ``clients`` returns the readers of an outer variable; ``around`` holds the names that the
+    enclosing loop gives to its variables.
     """
     return _result_name(slot, clients) or _source_name(slot, around) or slot.label
 
@@ -66,13 +66,13 @@ def _numbered(names: Sequence[str]) -> list[str]:
     repeats = Counter(names)
     numbers = {name: count(1) for name in repeats}
 
-    def told(name: str) -> str:
+    def unique(name: str) -> str:
         if repeats[name] == 1:
             return name
         candidates = (f"{name}#{number}" for number in numbers[name])
         return next(candidate for candidate in candidates if candidate not in repeats)
 
-    return [told(name) for name in names]
+    return [unique(name) for name in names]
 
 
 def _result_name(slot: Slot, clients: Clients) -> str | None:
@@ -89,7 +89,7 @@ def _result_name(slot: Slot, clients: Clients) -> str | None:
 
 
 def _source_name(slot: Slot, around: Mapping[Variable, str]) -> str | None:
-    """The name of what a slot is fed from, seen through slices and initial buffers."""
+    """The name of the variable that feeds a slot, looked up through slices and initial buffers."""
     if slot.kind is SlotKind.NIT_SOT:
         return None
     variable = slot.outer_input

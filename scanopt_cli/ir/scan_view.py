@@ -1,12 +1,12 @@
 """ScanView: the one place that knows Scan's positional bookkeeping.
 
 A ``Scan`` node keeps four parallel positional lists (outer inputs, inner inputs, inner outputs and
-outer outputs), each cut into categories in an order of its own. A `ScanView` turns the node into a
-list of `Slot` objects, one for each thing that a person would name; a slot holds all its faces. A
-pass reads and edits slots, and `ScanView.rebuild` writes the positions back.
+outer outputs), each split into categories in an order of its own. A `ScanView` turns the node into
+a list of `Slot` objects: one for each sequence, state, traced output and non-sequence, with all its
+inner and outer variables. A pass reads and edits slots; `ScanView.rebuild` makes the new node.
 
-The view sees a ``Blockwise{Scan}``, which vectorising a graph makes, as the Scan that it is: outer
-faces then carry ``batch_ndim`` leading batch dimensions.
+A ``Blockwise{Scan}``, which `vectorize_graph` makes, is viewed as the Scan that it applies; outer
+variables then have ``batch_ndim`` leading batch dimensions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from scanopt_cli.ir.constants import check_constants
 
 
 class SlotKind(StrEnum):
-    """What a slot of a Scan is, in the field's own words."""
+    """The category of a slot."""
 
     SEQ = "seq"
     MIT_MOT = "mit_mot"
@@ -68,7 +68,7 @@ _OUTPUTS = (
 
 @dataclass(slots=True, eq=False)
 class InnerSlot:
-    """What a slot is inside of the loop; see `Slot`."""
+    """The inner part of a slot; see `Slot`."""
 
     kind: SlotKind
     position: int
@@ -80,22 +80,22 @@ class InnerSlot:
 
 @dataclass(slots=True, eq=False)
 class Slot(InnerSlot):
-    """One sequence, state, traced output or non-sequence of a Scan, with all its faces.
+    """One sequence, state, traced output or non-sequence of a Scan, with all its variables.
 
     Attributes
     ----------
     kind
         The category.
     position
-        The place within its category in the node that was viewed; only good for naming.
+        The position within its category in the viewed node; used for names only.
     taps
         Steps back (negative) at which a state is read; empty for all other kinds.
     out_taps
-        Where a step writes, ``(0,)`` but for a mit_mot.
+        The taps at which a step writes: ``(0,)`` except for a mit_mot.
     inner_inputs
-        What the body reads, one variable a tap.
+        The inner inputs, one for each tap.
     inner_outputs
-        What a step computes, one variable an out-tap.
+        The inner outputs, one for each out-tap.
     outer_input
         The sequence, the initial buffer of a state, the buffer length of a nit_sot, the value of a
         non-sequence.
@@ -108,7 +108,7 @@ class Slot(InnerSlot):
 
     @property
     def n_initial(self) -> int:
-        """How many initial rows the buffer of a mit_sot or sit_sot starts with; else 0."""
+        """The number of initial rows in the buffer of a mit_sot or sit_sot; else 0."""
         if self.kind in (SlotKind.MIT_SOT, SlotKind.SIT_SOT):
             return -min(self.taps)
         return 0
@@ -123,8 +123,8 @@ class Slot(InnerSlot):
 class ScanView:
     """A Scan node as slots.
 
-    Build one with `ScanView.of`, edit outer faces and call `rebuild`. The faces inside belong to
-    the frozen body; to edit them, or which slots there are, `unfreeze` the view first.
+    Make one with `ScanView.of`, replace outer inputs, and call `rebuild`. Inner variables belong to
+    the frozen body: before editing them, or adding or removing slots, `unfreeze` the view.
     """
 
     node: Apply
@@ -133,7 +133,7 @@ class ScanView:
     slots: list[Slot]
     condition: Variable | None
     batch_ndim: int = 0
-    is_thawed: bool = False
+    is_unfrozen: bool = False
     new_name: str | None = None
 
     @classmethod
@@ -197,7 +197,7 @@ class ScanView:
         return list(_in_order(_by_kind(self.slots), _OUTPUTS))
 
     def inner_outputs(self) -> list[Variable]:
-        """Everything that a step computes, the stop condition last."""
+        """The inner outputs in the Scan's order, the stop condition last."""
         computed = [variable for slot in self.outputs() for variable in slot.inner_outputs]
         return computed if self.condition is None else [*computed, self.condition]
 
@@ -210,12 +210,12 @@ class ScanView:
             self.condition = next(computed)
 
     def unfreeze(self, substitute: Mapping[Variable, Variable] | None = None) -> None:
-        """Give every face inside a fresh, mutable variable.
+        """Replace the frozen inner variables by fresh, mutable ones.
 
-        ``substitute`` maps inner inputs to what the body reads in their place: another inner input
-        of this view, or a constant. A substituted input keeps its slot, but nothing reads it.
+        ``substitute`` maps inner inputs to what the body shall read in their place: another inner
+        input of this view, or a constant. A substituted input keeps its slot, but has no reader.
         """
-        self.is_thawed = True
+        self.is_unfrozen = True
         body = self.op.fgraph
         fresh = {variable: variable.type() for variable in body.inputs}
         replaced = {
@@ -231,14 +231,14 @@ class ScanView:
             self.condition = unfrozen[self.condition]
 
     def rebuild(self) -> dict[Variable, Variable]:
-        """Apply a new Scan made of the slots as they are now.
+        """Apply a new Scan made of the current slots.
 
-        Returns a map from the old outer outputs of the slots that are left to the new ones.
-        Outputs of slots that were removed have no entry.
+        Returns a map from the old outer outputs of the remaining slots to the new ones. Outputs of
+        removed slots have no entry.
         """
         by_kind = _by_kind(self.slots)
         outer_inputs = [s.outer_input for s in _in_order(by_kind, _OUTER_INPUTS)]
-        op = self._new_op(by_kind) if self.is_thawed else self.op
+        op = self._new_op(by_kind) if self.is_unfrozen else self.op
         new_node = apply_scan(op, [self.n_steps, *outer_inputs], self.node, self.batch_ndim)
         return {
             slot.outer_output: new
@@ -264,7 +264,7 @@ class ScanView:
 
 
 def inner_slots(op: Scan) -> list[InnerSlot]:
-    """Return the slots of a Scan that need not be applied to anything, in the view's order."""
+    """Return the slots of a Scan Op without a node, in the order of `ScanView.slots`."""
     taps = _taps(op.info)
     slots = [
         InnerSlot(kind, position, *both)
@@ -282,7 +282,7 @@ def inner_slots(op: Scan) -> list[InnerSlot]:
 
 
 def inner_condition(op: Scan) -> Variable | None:
-    """Return what a step computes to stop a while-loop, ``None`` for other loops."""
+    """Return the stop condition of a while-loop, ``None`` for other loops."""
     return op.fgraph.outputs[-1] if op.info.as_while else None
 
 
@@ -295,7 +295,7 @@ def scan_op(node: Apply) -> Scan | None:
 
 
 def batch_ndim(node: Apply) -> int:
-    """How many leading batch dimensions the faces of a Scan node have: 0 but for a Blockwise."""
+    """The number of leading batch dimensions of a Scan node: 0 unless it is a Blockwise."""
     return int(node.op.batch_ndim(node)) if isinstance(node.op, Blockwise) else 0
 
 

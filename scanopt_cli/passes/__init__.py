@@ -1,1 +1,1 @@
-"""The clean-up passes, one a file, and the pipeline that runs them."""
+"""The built-in passes, one module or package each; `scanopt_cli.pipeline` runs them."""

@@ -1,4 +1,4 @@
-"""Take out of a loop the states that every step sets to the same value."""
+"""Hoist the states that every step sets to the same value."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 @dataclass(frozen=True)
 class HoistStates(ScanPass):
-    """Compute the states of a loop outside of it that every step sets to the same value.
+    """Hoist the states of a loop that every step sets to the same value.
 
     Legal cases:
 
     1. A sit_sot or mit_sot whose update depends on no sequence and no state (``w + 1``, a constant,
-       a product with zeros that was simplified away). Its buffer is its initial rows and, behind
-       them, the one value repeated. Where a step reads the state, it reads that buffer as a
-       sequence, one for each tap: the first steps still see the initial rows.
+       a product with zeros that was simplified away). Its buffer becomes its initial rows and,
+       behind them, the invariant value repeated. Where a step reads the state, it reads that buffer
+       as a sequence, one sequence for each tap, so the first steps still read the initial rows.
 
-    PyTensor 3.3.7 compiles such a state wrongly if nothing else is computed in the loop: its
+    PyTensor 3.3.7 miscompiles such a state if the loop computes nothing else: its
     ``scan_push_out_non_seq`` drops the initial rows.
 
-    Preconditions: the buffer is shown to hold the initial rows and every step. The loop has no stop
-    condition, is not batched, and no step works in place. In a loop that may run no step, a value
-    whose computation can fail is computed only if there is a step (an ``ifelse``).
+    Preconditions: the buffer provably holds the initial rows and every step. The loop has no stop
+    condition, is not batched, and no step works in place. If the loop may run no step, a value
+    whose computation can fail is computed only if the loop runs one (an ``ifelse``).
 
-    What is lost is an error: that of a state whose shape differs from that of its initial rows
-    where one can be broadcast to the other, and that of a negative step count.
+    Two errors are lost: that of a state whose shape differs from that of its initial rows where one
+    can be broadcast to the other, and that of a negative trip count.
 
-    Out of scope: untraced states, states that are invariant from the second step on, and states
-    that are never changed.
+    Out of scope: untraced states, states that are invariant only from the second step on, and
+    states that never change (``h[t] = h[t-1]``).
     """
 
     name: ClassVar[str] = "hoist-states"
     takes_in_place: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return all outputs, on a Scan without the invariant states."""
+        """Return replacements for all outputs, from a Scan without the invariant states."""
         found = invariant_states(view)
         if not found:
             return None
@@ -89,7 +89,7 @@ def _obstacle(view: ScanView, slot: Slot, lengths: Lengths) -> str | None:
 
 
 def _buffer(view: ScanView, slot: Slot, *, always_runs: bool) -> Variable:
-    """The buffer of an invariant state after the loop."""
+    """Return the final buffer of an invariant state: its initial rows, then the value repeated."""
     initial: Any = slot.outer_input
     outer = {other.inner_inputs[0]: other.outer_input for other in view.of_kind(SlotKind.NON_SEQ)}
     (update,) = slot.inner_outputs
@@ -101,7 +101,7 @@ def _buffer(view: ScanView, slot: Slot, *, always_runs: bool) -> Variable:
 
 
 def _sequences(view: ScanView, slot: Slot, buffer: Any) -> Sequence[Slot]:
-    """What a step reads of the buffer in place of the state, one sequence a tap."""
+    """Return a sequence over ``buffer`` for each tap of the state that a step reads."""
     first, steps = slot.n_initial, cast(Any, view.n_steps)
     return [
         Slot(
@@ -121,9 +121,9 @@ def _is_read(inner: Variable, outputs: Sequence[Variable], slot: Slot) -> bool:
 
 
 def _can_fail(node: Apply) -> bool:
-    """Whether computing a node may raise an error, for its values or for the shapes of its inputs.
+    """Whether computing a node may raise an error, because of its inputs' values or shapes.
 
-    Arithmetic of scalars does not, and neither do axes that are put in.
+    Elementwise arithmetic of scalars cannot, nor can a DimShuffle that drops no axis.
     """
     if isinstance(node.op, DimShuffle):
         return bool(node.op.drop)

@@ -1,4 +1,4 @@
-"""Put what never changes into the body of a loop, where it can be folded."""
+"""Move constant inputs of a loop into its body, where they can be folded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
-# A constant of more elements stays an input: a body with megabytes of literals helps nobody.
+# A constant of more elements stays an input, to keep megabytes of literals out of bodies.
 _LARGEST = 4096
 
 
@@ -32,46 +32,47 @@ class InlineConstants(ScanPass):
 
     Legal cases:
 
-    1. A non-sequence that is a Constant goes into the body.
-    2. A sequence that is a Constant with equal rows, at least one, goes into the body as that row.
-    3. A sequence ``alloc(v, T, ...)`` whose rows are all ``v`` is one value: the row goes into the
-       body if ``v`` is a Constant scalar and the other lengths are known; else it becomes a
-       non-sequence ``alloc(v, ...)``. Slices, steps and reversals of such a sequence are as uniform
-       as it is, so they are looked through.
+    1. A non-sequence that is a Constant moves into the body.
+    2. A sequence that is a Constant with equal rows, at least one, moves into the body as that row.
+    3. A sequence ``alloc(v, T, ...)``, whose rows are all equal, becomes a single row. The row
+       moves into the body if ``v`` is a Constant scalar and the other lengths are known; else it
+       becomes a non-sequence ``alloc(v, ...)``.
 
-    Where something went into the body, PyTensor's own constant folding runs there.
+    In cases 2 and 3 the pass looks through slices of the first axis, with any step and reversals
+    included, since these keep all rows equal. If it moved anything into the body, it runs
+    PyTensor's own constant folding there.
 
     Preconditions: rows are equal bit by bit (a NaN equals itself, ``0.0`` and ``-0.0`` differ). The
-    constant has at most 4096 elements, no ``-0.0`` (PyTensor takes it for ``0.0`` in a body) and
-    the type that the body reads, or one that fits it.
+    constant has at most 4096 elements and no ``-0.0`` (PyTensor treats it as ``0.0`` in a body),
+    and its type is the type that the body reads or narrower; the same type, if a step returns it.
 
-    Replacing a sequence drops the check that it is long enough: a uniform sequence shorter than the
-    step count was an error, and is none when its length no longer matters.
+    Replacing a sequence drops the check of its length: a uniform sequence shorter than the trip
+    count no longer raises an error.
 
-    Out of scope: batched loops (``Blockwise{Scan}``), sequences with other invariant parts, and
-    moving computations out of the loop.
+    Out of scope: batched loops (``Blockwise{Scan}``), sequences that are invariant only in part,
+    and moving computation out of the loop.
     """
 
     name: ClassVar[str] = "inline-constants"
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return all outputs, on a Scan whose constant inputs went into its body."""
+        """Return replacements for all outputs, from a Scan without constant and uniform inputs."""
         names = context.names(view)
         found = {
             slot: value
             for slot in view.slots
-            if (value := _invariant(view, slot, names[slot], context)) is not None
+            if (value := _invariant_value(view, slot, names[slot], context)) is not None
         }
         if not found or not context.budget.spend():
             return None
         inlined = {slot: value for slot, value in found.items() if isinstance(value, Constant)}
         view.unfreeze({slot.inner_inputs[0]: value for slot, value in inlined.items()})
         for slot, value in found.items():
-            told = f"{slot.kind} `{names[slot]}`"
+            label = f"{slot.kind} `{names[slot]}`"
             if slot in inlined:
-                context.changed(view, f"inlined constant {told}")
+                context.changed(view, f"inlined constant {label}")
                 continue
-            context.changed(view, f"turned uniform {told} into a non_seq")
+            context.changed(view, f"turned uniform {label} into a non_seq")
             slot.kind, slot.outer_input = SlotKind.NON_SEQ, value
         view.slots = [slot for slot in view.slots if slot not in inlined]
         if inlined:
@@ -79,8 +80,10 @@ class InlineConstants(ScanPass):
         return view.rebuild()
 
 
-def _invariant(view: ScanView, slot: Slot, name: str, context: PassContext) -> Variable | None:
-    """What the body may read in place of ``slot``: a Constant, or a new outer variable."""
+def _invariant_value(
+    view: ScanView, slot: Slot, name: str, context: PassContext
+) -> Variable | None:
+    """Return what may replace ``slot``: a Constant or an outer variable; ``None`` if nothing."""
     if slot.kind not in (SlotKind.SEQ, SlotKind.NON_SEQ):
         return None
     if view.batch_ndim:
@@ -104,8 +107,8 @@ def _invariant(view: ScanView, slot: Slot, name: str, context: PassContext) -> V
 
 
 def _uniform_row(sequence: Variable, inner_type: TensorType) -> Any:
-    """The value that every row of ``sequence`` has, if it is shown to have one."""
-    sequence = _behind_slices(sequence)
+    """Return the value of every row of ``sequence``, ``None`` unless rows are provably equal."""
+    sequence = _unsliced(sequence)
     if isinstance(sequence, TensorConstant):
         rows = sequence.data
         if not rows.shape[0] or any(row.tobytes() != rows[0].tobytes() for row in rows[1:]):
@@ -127,8 +130,8 @@ def _uniform_row(sequence: Variable, inner_type: TensorType) -> Any:
     return alloc_tensor(value, *row_lengths) if row_lengths else value
 
 
-def _behind_slices(sequence: Variable) -> Variable:
-    """Look through slices of the first axis alone, which keep every row as it is."""
+def _unsliced(sequence: Variable) -> Variable:
+    """Look through slices of the first axis alone, which leave each row unchanged."""
     while sequence.owner is not None and isinstance(sequence.owner.op, Subtensor):
         indices = get_idx_list(sequence.owner.inputs, sequence.owner.op.idx_list)
         if len(indices) != 1 or not isinstance(indices[0], slice):
@@ -138,7 +141,7 @@ def _behind_slices(sequence: Variable) -> Variable:
 
 
 def _misfit(value: Variable, inner_type: TensorType, *, is_output: bool) -> str | None:
-    """Why the body cannot read ``value`` in place of a variable of ``inner_type``, if so."""
+    """Return why the body cannot read ``value`` as ``inner_type``, ``None`` if it can."""
     if isinstance(value, Constant):
         if has_negative_zero(value):
             return "it holds -0.0, which PyTensor takes for 0.0 in the body of a loop"
@@ -161,11 +164,11 @@ def _fold(view: ScanView) -> None:
 
 @node_rewriter(None)  # type: ignore[untyped-decorator]
 def _fold_small(fgraph: FunctionGraph, node: Apply) -> Any:
-    """PyTensor's constant folding where the result is small and is no output of the body.
+    """Apply PyTensor's constant folding if the result is small and not an output of the body.
 
     A folded output would have a narrower type than the state that it updates.
     """
-    # A body in the node may be of any cost; its evaluation belongs where the graph runs.
+    # Evaluating an inner graph may cost any amount of time, so it is left to run time.
     scalar_op = getattr(node.op, "scalar_op", None)
     if inner_graphs(node.op) or isinstance(scalar_op, HasMultipleInnerGraph):
         return False
@@ -182,6 +185,6 @@ def _fold_small(fgraph: FunctionGraph, node: Apply) -> Any:
 _folding = in2out(
     _fold_small,
     ignore_newtrees=True,
-    # An operation that fails (an index out of range, say) fails when the loop runs, if it runs.
+    # A node that raises (an index out of range, say) stays: it may only raise if the loop runs.
     failure_callback=NodeProcessingGraphRewriter.warn_ignore,
 )

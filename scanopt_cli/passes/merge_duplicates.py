@@ -1,4 +1,4 @@
-"""Feed a loop each value once."""
+"""Merge the equal inputs of a loop."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class MergeDuplicates(ScanPass):
 
     Preconditions: "the same value" is equality of canonical forms, so names, the order of
     construction and the order of the operands of ``+`` and ``*`` do not matter. Ops that cannot be
-    told by value (closures, user classes of a local scope) are the same as themselves only. What
-    the body sees must have the same type, and no step may work in place.
+    compared by value (closures, user classes of a local scope) are compared by identity. The types
+    must be equal, both outside and in the body, and no step may work in place.
 
-    Out of scope: a sequence and a non-sequence are never merged; equal states, and equal outputs.
+    Out of scope: merging a sequence with a non-sequence, equal states, and equal outputs.
     """
 
     name: ClassVar[str] = "merge-duplicates"
     takes_in_place: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return all outputs, on a Scan in which the first of equal inputs serves for all."""
+        """Return replacements for all outputs, from a Scan that keeps the first of equal inputs."""
         twins = _twins(view, context)
         if not twins or not context.budget.spend():
             return None
@@ -47,7 +47,7 @@ class MergeDuplicates(ScanPass):
 
 
 def _twins(view: ScanView, context: PassContext) -> dict[Slot, Slot]:
-    """Map each input slot that repeats an earlier one to the first of its kind and value."""
+    """Map each duplicate input slot to the first one of the same kind, value and types."""
     first: dict[object, Slot] = {}
     twins: dict[Slot, Slot] = {}
     for slot in view.of_kind(SlotKind.SEQ, SlotKind.NON_SEQ):

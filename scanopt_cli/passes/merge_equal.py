@@ -1,4 +1,4 @@
-"""Compute each value once, in the whole graph."""
+"""Merge equal nodes and constants of a graph (common subexpression elimination)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from scanopt_cli.pipeline.contract import Pass, PassContext
 
 @dataclass(frozen=True)
 class MergeEqual(Pass):
-    """Share equal subgraphs, so that afterwards equal variables are one variable.
+    """Merge equal subgraphs, so that equal variables become one variable.
 
     Legal cases:
 
     1. Nodes that apply equal Ops to equal inputs become one node; the operands of ``+`` and ``*``
-       may stand in another order, and so may the states and sequences of a Scan.
-    2. Constants of equal type and value become one Constant; 0.0 and -0.0 are two.
-    3. OpFromGraphs (and Blockwise of them) that are equal become one Op, whatever they are applied
-       to and called, so that a backend compiles them once.
+       may be in a different order, and so may the states and sequences of a Scan.
+    2. Constants of equal type and value become one Constant; 0.0 and -0.0 stay distinct.
+    3. Equal OpFromGraphs (and Blockwise of them) become one Op, whatever their inputs and names, so
+       that a backend compiles them once.
 
-    It works in every body too, also in those without a loop.
+    The pass also works in every body, including bodies without a loop.
 
     Preconditions: equality is exact, of whole contents and not of hashes, and includes how an
-    OpFromGraph is differentiated and whether it is inlined. Ops that cannot be told by value
-    (closures, user classes of a local scope) are the same as themselves only. The types must be
-    equal, static lengths included. Nothing in the graph may work in place: a value that is
-    overwritten cannot be shared.
+    OpFromGraph is differentiated and whether it is inlined. Ops that cannot be compared by value
+    (closures, user classes of a local scope) are compared by identity. The types must be equal,
+    static lengths included. Nothing in the graph may work in place: a value that is overwritten
+    cannot be shared.
 
     Out of scope: equal states within one Scan (``merge-states``), and Scans that differ in what
     they compute (``merge-scans``).
@@ -46,9 +46,9 @@ class MergeEqual(Pass):
         """Merge in one walk over ``context.fgraph``, from the inputs to the outputs."""
         if context.is_in_place("merged"):
             return False
-        merged = dict(_repeats(context))
+        merged = dict(_duplicates(context))
         if merged:
-            _name_after(merged)
+            _keep_names(merged)
             context.fgraph.replace_all(list(merged.items()), reason=self.name)
             context.changed(None, f"merged {_counted(merged)} with equal ones")
         shared = _share_ops(context)
@@ -57,8 +57,8 @@ class MergeEqual(Pass):
         return bool(merged or shared)
 
 
-def _repeats(context: PassContext) -> Iterator[tuple[Variable, Variable]]:
-    """Yield each variable that repeats an earlier one, with the first of its value and type."""
+def _duplicates(context: PassContext) -> Iterator[tuple[Variable, Variable]]:
+    """Yield each duplicate variable with the first variable of the same value and type."""
     first: dict[object, Variable] = {}
     for constant in _constants(context):
         twin = first.setdefault((context.same(constant), constant.type), constant)
@@ -75,7 +75,7 @@ def _repeats(context: PassContext) -> Iterator[tuple[Variable, Variable]]:
 
 
 def _constants(context: PassContext) -> dict[Constant, None]:
-    """Return the distinct Constants; none of a body, where freezing chooses which one stays."""
+    """Return the Constants, none in a body: freezing a body decides which equal one stays."""
     if context.path:
         return {}
     read = (variable for node in context.fgraph.toposort() for variable in node.inputs)
@@ -84,7 +84,7 @@ def _constants(context: PassContext) -> dict[Constant, None]:
 
 
 def _share_ops(context: PassContext) -> Counter[str]:
-    """Apply one Op wherever equal OpFromGraphs are applied; return how often, by name."""
+    """Replace equal OpFromGraphs by the first of them; count the replaced uses by Op name."""
     first: dict[object, Op] = {}
     shared: Counter[str] = Counter()
     for node in context.fgraph.toposort():
@@ -94,7 +94,7 @@ def _share_ops(context: PassContext) -> Counter[str]:
         assert body is not None
         types = [variable.type for variable in (*body.inputs, *body.outputs)]
         op = first.setdefault((context.digests.sameness.of_op(node.op), *types), node.op)
-        # A body is frozen anew each time it is rewritten, with Ops that are equal and not the same.
+        # Each rewrite of a body freezes it anew, with Ops that are equal but not identical.
         if op is node.op or (context.path and op == node.op):
             continue
         new: Apply = op.make_node(*node.inputs)
@@ -108,8 +108,8 @@ def _share_ops(context: PassContext) -> Counter[str]:
     return shared
 
 
-def _name_after(merged: dict[Variable, Variable]) -> None:
-    """Let no name be lost that somebody gave."""
+def _keep_names(merged: dict[Variable, Variable]) -> None:
+    """Give each kept variable without a name that of a duplicate."""
     for variable, twin in merged.items():
         twin.name = twin.name or variable.name
 
@@ -118,8 +118,8 @@ def _counted(merged: dict[Variable, Variable]) -> str:
     nodes = {variable.owner for variable in merged if variable.owner is not None}
     constants = sum(variable.owner is None for variable in merged)
     parts = [
-        f"{count} {what}{'s' if count > 1 else ''}"
-        for count, what in ((len(nodes), "node"), (constants, "constant"))
+        f"{count} {noun}{'s' if count > 1 else ''}"
+        for count, noun in ((len(nodes), "node"), (constants, "constant"))
         if count
     ]
     return " and ".join(parts)

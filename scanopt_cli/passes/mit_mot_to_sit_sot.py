@@ -1,4 +1,4 @@
-"""Turn the buffers that gradients of loops write in several places into plain states."""
+"""Replace mit_mots, which gradients of loops use, by states, sequences and traces."""
 
 from __future__ import annotations
 
@@ -21,45 +21,47 @@ from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 @dataclass(frozen=True)
 class MitMotToSitSot(ScanPass):
-    """Turn every mit_mot into plain states, sequences and traces that compute the same.
+    """Replace every mit_mot by states, sequences and traces that compute the same buffer.
 
-    A mit_mot is one buffer of which a step reads several rows and writes several; PyTensor's
-    gradients are made of them, and no backend keeps less than all of it. Written as states, most of
-    it is a carry of one row, which PyTensor and `save-mem` can shorten.
+    A mit_mot is one buffer of which a step reads several rows and writes several. PyTensor's
+    gradients of loops use them, and every backend keeps the whole buffer. Rewritten as states, most
+    of a mit_mot is a carry of one row, whose buffer PyTensor and `save-mem` can trim.
 
     Legal cases, with taps counted from the earliest row that a step reads:
 
-    1. Each row that a step writes becomes a state of its own, as wide as the distance to the row
-       written before it: a sit_sot where that is one row, else a mit_sot. It starts with rows of
-       the initial buffer. A row that is written where nothing is read before becomes a nit_sot,
-       if it is read outside; or a sit_sot that no step reads, where the loop may run 0 steps and
-       rows have a shape, which PyTensor's nit_sots then lose.
-    2. What a step reads at the last row that it writes, or after it, nobody has written yet: it
-       becomes a sequence of rows of the initial buffer.
-    3. Where all those rows are shown to be zero, or equal to one value, there is no sequence: the
-       body has the value as a literal if it is a constant, else as a non-sequence. So it is for a
-       cost on the last state, of which one row is the seed and all others zero.
-    4. Where a single write adds its result to a row that is not written yet, and the rows of the
-       initial buffer are one value at each step but zero in the last rows, the value is added where
-       the row is read instead, and is no sequence: so it is for the sum of all states.
-    5. Readers outside get the rows that they look at from the states: the last row as
-       ``state[-1]``, others in slices, reversals and slices of slices. Who reads in a way that is
-       not understood gets the whole buffer, joined from its parts.
+    1. Each row that a step writes becomes a state. It has as many initial rows as the distance to
+       the row written before it (for the first, to the earliest read), and takes them from the
+       initial buffer: a sit_sot if that is one row, else a mit_sot. If the distance is 0, the write
+       becomes a nit_sot if it is read outside; or, if the loop may run no step and the rows are not
+       scalars, a sit_sot that no step reads, since PyTensor's nit_sots then lose the rows' shape.
+    2. A read at the latest row that a step writes, or after it, reads a row that no step has
+       written yet: it becomes a sequence of rows of the initial buffer.
+    3. If all rows of such a sequence are provably zero, or equal to one value, there is no
+       sequence: the body reads the value as a literal if it is a constant, else as a non-sequence.
+       The gradient of a cost on the last state is an example: one row is the seed, all others zero.
+    4. If a single write adds its result to a row that is not written yet, and the rows of the
+       initial buffer equal one value at each step but are zero in the last rows, the value is added
+       where the row is read instead, and there is no sequence. The gradient of the sum of all
+       states is an example.
+    5. Outside, reads of single rows, slices, reversals and slices of slices read the states
+       instead; the last row is ``state[-1]``. A reader whose access is not understood reads the
+       whole buffer, joined from its parts.
 
-    Preconditions: no stop condition (the gradient of a while loop has none and is taken). The taps
-    reach from 0 or before to 0 or after, no row is written before the earliest that is read, and
-    none twice in a step; the initial buffer is shown to be as long as the steps reach, since
-    PyTensor's backends disagree or start again at the first row otherwise. In a batched loop
-    (``Blockwise{Scan}``) every entry runs the same number of steps. Cases 3 and 4 look at the
+    Preconditions: the loop has no stop condition (the gradient of a while loop has none and
+    qualifies). The taps reach from 0 or before to 0 or after; no row is written before the earliest
+    that is read, and none twice in a step; the initial buffer is provably as long as the steps
+    reach. Otherwise PyTensor's backends disagree or wrap around to the first row. In a batched loop
+    (``Blockwise{Scan}``) every batch entry has the same trip count. Cases 3 and 4 analyse the
     expression that made the initial buffer (zeros, slices, reversals, rows set or incremented at
-    constant places, joins, sums); what is not shown to be zero is read.
+    constant places, joins, sums); rows whose values it does not prove are read.
 
-    Values stay the same to the bit, but for the sign of zeros: what is added to a row of zeros
-    outside is taken as it is, as in PyTensor's own rewrites, so -0.0 may be where 0.0 was. A zero
+    Values stay the same to the bit, but for the sign of zeros: a value that is added to a row of
+    zeros outside is used as it is, as in PyTensor's own rewrites, so -0.0 may replace 0.0. A zero
     that is added in the body stays there as a literal. Errors stay: a row that is set out of bounds
-    (``xs[-1]`` of no steps) is still set. What only lent its shape to zeros is not computed.
+    (``xs[-1]`` of no steps) is still set. A value that only gave zeros their shape is no longer
+    computed.
 
-    Run it after every derivative was taken, and before `save-mem`.
+    Run the pass after all differentiation and before `save-mem`.
 
     Out of scope: while loops with mit_mots; case 4 for loops with several writes (of AR(2), say),
     where the order of additions would change; sequences of which only the first or last rows are
@@ -69,7 +71,7 @@ class MitMotToSitSot(ScanPass):
     name: ClassVar[str] = "mit-mot-to-sit-sot"
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return what reads the mit_mots, from a Scan that has states in their place."""
+        """Return replacements for readers of the mit_mots, and for all other outputs."""
         found = [
             plan for slot in view.of_kind(SlotKind.MIT_MOT) if (plan := _plan(view, slot, context))
         ]
@@ -97,7 +99,7 @@ class MitMotToSitSot(ScanPass):
 
 
 def _plan(view: ScanView, slot: Slot, context: PassContext) -> Plan | None:
-    """How to take ``slot`` apart; ``None``, with a remark, if it has to stay."""
+    """Return how to split ``slot`` into parts; ``None``, with a remark, if it has to stay."""
     found = _plan_or_reason(view, slot, context)
     if isinstance(found, Plan):
         return found
@@ -121,8 +123,8 @@ def _plan_or_reason(view: ScanView, slot: Slot, context: PassContext) -> Plan | 
         if form is not None:
             break
     else:
-        told = lengths.value_of(steps)
-        return f"its buffer is not shown to be long enough for {told} steps"
+        trip_count = lengths.value_of(steps)
+        return f"its buffer is not shown to be long enough for {trip_count} steps"
     rows = RowAnalysis(lengths, axis).of(slot.outer_input)
     readers = Readers(form.parts, axis, form.latest, context.clients, lengths)
     return Plan(

@@ -1,4 +1,4 @@
-"""Compute before a loop what its steps need not compute one by one."""
+"""Move loop-invariant and elementwise computation out of a loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from scanopt_cli.analysis.lengths import AffineExpr, Lengths
 from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind, scan_op
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
-# What computes whatever the values of its inputs are. Shapes that do not fit are an error still.
+# Ops that compute for all values of their inputs. Shapes that do not fit still raise.
 _TOTAL = (
     Alloc,
     DimShuffle,
@@ -51,26 +51,26 @@ class PushOut(ScanPass):
 
     Legal cases:
 
-    1. What depends on non-sequences alone is computed once, before the loop. What may raise an
-       error for some values is computed only if the loop runs a step (an ``ifelse``); with
-       ``guarded=false``, for backends that raise no such errors, in any case.
+    1. Nodes that depend on non-sequences alone are computed once, before the loop. A node that may
+       raise an error for some values is computed only if the loop runs a step (an ``ifelse``); with
+       ``guarded=false``, for backends that raise no such errors, it always is.
     2. Elementwise arithmetic of sequences and non-sequences is computed for all steps at once, by
        PyTensor's ``scan_push_out_seq``.
-    3. Of a sum or product of several floats, those that need no loop are made one term, to which
-       case 1 or 2 applies: ``w + x[t] + h[t-1]`` is ``(w + x[t]) + h[t-1]``, rounded otherwise.
+    3. In a sum or product of more than two floats, the operands that need no loop become one term,
+       to which case 1 or 2 applies: ``w + x[t] + h[t-1]`` is computed as ``(w + x[t]) + h[t-1]``,
+       which may round differently.
 
-    Preconditions: the loop is not batched, and no step works in place. For case 2 the sequences are
-    cut to the steps of the loop, unless they are shown to have as many rows; none that is cut has
-    one row by its type, which arithmetic would repeat. A loop of which nothing is left has only
-    sequences that are as long as it has steps, keeps every step of every output, carries no
-    untraced state, and its mit_sots reach back equally far. Without these PyTensor's rewriter is
-    wrong.
+    Preconditions: the loop is not batched, and no step works in place. For case 2 all sequences are
+    cut to the trip count, unless they provably have that many rows; a sequence that is cut does not
+    have one row by its type, which arithmetic would broadcast. If case 2 applies to the whole body,
+    so that no loop remains, the sequences are provably as long as the loop has steps, every output
+    keeps every step, there is no untraced state, and all mit_sots have equally many initial rows.
+    Without these conditions PyTensor's rewriter is wrong.
 
-    Inside of `scanopt_cli.enabled` this pass stands in for PyTensor's own rewriters. It is in no
-    preset, since whoever compiles a saved graph has those.
+    Within `scanopt_cli.enabled` this pass replaces PyTensor's own rewriters. It is in no preset,
+    since PyTensor runs its own when it compiles a saved graph.
 
-    What is lost is the error of shapes that do not fit in a loop that runs no step: it is raised
-    all the same.
+    If shapes do not fit, the result raises an error even if the loop runs no step.
 
     Out of scope: matrix products of sequences, and sums (see ``push-out-sums``).
     """
@@ -81,7 +81,7 @@ class PushOut(ScanPass):
     guarded: bool = True
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return all outputs, on a Scan whose body computes less."""
+        """Return replacements for all outputs, from a Scan whose body computes less."""
         if view.batch_ndim or not context.budget.is_left:
             return None
         grouped = _with_grouped_terms(ScanView.of(view.node))
@@ -100,7 +100,10 @@ class PushOut(ScanPass):
 
 
 def _with_grouped_terms(view: ScanView) -> dict[Variable, Variable] | None:
-    """Make one term of those that need no loop, in each sum and product; all outputs, or None."""
+    """Group the operands that need no loop into one term, in each sum and product of a body.
+
+    Returns replacements for all outputs, ``None`` if there is nothing to group.
+    """
     view.unfreeze()
     outputs = view.inner_outputs()
     kinds = (SlotKind.SEQ, SlotKind.NON_SEQ)
@@ -128,7 +131,7 @@ def _with_grouped_terms(view: ScanView) -> dict[Variable, Variable] | None:
 
 
 def _is_float_sum(node: Apply) -> bool:
-    """Whether a node adds or multiplies more than two arrays of floats of one dtype."""
+    """Whether a node adds or multiplies more than two float arrays of one dtype."""
     dtypes = {getattr(v.type, "dtype", "") for v in (*node.inputs, *node.outputs)}
     return (
         isinstance(node.op, Elemwise)
@@ -140,15 +143,16 @@ def _is_float_sum(node: Apply) -> bool:
 
 
 def _node_of(replaced: dict[Variable, Variable]) -> Apply:
+    """Return the one node that computes the replacements."""
     nodes: set[Apply] = {new.owner for new in replaced.values() if new.owner is not None}
     (node,) = nodes
     return node
 
 
 def _hoist(
-    view: ScanView, told: ScanView, context: PassContext, *, guarded: bool
+    view: ScanView, original: ScanView, context: PassContext, *, guarded: bool
 ) -> dict[Variable, Variable] | None:
-    """Compute invariants before the loop, which is ``told`` of in the remark."""
+    """Compute loop-invariant nodes before the loop; the remark names the ``original`` loop."""
     view.unfreeze()
     outer = {slot.inner_inputs[0]: slot.outer_input for slot in view.of_kind(SlotKind.NON_SEQ)}
     outputs = view.inner_outputs()
@@ -164,7 +168,7 @@ def _hoist(
     values = clone_replace(boundary, outer, rebuild_strict=False)
     lengths = Lengths(view.n_steps)
     if guarded and not lengths.provably_le(AffineExpr(1), lengths.value_of(view.n_steps)):
-        values = _computed_if_needed(view.n_steps, values, hoisted, boundary)
+        values = _guard(view.n_steps, values, hoisted, boundary)
     inner = [variable.type() for variable in boundary]
     view.set_inner_outputs(
         clone_replace(outputs, dict(zip(boundary, inner, strict=True)), rebuild_strict=False)
@@ -172,12 +176,12 @@ def _hoist(
     for variable, value in zip(inner, values, strict=True):
         value = variable.type.filter_variable(value)
         view.slots.append(Slot(SlotKind.NON_SEQ, 0, inner_inputs=[variable], outer_input=value))
-    context.changed(told, f"moved {len(hoisted)} invariant nodes before the loop")
+    context.changed(original, f"moved {len(hoisted)} invariant nodes before the loop")
     return view.rebuild()
 
 
 def _invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]:
-    """Return the nodes that compute the same in every step, given what is ``known`` to be so."""
+    """Return the loop-invariant nodes, given the variables ``known`` to be invariant."""
     known = set(known)
     found = set()
     for node in nodes:
@@ -190,16 +194,16 @@ def _invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]
 
 
 def _is_numeric(node: Apply) -> bool:
-    """Whether a node has to do with numbers and arrays only: no generators, no sparse matrices."""
+    """Whether a node has only dense arrays and scalars: no generators, no sparse matrices."""
     types = [variable.type for variable in (*node.inputs, *node.outputs)]
     return all(isinstance(one, DenseTensorType | ScalarType) for one in types)
 
 
 def _without_buffers(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
-    """Return ``hoisted`` without what makes a buffer that other nodes write into, or an index.
+    """Return ``hoisted`` without nodes that make scalars or buffers that other nodes write into.
 
-    A buffer that is made in each step may be overwritten; made before the loop, each step would
-    copy it. What a loop is given are tensors, and the scalars that indices are made of are not.
+    A step may overwrite a buffer that it makes itself; if the buffer were made before the loop,
+    each step would copy it. The inputs of a loop are tensors, unlike the scalars of indices.
     """
     hoisted = set(hoisted)
     for node in reversed(nodes):
@@ -210,7 +214,7 @@ def _without_buffers(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
 
 
 def _written(node: Apply) -> list[Variable]:
-    """Return the inputs of a node that it writes into, once PyTensor works in place."""
+    """Return the inputs of a node that it may overwrite once PyTensor makes it work in place."""
     if isinstance(node.op, IncSubtensor):
         return node.inputs[:1]
     if scan_op(node) is None:
@@ -223,10 +227,10 @@ def _read_by(nodes: Iterable[Apply], outputs: Iterable[Variable]) -> dict[Variab
     return read | dict.fromkeys(outputs)
 
 
-def _computed_if_needed(
+def _guard(
     steps: Any, values: list[Any], hoisted: set[Apply], boundary: list[Variable]
 ) -> list[Any]:
-    """Those of ``values`` that may raise, computed in loops of at least one step only."""
+    """Return ``values``, with those that may raise computed only if the loop runs a step."""
     risky = {node for node in hoisted if not _is_total(node)}
     for node in io_toposort([], boundary):
         if node in hoisted and any(v.owner in risky for v in node.inputs):
@@ -239,19 +243,19 @@ def _computed_if_needed(
         [values[place] for place in places],
         [_placeholder(values[place]) for place in places],
     )
-    every = list(values)
+    all_values = list(values)
     for place, value in zip(places, guarded, strict=True):
-        every[place] = value
-    return every
+        all_values[place] = value
+    return all_values
 
 
 def _placeholder(value: Any) -> Any:
-    """What stands for a value that nobody reads: of its type, and as small as may be."""
+    """Return zeros of the type of ``value``, as small as possible, for the untaken branch."""
     return pt.zeros([0 if n is None else n for n in value.type.shape], dtype=value.type.dtype)
 
 
 def _is_total(node: Apply) -> bool:
-    """Whether a node computes a value whatever the values of its inputs are."""
+    """Whether a node computes a result for all values of its inputs, without an error."""
     op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
     if isinstance(op, Subtensor):
         return all(isinstance(part, slice) for part in get_idx_list(node.inputs, op.idx_list))
@@ -262,9 +266,10 @@ def _is_total(node: Apply) -> bool:
 
 
 def _push_out_sequences(view: ScanView) -> dict[Variable, Variable] | str | None:
-    """Compute arithmetic of sequences before the loop: all outputs, or why not; None for nothing.
+    """Compute elementwise arithmetic of sequences before the loop.
 
-    PyTensor computes it of whole sequences, so these have to be equally long.
+    Returns replacements for all outputs, or the reason against it, or ``None`` if there is nothing
+    to move. PyTensor computes with whole sequences, so these have to be equally long.
     """
     pushed = _pushed_out(view.node)
     if pushed is None:
@@ -291,5 +296,6 @@ def _push_out_sequences(view: ScanView) -> dict[Variable, Variable] | str | None
 
 
 def _pushed_out(node: Apply) -> dict[Variable, Variable] | None:
+    """Return the replacements of PyTensor's ``scan_push_out_seq``, ``None`` if it makes none."""
     found: Any = scan_push_out_seq.transform(None, node)
     return {old: new for old, new in found.items() if old != "remove"} if found else None

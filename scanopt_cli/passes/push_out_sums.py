@@ -1,4 +1,4 @@
-"""Add up the products of a loop's steps in one matrix product after the loop."""
+"""Move sums of outer products out of a loop, as matrix products."""
 
 from __future__ import annotations
 
@@ -22,40 +22,41 @@ from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 @dataclass(frozen=True)
 class PushOutSums(ScanPass):
-    """Turn a state that adds up outer products into one matrix product after the loop.
+    """Turn a state that accumulates outer products into one matrix product after the loop.
 
-    The gradient of a recurrent network adds a product of a column ``d_t`` and a row ``h_t`` to the
-    gradient of its weights in each step, which reads and writes a whole matrix. With the ``d_t``
+    In each step, the gradient of a recurrent network adds the product of a column ``d_t`` and a row
+    ``h_t`` to the gradient of its weights, which reads and writes a whole matrix. With the ``d_t``
     and the ``h_t`` of all steps as the rows of D and H, the sum is ``D.T @ H``.
 
     Legal cases:
 
     1. ``S + c_t * r_t``, with ``c_t`` a column and ``r_t`` a row, each a product or a quotient of
-       any factors, numbers included. Several such terms, added or subtracted, are as many products.
-    2. A column or a row that is an entry of a sequence is read there, if the sequence is shown to
-       be long enough for a number of steps that is shown not to be negative; any other gets a
-       trace.
+       any factors, numbers included. Several such terms, added or subtracted, become as many matrix
+       products.
+    2. A column or a row that is an entry of a sequence is read from the sequence, if that is
+       provably long enough and the trip count is provably non-negative; any other column or row
+       gets a trace.
 
-    What the state starts with is added after the loop.
+    The initial value of the state is added after the loop.
 
     Preconditions: nothing else in the body reads the state or its update, and outside only the last
     value is read (``S[-1]``, or an untraced state). The state is a matrix of floats, with neither
-    axis known to be of length 1. Each column and each row depends on a sequence or a state: what
-    is the same in every step is not worth a copy for each. There is no stop condition, the loop is
-    not batched, and no step works in place.
+    axis known to be of length 1. Each column and each row depends on a sequence or a state: an
+    invariant vector is not worth a copy for each step. There is no stop condition, the loop is not
+    batched, and no step works in place.
 
-    Sums are rounded in another order, as by PyTensor's own ``push_out_dot1``. The traces hold two
-    vectors for every step, where the state held a matrix.
+    The sum is rounded in a different order, as by PyTensor's own ``push_out_dot1``. The traces hold
+    two vectors for every step, where the state held one matrix.
 
-    Out of scope: products of matrices, whose entries' shape nobody knows outside where there are no
-    steps; and all other sums, which are cheaper as states than as traces.
+    Out of scope: products of matrices, since the shape of their entries is not known outside if the
+    loop runs no step; and all other sums, which are cheaper as states than as traces.
     """
 
     name: ClassVar[str] = "push-out-sums"
     takes_in_place: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return all outputs of a Scan without the sums, and the sums made of what it traces."""
+        """Return replacements for all outputs, with the sums computed after the loop."""
         names = context.names(view)
         slots = [s for s in view.of_kind(SlotKind.SIT_SOT, SlotKind.UNTRACED) if _is_matrix(s)]
         if not slots:
@@ -82,20 +83,20 @@ type Vectors = tuple[Variable, Variable]
 
 @dataclass(frozen=True, slots=True)
 class _Trace:
-    """Where a vector of the body is found in every step: in ``rows`` of ``source``."""
+    """Where to find a vector of the body at every step: in ``rows`` of ``source``."""
 
     source: Variable
     rows: slice
 
     def steps(self, results: Mapping[Variable, Variable]) -> Any:
-        """Return one row a step; ``results`` maps what was to be an output to the output."""
+        """Return the vector, one row per step; ``results`` maps placeholders to new outputs."""
         buffer: Any = results.get(self.source, self.source)
         return buffer if self.rows == slice(None) else buffer[self.rows]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sum:
-    """A state that adds up ``products`` of vectors; ``lasts`` is its last value outside."""
+    """A state that accumulates ``products``; ``lasts`` are the outer reads of its last value."""
 
     slot: Slot
     products: list[Vectors]
@@ -103,7 +104,7 @@ class _Sum:
 
 
 def _is_matrix(slot: Slot) -> bool:
-    """Whether a state and its update are matrices of one kind of floats, without axes of 1."""
+    """Whether a state and its update are float matrices of one dtype, no axis known to be 1."""
     state, update = slot.inner_inputs[0].type, slot.inner_outputs[0].type
     if not (isinstance(state, TensorType) and isinstance(update, TensorType)):
         return False
@@ -116,7 +117,7 @@ def _is_matrix(slot: Slot) -> bool:
 
 
 def _products(slot: Slot, counts: Counter[Variable]) -> list[Vectors] | None:
-    """The vectors whose products a state adds up; ``None`` if it does anything else."""
+    """Return the vectors whose products a state accumulates; ``None`` if it does anything else."""
     state, update = slot.inner_inputs[0], slot.inner_outputs[0]
     found = [outer_product(term) for term in added(state, update, counts) or ()]
     products = [product.vectors(state.type.dtype) for product in found if product is not None]
@@ -126,22 +127,22 @@ def _products(slot: Slot, counts: Counter[Variable]) -> list[Vectors] | None:
 def _unfit(
     view: ScanView, slot: Slot, products: list[Vectors], lasts: list[Variable], context: PassContext
 ) -> str | None:
-    """Why a sum of products has to stay in the loop; ``None`` if it need not."""
+    """Return why a sum of products has to stay in the loop, ``None`` if it can leave."""
     if view.is_while:
         return "the loop may stop early"
     if view.batch_ndim:
         return "the loop is batched"
     if slot.kind is SlotKind.SIT_SOT and len(lasts) < len(context.clients(slot.outer_output)):
         return "not only its last value is read"
-    steady = {entry for other in view.of_kind(SlotKind.NON_SEQ) for entry in other.inner_inputs}
+    invariant = {entry for other in view.of_kind(SlotKind.NON_SEQ) for entry in other.inner_inputs}
     for vector in (vector for vectors in products for vector in vectors):
-        if steady.issuperset(v for v in graph_inputs([vector]) if not isinstance(v, Constant)):
+        if invariant.issuperset(v for v in graph_inputs([vector]) if not isinstance(v, Constant)):
             return "a factor of what it adds is the same in every step"
     return None
 
 
 def _lasts(slot: Slot, context: PassContext) -> list[Variable]:
-    """What the last value of a state is outside: every ``S[-1]``, or the output itself."""
+    """Return the outer variables that are the last value of a state: ``S[-1]`` or the output."""
     assert slot.outer_output is not None
     if slot.kind is SlotKind.UNTRACED:
         return [slot.outer_output]
@@ -155,7 +156,7 @@ def _lasts(slot: Slot, context: PassContext) -> list[Variable]:
 
 
 def _pushed_out(view: ScanView, sums: list[_Sum]) -> dict[Variable, Variable]:
-    """All outputs of ``view`` without ``sums``, and each sum's last value."""
+    """Return replacements for the outputs of ``view`` without ``sums``, and for each last value."""
     view.slots = [slot for slot in view.slots if all(slot is not each.slot for each in sums)]
     traces: dict[Variable, _Trace] = {}
     for each in sums:
@@ -177,15 +178,16 @@ def _pushed_out(view: ScanView, sums: list[_Sum]) -> dict[Variable, Variable]:
 
 
 def _start(slot: Slot) -> Any:
-    """What a state starts with."""
+    """Return the initial value of a state."""
     buffer: Any = slot.outer_input
     return buffer if slot.kind is SlotKind.UNTRACED else buffer[0]
 
 
 def _trace(view: ScanView, vector: Any, length: Any) -> _Trace:
-    """Where to find ``vector`` of every step: in a sequence, or in a slot added to ``view``.
+    """Return where to find ``vector`` at every step: in a sequence, or in a slot added to ``view``.
 
-    ``length`` is that of the vector, which a nit_sot loses where there are no steps at all.
+    ``length`` is that of the vector. A nit_sot loses it if the loop runs no step, so the new slot
+    is a sit_sot unless the loop provably runs one.
     """
     lengths = Lengths(view.n_steps)
     count = lengths.value_of(view.n_steps)

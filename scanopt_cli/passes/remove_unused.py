@@ -1,4 +1,4 @@
-"""Drop what a loop computes or carries for nobody."""
+"""Remove the dead slots of a loop."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 @dataclass(frozen=True)
 class RemoveUnused(ScanPass):
-    """Drop unused outputs of a Scan, then the sequences and non-sequences that nobody reads.
+    """Remove the dead outputs of a Scan, then the sequences and non-sequences that nothing reads.
 
     Legal cases:
 
-    1. A nit_sot that nothing outside reads goes.
-    2. A state (mit_mot, mit_sot, sit_sot or untraced) goes when nothing outside reads it and no
-       slot that stays reads any of its taps.
-    3. States that only feed each other, or themselves, in circles go together.
-    4. A sequence or a non-sequence that no slot that stays reads goes.
+    1. A nit_sot is removed if nothing outside reads it.
+    2. A state (mit_mot, mit_sot, sit_sot or untraced) is removed if nothing outside reads it and no
+       live slot reads any of its taps.
+    3. States that depend only on each other, or on themselves, are removed together.
+    4. A sequence or a non-sequence is removed if no live slot reads it.
 
     Preconditions: the stop condition of a while loop always counts as read. In a batched loop
     (``Blockwise{Scan}``) an input that alone carries a batch dimension stays, since the results
     would lose that dimension.
 
-    Dropping a sequence drops the check that it is long enough: a sequence shorter than the step
-    count was an error, and is none when nobody reads it.
+    Removing a sequence drops the check of its length: a dead sequence shorter than the trip count
+    no longer raises an error.
 
-    Out of scope: single taps of a state (a state goes as a whole or stays), and the unused inputs
-    and outputs of an OpFromGraph.
+    Out of scope: single taps of a state (a state is removed as a whole or stays), and the unused
+    inputs and outputs of an OpFromGraph.
     """
 
     name: ClassVar[str] = "remove-unused"
     from_the_end: ClassVar[bool] = True
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return the outputs that stay, on a Scan without the unused slots."""
+        """Return replacements for the live outputs, from a Scan without the dead slots."""
         live = _live_slots(view, context)
         dead = [slot for slot in view.slots if slot not in live]
         needed = _batch_carriers(view, dead)
         dead = [slot for slot in dead if slot not in needed]
         names = context.names(view)
         for slot in needed:
-            told = f"unused {slot.kind} `{names[slot]}`"
-            context.kept(view, f"{told}: it alone carries a batch dimension")
+            label = f"unused {slot.kind} `{names[slot]}`"
+            context.kept(view, f"{label}: it alone carries a batch dimension")
         if not dead or not context.budget.spend():
             return None
-        gone = set(dead)
+        removed = set(dead)
         view.unfreeze()
-        view.slots = [slot for slot in view.slots if slot not in gone]
+        view.slots = [slot for slot in view.slots if slot not in removed]
         for slot in dead:
             context.changed(view, f"removed unused {slot.kind} `{names[slot]}`")
         return view.rebuild()
 
 
 def _live_slots(view: ScanView, context: PassContext) -> set[Slot]:
-    """Mark slots from what is read outside, through the body, until nothing is added.
+    """Return the slots that are read outside, by a live slot or by the stop condition.
 
     Each node of the body is visited once.
     """
@@ -84,7 +84,7 @@ def _live_slots(view: ScanView, context: PassContext) -> set[Slot]:
 
 
 def _batch_carriers(view: ScanView, dead: Iterable[Slot]) -> list[Slot]:
-    """Of the dead slots of a batched loop, those that must stay to keep the batch shape."""
+    """Return the dead slots of a batched loop that must stay to keep the batch shape."""
     dead = list(dead)
     staying = [view.n_steps] + [slot.outer_input for slot in view.slots if slot not in set(dead)]
     carriers = []

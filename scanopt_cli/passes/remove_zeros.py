@@ -1,4 +1,4 @@
-"""Take out of a loop what is zero in every step."""
+"""Remove the states and sequences of a loop that are zero in every step."""
 
 from __future__ import annotations
 
@@ -21,36 +21,37 @@ from scanopt_cli.pipeline.contract import PassContext, ScanPass
 class RemoveZeros(ScanPass):
     """Remove states and sequences that are zero in every step.
 
-    A gradient carries a cotangent for every state of the loop, also for those that the cost does
-    not depend on: these stay zero, and what is multiplied by them is computed for nothing.
+    A gradient carries a cotangent for every state of the loop, including states that the cost does
+    not depend on. Such a cotangent stays zero, and products with it are wasted work.
 
     Legal cases:
 
-    1. States that start with zeros and are updated to zeros as long as all of them are zero. The
-       largest such set is found, so states that feed each other are found together.
-    2. Sequences of which every row is shown to be zero.
+    1. States that start with zeros and whose updates are zero as long as all these states are. The
+       pass finds the largest such set, so states that depend on each other are found together.
+    2. Sequences of which every row is provably zero.
 
-    The body reads literal zeros in their place, which ``simplify`` then folds into what reads them.
-    Outside, the trace of such a state is a buffer of zeros.
+    The body reads literal zeros in their place, which ``simplify`` then folds into their users.
+    Outside, the trace of such a state becomes a buffer of zeros.
 
-    Preconditions: zeros at the start are shown by the expression that makes the buffer, and
-    computing that can't fail; a buffer with room for more steps than there are is zero throughout,
-    since its last rows stay what they are. What keeps zero is a product with a zero, a sum of
-    zeros, a function that is zero at zero, and what only moves entries. The loop has no stop
-    condition and is not batched, no step works in place, and another output is left.
+    Preconditions: the expression that makes the buffer proves that the initial rows are zero, and
+    computing it cannot fail; a buffer with room for more steps than the loop runs is zero
+    throughout, since no step writes its last rows. An update is zero by products with a zero,
+    quotients of a zero, sums of zeros, functions that are zero at zero, and Ops that only move
+    entries. The loop has no stop condition and is not batched, no step works in place, and at least
+    one other output remains.
 
     As in PyTensor's own rewrites, a zero times infinity or NaN counts as zero, and -0.0 as 0.0. A
-    sequence that was too short for the steps was an error, and is none when it is not read.
+    removed sequence that is shorter than the trip count no longer raises an error.
 
-    Out of scope: mit_mots (see ``mit-mot-to-sit-sot``), traces that are no states, constants other
-    than zero (see ``inline-constants``), and zeros that pass through loops in the body.
+    Out of scope: mit_mots (see ``mit-mot-to-sit-sot``), nit_sots, constants other than zero (see
+    ``inline-constants``), and zeros that pass through loops in the body.
     """
 
     name: ClassVar[str] = "remove-zeros"
     takes_in_place: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return all outputs, on a Scan without what is zero."""
+        """Return replacements for all outputs, from a Scan without the zero slots."""
         candidates = view.of_kind(SlotKind.SEQ, SlotKind.MIT_SOT, SlotKind.SIT_SOT)
         if view.is_while or view.batch_ndim or not candidates:
             return None
@@ -79,7 +80,10 @@ class RemoveZeros(ScanPass):
 
 
 def _starts_zero(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
-    """Whether every row is zero that is there before a step writes one, or is never written."""
+    """Whether all rows of a sequence that the loop reads are provably zero.
+
+    For a state, its initial rows and the rows that no step writes.
+    """
     rows = RowAnalysis(lengths).of(slot.outer_input)
     steps = lengths.value_of(view.n_steps)
     length = lengths.length_of(slot.outer_input)
@@ -93,18 +97,18 @@ def _starts_zero(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
 
 
 def _zero_slots(view: ScanView, slots: list[Slot]) -> list[Slot]:
-    """The largest part of ``slots`` that stays zero from step to step."""
+    """Return the largest subset of ``slots`` that stays zero from step to step."""
     outputs = view.inner_outputs()
     while True:
         zeros = zeros_among(outputs, (read for slot in slots for read in slot.inner_inputs))
-        left = [slot for slot in slots if zeros.issuperset(slot.inner_outputs)]
-        if len(left) == len(slots):
+        remaining = [slot for slot in slots if zeros.issuperset(slot.inner_outputs)]
+        if len(remaining) == len(slots):
             return slots
-        slots = left
+        slots = remaining
 
 
 def _lengths_of(slot: Slot) -> list[Slot]:
-    """The lengths of an entry of ``slot`` that its type does not know, as non-sequences."""
+    """Return the lengths of a row of ``slot`` that its type does not know, as non-sequences."""
     buffer: Any = slot.outer_input
     return [
         Slot(SlotKind.NON_SEQ, 0, inner_inputs=[pt.lscalar()], outer_input=buffer.shape[axis])
@@ -114,7 +118,7 @@ def _lengths_of(slot: Slot) -> list[Slot]:
 
 
 def _zeros(slot: Slot, unknown: list[Slot]) -> Variable:
-    """An entry of ``slot`` as literal zeros, of lengths that include the ``unknown`` ones."""
+    """Return a row of ``slot`` as literal zeros; ``unknown`` are the lengths its type lacks."""
     entry: Any = slot.inner_inputs[0].type
     counts = iter(unknown)
     shape = [next(counts).inner_inputs[0] if n is None else n for n in entry.shape]

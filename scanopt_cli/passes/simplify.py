@@ -1,4 +1,4 @@
-"""Simplify the arithmetic of a step by PyTensor's own rewriters."""
+"""Simplify bodies with PyTensor's own rewriters."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.pipeline.contract import Pass, PassContext
 
-# Left out by tag or name. Loops, in-placing and fusion are the business of others. A generator is a
-# value too, and a rewrite that is tagged ``random_unsafe`` returns another one.
+# Excluded tags and names of rewrites. Loops, work in place and fusion belong to other passes. A
+# generator is a value too, and a rewrite tagged ``random_unsafe`` returns a different one.
 # ``local_dimshuffle_subtensor`` turns the sum of `x[:-2:-1]` of a known length into `x[0]`.
 _WITHOUT = (
     "scan",
@@ -28,7 +28,7 @@ _WITHOUT = (
     "random_unsafe",
     "local_dimshuffle_subtensor",
 )
-# How often a graph is rewritten in search of a form that stays as it is.
+# At most so many rewrites of one graph in search of a fixpoint.
 _ATTEMPTS = 6
 
 
@@ -38,7 +38,7 @@ _SUMS_AND_PRODUCTS = (Add, Mul, Neg, Reciprocal, Sub, TrueDiv)
 
 @dataclass(frozen=True)
 class Simplify(Pass):
-    """Simplify the bodies of loops and OpFromGraphs by PyTensor's own rewriters.
+    """Simplify the bodies of loops and OpFromGraphs with PyTensor's own rewriters.
 
     Legal cases:
 
@@ -47,23 +47,22 @@ class Simplify(Pass):
        out, separated by colons (``without=shape_unsafe:local_log_sum_exp``).
 
     A gradient's body is full of sums with zero, products with one and values that are filled into
-    shapes; passes that look for equal or unused parts find more of them when these are gone.
+    shapes; once these are gone, passes that look for equal or dead parts find more of them.
 
-    A body is rewritten until it stays as it is. PyTensor's rewriters may also lead from one form to
-    another and back; then the smallest of these forms is taken. If no form comes back within six
-    rewrites, the body is left alone.
+    A body is rewritten to a fixpoint. PyTensor's rewriters may also cycle between several forms;
+    then the pass takes the smallest of them. If no form recurs within six rewrites, the body is
+    left alone.
 
     Values are those that PyTensor computes from the graph in its default modes, not those of the
-    graph as it is written: sums may be rounded otherwise, and where a factor is zero, an infinite
-    other one does not make NaN.
+    graph as written: sums may round differently, and zero times infinity may be zero, not NaN.
 
-    Preconditions: nothing in the graph works in place, and no sum or product has more than 10,000
-    terms, which PyTensor would count one by one.
+    Preconditions: nothing in the graph works in place, and, multiplied out, no sum or product has
+    more than 10,000 terms, which PyTensor would count one by one.
 
-    Out of scope: everything about loops; bodies that belong to the class of an Op (PyTensor's
+    Out of scope: rewrites of loops; bodies that belong to the class of an Op (PyTensor's
     SymbolicOps, such as LogAddExp); and rewrites of PyTensor's that change values: those tagged
-    ``random_unsafe``, which return another generator than the graph does,
-    ``local_dimshuffle_subtensor``, which gets reversed slices of a known length wrong, and
+    ``random_unsafe``, which return a different generator than the graph does,
+    ``local_dimshuffle_subtensor``, which is wrong for reversed slices of a known length, and
     ``local_add_canonizer`` where a boolean is added or subtracted.
     """
 
@@ -74,7 +73,7 @@ class Simplify(Pass):
     without: str = ""
 
     def run(self, context: PassContext) -> bool:
-        """Simplify a body, or the whole graph if that was asked for."""
+        """Simplify a body, or the outer graph if the option ``outer`` is set."""
         fgraph = context.fgraph
         if not (context.path or self.outer) or any(
             node.op.destroy_map for node in fgraph.apply_nodes
@@ -93,7 +92,7 @@ class Simplify(Pass):
             )
             return False
         count = len(fgraph.apply_nodes)
-        after = self._settle(fgraph, before)
+        after = self._rewrite_to_fixpoint(fgraph, before)
         if after is None:
             context.kept(None, f"not simplified: {_ATTEMPTS} rewrites lead to no form that stays")
         context.settled.add(after or before)
@@ -103,11 +102,12 @@ class Simplify(Pass):
         context.changed(None, f"simplified: {count} → {len(fgraph.apply_nodes)} nodes")
         return True
 
-    def _settle(self, fgraph: FunctionGraph, before: str) -> str | None:
-        """Bring ``fgraph`` to the form that it settles in; its digest, ``None`` if there is none.
+    def _rewrite_to_fixpoint(self, fgraph: FunctionGraph, before: str) -> str | None:
+        """Rewrite ``fgraph`` to a fixpoint; return its digest, ``None`` if none is found.
 
-        Forms that lead to one another in a circle are one form: the smallest is taken, of those of
-        one size the one with the first digest, whichever the circle was entered by.
+        If the rewriters cycle, the fixpoint is the smallest form of the cycle, and of forms of one
+        size that with the smallest digest, so it does not matter where the cycle was entered.
+        Without a fixpoint ``fgraph`` stays as it is.
         """
         rewriter = _rewriter(self.without, sums=not _adds_booleans(fgraph))
         digests = [before]
@@ -118,8 +118,8 @@ class Simplify(Pass):
             if reached == digests[-1]:
                 return reached
             if reached in digests:
-                circle = range(digests.index(reached), len(forms))
-                chosen = min(circle, key=lambda i: (len(forms[i].apply_nodes), digests[i]))
+                cycle = range(digests.index(reached), len(forms))
+                chosen = min(cycle, key=lambda i: (len(forms[i].apply_nodes), digests[i]))
                 _take_over(fgraph, forms[chosen])
                 return digests[chosen]
             digests.append(reached)
@@ -131,8 +131,8 @@ class Simplify(Pass):
 def most_terms(fgraph: FunctionGraph) -> int:
     """Return how many terms or factors the longest sum or product of ``fgraph`` has.
 
-    Sums of sums count as one sum, and a sum that is in another twice counts twice: so PyTensor
-    takes them apart.
+    Nested sums count as one sum, and a sum that occurs in another twice counts twice, since
+    PyTensor expands them like this.
     """
     found: dict[Variable, int] = {}
     for node in fgraph.toposort():
@@ -147,7 +147,7 @@ def most_terms(fgraph: FunctionGraph) -> int:
 
 
 def _take_over(fgraph: FunctionGraph, form: FunctionGraph) -> None:
-    """Compute the outputs of ``fgraph`` as ``form`` does, over the same inputs."""
+    """Replace the outputs of ``fgraph`` by those of ``form``, which has the same inputs."""
     for old, new in zip(fgraph.outputs, form.outputs, strict=True):
         if old is not new:
             fgraph.replace(old, new, reason="simplify")
@@ -156,8 +156,8 @@ def _take_over(fgraph: FunctionGraph, form: FunctionGraph) -> None:
 def _adds_booleans(fgraph: FunctionGraph) -> bool:
     """Whether a sum or difference has a boolean term, as derivatives of minima and maxima do.
 
-    Of ``(1 - b) + (1 - b)`` PyTensor's ``local_add_canonizer`` makes ``2 - (b + b)``, and the sum
-    of two booleans is a boolean.
+    PyTensor's ``local_add_canonizer`` rewrites ``(1 - b) + (1 - b)`` to ``2 - (b + b)``, and the
+    sum of two booleans is a boolean.
     """
     return any(
         isinstance(node.op, Elemwise)

@@ -1,1 +1,1 @@
-"""The contract of a pass, the text of a pipeline, and the runner of both."""
+"""The contract of passes, the text form of pipelines, and their runner."""

@@ -1,4 +1,4 @@
-"""What a pass is: its contract, its remarks, and the walk over Scans that passes share."""
+"""The contract of a pass, its remarks, and the walk over Scans that passes share."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ class RemarkKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What a pass did to a Scan, or looked at and left alone, and why.
+    """A note that a pass changed a Scan, or examined it and left it alone, and why.
 
-    ``scan`` is what the Scan is called with the names of the loops and graphs around it, outermost
-    first, joined by ``/``; for a remark on a whole graph, only what is around it, or ``graph``.
+    ``scan`` is the name of the Scan after the names of the loops and graphs around it, outermost
+    first, joined by ``/``. For a remark on a whole graph, it holds only the names around that
+    graph, or ``graph`` if there are none.
     """
 
     pass_name: str
@@ -41,7 +42,7 @@ class Remark:
 
 
 class RewriteBudget:
-    """How many rewrites may still be made; without a limit, any number."""
+    """Counts rewrites against a limit; without a limit, any number is allowed."""
 
     def __init__(self, limit: int | None = None) -> None:
         self.left = limit
@@ -49,11 +50,11 @@ class RewriteBudget:
 
     @property
     def is_left(self) -> bool:
-        """Whether there is a rewrite left to make."""
+        """Whether another rewrite is allowed."""
         return self.left is None or self.spent < self.left
 
     def spend(self) -> bool:
-        """Take one rewrite from the budget; whether there was one left."""
+        """Take one rewrite from the budget; return whether one was left."""
         if not self.is_left:
             return False
         self.spent += 1
@@ -64,11 +65,11 @@ class RewriteBudget:
 class PassContext:
     """One graph that a pass works on: the outer graph, or a body.
 
-    ``path`` names the loops and graphs around it, and ``around`` what the loop around it calls the
-    graph's inputs. ``is_inlined`` is for bodies that PyTensor puts in place of their OpFromGraph.
-    Remarks go to ``remarks``. ``settled`` holds the digests of graphs in which the pass has no
-    work, for as long as the pipeline runs: a pass that is slow to find that out adds to it, and
-    looks there first.
+    ``path`` names the loops and graphs around it, and ``around`` names the graph's inputs as the
+    loop around it does. ``is_inlined`` marks a body that PyTensor inlines in place of its
+    OpFromGraph. The pass appends to ``remarks``. ``settled`` holds the digests of graphs in which
+    the pass has nothing to do, for as long as the pipeline runs: a pass that is slow to find that
+    out looks there first, and adds to it.
     """
 
     fgraph: FunctionGraph
@@ -83,11 +84,11 @@ class PassContext:
     _titles: dict[Apply, str] = field(default_factory=dict, init=False)
 
     def changed(self, view: ScanView | None, message: str) -> None:
-        """Say what was done to a Scan, or to the graph."""
+        """Add a remark that a Scan was changed, or the graph if ``view`` is ``None``."""
         self._remark(view, RemarkKind.CHANGED, message)
 
     def kept(self, view: ScanView | None, message: str) -> None:
-        """Say what was left alone, in a Scan or in the graph, and why."""
+        """Add a remark that something in a Scan, or in the graph, was left alone, and why."""
         self._remark(view, RemarkKind.KEPT, message)
 
     def scans(self, *, from_the_end: bool = False) -> Iterator[ScanView]:
@@ -98,29 +99,29 @@ class PassContext:
                 yield ScanView.of(node)
 
     def clients(self, variable: Variable | None) -> list[tuple[Any, int]]:
-        """Return who reads ``variable``: pairs of a node and the position of its input."""
+        """Return the uses of ``variable``: pairs of a node and the position of its input."""
         return [] if variable is None else list(self.fgraph.clients.get(variable, ()))
 
     def title(self, node: Apply) -> str:
-        """Return what to call a node that holds a graph, whatever the pass has changed since."""
+        """Return the name of a node that holds a graph; changes to the graph do not alter it."""
         if node not in self._titles:
             self._titles = {**titles(self.fgraph.outputs), **self._titles}
         return self._titles.setdefault(node, op_name(node.op))
 
     def keep_title(self, node: Apply, new_node: Apply) -> None:
-        """Call a node that takes the place of another as that was called."""
+        """Give ``new_node``, which replaces ``node``, the name of ``node``."""
         self._titles[new_node] = self.title(node)
 
     def names(self, view: ScanView) -> dict[Slot, str]:
-        """Return what to call each slot of a Scan in a remark; ask before changing the slots."""
+        """Return a name for each slot of a Scan, for remarks; call before changing the slots."""
         return dict(zip(view.slots, slot_names(view, self.clients, self.around), strict=True))
 
     @property
     def digests(self) -> Digests:
-        """What each variable computes, told exactly: equal only for equal values.
+        """Exact keys of variables: equal keys mean equal values.
 
-        Good for variables upstream of the Scan at hand: a pass walks its graph in topological
-        order, so nothing upstream is changed after it was asked for.
+        Valid for variables upstream of the Scan at hand: a pass walks its graph in topological
+        order, so nothing upstream changes once its key is computed.
         """
         if self._digests is None:
             self._digests = Digests(
@@ -129,31 +130,34 @@ class PassContext:
         return self._digests
 
     def same(self, variable: Variable) -> bytes:
-        """Return what ``variable`` computes: equal only for variables of equal values."""
+        """Return the key of ``variable``: equal only for variables of equal values."""
         return self.digests.of(variable)
 
     def condition(self, view: ScanView) -> bytes | None:
-        """Return when a loop stops: equal only for loops that always stop after equal steps."""
+        """Return the key of a loop's stop condition, ``None`` if it has none.
+
+        Keys are equal only for loops that always stop after equally many steps.
+        """
         return None if view.condition is None else self.digests.of_condition(view)
 
     def is_in_place(self, done: str) -> bool:
-        """Whether a node of the graph works in place; if so, say that nothing was ``done``."""
+        """Whether a node of the graph works in place; if so, remark that nothing was ``done``."""
         node = next((node for node in self.fgraph.apply_nodes if node.op.destroy_map), None)
         if node is not None:
             self.kept(None, f"{done} nothing: {op_name(node.op)} works in place")
         return node is not None
 
     def tell_doubts(self) -> None:
-        """Say what was compared otherwise than by declared properties, if anything was compared."""
+        """Remark on anything compared by identity or by state, not by declared properties."""
         if self._digests is None:
             return
         sameness = self._digests.sameness
-        for told, names in (
+        for text, names in (
             ("what is the same as itself only", sameness.opaque),
             ("Ops without __props__, compared by all their state", sameness.by_state),
         ):
             if names:
-                self.kept(None, f"{told}: {', '.join(sorted(set(names)))}")
+                self.kept(None, f"{text}: {', '.join(sorted(set(names)))}")
 
     def _remark(self, view: ScanView | None, kind: RemarkKind, message: str) -> None:
         names = self.path if view is None else (*self.path, self.title(view.node))
@@ -171,9 +175,9 @@ class Pass(ABC):
 
     name: ClassVar[str]
     trims: ClassVar[bool] = False
-    """Whether the pass leaves Scans whose buffers do not hold every step."""
+    """Whether the pass trims buffers, so that they do not hold every step."""
     everywhere: ClassVar[bool] = False
-    """Whether the pass has work in graphs without a loop."""
+    """Whether the pass also works on graphs without a loop."""
 
     @abstractmethod
     def run(self, context: PassContext) -> bool:
@@ -189,25 +193,26 @@ class Pass(ABC):
 
 
 class ScanPass(Pass):
-    """A pass that looks at one Scan at a time, in topological order."""
+    """A pass that rewrites one Scan at a time, in topological order or its reverse."""
 
     takes_trimmed: ClassVar[bool] = True
     """Whether the pass is valid on a Scan whose buffers do not hold every step."""
     takes_in_place: ClassVar[bool] = True
-    """Whether the pass is valid on a Scan of which a step overwrites what it reads."""
+    """Whether the pass is valid on a Scan whose body works in place."""
     from_the_end: ClassVar[bool] = False
-    """Whether to go from the outputs to the inputs, since a change frees what feeds a Scan."""
+    """Whether to visit later Scans first, since changing one may enable changes in its operands."""
 
     @abstractmethod
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return replacements for the outputs of a Scan and what reads them, ``None`` for none.
+        """Return replacements for the outputs of a Scan and their readers, ``None`` for none.
 
-        What ``rewrite`` returns is put in place of the keys at once; keys that are missing must
-        have no reader. A pass asks ``context.budget.spend()`` before it decides to change anything.
+        `run` replaces all keys at once. If a rewrite rebuilds the Scan, every output that is
+        missing from the keys must have no reader, or the old Scan stays alive. A pass asks
+        ``context.budget.spend()`` before it decides to change anything.
         """
 
     def run(self, context: PassContext) -> bool:
-        """Rewrite every Scan of ``context.fgraph`` once."""
+        """Call `rewrite` once on every Scan of ``context.fgraph`` that the pass takes."""
         changed = False
         for view in context.scans(from_the_end=self.from_the_end):
             if not self.takes_trimmed and (short := trimmed(view)):
@@ -225,5 +230,5 @@ class ScanPass(Pass):
 
 
 def works_in_place(view: ScanView) -> bool:
-    """Whether a step of a loop overwrites what it reads."""
+    """Whether a node of a loop's body overwrites an operand."""
     return any(node.op.destroy_map for node in view.op.fgraph.toposort())

@@ -1,7 +1,7 @@
 """The text of a pipeline: ``remove-unused,save-mem{prealloc=true}``.
 
-Names are separated by commas; options stand in braces behind a name. A preset may stand for a name.
-`parse` and `print_pipeline` are inverse to one another.
+Commas separate names; options follow a name in braces. The name of a preset stands for its passes.
+`print_pipeline` is the inverse of `parse`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PRESETS: dict[str, str] = {
     "merge-scans,merge-duplicates,merge-states,remove-unused,trim-steps,save-mem",
     "none": "",
 }
-"""Pipelines with a name of their own."""
+"""Named pipelines."""
 
 _ITEM = re.compile(r"\s*(?P<name>[A-Za-z][\w-]*)\s*(?:\{(?P<options>[^{}]*)\})?\s*(?P<end>,|$)")
 _WHERE = "pipeline"
@@ -57,7 +57,7 @@ def parse(text: str) -> tuple[Pass, ...]:
 
 
 def print_pipeline(passes: Sequence[Pass]) -> str:
-    """Return the text that `parse` turns into ``passes``; options at their default are left out."""
+    """Return the text that `parse` reads as ``passes``, without options at their defaults."""
     return ",".join(_print_pass(item) for item in passes) or "none"
 
 
@@ -104,7 +104,7 @@ def _options(cls: type[Pass], text: str) -> dict[str, Any]:
 
 
 def _value(cls: type[Pass], key: str, text: str, default: Any) -> Any:
-    """Read an option's value as the type of its default."""
+    """Parse an option's value as the type of its default."""
     expected = "a value" if default is MISSING else type(default).__name__
     if isinstance(default, bool):
         if text.lower() in ("true", "false"):
@@ -121,8 +121,8 @@ def _print_pass(item: Pass) -> str:
     options = item.options()
     if not options:
         return item.name
-    told = ",".join(
+    text = ",".join(
         f"{key}={str(value).lower() if isinstance(value, bool) else value}"
         for key, value in options.items()
     )
-    return f"{item.name}{{{told}}}"
+    return f"{item.name}{{{text}}}"

@@ -21,7 +21,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Manual:
-    """What there is to know about a pass: ``summary`` is the first line of ``text``."""
+    """The manual of a pass: ``text`` is its docstring, ``summary`` the first line of it."""
 
     name: str
     summary: str
@@ -42,7 +42,7 @@ def manual(name: str) -> Manual:
 
 
 def manuals(preset: str | None = None) -> tuple[Manual, ...]:
-    """Return the manuals of all passes, ours first, or of those of a preset, in their order."""
+    """Return the manuals of a preset's passes in their order, else of all, built-in ones first."""
     every = registry().values() if preset is None else map(type, parse(preset))
     return tuple(_manual(cls) for cls in dict.fromkeys(every))
 

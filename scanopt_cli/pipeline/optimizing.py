@@ -37,14 +37,14 @@ class OptimizeResult:
     changed
         Whether anything was rewritten.
     before, after
-        What was in the graph before and after.
+        Statistics of the graph before and after.
     pipeline
         The passes that ran, as `scanopt_cli.pipeline.grammar.parse` reads them.
     passes
-        What each pass did, in order; a pass that stands twice has two entries. If `compile-safe`
-        had anything to do, it is the last.
+        What each pass did, in order; a pass that is listed twice has two entries. `compile-safe` is
+        the last entry if it changed anything.
     verification
-        The comparison with the original, where it was asked for.
+        The comparison with the original, if it was requested.
     """
 
     graph: Graph = field(metadata={"as_json": False})
@@ -69,8 +69,8 @@ def optimize(
 ) -> OptimizeResult:
     """Run ``passes`` on a copy of ``graph``, and then `compile-safe`.
 
-    The last brings the result into forms that PyTensor compiles right; it runs behind whatever
-    passes are named, unless there are none.
+    `compile-safe` brings the result into forms that PyTensor compiles correctly. It runs after any
+    ``passes``, unless there are none.
 
     Parameters
     ----------
@@ -81,13 +81,13 @@ def optimize(
     verify
         Whether to evaluate the result against the original on random inputs, in a child process.
     modes
-        The modes that compile the result for that, see `scanopt_cli.verify`.
+        The modes in which the verification compiles the result, see `scanopt_cli.verify`.
     limit
-        Stop after so many rewrites, to find the one that went wrong by bisection.
+        Stop ``passes`` after this many rewrites, so that bisection finds a wrong one.
     watch
         Called with the graph after each pass that changed it.
     progress
-        Called with what the verification is doing, in a few words.
+        Called with a few words on what the verification is doing.
 
     Raises
     ------
@@ -104,16 +104,16 @@ def optimize(
         if watch is not None:
             watch(Snapshot(item.name, work.copy()))
 
-    was = digest(work.fgraph)
+    digest_before = digest(work.fgraph)
     runs = run_pipeline(work.fgraph, sequence, limit=limit, watch=watched)
     last: tuple[PassRun, ...] = ()
     if sequence:
-        # Not in one pipeline with the others: `simplify` would undo what it does, again and again.
+        # Not in one pipeline with the others: `simplify` would undo its rewrites in every round.
         last = run_pipeline(work.fgraph, [registry()["compile-safe"]()], watch=watched)
         runs += tuple(run for run in last if run.changed)
     after = statistics(work.fgraph)
-    # Constants of one value may have become one, and the last pass may have undone the others.
-    is_same = after == before and digest(work.fgraph) == was
+    # The passes may only have merged equal constants, or the last may have undone the others.
+    is_same = after == before and digest(work.fgraph) == digest_before
     result = OptimizeResult(
         graph=work,
         changed=any(run.changed for run in runs) and not is_same,

@@ -1,4 +1,4 @@
-"""Which passes there are: ours in one explicit tuple, and those that other packages add."""
+"""The registry of passes: the built-in ones in a tuple, and those that other packages add."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ ENTRY_POINT_GROUP = "scanopt.passes"
 
 @cache
 def builtin() -> tuple[type[Pass], ...]:
-    """Return our own passes."""
-    places = (place.split(":") for place in _BUILTIN)
+    """Return the built-in passes."""
+    entries = (entry.split(":") for entry in _BUILTIN)
     return tuple(
-        getattr(import_module(f"scanopt_cli.passes.{module}"), cls) for module, cls in places
+        getattr(import_module(f"scanopt_cli.passes.{module}"), cls) for module, cls in entries
     )
 
 
 @cache
 def registry() -> Mapping[str, type[Pass]]:
-    """Return every pass by name, ours first.
+    """Return every pass by name, built-in ones first.
 
     Other packages add passes by an entry point of the group ``scanopt.passes`` that names a
     subclass of `Pass`.
@@ -52,7 +52,7 @@ def registry() -> Mapping[str, type[Pass]]:
     Raises
     ------
     PassError
-        If two passes have one name, or an entry point leads to no pass.
+        If two passes have the same name, or an entry point names no pass.
     """
     passes = {cls.name: cls for cls in builtin()}
     for point in entry_points(group=ENTRY_POINT_GROUP):

@@ -1,4 +1,4 @@
-"""Running passes: over bodies first, to a fixpoint, with remarks, timings and checks."""
+"""Runs passes, on bodies first, to a fixpoint, with remarks, timings and checks."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from scanopt_cli.ir.integrity import check_integrity
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.pipeline.contract import Pass, PassContext, Remark, RemarkKind, RewriteBudget
 
-# A pipeline runs until nothing changes. A few rounds are enough for most graphs; what one loop
-# frees in another may take one for each loop. More mean that passes undo each other, which is
-# looked for after a few rounds.
+# A pipeline runs to a fixpoint. Most graphs need a few rounds; a change to one loop may enable the
+# next, which may take one more round for each loop. Still more rounds mean that passes undo each
+# other, so after a few rounds the runner looks for a graph that it has seen before.
 _ROUNDS = 10
 _ROUNDS_WITHOUT_DOUBT = 4
 
@@ -40,7 +40,8 @@ _ROUNDS_WITHOUT_DOUBT = 4
 class PassRun:
     """What one pass of a pipeline did, over all rounds.
 
-    ``seconds`` is wall time; ``rewrites`` counts changed Scans, each distinct body counted once.
+    ``seconds`` is wall time; ``rewrites`` counts what the pass spent of the budget, for each
+    distinct body once.
     """
 
     name: str
@@ -62,15 +63,15 @@ def run_pipeline(
     rounds: int | None = None,
     watch: Watcher | None = None,
 ) -> tuple[PassRun, ...]:
-    """Run ``passes`` on ``fgraph`` in place, in order, again and again until nothing changes.
+    """Run ``passes`` on ``fgraph`` in place, in order, to a fixpoint.
 
-    ``limit`` stops after so many rewrites, ``rounds`` after so many times through all passes.
+    ``limit`` bounds the number of rewrites, and ``rounds`` how often all passes run.
 
     Raises
     ------
     PassError
-        If a pass that leaves trimmed loops stands before one that does not take them, or if a pass
-        breaks the graph or its signature.
+        If a pass that trims buffers comes before one that does not take trimmed loops, or if a
+        pass breaks the graph or its signature.
     """
     _check_order(passes)
     budget = RewriteBudget(limit)
@@ -79,7 +80,7 @@ def run_pipeline(
     seconds = [0.0] * len(passes)
     most = _ROUNDS + sum(scan_op(node) is not None for node in walk(fgraph))
     seen: set[str] = set()
-    # A pass that found nothing to do finds nothing either, as long as no other changes the graph.
+    # A pass that changed nothing is skipped until another pass changes the graph.
     changes, idle_at = 0, [-1] * len(passes)
     for number in range(most if rounds is None else rounds):
         busy: list[_Walker] = []
@@ -118,14 +119,14 @@ def run_pipeline(
 
 
 def _stop(busy: Sequence[_Walker], rounds: int) -> None:
-    """Say which passes would go on rewriting what they wrote; the graph is right as it is."""
+    """Remark which passes would keep rewriting each other's results; the graph is correct."""
     names = ", ".join(dict.fromkeys(walker.item.name for walker in busy))
     message = f"stopped after {rounds} rounds: {names} would change the graph again and again"
     busy[-1].remarks.append(Remark(busy[-1].item.name, "graph", RemarkKind.KEPT, message))
 
 
 class _Walker:
-    """One pass of a pipeline: walks into bodies bottom-up, each distinct body once."""
+    """One pass of a pipeline, which it runs on bodies bottom-up, on each distinct body once."""
 
     def __init__(self, item: Pass, budget: RewriteBudget) -> None:
         self.item = item
@@ -172,7 +173,7 @@ class _Walker:
             body = body_of(node.op)
             if body is None or not (self._is_open(node.op) or self._has_scan(body)):
                 continue
-            # A body is rewritten once: where it occurs again, its name stands for all of them.
+            # A body is rewritten once: if nodes share it, the name of their Op stands for all.
             title = context.title(node) if shared[id(body)] == 1 else op_name(node.op)
             new_op = self._rewritten(node, body, context, title)
             if new_op is not None:
@@ -186,23 +187,23 @@ class _Walker:
     def _rewritten(
         self, node: Apply, body: FrozenFunctionGraph, context: PassContext, title: str
     ) -> Op | None:
-        """The Op of ``node`` with its body rewritten, or ``None`` if nothing changed there."""
+        """Return the Op of ``node`` with its body rewritten, ``None`` if nothing changed there."""
         if body not in self._done:
             unfrozen = body.unfreeze()
             names: Mapping[Variable, str] = {}
             if scan_op(node) is not None:
                 view = ScanView.of(node)
                 frozen = inner_names(view, list(context.names(view).values()))
-                unfreeze = dict(zip(body.inputs, unfrozen.inputs, strict=True))
-                names = {unfreeze[variable]: name for variable, name in frozen.items()}
+                to_unfrozen = dict(zip(body.inputs, unfrozen.inputs, strict=True))
+                names = {to_unfrozen[variable]: name for variable, name in frozen.items()}
             path = (*context.path, title)
-            spent, rewrites, told = self._budget.spent, self.rewrites, len(self.remarks)
+            spent, rewrites, n_remarks = self._budget.spent, self.rewrites, len(self.remarks)
             is_inlined = bool(getattr(node.op, "is_inline", False))
             changed = self.run(unfrozen, path, names, is_inlined=is_inlined)
             if changed and only_narrows(body, unfrozen):
-                # What is around the body relies on its types, and static lengths are part of them.
+                # The graph around the body relies on its types, which include static lengths.
                 self._budget.spent, self.rewrites, changed = spent, rewrites, False
-                del self.remarks[told:]
+                del self.remarks[n_remarks:]
                 message = "its body: what it returns would have another type"
                 self.remarks.append(
                     Remark(self.item.name, "/".join(path), RemarkKind.KEPT, message)
@@ -212,10 +213,10 @@ class _Walker:
         return None if rewritten is None else with_body(node.op, rewritten)
 
     def _is_open(self, op: Op) -> bool:
-        """Whether the pass has work in a body without a loop.
+        """Whether the pass works on a body even if it holds no loop.
 
         The body of a `SymbolicOp`, such as PyTensor's LogAddExp, belongs to its class: a backend
-        may go by the class alone, and a rewrite that makes such an Op makes it anew.
+        may dispatch on the class alone, and a rewrite that makes such an Op makes its body anew.
         """
         return self.item.everywhere and not isinstance(core_op(op), SymbolicOp)
 
@@ -255,7 +256,7 @@ def _signature(fgraph: FunctionGraph) -> list[object]:
 
 
 def _kind(output_type: object) -> object:
-    """An output's type without static lengths, which a rewrite may come to know."""
+    """Return an output's type without static lengths, which a rewrite may infer."""
     dtype, ndim = getattr(output_type, "dtype", None), getattr(output_type, "ndim", None)
     return type(output_type), dtype, ndim
 

@@ -1,1 +1,1 @@
-"""Renderers: one module a format, each from the same typed data."""
+"""Renderers: one module for each command and format, from the same typed data."""

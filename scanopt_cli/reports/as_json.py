@@ -1,4 +1,4 @@
-"""The JSON of a command: the object that the library returns, under the same names."""
+"""The JSON of a command: the object that the library returns, with the same names."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ SCHEMA_VERSION = 2
 
 
 def to_json(command: str, result: Any) -> str:
-    """Return ``result`` as one JSON object, with the schema version and the command in front.
+    """Return ``result`` as one JSON object that begins with the schema version and the command.
 
-    Dataclasses become objects; a field that has ``as_json`` false in its metadata is left out. The
-    text is ASCII: no character of a name moves a terminal's cursor or is no Unicode,
-    and none starts a command of a CI service.
+    Dataclasses become objects; a field with ``as_json`` false in its metadata is omitted. The text
+    is ASCII: no name in it moves a terminal's cursor, is invalid Unicode or starts a command of a
+    CI service.
     """
     plain_result = plain(result)
     body = plain_result if isinstance(plain_result, dict) else {"result": plain_result}
     text = json.dumps({"schema": SCHEMA_VERSION, "command": command} | body, indent=2)
-    return text.replace("##", "#\\u0023")  # what commands in a log start with
+    return text.replace("##", "#\\u0023")  # ``##`` starts commands in a log
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` as numbers, strings, lists and dicts; what is none of these by its text."""
+    """Return ``value`` as numbers, strings, lists and dicts; other objects become their text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: plain(getattr(value, field.name))

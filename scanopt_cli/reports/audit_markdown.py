@@ -1,4 +1,4 @@
-"""What a file refers to, as Markdown."""
+"""The audit of a file, as Markdown."""
 
 from __future__ import annotations
 

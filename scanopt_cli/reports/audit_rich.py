@@ -1,4 +1,4 @@
-"""What a file refers to, for a person at a terminal."""
+"""The audit of a file, for a person at a terminal."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def render(report: AuditReport) -> RenderableType:
 
 
 def verdict(report: AuditReport) -> str:
-    """Return in one line whether loading would accept the file."""
+    """Return one line that says whether loading would accept the file."""
     if report.refusal is None:
         return f"{printable(report.path)}: would be loaded"
     return f"would be refused: {printable(report.refusal)}"
 
 
 def why(item: AuditedGlobal) -> str:
-    """Return why a global is refused or ignored; empty if it is simply allowed."""
+    """Return why a global is refused or ignored; empty if it is allowed."""
     if item.left_out:
         return "left out unread"
     return "; ".join(part for part in (item.reason, item.hint) if part)

@@ -1,4 +1,4 @@
-"""Each pass's change to a graph, gathered while a pipeline runs."""
+"""Each pass's change to a graph, collected while a pipeline runs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ _STYLES = {
 class Changes:
     """Collects one section for each change that a pass makes to a graph.
 
-    ``structural`` shows matched graphs in place of dprint trees, ``depth`` cuts the trees and
-    ``lines`` a section (0: not at all). With ``print_to`` each section is printed at once.
+    ``structural`` shows a diff of matched graphs in place of dprint trees. ``depth`` limits the
+    depth of the trees, ``lines`` the length of a section (0 for no limit). With ``print_to``, each
+    section is also printed at once.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Changes:
         self._lines = lines
 
     def add(self, snapshot: Snapshot) -> None:
-        """Take the graph as it is after a pass has changed it."""
+        """Add a section for the graph after a pass has changed it."""
         section = Group(
             Text.assemble("after ", (snapshot.pass_name, "bold")), self._body(snapshot.graph), ""
         )
@@ -53,7 +54,7 @@ class Changes:
 
     def _body(self, after: Graph) -> RenderableType:
         if digest(self._before) == digest(after):
-            # A tree of shared nodes prints otherwise, and says nothing that counts.
+            # Only the sharing of nodes differs: trees would show changes that do not matter.
             before, now = statistics(self._before.fgraph), statistics(after.fgraph)
             return Text(
                 "the same computation, of fewer nodes: "
@@ -66,7 +67,7 @@ class Changes:
 
 
 def tree_text(lines: Sequence[DiffLine], most: int = 0) -> Text:
-    """Return a diff of dprint trees, cut after ``most`` lines (0: not at all)."""
+    """Return a diff of dprint trees, cut after ``most`` lines (0 for no limit)."""
     shown = lines[:most] if most else lines
     text = Text("\n", no_wrap=True, overflow="ellipsis").join(_line(line) for line in shown)
     text.no_wrap, text.overflow = True, "ellipsis"

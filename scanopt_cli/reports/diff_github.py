@@ -1,7 +1,7 @@
-"""What differs between two graphs, as workflow commands for GitHub Actions.
+"""The differences between two graphs, as workflow commands for GitHub Actions.
 
-The commands and their escapes are those of GitHub's documentation ("Workflow commands"); a step may
-have ten annotations of a kind and a summary of 1 MiB.
+The commands and their escapes follow GitHub's documentation ("Workflow commands"). A step may have
+ten annotations of each kind and a summary of 1 MiB.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ _SUMMARY_BYTES = 1_000_000
 
 
 def workflow_commands(diff: GraphDiff, violations: Sequence[Violation] = (), *, file: str) -> str:
-    """Return one ``::error`` a broken budget and one ``::warning`` a change, a line each."""
+    """Return an ``::error`` line for each broken budget and a ``::warning`` line for each change.
+
+    There are at most ten lines of each kind; the last warning then counts the remaining changes.
+    """
     lines = [_command("error", file, "over budget", item.text) for item in violations[:_MOST]]
     if diff.same:
         return "\n".join([*lines, printable(same_text(diff))])
-    told = [
+    warnings = [
         (f"{change.kind} in {'/'.join(change.where) or 'the graph'}", sentence(change))
         for change in diff.changes
     ]
-    shown = told if len(told) <= _MOST else told[: _MOST - 1]
+    shown = warnings if len(warnings) <= _MOST else warnings[: _MOST - 1]
     lines += [_command("warning", file, title, text) for title, text in shown]
-    if len(shown) < len(told):
-        rest = f"{len(told) - len(shown)} more changes are in the step summary"
+    if len(shown) < len(warnings):
+        rest = f"{len(warnings) - len(shown)} more changes are in the step summary"
         lines.append(_command("warning", file, "more changes", rest))
     return "\n".join(lines)
 
 
 def step_summary(diff: GraphDiff, violations: Sequence[Violation] = ()) -> str:
-    """Return the difference as Markdown, cut where GitHub would refuse it."""
+    """Return the difference as Markdown, cut to a size that GitHub accepts."""
     text = diff_markdown.render(diff, violations)
     if len(text.encode()) > _SUMMARY_BYTES:
         cut = text.encode()[:_SUMMARY_BYTES].decode(errors="ignore")

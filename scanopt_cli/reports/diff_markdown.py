@@ -1,4 +1,4 @@
-"""What differs between two graphs, as Markdown."""
+"""The differences between two graphs, as Markdown."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from scanopt_cli.text import markdown
 
 
 def render(diff: GraphDiff, violations: Sequence[Violation] = (), *, stat: bool = False) -> str:
-    """Return a list of the changes by loop, or with ``stat`` of counts, and of broken budgets."""
-    told = same_text(diff) if diff.same else "the graphs differ"
-    lines = [f"{markdown(told[0].upper() + told[1:])}.", ""]
+    """Return lists of the changes by loop (with ``stat``, of counts) and of broken budgets."""
+    verdict = same_text(diff) if diff.same else "the graphs differ"
+    lines = [f"{markdown(verdict[0].upper() + verdict[1:])}.", ""]
     if stat and not diff.same:
         lines += [f"- {category}: {count}" for category, count in categories(diff).items()]
     elif not diff.same:

@@ -1,4 +1,4 @@
-"""What differs between two graphs, for a person at a terminal."""
+"""The differences between two graphs, for a person at a terminal."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SIGNS = {
     ChangeKind.REWIRED: "~",
     ChangeKind.RENAMED: "~",
 }
-"""How each kind of change is marked, so that it reads without colour."""
+"""The sign of each kind of change, which makes it readable without colour."""
 
 _STYLES = {"+": "green", "-": "red", "~": "yellow"}
-# Room for the sign, so that a wrapped line and the details stand under the text.
+# Indentation of the changes inside of loops.
 _INDENT = 2
-# How many new names of loops one line tells.
+# How many new names of loops one line shows.
 _NAMED = 2
 _BAR = 60
 
@@ -38,9 +38,9 @@ def render(
     stat: bool = False,
     lines: int = 0,
 ) -> RenderableType:
-    """Return the changes by loop, or with ``stat`` one line a category, and broken budgets.
+    """Return the changes by loop (with ``stat``, a line for each category) and broken budgets.
 
-    After ``lines`` lines (0: never), the rest of the changes is only counted.
+    After ``lines`` lines (0 for no limit), the remaining changes are only counted.
     """
     parts: list[RenderableType] = []
     if diff.same:
@@ -61,30 +61,30 @@ def render(
 
 
 def _first(changes: Sequence[Change], lines: int) -> Sequence[Change]:
-    """Return as many changes as ``lines`` lines hold, one at least."""
+    """Return as many changes as fit in ``lines`` lines, at least one."""
     ends = accumulate(1 + len(change.details) for change in changes)
     return changes[: max(1, sum(end <= lines for end in ends))]
 
 
 def same_text(diff: GraphDiff) -> str:
-    """Return one line on two graphs that are the same: which loops have another name, if any."""
+    """Return one line for two graphs that are the same, with their renamed loops, if any."""
     renamed = [f"{change.what} is now `{change.after}`" for change in diff.changes]
     if not renamed:
         return "the graphs are the same"
     more = len(renamed) - _NAMED
-    told = ", ".join([*renamed[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
-    return f"the graphs are the same, but for names: {told}"
+    names = ", ".join([*renamed[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
+    return f"the graphs are the same, but for names: {names}"
 
 
 def sentence(change: Change) -> str:
     """Return a change as one line, without its sign and its details."""
-    told = f"{change.what}: {change.aspect}" if change.aspect else change.what
+    text = f"{change.what}: {change.aspect}" if change.aspect else change.what
     if change.before is not None and change.after is not None:
-        told += f": {change.before} → {change.after}"
+        text += f": {change.before} → {change.after}"
     elif change.before is not None or change.after is not None:
-        told += f": {change.before or change.after}"
+        text += f": {change.before or change.after}"
     times = f" ({change.count} times)" if change.count > 1 else ""
-    return f"{told}{times}"
+    return f"{text}{times}"
 
 
 def _line(change: Change, depth: int) -> RenderableType:
@@ -106,7 +106,7 @@ def categories(diff: GraphDiff) -> dict[str, int]:
 
 
 def _stat(diff: GraphDiff) -> Iterator[Text]:
-    """One line a category, with a bar for each kind of change."""
+    """Yield a line for each category, with a bar for each kind of change."""
     counts = categories(diff)
     width, digits = max(map(len, counts)), max(len(str(count)) for count in counts.values())
     for category, count in counts.items():

@@ -25,7 +25,7 @@ from scanopt_cli.reports.grad_table import (
 )
 from scanopt_cli.text import printable
 
-# Formulas up to this length stand in the table.
+# The length of the longest formula that fits in the table.
 _SHORT = 14
 
 
@@ -51,30 +51,30 @@ def render(derivative: Derivative, *, show: str | None = None) -> RenderableType
 
 
 def facts(record: ScanRecord) -> str:
-    """Return what is known of a Scan's origin, in words."""
+    """Return what is known about a Scan's origin, in words."""
     way = "unknown direction" if record.direction == "unknown" else record.direction.value
-    told = [way]
+    parts = [way]
     if record.tangents_of is not None:
-        told.append(f"{record.tangents_of} with its tangents")
+        parts.append(f"{record.tangents_of} with its tangents")
     if record.parent is not None:
-        told.append(f"pullback of {record.parent}")
+        parts.append(f"pullback of {record.parent}")
     elif record.generation and record.tangents_of is None:
-        told.append(f"pullback, generation {record.generation}")
+        parts.append(f"pullback, generation {record.generation}")
     if record.reason is not None:
-        told.append(f"parent unknown: {record.reason}")
+        parts.append(f"parent unknown: {record.reason}")
     if record.path:
-        told.append(f"in {'/'.join(record.path)}")
+        parts.append(f"in {'/'.join(record.path)}")
     if record.depends_on:
-        told.append(f"depends on {', '.join(record.depends_on)}")
+        parts.append(f"depends on {', '.join(record.depends_on)}")
     if record.reads_inputs:
-        told.append(f"reads {', '.join(record.reads_inputs)}")
-    return "; ".join(told)
+        parts.append(f"reads {', '.join(record.reads_inputs)}")
+    return "; ".join(parts)
 
 
 def children(pedigree: Pedigree) -> Mapping[str | None, Sequence[ScanRecord]]:
-    """Return what stands under each Scan: its pullbacks beside it, and the Scans in its body.
+    """Return the children of each Scan: its pullbacks in the same graph, and the Scans in its body.
 
-    Scans are told by their full names; under ``None`` are those that stand alone.
+    Scans are identified by their full names; those under ``None`` have no parent.
     """
     names = {record.full_name for record in pedigree.scans}
     found: dict[str | None, list[ScanRecord]] = {}
@@ -87,7 +87,7 @@ def children(pedigree: Pedigree) -> Mapping[str | None, Sequence[ScanRecord]]:
 
 
 def _table(derivative: Derivative) -> RenderableType:
-    """One row an order and a stage; formulas that are too long for it on lines of their own."""
+    """Return a row for each order and stage; formulas that are too long follow the table."""
     found = rows(derivative)
     is_short = all(len(row.buffers) <= _SHORT for row in found)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))

@@ -1,4 +1,4 @@
-"""What every format tells of a derivative, in words and as rows of one table."""
+"""What every format reports about a derivative, in words and as rows of one table."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class Row:
 
 
 def title(derivative: Derivative) -> str:
-    """Return in one line what was differentiated, how often, and by what."""
+    """Return one line: what was differentiated, how often, and by which inputs."""
     order = derivative.orders[-1].order
     what = "Hessian" if derivative.full else f"derivative of order {order}"
     return f"{what} of {derivative.output} by {', '.join(derivative.wrt)}"
 
 
 def strategies(derivative: Derivative) -> list[str]:
-    """Return a line for each strategy that was not simply asked for, with the reason for it."""
+    """Return a line for each strategy, with the reason for its choice."""
     return [f"strategy {one.strategy}: {one.reason}" for one in derivative.every]
 
 
@@ -70,7 +70,7 @@ def checks(derivative: Derivative) -> list[str]:
 
 
 def legend(derivative: Derivative) -> list[str]:
-    """Return a line for each stage in the table but the first, and for sizes without a name."""
+    """Return a line for each stage in the table except ``raw``, and one for unnamed sizes."""
     table = rows(derivative)
     shown = dict.fromkeys(row.stage for row in table)
     lines = [f"{LABELS[stage]}: {_LEGEND[stage]}" for stage in shown if stage in _LEGEND]
@@ -78,7 +78,7 @@ def legend(derivative: Derivative) -> list[str]:
 
 
 def rows(derivative: Derivative) -> list[Row]:
-    """Return the rows: what is differentiated once, then every order of every strategy."""
+    """Return the rows: the original graph once, then every order of every strategy."""
     found = list(_rows("", derivative.orders[0]))
     for one in derivative.every:
         for report in one.orders[1:]:

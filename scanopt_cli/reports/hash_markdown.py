@@ -10,7 +10,7 @@ from scanopt_cli.text import markdown
 
 
 def render(graphs: Sequence[GraphDigest]) -> str:
-    """Return a table with a row for each graph, and below it one for each of its bodies."""
+    """Return a table with a row for each graph, and below it a row for each of its bodies."""
     lines = ["| digest | times | |", "|---|---:|---|"]
     for graph in graphs:
         lines.append(f"| `{graph.digest}` | | **{markdown(graph.source)}** |")

@@ -1,4 +1,4 @@
-"""Digests of graphs and of the bodies in them, for a terminal and for other programs alike."""
+"""Digests of graphs and of the bodies in them, for a terminal and for other programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def render(graph: GraphDigest) -> Text:
 
 
 def title(body: BodyDigest) -> str:
-    """Return what a body is and what it is called."""
+    """Return the kind and the names of a body."""
     names = list(body.names[:_NAMES])
     if len(body.names) > _NAMES:
         names.append(f"and {len(body.names) - _NAMES} more")

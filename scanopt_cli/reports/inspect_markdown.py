@@ -8,7 +8,7 @@ from scanopt_cli.text import UNNAMED, markdown
 
 
 def render(inspection: Inspection) -> str:
-    """Return one table a Scan."""
+    """Return one table for each Scan."""
     lines: list[str] = []
     for scan in inspection.scans:
         lines += [f"**{markdown(heading(scan).plain)}**", "", f"| {' | '.join(COLUMNS)} |"]

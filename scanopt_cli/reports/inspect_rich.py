@@ -15,15 +15,15 @@ from scanopt_cli.analysis.inspection import Inspection, ScanReport, SlotReport
 from scanopt_cli.text import UNNAMED, printable
 
 COLUMNS = ("kind", "name", "taps", "rows", "fed by", "inside", "read by")
-# Columns of a slot's first line where there is no room for a table.
+# How many columns form a slot's first line if there is no room for a table.
 _SHORT = 4
 _INDENT = 4
-# Below this a table's cells are a few letters wide each.
+# In a narrower table each cell would be only a few letters wide.
 _TABLE_WIDTH = 110
 
 
 def render(inspection: Inspection) -> RenderableType:
-    """Return one block a Scan, those of nested Scans indented."""
+    """Return one block for each Scan; those of nested Scans are indented."""
     if not inspection.scans:
         return Text("no Scan in this graph")
     parts: list[RenderableType] = []
@@ -36,7 +36,7 @@ def render(inspection: Inspection) -> RenderableType:
 
 
 def has_unnamed(inspection: Inspection) -> bool:
-    """Whether a question mark stands for a number anywhere."""
+    """Whether ``?`` stands for a number anywhere in the report."""
     return any(
         "?" in text
         for scan in inspection.scans
@@ -75,7 +75,7 @@ class _Slots:
 
 
 def heading(scan: ScanReport) -> Text:
-    """Return a Scan's name, where it is, and its facts."""
+    """Return a Scan's name, its path, its trip count and other facts."""
     inside = "1 node" if scan.inner_nodes == 1 else f"{scan.inner_nodes} nodes"
     facts = [f"{scan.steps} steps", f"{inside} inside"]
     if scan.stops_when is not None:
@@ -91,7 +91,7 @@ def heading(scan: ScanReport) -> Text:
 
 
 def cells(slot: SlotReport) -> tuple[str, ...]:
-    """Return what stands in each of `COLUMNS` for one slot."""
+    """Return the texts of one slot for each of `COLUMNS`."""
     taps = " ".join(map(at_tap, slot.taps))
     if slot.kind == "mit_mot":
         taps = f"{taps} → {' '.join(map(at_tap, slot.out_taps))}"

@@ -18,10 +18,10 @@ def render(source: str, result: OptimizeResult) -> str:
         old, new = getattr(result.before, field.name), getattr(result.after, field.name)
         if str(old) != "0" or str(new) != "0":
             lines.append(f"| {LABELS[field.name]} | {markdown(str(old))} | {markdown(str(new))} |")
-    told = [
+    items = [
         f"- **{remark.pass_name}** {remark.kind} {markdown(remark.scan)}: "
         f"{markdown(remark.message)}"
         for run in result.passes
         for remark in told_once(run.remarks)
     ]
-    return "\n".join([*lines, "", *told, ""] if told else [*lines, ""])
+    return "\n".join([*lines, "", *items, ""] if items else [*lines, ""])

@@ -31,19 +31,19 @@ LABELS = {
     "inner_nodes": "nodes inside",
     "buffers": "loop-buffer elements",
 }
-"""What people read for each of the names in `Statistics`."""
+"""The label of each field of `Statistics`."""
 
 _NUMBER = re.compile(r"#\d+(?=/|$)")
 _SIGNS = {RemarkKind.CHANGED: ("~", "green"), RemarkKind.KEPT: ("=", "yellow")}
 
 
 def heading(source: str, text: str) -> Text:
-    """Return the line above what concerns one file."""
+    """Return the heading of the report on one file."""
     return Text.assemble((printable(source), "bold"), ": ", text)
 
 
 def verdict(result: OptimizeResult) -> str:
-    """Return in one line whether anything changed, and by which passes."""
+    """Return one line that says whether anything changed, and by which passes."""
     if not result.changed:
         return f"nothing to clean up ({result.pipeline})"
     names = list(dict.fromkeys(run.name for run in result.passes if run.changed))
@@ -71,18 +71,18 @@ def buffers(before: Statistics, after: Statistics) -> Text:
 
 
 def remarks(runs: Iterable[PassRun]) -> RenderableType:
-    """Return what each pass did and left alone, and why."""
+    """Return what each pass changed and what it kept, and why."""
     parts: list[RenderableType] = []
     for run in runs:
         if run.remarks:
             parts.append(Text(run.name, style="bold"))
-            told = map(_remark, told_once(run.remarks))
-            parts.extend(Padding(text, (0, 0, 0, 2), expand=False) for text in told)
+            texts = map(_remark, told_once(run.remarks))
+            parts.extend(Padding(text, (0, 0, 0, 2), expand=False) for text in texts)
     return Group(*parts)
 
 
 def told_once(remarks: Iterable[Remark]) -> list[Remark]:
-    """Return ``remarks``, with one in place of those that say the same of Scans of one name."""
+    """Return ``remarks``, with equal ones about Scans of one name (but its number) merged."""
     groups: dict[object, list[Remark]] = {}
     for remark in remarks:
         key = remark.kind, remark.message, _NUMBER.sub("", remark.scan)
@@ -94,7 +94,7 @@ def told_once(remarks: Iterable[Remark]) -> list[Remark]:
 
 
 def timings(runs: Sequence[PassRun]) -> Table:
-    """Return the wall time of each pass, in milliseconds, over all its rounds."""
+    """Return the wall time of each pass over all its rounds, in milliseconds, and its rewrites."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("pass")
     table.add_column("ms", justify="right")

@@ -15,7 +15,7 @@ from scanopt_cli.pipeline.manual import Manual
 
 
 def listing(manuals: Sequence[Manual]) -> RenderableType:
-    """Return the passes, one a line, and what the presets stand for."""
+    """Return the passes, one on each line, and what the presets stand for."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("pass", no_wrap=True, style="bold")
     table.add_column("what it does")
@@ -36,6 +36,6 @@ def page(manual: Manual) -> RenderableType:
 
 
 def usage(manual: Manual) -> str:
-    """Return the pass as one writes it in a pipeline, with its options' defaults."""
+    """Return the pass as a pipeline names it, with the defaults of its options."""
     options = ",".join(f"{option.name}={option.default}" for option in manual.options)
     return f"{manual.name}{{{options}}}" if options else manual.name

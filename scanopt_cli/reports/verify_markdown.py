@@ -1,4 +1,4 @@
-"""Whether two graphs compute the same, as Markdown."""
+"""The result of a verification, as Markdown."""
 
 from __future__ import annotations
 

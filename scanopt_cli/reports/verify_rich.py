@@ -1,4 +1,4 @@
-"""Whether two graphs compute the same, for a person at a terminal."""
+"""The result of a verification, for a person at a terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def render(verification: Verification) -> RenderableType:
 
 
 def notes(verification: Verification) -> list[str]:
-    """Return the first places that differ, how many more there are, and what else was noticed."""
+    """Return the first places that differ, how many more there are, and remarks and notes."""
     differences = verification.differences
     hidden = len(differences) - _MOST
     return [
@@ -48,7 +48,7 @@ def summary(verification: Verification) -> str:
     """Return the verdict in one line."""
     done, tried = verification.runs, verification.runs_tried
     reason = f": {printable(verification.reason)}" if verification.reason else ""
-    # A note says where PyTensor itself compiles something else.
+    # A note says that a mode itself changes values.
     is_same = verification.modes and not verification.notes
     compiled = f"; the same compiled by {_modes(verification.modes)}" if is_same else ""
     match verification.verdict:

@@ -47,7 +47,7 @@ class AuditedGlobal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """Everything a file refers to, sorted by name, and what the default loader says to it.
+    """Everything that a file refers to, sorted by name, and the verdict of the default loader.
 
     ``refusal`` is the loader's message if it refuses the file, for a global, the state of an op or
     a feature of pickle that no graph needs (then ``globals`` is empty); else ``None``.

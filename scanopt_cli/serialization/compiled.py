@@ -33,7 +33,7 @@ NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class CompiledGraph:
-    """What counts in a compiled Function.
+    """The parts of a compiled Function that make its graph.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class CompiledGraph:
 
 
 def inspect_function(function: Function) -> CompiledGraph:
-    """Return what counts in ``function``."""
+    """Return the parts of ``function`` that make its graph."""
     specs = function.maker.inputs
     return CompiledGraph(
         fgraph=function.maker.fgraph,
@@ -100,7 +100,7 @@ class _NoPureTwinError(Exception):
 
 
 def _copy(nodes: Iterable[Apply], memo: dict[Variable, Variable]) -> None:
-    """Copy ``nodes`` in order, pure, and enter what they make in ``memo``."""
+    """Copy ``nodes`` in order, without in-placing, and enter their outputs in ``memo``."""
     for node in nodes:
         inputs = [memo.get(variable, variable) for variable in node.inputs]
         if isinstance(node.op, DeepCopyOp | ViewOp):
@@ -150,7 +150,7 @@ def _pure(op: Op) -> Op:
 
 
 def _pure_graph(body: FrozenFunctionGraph) -> FrozenFunctionGraph:
-    """Return ``body`` itself if all is pure in it, else a copy."""
+    """Return ``body`` itself if no node in it works in place, else a copy without in-placing."""
     if all(
         not isinstance(node.op, FinalizedOpFromGraph) and _pure(node.op) is node.op
         for node in body.toposort()

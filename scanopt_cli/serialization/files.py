@@ -1,4 +1,4 @@
-"""Whole files in, whole files out: bounded reading, atomic writing."""
+"""Bounded reading and atomic writing of files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def read_file(path: Path) -> bytes:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the contents of a regular file, as many bytes as the file system says it has.
+    """Return the contents of a regular file, no more bytes than the file system reports.
 
     Raises
     ------

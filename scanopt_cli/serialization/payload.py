@@ -1,4 +1,4 @@
-"""The form in which scanopt writes a graph: flat tables, so that neither side recurses.
+"""The file format of scanopt: flat tables, so that neither writing nor reading recurses.
 
 Variables are numbered: inputs first, then constants, then the outputs of each node in topological
 order. A node is ``(op, inputs, outputs)``, where ``op`` is a position in the table of ops,
@@ -36,14 +36,14 @@ _MOST_NOTES = 100
 
 
 class _Table:
-    """Distinct objects in the order they are first met."""
+    """Distinct objects in the order of their first use."""
 
     def __init__(self) -> None:
         self.rows: list[Any] = []
         self._positions: dict[Any, int] = {}
 
     def position(self, thing: Any, *more: Any) -> int:
-        """Return the row of ``thing``; equal things that differ in ``more`` get rows apart."""
+        """Return the row of ``thing``; equal things that differ in ``more`` have two rows."""
         key = (thing, *more)
         if key not in self._positions:
             self._positions[key] = len(self.rows)
@@ -152,7 +152,7 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
 
 
 def current_versions() -> dict[str, str]:
-    """Return the versions of what runs here: ``pytensor``, ``numpy`` and ``scanopt``."""
+    """Return the installed versions of ``pytensor``, ``numpy`` and ``scanopt``."""
     return {
         "pytensor": pytensor.__version__,
         "numpy": np.__version__,
@@ -161,7 +161,7 @@ def current_versions() -> dict[str, str]:
 
 
 def plain_trace(trace: Any) -> tuple[tuple[tuple[Any, ...], ...], ...]:
-    """Return ``trace``, as PyTensor keeps it in ``tag.trace``, in plain tuples; else nothing.
+    """Return ``trace``, a value of ``tag.trace``, as plain tuples; an empty tuple if it is none.
 
     PyTensor keeps a list of stacks, each a list of ``(file, line number, function, source line)``.
     """
@@ -174,7 +174,7 @@ def plain_trace(trace: Any) -> tuple[tuple[tuple[Any, ...], ...], ...]:
 
 
 def set_trace(variable: Variable, trace: Any, known: dict[int, list[Any]]) -> None:
-    """Give ``variable`` a trace as a file holds it, if it is one, made once for all that share it.
+    """Give ``variable`` the trace from a file, if it is one; variables may share it.
 
     ``known`` holds those that were made, by the ``id`` of what they were made of.
     """

@@ -92,7 +92,7 @@ def read_values(path: Path, n_inputs: int) -> tuple[tuple[Any, ...], ...]:
 
 
 def _members(data: bytes, most: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the arrays of an ``.npz`` file by name, of no more bytes than there are."""
+    """Return the arrays of an ``.npz`` file by name; each has as many bytes as it declares."""
     # ZipFile reads the whole directory before it says how many entries there are.
     end = data.rfind(b"PK\x05\x06", -_END_OF_ZIP)
     if end < 0 or data[end - 20 : end - 16] == b"PK\x06\x07":

@@ -1,1 +1,1 @@
-"""Whether two graphs compute the same values."""
+"""Test whether two graphs compute the same values."""

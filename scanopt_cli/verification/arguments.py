@@ -1,4 +1,4 @@
-"""Drawing arguments: which runs are worth while, and values and shapes that a graph may accept."""
+"""Choose the settings of runs, and draw arguments whose shapes and values a graph may accept."""
 
 from __future__ import annotations
 
@@ -25,26 +25,28 @@ _SHAPES: tuple[Shapes, ...] = ("distinct", "equal", "longer", "shorter", "random
 
 
 class UndrawableError(Exception):
-    """An input has a type that no values can be drawn for."""
+    """An input has a type for which scanopt cannot draw values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What one run is to find out.
+    """The conditions that one run tests.
 
     Attributes
     ----------
     steps
-        How many steps the loops run, where the arguments decide that; ``None`` for several.
+        The trip count of the loops whose trip count the arguments decide; ``None`` for several
+        steps.
     contents
-        Whether former shared variables keep the contents that their file gives.
+        Whether former shared variables keep the contents stored in their file.
     special
         Whether some floats are NaN or infinite.
     many
-        What "several" is, at least.
+        The number that "several" stands for; drawn lengths vary around it.
     style
-        Where floats come from, if the graphs can be evaluated there: ``unit`` is the inside of
-        (0, 1), ``normal`` has both signs, ``definite`` makes square matrices positive definite.
+        The preferred distribution of floats; `attempts` falls back to the others. ``unit`` is
+        inside (0, 1), ``normal`` has both signs, ``definite`` makes square matrices positive
+        definite.
     """
 
     steps: int | None = None
@@ -54,7 +56,7 @@ class Setting:
     style: Style = "normal"
 
 
-# The order is that of worth: a few runs see the plain case and both ends of the step count.
+# The most valuable first: even a few runs cover several steps, no step and one step.
 _CYCLE = (
     Setting(contents=True),
     Setting(steps=0, style="unit"),
@@ -65,7 +67,11 @@ _CYCLE = (
 
 
 def settings(runs: int, demands: Demands) -> Iterator[Setting]:
-    """Yield the settings of ``runs`` runs; later rounds use longer loops and larger arrays."""
+    """Yield the settings of ``runs`` runs, round after round through `_CYCLE`.
+
+    Every round uses longer loops and larger arrays than the one before; only the first keeps the
+    contents of former shared variables.
+    """
     for run in range(runs):
         setting = replace(_CYCLE[run % len(_CYCLE)], many=3 + 3 * (run // len(_CYCLE)))
         if run >= len(_CYCLE):
@@ -75,7 +81,7 @@ def settings(runs: int, demands: Demands) -> Iterator[Setting]:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One way to satisfy a setting: how lengths go together and where values come from."""
+    """One way to satisfy a setting: how lengths are chosen and how floats are distributed."""
 
     setting: Setting
     shapes: Shapes
@@ -94,17 +100,17 @@ class Draw:
 
 
 def attempts(setting: Setting, *, recorded: bool) -> Iterator[Draw]:
-    """Yield ways to satisfy ``setting``, the likely ones first; their number is bounded.
+    """Yield ways to satisfy ``setting``, those likely to succeed first; their number is bounded.
 
-    If there are ``recorded`` arguments, their shapes are among them. Long vectors of which parts
-    are taken by number (all parameters of a model in one) fit no other.
+    With ``recorded`` arguments, their shapes are among the candidates. A graph that takes fixed
+    parts of a long vector (all parameters of a model in one vector) accepts no other shapes.
     """
     styles = (setting.style, *(style for style in _STYLES if style != setting.style))
     settings = [setting] if setting.contents else [setting, replace(setting, contents=True)]
     as_recorded: tuple[Shapes, ...] = ("recorded",) if recorded else ()
-    # How many steps recorded shapes are for, nobody knows.
-    is_likely = setting.steps is None or setting.steps > 1
-    every = (*as_recorded, *_SHAPES) if is_likely else (*_SHAPES, *as_recorded)
+    # The trip count that recorded shapes lead to is unknown; it is unlikely to be 0 or 1.
+    recorded_first = setting.steps is None or setting.steps > 1
+    every = (*as_recorded, *_SHAPES) if recorded_first else (*_SHAPES, *as_recorded)
     for candidate in settings:
         for shapes in every:
             for style in styles:
@@ -121,8 +127,8 @@ def draw(
 ) -> tuple[Any, ...]:
     """Draw one argument for each input, aligned with ``types``.
 
-    ``contents`` are those of former shared variables, by position, and ``recorded`` the arguments
-    of a recorded call, if there is one.
+    ``contents`` holds the contents of former shared variables by input position, ``recorded`` the
+    arguments of a recorded call, if there is one.
 
     Raises
     ------
@@ -148,7 +154,7 @@ def draw(
 
 
 def _is_drawn(wanted: Type) -> bool:
-    """Whether an input gets other values than those that were recorded: floats, and generators."""
+    """Whether an input gets new values in place of recorded ones: floats, complex, generators."""
     if isinstance(wanted, TensorType | ScalarType):
         return np.dtype(wanted.dtype).kind in "fc"
     return isinstance(wanted, RandomGeneratorType)
@@ -164,7 +170,7 @@ def _shapes(
 def _lengths(
     attempt: Draw, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
 ) -> dict[Label, int]:
-    """Choose a length for every label: kept contents first, then types, then the attempt."""
+    """Choose a length for every label: by kept contents, else static type, else the attempt."""
     lengths: dict[Label, int] = {}
     for position, content in kept.items():
         lengths.update(zip(demands.labels[position], np.shape(content), strict=False))
@@ -195,7 +201,7 @@ def _length(attempt: Draw, place: int, stepped: bool, rng: np.random.Generator) 
 
 
 def _count(attempt: Draw, role: Role, rng: np.random.Generator) -> int:
-    """Return the value of an integer that counts steps or gives a size."""
+    """Return the value of an integer input that is a trip count or a size."""
     if attempt.setting.steps is not None and (role is Role.STEPS or attempt.shapes == "equal"):
         return attempt.setting.steps
     return int(rng.integers(0, 7)) if attempt.shapes == "random" else attempt.setting.many
@@ -246,9 +252,10 @@ def _floats(shape: tuple[int, ...], style: Style, rng: np.random.Generator) -> A
 
 
 def _with_specials(arguments: Sequence[Any], rng: np.random.Generator) -> tuple[Any, ...]:
-    """Put a NaN into one float argument and an infinity into some of the others.
+    """Put a NaN into one float array, and an infinity into each with probability 1/2.
 
-    A single float argument that is long enough gets both.
+    The array with the NaN gets an infinity only if it has room for both; if it is the only float
+    array, it then always does.
     """
     floats = [
         position

@@ -1,4 +1,4 @@
-"""Comparing what two graphs gave on the same arguments, and telling where they differ."""
+"""Compare the values of two graphs on the same arguments, and report where they differ."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pytensor.graph.basic import Variable
 
 from scanopt_cli.verification.result import Difference, DifferenceKind
 
-# Two ways to compute one number differ by rounding. What counts as rounding: this much of the
-# number itself, or some units in the last place of the largest number of the output (sums that
-# cancel), but of 1 at least, since arguments are of that size.
+# Two ways to compute one number differ by rounding. The tolerance is this fraction of the number
+# itself, plus some units in the last place of the largest number in the output (for sums that
+# cancel) or of 1 if that is larger, since arguments are of that size.
 _RELATIVE = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-9}
 _ULPS = 256
 
@@ -25,16 +25,17 @@ class Comparison:
     Attributes
     ----------
     identical
-        Whether all outputs have the same bits (all NaNs count as one).
+        Whether all outputs have the same bits (all NaNs count as equal).
     compared
-        The outputs with any finite number, or any state of a generator, to compare.
+        Positions of the outputs that are evidence: they hold a finite number, or are not arrays
+        (the state of a generator).
     faint
-        The outputs that differ, and only by what may be rounding errors of larger numbers: nothing
-        in them is large enough to say more.
+        Positions of the outputs that differ within tolerance, and whose numbers are all so small
+        that they may be rounding errors of larger numbers. Their agreement is no evidence.
     empty
         Whether all outputs are arrays without elements.
     differences
-        The outputs that are out of tolerance.
+        One entry for each output out of tolerance.
     """
 
     identical: bool
@@ -45,7 +46,7 @@ class Comparison:
 
     @property
     def settles(self) -> bool:
-        """Whether better arguments would not tell more."""
+        """Whether the run is evidence, so that no other arguments need be tried."""
         return bool(self.compared) or self.empty or bool(self.differences)
 
 
@@ -61,8 +62,8 @@ def compare(
 ) -> Comparison:
     """Compare the values of all outputs of one run.
 
-    With ``specials`` the arguments hold infinities. Whether a sum of them comes out as NaN or as an
-    infinity depends on the order of evaluation, so the two agree then.
+    With ``specials`` the arguments hold infinities. Whether a sum of them is NaN or infinite
+    depends on the order of evaluation, so NaN and infinity then count as equal.
     """
     identical, empty = True, True
     differences: list[Difference] = []
@@ -73,7 +74,7 @@ def compare(
             same = _same_bits(left, right)
             empty &= left.size == 0
             facts = None if same else _array_difference(left, right, specials)
-            if not (same or facts or _is_loud(left)):
+            if not (same or facts or _exceeds_rounding(left)):
                 faint.append(position)
             elif np.isfinite(left).any():
                 compared.append(position)
@@ -104,7 +105,7 @@ def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _array_difference(a: np.ndarray, b: np.ndarray, specials: bool) -> dict[str, Any] | None:
-    """Return what is out of tolerance as fields of a `Difference`; ``None`` if nothing is."""
+    """Return the fields of the `Difference` between two arrays; ``None`` if within tolerance."""
     if a.dtype != b.dtype:
         return {"kind": DifferenceKind.DTYPE, "a": str(a.dtype), "b": str(b.dtype)}
     if a.shape != b.shape:
@@ -118,7 +119,7 @@ def _array_difference(a: np.ndarray, b: np.ndarray, specials: bool) -> dict[str,
         deviation, wrong = _deviation(a, b, specials)
     if not wrong.any():
         return None
-    # An infinite deviation (a NaN or infinity on one side only) counts as the largest.
+    # An infinite deviation (see `_deviation`) counts as the largest.
     where = np.unravel_index(np.argmax(np.where(wrong, deviation, -1)), a.shape)
     finite = wrong & np.isfinite(deviation)
     size = np.maximum(np.abs(a), np.abs(b))[finite].astype(float)
@@ -135,7 +136,10 @@ def _array_difference(a: np.ndarray, b: np.ndarray, specials: bool) -> dict[str,
 
 
 def _deviation(a: np.ndarray, b: np.ndarray, specials: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``|a - b|``, infinite where only one side is NaN or infinite, and what is wrong."""
+    """Return ``|a - b|``, and a mask of the elements out of tolerance.
+
+    Where a side is NaN or infinite, the deviation is 0 if both count as equal, else infinite.
+    """
     with np.errstate(all="ignore"):
         same = (a == b) | (np.isnan(a) & np.isnan(b))
         if specials:
@@ -149,8 +153,8 @@ def _deviation(a: np.ndarray, b: np.ndarray, specials: bool) -> tuple[np.ndarray
     return deviation, ~same & (deviation > allowed)
 
 
-def _is_loud(values: np.ndarray) -> bool:
-    """Whether some number is larger than what counts as a rounding error."""
+def _exceeds_rounding(values: np.ndarray) -> bool:
+    """Whether some number exceeds a rounding error of 1; always true for exact dtypes."""
     if values.dtype.kind not in "fc":
         return True
     least = _ULPS * float(np.finfo(values.real.dtype).eps)
@@ -158,7 +162,7 @@ def _is_loud(values: np.ndarray) -> bool:
 
 
 def _compare_states(a: Any, b: Any, output: Variable) -> tuple[bool, dict[str, Any] | None]:
-    """Compare values that are not arrays: generators by their state, others by their type."""
+    """Compare values that are not arrays: generators by state, others by their type's equality."""
     if isinstance(a, np.random.Generator) and isinstance(b, np.random.Generator):
         states = [_plain(rng.bit_generator.state) for rng in (a, b)]
         same = states[0] == states[1]

@@ -1,8 +1,8 @@
-"""Walking a graph, bodies included, to learn what it asks of its inputs' shapes and integers.
+"""Derive what a graph, bodies included, requires of its inputs' shapes and integers.
 
-One rule an Op family. A rule joins the labels of axes that must be equal, notes which variables
-count steps, give sizes or index, and returns the labels of the node's outputs; ``None`` for an
-output means that nothing is known about its axes.
+Each family of Ops has one rule. A rule joins the labels of axes that must have the same length,
+records which variables are trip counts, sizes or indices, and returns the labels of the node's
+outputs; ``None`` for an output means that nothing is known about its axes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def walk(survey: Survey, inputs: Sequence[Variable], outputs: Sequence[Variable]
 
 
 def rule(*classes: type[Op]) -> Callable[[Rule], Rule]:
-    """Register the rule of Op classes; a subclass without a rule of its own takes its parent's."""
+    """Register the rule of Op classes; a subclass without its own rule inherits its parent's."""
 
     def register(function: Rule) -> Rule:
         _RULES.update(dict.fromkeys(classes, function))
@@ -121,7 +121,7 @@ def _by_signature(
     node: Apply,
     survey: Survey,
 ) -> Sequence[Labels | None]:
-    """Join core dimensions by their letter and batch dimensions by their place."""
+    """Join core dimensions by their letter and batch dimensions by their position."""
     core: dict[str, Label] = {}
     for variable, letters in zip(node.inputs, inputs_signature, strict=True):
         labels = survey.of(variable)
@@ -161,15 +161,15 @@ def _join(node: Apply, survey: Survey) -> Sequence[Labels | None]:
 
 @rule(Alloc)
 def _alloc(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    return [_made_of(node.inputs[1:], survey)]
+    return [_labels_of_lengths(node.inputs[1:], survey)]
 
 
 @rule(AllocEmpty)
 def _alloc_empty(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    return [_made_of(node.inputs, survey)]
+    return [_labels_of_lengths(node.inputs, survey)]
 
 
-def _made_of(lengths: Sequence[Variable], survey: Survey) -> Labels:
+def _labels_of_lengths(lengths: Sequence[Variable], survey: Survey) -> Labels:
     survey.sizes += lengths
     return tuple(survey.dimensions.new(makers=(length,)) for length in lengths)
 
@@ -182,7 +182,7 @@ def _arange(node: Apply, survey: Survey) -> Sequence[Labels | None]:
 
 @rule(Eye)
 def _eye(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    return [_made_of(node.inputs[:2], survey)]
+    return [_labels_of_lengths(node.inputs[:2], survey)]
 
 
 @rule(Reshape, Repeat, SplitDims)
@@ -220,7 +220,7 @@ def _inc_subtensor(node: Apply, survey: Survey) -> Sequence[Labels | None]:
 
 
 def _indexed(inputs: Sequence[Variable], idx_list: Any, survey: Survey) -> Labels:
-    """Return the labels of ``x[...]``, where ``inputs`` are x and the indices in order."""
+    """Return the labels of ``x[...]``; ``inputs`` are ``x`` and the indices, in order."""
     given = survey.of(inputs[0])
     indices = get_idx_list(inputs, idx_list)
     labels = []
@@ -283,7 +283,7 @@ def _scan(node: Apply, survey: Survey) -> Sequence[Labels | None]:
 
 
 def _is_whole(kind: SlotKind) -> bool:
-    """Whether the body reads the outer value as it is, not a row of it."""
+    """Whether the body receives the outer value itself, not a row of it."""
     return kind in (SlotKind.NON_SEQ, SlotKind.UNTRACED)
 
 

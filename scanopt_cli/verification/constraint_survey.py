@@ -1,4 +1,4 @@
-"""What a walk over a graph, bodies included, learns of the shapes and integers it asks for."""
+"""The facts about shapes and integers that a walk over a graph, bodies included, collects."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from scanopt_cli.verification.dimensions import Dimensions, Label, Labels
 
 
 class Survey:
-    """What a walk over graphs has learnt.
+    """The facts that walks over graphs have collected.
 
     Attributes
     ----------
     dimensions
-        The labels and what is known of them.
+        The labels of axes and the facts known about them.
     step_counts, sizes, indices
-        Variables that are the step count of a loop, a size or slice bound, or an index.
+        Variables that are the trip count of a loop, a size or slice bound, or an index.
     sequence_lengths
-        Labels of the axes that loops run along.
+        Labels of the axes that loops iterate over.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,10 @@ class Survey:
         return labels
 
     def set(self, variable: Variable, labels: Labels) -> None:
-        """Give a variable's axes these labels; its static sizes are noted with them."""
+        """Set the labels of a variable's axes, and record its static sizes for them.
+
+        If the number of labels is not that of the axes, the axes get new labels.
+        """
         known = self.dimensions.new_for(variable)
         if len(known) != len(labels):
             labels = known
@@ -48,21 +51,21 @@ class Survey:
         self._labels[variable] = labels
 
     def same(self, a: Labels, b: Labels) -> None:
-        """Note that two tensors have the same shape."""
+        """Record that two tensors have the same shape."""
         for pair in zip(a, b, strict=False):
             self.dimensions.join(pair)
 
     def enter(self, inner: Variable, outer: Variable, labels: Labels) -> None:
-        """Note that the body's input ``inner`` holds (a part of) ``outer``."""
+        """Record that the body's input ``inner`` holds ``outer`` or a row of it."""
         self.set(inner, labels)
         self._outside[inner] = outer
 
     def outside(self, inner: Variable) -> Variable | None:
-        """Return what feeds the body's input ``inner``; ``None`` if it is not one."""
+        """Return the variable that feeds the body's input ``inner``; ``None`` if it is not one."""
         return self._outside.get(inner)
 
     def aligned(self, axes: Iterable[tuple[Variable, int]]) -> Label:
-        """Join axes that are combined element by element, broadcast ones left out."""
+        """Join axes that are combined element by element, except broadcast ones."""
         spanning = [
             self.of(variable)[axis] for variable, axis in axes if variable.type.shape[axis] != 1
         ]

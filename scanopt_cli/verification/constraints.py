@@ -1,4 +1,4 @@
-"""What graphs demand of their arguments: which integers count, and which lengths go together."""
+"""What graphs demand of their arguments: the roles of integers, and which lengths are equal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scanopt_cli.verification.dimensions import Label, Labels
 
 
 class Role(StrEnum):
-    """What the values of an integer input are good for."""
+    """How the graphs use an integer input; inputs of other dtypes are ``FREE``."""
 
     STEPS = "steps"
     SIZE = "size"
@@ -33,13 +33,13 @@ class Demands:
     Attributes
     ----------
     roles
-        What each input's values are good for.
+        How the graphs use each input.
     labels
-        A label for each axis of each input; axes with one label have one length.
+        A label for each axis of each input; axes with the same label have the same length.
     static
-        Lengths that the types give, by label.
+        Static lengths from the types, by label.
     stepped
-        Labels whose length decides how many steps some loop runs.
+        Labels whose length decides the trip count of some loop.
     """
 
     roles: tuple[Role, ...]
@@ -49,7 +49,7 @@ class Demands:
 
     @property
     def counts_steps(self) -> bool:
-        """Whether the arguments decide the step count of any loop."""
+        """Whether the arguments decide the trip count of any loop."""
         return Role.STEPS in self.roles or any(
             label in self.stepped and label not in self.static
             for labels in self.labels
@@ -73,9 +73,9 @@ def demands(graphs: Sequence[FunctionGraph]) -> Demands:
     def role(position: int) -> Role:
         if getattr(first[position].type, "dtype", None) not in discrete_dtypes:
             return Role.FREE
-        faces = [graph.inputs[position] for graph in graphs]
+        variables = [graph.inputs[position] for graph in graphs]
         return next(
-            (role for found, role in ranked if any(face in found for face in faces)), Role.FREE
+            (role for found, role in ranked if any(v in found for v in variables)), Role.FREE
         )
 
     labels = tuple(
@@ -93,7 +93,7 @@ def demands(graphs: Sequence[FunctionGraph]) -> Demands:
 def ancestors(
     survey: Survey, variables: Iterable[Variable], lengths: Iterable[Label] = ()
 ) -> tuple[set[Variable], set[Label]]:
-    """Return all variables and labels that the given ones are computed from.
+    """Return the given variables and labels, and all that they are computed from.
 
     A shape depends on the labels of its tensor, not on the tensor's values.
     """
@@ -124,7 +124,7 @@ def ancestors(
 
 
 def _measured(node: Apply, survey: Survey) -> Labels:
-    """Return the labels that a node reads the lengths of; none if it reads values."""
+    """Return the labels whose lengths a node reads; none if it reads values."""
     match node.op:
         case Shape():
             return survey.of(node.inputs[0])
@@ -135,7 +135,7 @@ def _measured(node: Apply, survey: Survey) -> Labels:
         ):
             labels = survey.of(node.inputs[0].owner.inputs[0])
             (index,) = get_idx_list(node.inputs, node.op.idx_list)
-            # One that is out of range raises when the graph is evaluated.
+            # An index out of range raises when the graph is evaluated.
             is_known = isinstance(index, Constant) and -len(labels) <= index.data < len(labels)
             return (labels[int(index.data)],) if is_known else labels
     return ()

@@ -1,7 +1,7 @@
-"""Which dimensions of a graph must be equal: labels on axes, joined where an Op demands it.
+"""Which axes of a graph must have the same length: labels, joined where an Op demands it.
 
-This is a guide for drawing arguments, not a proof. Where an Op is not known, the axes of its
-outputs get labels of their own, and the evaluation itself tells whether the sizes fit.
+The labels guide the drawing of arguments; they prove nothing. The axes of an unknown Op's outputs
+get new labels, and the evaluation itself shows whether the sizes fit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ type Labels = tuple[Label, ...]
 
 
 class Dimensions:
-    """Labels of axes: a union-find that knows sizes and what a length was made from."""
+    """Labels of axes: a union-find with static sizes and the origins of lengths."""
 
     def __init__(self) -> None:
         self._parents: list[Label] = []
@@ -31,8 +31,9 @@ class Dimensions:
     ) -> Label:
         """Return a new label.
 
-        ``makers`` are the scalars that the length is computed from (the ``n`` of ``zeros(n)``),
-        ``wholes`` the labels that it is a part of (a slice's axis is a part of the sliced one).
+        ``makers`` are the scalars that the length is computed from (the ``n`` of ``zeros(n)``).
+        ``wholes`` are the labels of axes that it depends on: for a slice the sliced axis, for a
+        Join the joined axes.
         """
         self._parents.append(len(self._parents))
         self._sizes.append(size)
@@ -54,7 +55,7 @@ class Dimensions:
         return label
 
     def join(self, labels: Labels) -> None:
-        """Note that axes with these labels have the same length."""
+        """Record that axes with these labels have the same length."""
         if not labels:
             return
         kept = self.root(labels[0])
@@ -74,7 +75,7 @@ class Dimensions:
         return len(self._makers[root]) + len(self._wholes[root])
 
     def fix(self, label: Label, size: int | None) -> None:
-        """Note a static size; the first one that is known stays."""
+        """Record a static size; the first known size stays."""
         root = self.root(label)
         if self._sizes[root] is None:
             self._sizes[root] = size
@@ -88,5 +89,5 @@ class Dimensions:
         return self._makers[self.root(label)]
 
     def wholes(self, label: Label) -> list[Label]:
-        """Return the labels that ``label`` is a part of."""
+        """Return the labels of the axes that the length depends on."""
         return self._wholes[self.root(label)]

@@ -1,4 +1,4 @@
-"""Which input of one graph is which input of the other."""
+"""Match the inputs of two graphs, by position or by name."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Pair:
     recorded
         Recorded calls of ``a``, or else of ``b``, aligned with the inputs.
     contents
-        Contents of former shared variables by input position, those of ``a`` before those of ``b``.
+        Contents of former shared variables by input position; those of ``a`` take precedence.
     pairing
-        How the inputs correspond, if not by position.
+        A description of how the inputs correspond; ``None`` if by position.
     """
 
     a: FunctionGraph
@@ -46,17 +46,18 @@ class Pair:
 
 
 def matched(a: Graph, b: Graph) -> Pair:
-    """Bring two graphs over the same inputs.
+    """Return two graphs over the same inputs.
 
-    Inputs correspond by position if the graphs have as many and the types fit. Otherwise they
-    correspond by name, if every input has a name of its own and the names of one graph are among
-    those of the other; what only one graph has, the other does not read. The graphs may be used
-    up: callers pass copies.
+    Inputs correspond by position if the graphs have equally many and their types fit. Otherwise
+    they correspond by name, if every input has a unique name and the names of one graph are among
+    those of the other. The smaller graph gets the inputs that it lacks, and does not read them.
+    The pair may hold the given graphs themselves: callers pass copies.
 
     Raises
     ------
     VerificationError
-        If neither works, or the numbers of outputs or the names of their dimensions differ.
+        If the inputs match in neither way, or the graphs differ in the number of outputs or in the
+        names of an output's dimensions.
     """
     places = _places(a.inputs, b.inputs)
     if places is None or len(a.outputs) != len(b.outputs):
@@ -67,8 +68,8 @@ def matched(a: Graph, b: Graph) -> Pair:
     for place, (left, right) in enumerate(zip(a.outputs, b.outputs, strict=True)):
         dims = [getattr(output.type, "dims", None) for output in (left, right)]
         if dims[0] != dims[1]:
-            told = " against ".join("none" if d is None else ", ".join(d) for d in dims)
-            raise VerificationError(f"output {place} has the dimensions {told}")
+            names = " against ".join("none" if d is None else ", ".join(d) for d in dims)
+            raise VerificationError(f"output {place} has the dimensions {names}")
     columns = list(zip(*places, strict=True)) if places else [(), ()]
     contents = {}
     for graph, column in ((b, columns[1]), (a, columns[0])):
@@ -97,7 +98,7 @@ def _places(a: Sequence[Variable], b: Sequence[Variable]) -> list[Place] | None:
 
 
 def _pairing(a: Graph, b: Graph, places: Sequence[Place]) -> str | None:
-    """Say that inputs are paired by name, and which of them one graph lacks."""
+    """Describe a pairing by name and the inputs that one graph lacks; ``None`` if by position."""
     if all(x == y for x, y in places):
         return None
     only_a = [str(a.inputs[x].name) for x, y in places if x is not None and y is None]
@@ -120,7 +121,7 @@ def _by_name(inputs: Sequence[Variable]) -> dict[str, int] | None:
 
 
 def _fit(a: Type, b: Type) -> bool:
-    """Whether some value is good for both types."""
+    """Whether some value is valid for both types."""
     if not (isinstance(a, TensorType) and isinstance(b, TensorType)):
         return bool(a == b)
     return (
@@ -136,7 +137,7 @@ def _over(
     other: Graph,
     others: Sequence[int | None],
 ) -> FunctionGraph:
-    """Return ``graph`` over all inputs of the pair; what it does not have, it does not read."""
+    """Return ``graph`` over all inputs of the pair; it does not read those that it lacked."""
     if list(own) == list(range(len(graph.inputs))):
         return graph.fgraph
     inputs = [
@@ -147,7 +148,7 @@ def _over(
 
 
 def _recorded(graph: Graph, column: Sequence[int | None]) -> tuple[tuple[Any, ...], ...]:
-    """Return recorded calls in the pair's order; none if they lack an input."""
+    """Return recorded calls in the pair's order of inputs; none if ``graph`` lacks an input."""
     positions = [position for position in column if position is not None]
     if len(positions) < len(column):
         return ()

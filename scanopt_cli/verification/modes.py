@@ -1,4 +1,4 @@
-"""The modes in which graphs are evaluated: as they are, and compiled as a user compiles them."""
+"""The modes for evaluating graphs: without rewrites, and compiled as a user compiles them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pytensor.link.vm import VMLinker
 from scanopt_cli.errors import VerificationError
 
 DEFAULT = "default"
-"""The mode that PyTensor compiles with if it is told nothing else."""
+"""The mode that PyTensor uses if none is named."""
 
 PLAIN = "plain"
-"""Graphs as they are, rewritten no more than it takes to run them; always evaluated."""
+"""Graphs with no rewrites except those needed to run them. Graphs are always evaluated so."""
 
 WITHOUT_C = frozenset({PLAIN, "vm", "numba", "jax"})
 """Modes that need no C compiler."""
@@ -24,7 +24,7 @@ _OWN = (DEFAULT, PLAIN, "vm", "cvm", "numba", "jax")
 
 
 def compiling_modes(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the modes that ``names`` lists, without `PLAIN`; each may be several, by commas.
+    """Return the modes in ``names`` but `PLAIN`; an item may be several, separated by commas.
 
     Raises
     ------
@@ -43,12 +43,12 @@ def compiling_modes(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def compiling_mode(name: str) -> Mode:
-    """Return the mode called ``name``, as a user would use it.
+    """Return the mode called ``name``, configured as a user would use it.
 
     Raises
     ------
     RuntimeError
-        If what the mode needs is not installed.
+        If the mode is ``cvm`` and PyTensor finds no C++ compiler.
     """
     _need_compiler(name)
     mode: Any
@@ -70,7 +70,12 @@ def compiling_mode(name: str) -> Mode:
 def plain_mode(*, with_c: bool) -> Mode:
     """Return a mode that rewrites no more than its linker needs to run at all.
 
-    ``with_c`` is for graphs that were rewritten for C, and need it to run.
+    ``with_c`` is for graphs that were rewritten for C and need it to run.
+
+    Raises
+    ------
+    RuntimeError
+        If ``with_c`` and PyTensor finds no C++ compiler.
     """
     if with_c:
         _need_compiler("cvm")

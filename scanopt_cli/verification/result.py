@@ -1,4 +1,4 @@
-"""What a verification found: plain data, ready for any renderer."""
+"""The result of a verification: plain data, for any renderer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Verdict(StrEnum):
 
 
 class DifferenceKind(StrEnum):
-    """In what two evaluations on the same arguments differ."""
+    """What differs between two evaluations on the same arguments."""
 
     VALUES = "values"
     SHAPE = "shape"
@@ -28,24 +28,24 @@ class DifferenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One output that differs in one run, or one run that only one of the graphs survives.
+    """One output that differs in one run, or one run in which only one graph raises.
 
     Attributes
     ----------
     kind
-        In what the two differ. ``state`` is for outputs that are not arrays, such as generators.
+        What differs. ``state`` is for outputs that are not arrays, such as generators.
     run
         Which run, counted from 0.
     mode
         The mode that compiled the second graph; ``None`` if it was evaluated as it is.
     arguments
-        What the run was given, in words.
+        A description of the run's arguments.
     output, name
         Position and name of the output; ``None`` if no single output is meant.
     where
         Index of the largest deviation within the output; ``()`` for a scalar.
     a, b
-        What each graph gave there: the value, shape, dtype or error as text, exact for numbers.
+        The value, shape, dtype or error that each graph gives there, as text, exact for numbers.
     elements
         How many elements are out of tolerance.
     abs_error, rel_error
@@ -68,7 +68,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """Whether two graphs compute the same, and on what evidence.
+    """Whether two graphs compute the same values, and on what evidence.
 
     Attributes
     ----------
@@ -80,17 +80,17 @@ class Verification:
     runs_tried
         How many runs were planned: recorded calls and drawn ones.
     differences
-        What differs, one entry an output and run.
+        What differs, one entry for each output, run and mode.
     reason
-        Why nothing, or not everything, could be evaluated.
+        Why no run, or not every run, could be evaluated and compared.
     modes
         The modes in which the second graph was compiled as well.
     notes
-        What else a reader should know, one sentence each: where PyTensor compiles the first graph
-        to other values than it has, too.
+        Further findings, one sentence each: that a mode, as PyTensor compiles by it, changes the
+        values of the first graph too.
     remarks
-        How the graphs were compared, where it is not as one would expect: inputs that correspond by
-        name, outputs too small to be compared.
+        How the comparison departs from the usual one: inputs that correspond by name, outputs too
+        small to be compared.
     """
 
     verdict: Verdict
@@ -104,5 +104,5 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether the graphs were shown to agree."""
+        """Whether the graphs agreed in the runs that were evaluated."""
         return self.verdict in (Verdict.IDENTICAL, Verdict.AGREES)

@@ -1,8 +1,8 @@
-"""Running the child: what it is given, how it is watched, and what it says.
+"""Start the child process that evaluates graphs, watch it, and read its record.
 
-A child of its own keeps a crash, an endless loop or a memory blow-up of a foreign graph away from
-the caller. It is started anew, not forked, without the caller's main module, and it takes modules
-from where the caller takes them and from nowhere else (not from the working directory).
+A child process keeps a crash, an endless loop or a memory blow-up of a foreign graph away from the
+caller. It is a new interpreter, not a fork, and does not import the caller's main module. It finds
+modules on the caller's ``sys.path`` only (not in the working directory).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _BOOT = (
     "from scanopt_cli.verification.worker import main; main(sys.argv[2])"
 )
 _MEMORY = 8 << 30
-# Seconds between two looks at what the child is doing.
-_GLANCE = 0.2
+# Seconds between two reads of the child's record.
+_POLL_INTERVAL = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the child is asked.
+    """What the child evaluates.
 
     Attributes
     ----------
@@ -78,16 +78,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the child wrote before it ended: one entry a run, and why there are no more."""
+    """What the child wrote before it ended: its entries, and why it failed, if it did."""
 
     entries: tuple[dict[str, Any], ...]
     failure: str | None
 
 
 def run_child(request: Request, progress: Callable[[str], None] | None = None) -> Record:
-    """Evaluate ``request`` in a child process; the child is gone when this returns.
+    """Evaluate ``request`` in a child process, which has ended when this returns.
 
-    ``progress`` is called with what the child is doing.
+    ``progress`` is called with a description of what the child is doing.
     """
     with TemporaryDirectory(prefix="scanopt-verify-") as name:
         directory = Path(name)
@@ -117,7 +117,7 @@ def _write_request(path: Path, request: Request) -> None:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Takes ops from anywhere, the main module too, without what they can compute again."""
+    """Pickles Ops of any module, ``__main__`` included, without their caches."""
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, Op) and type(thing).__reduce_ex__ is object.__reduce_ex__:
@@ -129,14 +129,14 @@ class _Pickler(cloudpickle.Pickler):
 
 
 def _environment(modes: Collection[str], directory: Path) -> dict[str, str]:
-    """The caller's environment, but no C compiler where none is asked for, and no capture."""
+    """Return the caller's environment without capture, and without C if no mode needs it."""
     environment = {key: value for key, value in os.environ.items() if key != CAPTURE}
     flags = [environment.get("PYTENSOR_FLAGS", ""), "traceback__limit=0"]
     flags += ["cxx="] if WITHOUT_C.issuperset(modes) else []
-    # PyTensor finds compiled code by less than all that it depends on: what a file with wrong types
-    # has left behind must not be found by the user's own programs.
+    # The keys of PyTensor's cache of compiled code do not cover all that the code depends on. A
+    # separate cache keeps code compiled for a file with wrong types from the user's own programs.
     flags += [f"base_compiledir={Path(config.base_compiledir) / 'scanopt'}"]
-    # PyTensor leaves the code that it generates for Numba among the temporary files.
+    # PyTensor does not delete the temporary files of the code that it generates for Numba.
     environment["TMPDIR"] = str(directory)
     environment["PYTENSOR_FLAGS"] = ",".join(filter(None, flags))
     return environment
@@ -148,13 +148,16 @@ def _wait(
     record: Path,
     progress: Callable[[str], None] | None,
 ) -> str | None:
-    """Wait for the child's end and say what was wrong with it; take its own children along."""
+    """Wait for the child to end, and return what went wrong with it, if anything.
+
+    A child that still runs after ``timeout`` seconds is killed together with its own children.
+    """
     end = monotonic() + timeout
     try:
         while progress is not None and process.poll() is None and monotonic() < end:
             progress(f"verifying: {_Diary.read(record).doing}")
             with suppress(subprocess.TimeoutExpired):
-                process.wait(min(_GLANCE, max(end - monotonic(), 0)))
+                process.wait(min(_POLL_INTERVAL, max(end - monotonic(), 0)))
         code = process.wait(max(end - monotonic(), 0))
     except subprocess.TimeoutExpired:
         return f"no answer within {timeout:g} s"
@@ -183,7 +186,7 @@ def _signal_name(number: int) -> str:
 
 @dataclass(slots=True)
 class _Diary:
-    """What the child has written so far: a last line that is cut short is left out."""
+    """What the child has written so far, without an incomplete last line."""
 
     entries: list[dict[str, Any]] = field(default_factory=list)
     doing: str = "starting"
@@ -211,7 +214,7 @@ class _Diary:
 
 
 def _record(directory: Path, failure: str | None) -> Record:
-    """Return what the child found, and what ended it."""
+    """Return what the child found, and why it ended early, if it did."""
     diary = _Diary.read(directory / RECORD)
     fatal = diary.fatal
     if not diary.is_done and fatal is None:

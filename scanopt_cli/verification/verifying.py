@@ -25,16 +25,18 @@ def verify(
     strict: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Verification:
-    """Evaluate two graphs on the same arguments and tell whether the values agree.
+    """Evaluate two graphs on the same arguments and compare their values.
 
     Recorded calls of ``a`` (of ``b`` if ``a`` has none) come first. Then ``runs`` runs are drawn:
     several steps with the contents of former shared variables kept, 0 steps, 1 step, NaNs and
     infinities, 2 steps, and so on with longer loops. Both graphs are evaluated as they are; then
-    ``b`` is compiled by each of ``modes``, as a user would compile it, and has to give the values
-    of ``a``, or those that ``a`` has compiled by this mode. All of it happens in one child process,
-    so a crash or an endless loop ends the child, not the caller. ``a`` is the reference: where it
-    gives values, ``b`` has to give them too. Where ``a`` raises, ``b`` may compute: a rewrite that
-    drops what nobody reads drops its errors. Such a run is not compared, and ``reason`` says so.
+    each of ``modes`` compiles ``b`` as a user would, and its values must be those of ``a`` or those
+    of ``a`` compiled by the same mode. Everything runs in one child process, so a crash or an
+    endless loop ends the child, not the caller.
+
+    ``a`` is the reference: where it gives values, ``b`` must give them too. Where ``a`` raises,
+    ``b`` may compute, because a rewrite that removes dead nodes removes their errors. Such a run is
+    not compared, and ``reason`` says so.
 
     Parameters
     ----------
@@ -42,8 +44,7 @@ def verify(
         Loaded graphs, FunctionGraphs or ``(inputs, outputs)`` pairs. Inputs correspond by position,
         or by name where positions do not fit; see `matched`.
     runs
-        How many runs to draw, at least 1. With fewer than 5 some of the settings above are left
-        out.
+        How many runs to draw, at least 1. Fewer than 5 do not cover all settings above.
     seed
         Seed of the drawn arguments; the same seed draws the same arguments.
     modes
@@ -55,7 +56,7 @@ def verify(
     strict
         Whether it is a difference if only ``a`` raises.
     progress
-        Called with what is being done, in a few words.
+        Called with a short description of what is being done.
 
     Raises
     ------
@@ -86,7 +87,7 @@ def verify(
 def _verification(
     record: Record, planned: int, modes: tuple[str, ...], *, strict: bool
 ) -> Verification:
-    """Sum up what the child saw."""
+    """Summarise the child's record."""
     notes = tuple(dict.fromkeys(entry["note"] for entry in record.entries if "note" in entry))
     compiled = [fields for entry in record.entries for fields in entry.get("compiled", ())]
     entries = [
@@ -131,7 +132,7 @@ def _verification(
 
 
 def _without_lost_errors(entry: dict[str, Any]) -> dict[str, Any]:
-    """A run as one that was not evaluated, if only the first graph raises in it."""
+    """Return ``entry``, marked as not evaluated if only the first graph raises in its run."""
     kinds = {fields["kind"] for fields in entry.get("differences", ())}
     if kinds != {DifferenceKind.ONLY_A_RAISES.value}:
         return entry

@@ -1,8 +1,8 @@
-"""The child process: it evaluates two graphs on the same arguments and writes down what it sees.
+"""The child process: it evaluates two graphs on the same arguments and records the results.
 
-Foreign graphs are evaluated here and nowhere else. A wrong index can end this process (Numba does
-not check bounds), so every step is announced before it is taken: the last line of the record tells
-the parent what the child died of. The record is JSON; the parent unpickles nothing from here.
+Foreign graphs are evaluated only here. A wrong index can kill this process (Numba does not check
+bounds), so the child records every step before it takes it: the last line of the record names the
+step at which it died. The record is JSON; the parent unpickles nothing that the child wrote.
 """
 
 from __future__ import annotations
@@ -41,26 +41,25 @@ from scanopt_cli.verification.spawning import RECORD, REQUEST, Request
 
 type Outcome = list[Any] | Exception
 
-# What arguments of a wrong shape or size raise. When only the first graph raises one of these,
-# the arguments are at fault until no better ones can be found.
+# The errors that arguments of a wrong shape or size cause. If only the first graph raises one, the
+# run tries other arguments, and reports the error only if none of them is better.
 _MISFIT = (ValueError, IndexError, TypeError)
 
 
 def main(directory: str) -> None:
-    """Do what the request in ``directory`` asks and leave the record there."""
+    """Evaluate the request in ``directory`` and write the record there."""
     with (Path(directory) / REQUEST).open("rb") as file:
-        sys.setrecursionlimit(1_000_000)  # what deep graphs need; Python frames use no C stack
+        sys.setrecursionlimit(1_000_000)  # for deep graphs; Python frames use no C stack
         request: Request = pickle.load(file)
     _limit(request)
-    # A mode that is recorded in a Scan is that of whoever compiled it; here the mode of the check
-    # counts, in bodies too.
+    # A Scan may hold a mode of its own; here the mode under test compiles its body too.
     Scan.link_mode = HasInnerFunction.link_mode  # type: ignore[method-assign]
     with (Path(directory) / RECORD).open("w") as file:
         _Session(request, file).run()
 
 
 def _limit(request: Request) -> None:
-    """Bound memory and time, should the parent be gone; a platform may know neither bound."""
+    """Bound memory and time, in case the parent is gone; a platform may support neither."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, request.timeout + 5)
     with suppress(ImportError, ValueError, OSError):
@@ -70,8 +69,8 @@ def _limit(request: Request) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (request.memory, request.memory))
 
 
-def _is_made_for_c(fgraph: FunctionGraph) -> bool:
-    """Whether rewrites for C left an Op that is wrong without it: a reduction by an expression."""
+def _needs_c(fgraph: FunctionGraph) -> bool:
+    """Whether an Op from a rewrite for C is wrong without C: a reduction by a Composite."""
     return any(
         isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Composite)
         for node in walk(fgraph)
@@ -79,7 +78,7 @@ def _is_made_for_c(fgraph: FunctionGraph) -> bool:
 
 
 def _compile(fgraph: FunctionGraph, mode: Mode) -> Function:
-    """Compile a graph that may work in place on its inputs: callers pass copies."""
+    """Compile a graph; the function may overwrite its arguments, so callers pass copies."""
     inputs = [In(variable, mutable=True, borrow=True) for variable in fgraph.inputs]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -107,7 +106,7 @@ def _call(function: Function, arguments: Sequence[Any]) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A run in which both graphs, as they are, gave the same; the values of the first."""
+    """A run in which both graphs, as they are, agree; ``values`` are those of the first."""
 
     run: int
     text: str
@@ -117,7 +116,7 @@ class Sample:
 
 
 class CompiledPair:
-    """Both graphs as a mode compiles them, each when it is first asked for."""
+    """Both graphs compiled by one mode, each on first use."""
 
     def __init__(
         self, mode: str, graphs: Sequence[FunctionGraph], write: Callable[..., None]
@@ -129,7 +128,7 @@ class CompiledPair:
         self._functions: dict[int, Function | Exception] = {}
 
     def values(self, place: int, arguments: Sequence[Any]) -> Outcome:
-        """Return what a graph gives; the error if it does not compile."""
+        """Return a graph's values, or the error if it raises or does not compile."""
         function = self.function(place)
         return function if isinstance(function, Exception) else _call(function, arguments)
 
@@ -145,7 +144,7 @@ class CompiledPair:
 
 
 class _Session:
-    """One request, from compiling to the last run."""
+    """Carries out one request, from the first compilation to the last run."""
 
     def __init__(self, request: Request, record: TextIO) -> None:
         self.request = request
@@ -160,7 +159,7 @@ class _Session:
         self.outputs = graphs[0].outputs
         self.types = [variable.type for variable in graphs[0].inputs]
         self.functions = []
-        with_c = any(map(_is_made_for_c, graphs))
+        with_c = any(map(_needs_c, graphs))
         if with_c and not config.cxx:
             self._write(fatal="a graph was compiled for C, and needs it; use --mode cvm")
             return
@@ -182,10 +181,10 @@ class _Session:
             self._write(fatal=str(error))
 
     def _compiled_runs(self, name: str) -> None:
-        """Evaluate the second graph as ``name`` compiles it, on the arguments that gave values.
+        """Compile the second graph by the mode ``name`` and evaluate it on all samples.
 
-        It has to give what the first graph gives, or what that gives compiled by the same mode:
-        then it is PyTensor that computes something else.
+        It must give the values of the first graph as it is, or of the first graph compiled by the
+        same mode. In the latter case, PyTensor itself changes the values.
         """
         try:
             compiled = CompiledPair(name, self.graphs, self._write)
@@ -202,17 +201,17 @@ class _Session:
             differences = self._against(got, sample.values, sample, name)
             if differences:
                 self._write(doing=f"evaluating graph a in mode {name} in run {sample.run}")
-                alone = compiled.values(0, sample.arguments)
-                ours = {item.output for item in self._against(got, alone, sample, name)}
-                if any(item.output not in ours for item in differences):
+                compiled_a = compiled.values(0, sample.arguments)
+                genuine = {item.output for item in self._against(got, compiled_a, sample, name)}
+                if any(item.output not in genuine for item in differences):
                     self._write(note=f"mode {name} itself changes values, of the original as well")
-                differences = tuple(item for item in differences if item.output in ours)
+                differences = tuple(item for item in differences if item.output in genuine)
             self._write(compiled=[asdict(item) for item in differences])
 
     def _against(
         self, got: Outcome, wanted: Outcome, sample: Sample, mode: str
     ) -> tuple[Difference, ...]:
-        """How the second graph, compiled by ``mode``, differs from what is wanted of it."""
+        """Return how ``got``, of the second graph compiled by ``mode``, differs from ``wanted``."""
         if isinstance(wanted, Exception) and isinstance(got, Exception):
             return ()
         if isinstance(wanted, Exception) or isinstance(got, Exception):
@@ -253,10 +252,10 @@ class _Session:
         known_good: bool = False,
         specials: bool = False,
     ) -> None:
-        """Evaluate on candidates until both graphs give values, and write down how they compare.
+        """Evaluate candidates until both graphs give values to compare; record the comparison.
 
         ``known_good`` arguments are not to blame if a graph raises or gives no finite number;
-        with ``specials``, NaN and infinities are what the run is about.
+        with ``specials``, NaNs and infinities are intended.
         """
         comparison: Comparison | None = None
         sample: Sample | None = None

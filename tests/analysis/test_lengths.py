@@ -200,3 +200,10 @@ def test_a_length_of_an_axis_that_is_not_there_is_an_atom(tensor) -> None:
     two = ps.constant(2, dtype="int64")
     row = Apply(Subtensor((0,)), [shape, two], [pt.lscalar()]).outputs[0]
     assert "shape" not in str(Lengths().value_of(row))
+
+
+def test_products_of_32_bits_wrap() -> None:
+    k = pt.iscalar("k")
+    product = Lengths().value_of(k * np.int32(1 << 20))
+    assert [count for _, count in product.terms] == [1]
+    assert str(Lengths().value_of(k + np.int32(1))) == "k+1"

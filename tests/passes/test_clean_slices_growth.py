@@ -10,7 +10,8 @@ import pytest
 
 from graph_building import graph_of, power
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices, clean_slices
+from scanopt_cli.passes.clean_slices import clean_slices
+from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.pipeline.runner import run_pipeline
 from slicing import N, five
 

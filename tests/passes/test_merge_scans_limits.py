@@ -17,12 +17,13 @@ from evaluating import assert_same_outcomes, evaluator
 from graph_building import graph_of, only_scan, scan
 from loop_building import build
 from merging_scans import M, N, S, X, check, grow, merged, names
-from scanopt_cli.analysis import levels as levels_module
 from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.ir import levels as levels_module
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.levels import IfElse
 from scanopt_cli.passes.merge_duplicates import MergeDuplicates
-from scanopt_cli.passes.merge_scans.merge_scans import MergeScans, merge_scans
+from scanopt_cli.passes.merge_scans import merge_scans
+from scanopt_cli.passes.merge_scans.merge_scans import MergeScans
 from strategies import GeneratedScan, scan_graphs
 
 

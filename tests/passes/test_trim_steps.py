@@ -314,3 +314,15 @@ def test_inside_a_loop() -> None:
     after, remarks = optimized(graph, "trim-steps")
     assert remarks[0] == "changed outer/inner: runs 28 steps of 30: no more are read"
     check(graph, after)
+
+
+@pytest.mark.parametrize("steps", [5, N])
+@pytest.mark.parametrize("index", [slice(None, None, 0), slice(1, 3, 0), slice(0, 2, 0)])
+@pytest.mark.parametrize("passes", ["default", "grad", "trim-steps", "clean-slices"])
+def test_a_slice_that_is_an_error_stays_one(index: slice, steps: Any, passes: str) -> None:
+    h = pt.dscalar("h")
+    out = scan(lambda h: 2 * h, outputs_info=[h], n_steps=steps)[index].sum()
+    graph = graph_of(out + 0.0 * N)
+    work, _ = optimized(graph, passes)
+    for one in (graph, work):
+        assert "slice step cannot be zero" in str(outputs_of(one, h=1.0, n=5))

@@ -1,1 +1,1 @@
-"""Who reads which rows of a loop's output."""
+"""Finds the readers of a loop's output, and the rows that they read."""

@@ -1,4 +1,4 @@
-"""Readers that leave out the last steps of a loop, however many steps there are."""
+"""Readers that leave out the last steps of a loop, whatever its trip count."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _ONE = AffineExpr(1)
 
 @dataclass(frozen=True, slots=True)
 class EndRead:
-    """A reader that leaves out the last ``behind`` steps, and of which steps there may be none.
+    """A reader that leaves out the last ``behind`` steps; it may read no step at all.
 
-    ``start`` is how many rows of start are in what it reads. ``index`` is ``None`` if it reads by
-    count, as a loop reads a sequence, and needs no other index when there are fewer rows.
+    ``start`` is the number of initial rows in the variable that it reads. ``index`` is ``None`` if
+    it reads a number of first rows, as a loop reads a sequence; it then needs no other index where
+    there are fewer rows.
     """
 
     node: Apply
@@ -44,17 +45,18 @@ class EndRead:
         return isinstance(self.index, int)
 
     def of(self, rows: Any, axis: int, fewer: int, length: AffineExpr | None) -> Variable:
-        """Return the same of ``rows``, which are those that were read without the last ``fewer``.
+        """Return the same read of ``rows``, the rows of the source without the last ``fewer``.
 
-        ``length`` is how many rows there were, if there may have been fewer than ``fewer`` steps:
-        then more rows of the start are left than are to be read, which are counted.
+        ``length`` is the length of the source, given if there may have been fewer than ``fewer``
+        steps. Then ``rows`` may hold more initial rows than the reader takes, and a read that
+        includes initial rows counts its rows from the first.
         """
         front = (slice(None),) * axis
         node, index = self.node, self.index
         made: Variable
         if self.start and length is not None:
             counted = as_count(length - AffineExpr(self.behind))
-            if _steps(index) > 0:
+            if _stride(index) > 0:
                 made = rows[(*front, slice(index.start, counted))]
             else:
                 made = rows[(*front, slice(None, counted))][(*front, slice(None, None, -1))]
@@ -68,15 +70,15 @@ class EndRead:
         return made
 
     def of_sequence(self, rows: Any, axis: int, fewer: int) -> Variable | None:
-        """Return the same for loops that read no more rows than were read here, if it is less.
+        """Return the same for loops that read at most these rows as a sequence, if simpler.
 
-        They read first rows, so what is behind them does not count; and a loop of no steps reads
-        none.
+        A loop reads the first rows of a sequence, so further rows behind those do not matter; a
+        loop of no steps reads none. ``None`` if there is no simpler form than that of `of`.
         """
         index = self.index
-        if not isinstance(index, slice) or abs(_steps(index)) != 1:
+        if not isinstance(index, slice) or abs(_stride(index)) != 1:
             return None
-        if _steps(index) > 0:
+        if _stride(index) > 0:
             return rows if not index.start else None
         if self.start <= 1 and self.behind == fewer == 1 and index.stop is None:
             turned: Variable = rows[(*(slice(None),) * axis, slice(None, None, -1))]
@@ -87,9 +89,9 @@ class EndRead:
 def end_read(
     node: Apply, position: int, view: ScanView, lengths: Lengths, *, start: int
 ) -> EndRead | None:
-    """Return how ``node`` leaves out last steps, ``None`` if it may read the last one.
+    """Return how ``node`` leaves out the last steps, ``None`` if it may read the last one.
 
-    Of what it reads, ``start`` rows are not steps.
+    ``start`` is the number of initial rows in the variable that it reads.
     """
     axis = view.batch_ndim
     length = lengths.value_of(view.n_steps) + AffineExpr(start)
@@ -109,9 +111,9 @@ def end_read(
 def counted_reads(
     view: ScanView, slot: Slot, lengths: Lengths, clients: Clients
 ) -> dict[Variable, Variable]:
-    """Return ``ys[-1]`` for ``ys[n-1]`` of the ``n`` steps of a loop that does not stop early.
+    """Return ``ys[-1]`` for each read ``ys[n-1]`` of the ``n`` steps of a loop.
 
-    The buffer of ``slot`` must hold every step.
+    The loop may not stop early, and the buffer of ``slot`` must hold every step.
     """
     steps = lengths.value_of(view.n_steps)
     found: dict[Variable, Variable] = {}
@@ -126,10 +128,10 @@ def counted_reads(
 def _counted_from_end(
     node: Apply, position: int, axis: int, length: AffineExpr, lengths: Lengths
 ) -> Variable | None:
-    """``x[-k]`` for a read of ``x[n-k]`` of ``n`` rows, and so for the bounds of slices.
+    """``x[-k]`` for a read ``x[n-k]`` of ``n`` rows, and likewise for the bounds of slices.
 
-    ``None`` if there is none, or if that may be another row when there are few: for ``k`` = 1 it is
-    the same row, or error, whatever the length.
+    ``None`` if no bound has that form, or if ``-k`` may be another row when there are few rows. For
+    ``k`` = 1 it is the same row, or the same error, whatever the length.
     """
     index = row_index(node, axis) if position == 0 else None
 
@@ -160,32 +162,36 @@ def _counted_from_end(
 
 
 def only_sequences(variable: Variable, clients: Clients, length: AffineExpr) -> bool:
-    """Whether nobody but loops of ``length`` steps reads ``variable``, as a sequence."""
+    """Whether all readers of ``variable`` are loops of ``length`` steps, as a sequence."""
     return all(sequence_steps(node, position) == length for node, position in clients(variable))
 
 
-def _steps(index: slice) -> int:
+def _stride(index: slice) -> int:
     return 1 if index.step is None else int(index.step)
 
 
 def _reaches_into(index: Any, start: int) -> bool:
-    """Whether a slice from the first row on, or down to it, leaves out no more than the start."""
-    if not isinstance(index, slice) or abs(_steps(index)) != 1:
+    """Whether a slice leaves out at least one and at most ``start`` last rows.
+
+    Its step must be 1 or -1. A forward slice may not start at a row counted from the end, and a
+    reversed one must reach down to the first row.
+    """
+    if not isinstance(index, slice) or abs(_stride(index)) != 1:
         return False
-    if _steps(index) > 0:
+    if _stride(index) > 0:
         begin, end = index.start, index.stop
         return (begin is None or begin >= 0) and end is not None and -start <= end < 0
     return index.stop is None and index.start is not None and -start <= index.start + 1 < 0
 
 
 def _behind(index: Any) -> int:
-    """How many last rows are left out whatever the length; 0 if the last may be read."""
+    """How many last rows an index leaves out whatever the length; 0 if it may read the last."""
     if isinstance(index, np.ndarray):
         return -1 - int(index.max()) if index.max() < 0 else 0
     if isinstance(index, int):
         return -1 - index if index < 0 else 0
     first, last = index.start, index.stop
-    if _steps(index) > 0:
+    if _stride(index) > 0:
         is_empty = first is not None and last is not None and last <= first < 0
         return -last if last is not None and last < 0 and not is_empty else 0
     is_empty = first is not None and last is not None and first <= last < 0
@@ -193,7 +199,7 @@ def _behind(index: Any) -> int:
 
 
 def _shifted(index: Any, fewer: int) -> Any:
-    """An index that counts from the end, where there are ``fewer`` rows there."""
+    """``index``, where it counts from the end, for a source without its last ``fewer`` rows."""
 
     def moved(bound: int | None) -> int | None:
         return bound if bound is None or bound >= 0 else bound + fewer or None
@@ -203,4 +209,4 @@ def _shifted(index: Any, fewer: int) -> Any:
     if isinstance(index, int):
         return index + fewer
     begin, end = moved(index.start), moved(index.stop)
-    return slice(None if begin == -1 and _steps(index) < 0 else begin, end, index.step)
+    return slice(None if begin == -1 and _stride(index) < 0 else begin, end, index.step)

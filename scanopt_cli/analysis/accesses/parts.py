@@ -1,4 +1,4 @@
-"""A buffer that is kept in parts: which rows its readers look at, and in which parts those are."""
+"""Serves the readers of a buffer that is kept in parts with slices of those parts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _ONE = AffineExpr(1)
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """The rows ``low`` to ``high`` of a buffer, which are rows of ``source``.
+    """The rows ``low`` to ``high`` of a buffer, which ``source`` holds.
 
-    ``first`` is the row of the buffer that the first row of ``source`` is, and ``length`` how many
-    rows ``source`` has. It may be set after the part was asked for.
+    ``first`` is the row of the buffer that ``source`` begins with, and ``length`` the number of
+    rows of ``source``. ``source`` is used by `Reading.built` only, and may be set after
+    the readings are found.
     """
 
     low: AffineExpr
@@ -56,7 +57,7 @@ class Reading:
     is_row: bool = False
 
     def built(self, axis: int) -> Variable:
-        """Return what the variable reads, from the sources of the parts; ``axis`` is the rows'."""
+        """Return the variable built from the parts' sources; ``axis`` is the axis of the rows."""
         front = (slice(None),) * axis
         if self.is_row:
             (piece,) = self.pieces
@@ -74,9 +75,9 @@ class Reading:
 
 
 class Readers:
-    """Finds who reads a buffer in ``parts``, its rows being on ``axis``.
+    """Finds the readers of a buffer that is kept in ``parts``, with its rows on ``axis``.
 
-    ``reach`` is how many rows of start the loop needs that the buffer is a gradient of.
+    The buffer is the gradient of another loop, which needs ``reach`` initial rows.
     """
 
     def __init__(
@@ -94,44 +95,44 @@ class Readers:
         self._lengths = lengths
 
     def of(self, buffer: Variable) -> list[Reading]:
-        """Return the readings that all readers of ``buffer`` can be served with, deepest first.
+        """Return readings that together serve all readers of ``buffer``, deepest first.
 
         A chain of slices is followed as far as its rows are known. The buffer itself is the last
-        reading if somebody reads it in a way that is not understood.
+        reading if one of its readers is not a slice or index of known rows.
         """
         whole = RowRange(AffineExpr(), self._parts[-1].high)
         readings = self._readings(buffer, whole)
         assert readings is not None
         return readings
 
-    def _readings(self, variable: Variable, window: RowRange) -> list[Reading] | None:
-        """How to serve the readers of ``variable``; ``None`` if it can't be told in pieces."""
+    def _readings(self, variable: Variable, row_range: RowRange) -> list[Reading] | None:
+        """Readings that serve the readers of ``variable``; ``None`` if its pieces are unknown."""
         found: list[Reading] = []
         is_needed = False
         for node, position in self._clients(variable):
-            served = self._served(node, window) if position == 0 else None
+            served = self._served(node, row_range) if position == 0 else None
             if served is None:
                 is_needed = True
             else:
                 found.extend(served)
         if is_needed:
-            pieces = self._pieces(window)
+            pieces = self._pieces(row_range)
             if pieces is None:
                 return None
-            is_reversed = window.is_reversed and window.length != _ONE
+            is_reversed = row_range.is_reversed and row_range.length != _ONE
             found.append(Reading(variable, pieces, is_reversed))
         return found
 
-    def _served(self, node: Apply, window: RowRange) -> list[Reading] | None:
-        """How to serve what ``node`` reads of ``window``."""
+    def _served(self, node: Apply, row_range: RowRange) -> list[Reading] | None:
+        """Readings that serve ``node``, which reads ``row_range``; ``None`` if they are unknown."""
         op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
         index = rows_index(node, self._axis) if isinstance(op, Subtensor) else None
         if index is None:
             return None
         if isinstance(index, slice):
-            smaller = window.cut(index, self._lengths, self._reach)
+            smaller = row_range.cut(index, self._lengths, self._reach)
             return None if smaller is None else self._readings(node.outputs[0], smaller)
-        row = window.place(index, self._lengths)
+        row = row_range.place(index, self._lengths)
         piece = None if row is None else self._row(row)
         return None if piece is None else [Reading(node.outputs[0], (piece,), is_row=True)]
 
@@ -145,25 +146,25 @@ class Readers:
                 return Piece(part, place.constant, None) if place.is_constant else None
         return None
 
-    def _pieces(self, window: RowRange) -> tuple[Piece, ...] | None:
-        pieces = tuple(self._overlaps(window))
+    def _pieces(self, row_range: RowRange) -> tuple[Piece, ...] | None:
+        pieces = tuple(self._overlaps(row_range))
         return pieces if pieces and None not in pieces else None  # type: ignore[return-value]
 
-    def _overlaps(self, window: RowRange) -> Iterator[Piece | None]:
-        """The pieces of ``window``; ``None`` for a part of which it is not known."""
+    def _overlaps(self, row_range: RowRange) -> Iterator[Piece | None]:
+        """The pieces of ``row_range``, with ``None`` for a part whose overlap cannot be decided."""
         lengths = self._lengths
         for part in self._parts:
-            if lengths.provably_le(window.high, part.low) or lengths.provably_le(
-                part.high, window.low
+            if lengths.provably_le(row_range.high, part.low) or lengths.provably_le(
+                part.high, row_range.low
             ):
                 continue
-            lows = ordered(window.low, part.low, lengths)
-            highs = ordered(window.high, part.high, lengths)
+            lows = ordered(row_range.low, part.low, lengths)
+            highs = ordered(row_range.high, part.high, lengths)
             yield None if lows is None or highs is None else _piece(part, lows[1], highs[0])
 
 
 def _piece(part: Part, low: AffineExpr, high: AffineExpr) -> Piece | None:
-    """The rows ``low`` to ``high`` of the buffer, if they have constant places in the part."""
+    """The rows ``low`` to ``high`` of the buffer, if their positions in the part are constant."""
     begin, end = low - part.first, high - part.first
     at_end = end == part.length
     first = None if begin == AffineExpr() else _place(begin, part.length, from_end=at_end)

@@ -1,4 +1,4 @@
-"""Row ranges written back as slices, in the plainest form that PyTensor reads rightly."""
+"""Writes row ranges as slices, in the plainest form that PyTensor evaluates correctly."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def plain_index(row: AffineExpr, length: AffineExpr) -> Any:
 def plain_slice(window: RowRange, length: AffineExpr, lengths: Lengths) -> slice | None:
     """Return the slice that takes ``window`` of ``length`` rows, ``None`` if it can't be written.
 
-    One row is taken forwards. Where PyTensor comes to know that a slice takes one row, it reads
-    the slice's start as that row, and ``x[:0:-1]`` as ``x[0]``: a slice that starts at the end and
-    goes back a number of rows that is not known is not written.
+    A single row is taken forwards. Where PyTensor learns that a slice takes one row, it takes the
+    slice's start for that row, and so reads ``x[:0:-1]`` as ``x[0]``. Therefore a reversed slice
+    with a stop and an unknown number of rows is written only if it starts at a negative number.
     """
     low, high = window.low, window.high
     if window.length == AffineExpr():
@@ -64,7 +64,7 @@ def _backwards(window: RowRange, length: AffineExpr, lengths: Lengths) -> slice 
 
 
 def cost(index: Any) -> int:
-    """Return how much there is to an index: bounds that are computed count twice."""
+    """Return the cost of an index: 1 for each constant bound, 2 for each computed one."""
     parts = (index.start, index.stop, index.step) if isinstance(index, slice) else (index,)
     return sum(
         0 if part is None else 1 if isinstance(part, int | Constant) else 2 for part in parts

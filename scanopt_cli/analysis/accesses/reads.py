@@ -1,8 +1,8 @@
-"""Who reads a loop's output, and which of its rows: what memory saving needs to know.
+"""Finds the readers of a loop's output and the steps they read, for memory saving.
 
-A reader is told by how far it looks: ``tail`` rows from the end, or the first ``head`` steps. Both
-are bounds that hold for any number of steps; a reader that may look anywhere has neither.
-A reversal is looked through: what is first of a reversal is last of the loop.
+A reader is described by how far it reads: the last ``tail`` steps, or the first ``head`` steps.
+Both bounds hold for any trip count; a reader that may read any step has neither. Readers of a
+reversal count as readers of the output: the first rows of the reversal are the last of the loop.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Read:
     text
         The reader as code, with the slot's name: ``h[::2]``.
     tail
-        How many last steps it looks at, if it looks from the end only: with ``tail`` steps kept it
-        reads the same values, and raises in the same cases. Rows of the start are not counted, and
-        a read that stays within them has ``tail`` 0.
+        How many last steps it reads, if it counts from the end only: with ``tail`` steps kept it
+        reads the same values, and raises in the same cases. Initial rows are not counted, and a
+        read that stays within them has ``tail`` 0.
     head
-        How many first steps it looks at, if it looks from the start only.
+        How many first steps it reads, if it counts from the first row only.
     """
 
     text: str
@@ -49,7 +49,7 @@ class Read:
 def reads(view: ScanView, slot: Slot, name: str, clients: Clients) -> list[Read]:
     """Return every reader of the output of ``slot``, in the graph's order.
 
-    The slice that strips the start off a state's buffer is looked through: its readers count.
+    The slice that strips the initial rows off a state's buffer is replaced by its own readers.
     """
     assert slot.outer_output is not None
     return list(_reads(view, slot.outer_output, name, slot.n_initial, clients))
@@ -63,9 +63,12 @@ def _reads(
     clients: Clients,
     *,
     is_stripped: bool = False,
-    is_turned: bool = False,
+    is_reversed: bool = False,
 ) -> Iterator[Read]:
-    """Readers of a buffer with ``reach`` rows of start before the steps, or behind if turned."""
+    """Yield the readers of a buffer with ``reach`` initial rows.
+
+    The initial rows are before the steps, or after them if the buffer ``is_reversed``.
+    """
     axis = view.batch_ndim
     for node, position in clients(variable):
         index = row_index(node, axis) if position == 0 else None
@@ -77,23 +80,23 @@ def _reads(
             continue
         inner = node.outputs[0] if isinstance(index, slice) else None
         text = f"{name}[{_index_text(index)}]"
-        if inner is not None and not (is_stripped or is_turned) and is_strip(index, reach):
+        if inner is not None and not (is_stripped or is_reversed) and is_strip(index, reach):
             yield from _reads(view, inner, name, 0, clients, is_stripped=True)
-        elif inner is not None and not is_turned and _is_reversal(index, node, axis):
-            yield from _reads(view, inner, text, reach, clients, is_turned=True)
-        elif is_turned:
-            yield _turned(_read(index, f"`{text}`", 0), reach)
+        elif inner is not None and not is_reversed and _is_reversal(index, node, axis):
+            yield from _reads(view, inner, text, reach, clients, is_reversed=True)
+        elif is_reversed:
+            yield _of_reversed(_read(index, f"`{text}`", 0), reach)
         else:
             yield _read(index, f"`{text}`", reach)
 
 
 def _nothing(text: str, reach: int) -> Read:
-    """A read of no step. A trace keeps one all the same: without, its rows lose their shape."""
+    """A read of no step. A trace keeps one step still: without it, its rows lose their shape."""
     return Read(text, tail=0 if reach else 1, head=0)
 
 
-def _turned(read: Read, reach: int) -> Read:
-    """A read of a reversal as one of what is reversed."""
+def _of_reversed(read: Read, reach: int) -> Read:
+    """A read of a reversed buffer as a read of the buffer."""
     tail = None if read.head is None else max(read.head - reach, 0 if reach else 1)
     head = None if read.tail is None else max(read.tail - reach, 0)
     return Read(read.text, tail=tail, head=head)
@@ -106,10 +109,10 @@ def _operation_text(node: Apply, name: str) -> str:
 
 
 def row_index(node: Apply, axis: int) -> Any:
-    """Return what ``node`` reads of the rows, which are on ``axis``: ``None`` if it is unclear.
+    """Return the index by which ``node`` reads rows, which are on ``axis``; ``None`` if unclear.
 
-    It is an index or a slice, or the array of a constant list of rows. Other axes may be indexed
-    too.
+    It is a scalar or a slice, or the array of a constant list of rows. Other axes may be indexed
+    too, except with a list.
     """
     if isinstance(node.op, AdvancedSubtensor):
         return _listed(node) if axis == 0 else None
@@ -122,12 +125,15 @@ def row_index(node: Apply, axis: int) -> Any:
 
 
 def rows_alone(node: Apply, axis: int) -> Any:
-    """Return what ``node`` reads of the rows, if it reads nothing but rows by a plain index."""
+    """Return the scalar or slice by which ``node`` reads rows, if it indexes no other axis."""
     return rows_index(node, axis) if isinstance(node.op, Subtensor) else None
 
 
 def sequence_steps(node: Apply, position: int) -> AffineExpr | None:
-    """Return the step count of the loop that reads a sequence, ``None`` for other readers."""
+    """Return the trip count of the loop that reads a sequence, ``None`` for other readers.
+
+    A batched loop is one of the others.
+    """
     if scan_op(node) is None or scan_op(node) is not node.op:
         return None
     reader = ScanView.of(node)
@@ -137,7 +143,10 @@ def sequence_steps(node: Apply, position: int) -> AffineExpr | None:
 
 
 def in_numbers(index: Any) -> Any:
-    """Return an index, slice or list of rows in numbers; ``None`` if one is not known."""
+    """Return an index, slice or list of rows in numbers.
+
+    ``None`` if a part is not constant, or for a step of 0, which is an error.
+    """
     if isinstance(index, Constant):
         return int(index.data)
     if not isinstance(index, slice):
@@ -145,23 +154,23 @@ def in_numbers(index: Any) -> Any:
     bounds = (index.start, index.stop, index.step)
     if any(part is not None and not isinstance(part, Constant) for part in bounds):
         return None
-    return slice(*map(number, bounds))
+    return None if number(index.step, 1) == 0 else slice(*map(number, bounds))
 
 
 def is_strip(index: slice, reach: int) -> bool:
-    """Whether a slice strips a start of ``reach`` rows off."""
+    """Whether a slice strips off ``reach`` initial rows."""
     return number(index.start, 0) == reach and index.stop is None and number(index.step, 1) == 1
 
 
 def number(part: Any, missing: int | None = None) -> int | None:
-    """Return a constant bound of a slice as a number; ``missing`` for one that is not there."""
+    """Return a constant bound of a slice as a number; ``missing`` if there is no bound."""
     if part is None:
         return missing
     return int(part.data) if isinstance(part, Constant) else None
 
 
 def _listed(node: Apply) -> Any:
-    """The constant list of rows that is read, and nothing but rows."""
+    """The constant list of rows that ``node`` reads; ``None`` if it reads otherwise."""
     if tuple(node.op.idx_list) != (0,):
         return None
     rows: Any = node.inputs[1]
@@ -191,10 +200,11 @@ def _read(index: Any, text: str, reach: int) -> Read:
     start, stop = number(index.start, 0), number(index.stop, 0)
     if step is None or step == 0 or start is None or stop is None:
         return Read(text)
-    # The walk goes between two ends, `low` nearer to the start; negative ones count from the end.
+    # The slice runs between `low` and `high`, `low` first in the buffer; negative ones count from
+    # the end.
     low, high = (index.start, index.stop) if step > 0 else (index.stop, index.start)
     if low is not None and _is_negative(low) and (high is None or _is_negative(high)):
-        # Backwards, the end itself is not read.
+        # A reversed slice does not read its lower bound itself.
         deepest = -int(low.data) - (step < 0)
         return Read(text, tail=max(deepest - reach, 0 if reach else 1))
     if step > 0 and high is not None and stop == 0:
@@ -211,12 +221,12 @@ def _is_negative(part: Constant) -> bool:
 
 
 def _index_text(index: Any) -> str:
-    def told(part: Any) -> str:
+    def text_of(part: Any) -> str:
         return "" if part is None else describe(part)
 
     if isinstance(index, np.ndarray):
         return str(index.tolist())
     if not isinstance(index, slice):
-        return told(index)
-    text = f"{told(index.start)}:{told(index.stop)}"
-    return text if index.step is None else f"{text}:{told(index.step)}"
+        return text_of(index)
+    text = f"{text_of(index.start)}:{text_of(index.stop)}"
+    return text if index.step is None else f"{text}:{text_of(index.step)}"

@@ -1,4 +1,4 @@
-"""Row ranges: which rows of a buffer a chain of slices takes, as affine expressions."""
+"""Row ranges: the rows of a buffer that a chain of slices takes, as affine expressions."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class RowRange:
         return self.low + self.length
 
     def cut(self, index: slice, lengths: Lengths, reach: int = 0) -> RowRange | None:
-        """Return the window that a slice of this one is, ``None`` if that can't be decided.
+        """Return the row range that a slice of this one takes, ``None`` if undecided.
 
-        A bound that is the length of a start ``x[:reach]`` counts as ``reach``: were the start
-        shorter, the loop could not run.
+        In a slice with step 1, a bound that is the length of initial rows ``x[:reach]`` counts as
+        ``reach``: with fewer initial rows, the loop could not run.
         """
         span = lengths.span(index, self.length, reach=reach)
         if span is None:
@@ -41,12 +41,12 @@ class RowRange:
         return RowRange(low, end - begin, self.is_reversed ^ is_reversed)
 
     def within(self, outer: RowRange) -> RowRange:
-        """Return a window of the rows that ``outer`` orders as one of what they are taken from."""
+        """Return the rows that this range takes of those of ``outer``, as rows of the buffer."""
         low = outer.high - self.high if outer.is_reversed else outer.low + self.low
         return RowRange(low, self.length, self.is_reversed ^ outer.is_reversed)
 
     def place(self, index: Variable, lengths: Lengths) -> AffineExpr | None:
-        """Return the row that an index into this window is, ``None`` if that can't be decided."""
+        """Return the row of the buffer at an index into this range, ``None`` if undecided."""
         position = position_of(lengths.value_of(index), self.length, lengths)
         if position is None:
             return None
@@ -54,7 +54,7 @@ class RowRange:
 
 
 def position_of(index: AffineExpr, length: AffineExpr, lengths: Lengths) -> AffineExpr | None:
-    """Return where an index falls in ``0..length-1``, if it is shown to be in bounds."""
+    """Return where an index falls in ``0..length-1``, ``None`` if not provably in bounds."""
     if index.is_constant and index.constant < 0:
         return length + index if lengths.provably_le(index.scaled(-1), length) else None
     in_bounds = lengths.provably_le(AffineExpr(), index) and lengths.provably_le(
@@ -66,17 +66,17 @@ def position_of(index: AffineExpr, length: AffineExpr, lengths: Lengths) -> Affi
 def ordered(
     left: AffineExpr, right: AffineExpr, lengths: Lengths
 ) -> tuple[AffineExpr, AffineExpr] | None:
-    """Return the smaller and the larger of two lengths, ``None`` if that can't be decided."""
+    """Return the smaller and the larger of two lengths, ``None`` if undecided."""
     if lengths.provably_le(left, right):
         return left, right
     return (right, left) if lengths.provably_le(right, left) else None
 
 
 def rows_index(node: Apply, axis: int) -> Any:
-    """Return the index or slice that ``node`` reads or writes the rows at, and nothing but rows.
+    """Return the index or slice by which ``node`` reads or writes rows, which are on ``axis``.
 
-    ``axis`` is that of the rows. ``None`` if ``node`` is no Subtensor or IncSubtensor, plain or in
-    a Blockwise, or if it indexes more than the rows.
+    ``None`` if ``node`` is no Subtensor or IncSubtensor, plain or in a Blockwise, or if it indexes
+    other axes too.
     """
     op, before = node.op, axis
     if isinstance(op, Blockwise):

@@ -1,7 +1,7 @@
-"""Rows of a loop's output that its readers take, where the number of steps is known.
+"""Rows of a loop's output that its readers take, where the trip count is a known number.
 
-With every bound a number, a chain of slices is a range of rows, whatever it is written as, so it
-can be written anew: counted from the end, and of a buffer with fewer rows behind it.
+With every bound a number, a chain of slices takes a range of rows, however it is written. So it can
+be rewritten: to count from the end, or to read a buffer with fewer rows after those it takes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ type Rows = range | int | list[int]
 class Taken:
     """``variable``, which takes ``rows`` of a buffer: a range, one row or a list of rows.
 
-    ``rest`` are indices into the axes behind that of the rows.
+    ``rest`` are the indices of the axes after that of the rows.
     """
 
     variable: Variable
@@ -65,9 +65,9 @@ class Taken:
 
 
 class RowsTaken:
-    """Finds who takes which rows of the outputs of a loop of ``steps`` steps.
+    """Finds the rows that each reader takes of the outputs of a loop of ``steps`` steps.
 
-    Raises `LookupError` for a read that is out of bounds: the error is to stay as it is.
+    `of` raises `LookupError` for a read that is out of bounds: the graph must keep that error.
     """
 
     def __init__(self, view: ScanView, steps: int, clients: Clients) -> None:
@@ -76,12 +76,15 @@ class RowsTaken:
         self._clients = clients
 
     def of(self, slot: Slot) -> list[Taken]:
-        """Return what is taken of the output of ``slot``; the output itself if all of it is."""
+        """Return what readers take of the output of ``slot``.
+
+        For readers that are not an index or slice in numbers, it is the output itself.
+        """
         assert slot.outer_output is not None
         return list(self._taken(slot.outer_output, range(self._steps + slot.n_initial)))
 
     def _taken(self, variable: Variable, rows: range) -> Iterator[Taken]:
-        """What is taken of ``variable``, which holds ``rows`` of the buffer."""
+        """Yield what readers take of ``variable``, which holds ``rows`` of the buffer."""
         first: int | None = None
         for node, position in self._clients(variable):
             index = in_numbers(row_index(node, self._axis)) if position == 0 else None
@@ -106,7 +109,7 @@ class RowsTaken:
 
 
 def _first_rows(node: Apply, position: int, length: int) -> int:
-    """How many first rows a reader looks at: a loop reads as many of a sequence as it has steps."""
+    """How many first rows a reader takes: of a sequence, a loop takes as many as it has steps."""
     steps = sequence_steps(node, position)
     if steps is None or not steps.is_constant or steps.constant > length:
         return length
@@ -123,12 +126,12 @@ def _index(rows: Rows, first: int, length: int, *, from_end: bool) -> Any:
     if not rows:
         return slice(0, 0)
     start, end = rows[0], rows[-1]
-    # One row is taken forwards: PyTensor misreads one that is read backwards.
+    # One row is taken forwards: PyTensor misreads a reversed slice of one row.
     if len(rows) == 1 or rows.step > 0:
         step = None if len(rows) == 1 or rows.step == 1 else rows.step
         stop = end + 1
         begin = None if start == first and not from_end else start + back
         return slice(begin, None if stop >= first + length else stop + back, step)
     begin = None if start == first + length - 1 else start + back
-    # From the end, what is before the last row that is taken has a number of its own.
+    # A stop before row 0 would be -1, which is the last row; counted from the end it is not.
     return slice(begin, end - 1 + back if from_end or end > first else None, rows.step)

@@ -1,4 +1,4 @@
-"""Readers that ask for a loop's output only how long it is, served without it."""
+"""Expresses variables that need only the length of a loop's output without the loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scanopt_cli.ir.scan_view import ScanView, Slot
 def length_reads(
     view: ScanView, slot: Slot, lengths: Lengths, clients: Clients
 ) -> dict[Variable, Variable]:
-    """Return what asks for no more than the length of an output or of all steps, without it.
+    """Return replacements for variables that need only the length of an output or of its steps.
 
     The loop may not stop early, and the buffer of ``slot`` must hold every step.
     """
@@ -42,7 +42,7 @@ def length_reads(
 def _read(
     node: Apply, position: int, source: Any, axis: int, length: Any, clients: Clients
 ) -> Iterator[tuple[Variable, Variable]]:
-    """What comes of a reader of the length of ``source``, which is ``length``."""
+    """Replacements for a reader of the length of ``source``, which is ``length``."""
     is_shape = isinstance(node.op, Shape)
     if isinstance(node.op, Shape_i) and node.op.i == axis:
         yield node.outputs[0], length
@@ -68,7 +68,7 @@ def _read(
 def _read_of_row(
     node: Apply, axis: int, length: AffineExpr, clients: Clients
 ) -> Iterator[tuple[Variable, Variable]]:
-    """``ones_like(ys[-1])`` of a row that is one number and is there: it is 1."""
+    """Replacement for ``ones_like(ys[-1])`` if the row is a scalar and in bounds: it is 1."""
     index = rows_alone(node, axis)
     row = number(index) if isinstance(index, Constant) else None
     if row is None or not length.is_constant or not -length.constant <= row < length.constant:
@@ -80,13 +80,13 @@ def _read_of_row(
 
 
 def _number(node: Apply) -> int | None:
-    """The place that ``node`` reads of a vector, as a number."""
+    """The constant index at which ``node`` reads a vector; ``None`` if there is none."""
     index = row_index(node, 0)
     return number(index) if isinstance(index, Constant) else None
 
 
 def _is_fill(node: Apply, position: int) -> bool:
-    """Whether ``node`` makes one number as often as there are elements."""
+    """Whether ``node`` fills the shape of its input at ``position`` with one number."""
     if not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, ps.Second):
         return False
     source, value = node.inputs

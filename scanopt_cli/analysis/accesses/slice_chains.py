@@ -1,4 +1,4 @@
-"""Slices of slices along one axis, read as one window of what they are taken from."""
+"""Composes slices of slices along one axis into one row range of their common source."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from scanopt_cli.analysis.lengths import AffineExpr, Lengths, is_full_slice
 
 _ONE = AffineExpr(1)
 
-# Chains of slices are short; what is longer is shortened from the outside.
+# Chains of slices are short; a longer one is shortened from its outer end.
 _LINKS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What a read takes: ``window`` of the rows of ``base`` along ``axis``.
+    """What a read takes: the row range ``window`` of ``base`` along ``axis``.
 
-    ``is_row`` if it takes one row by an index and drops the axis; ``links`` counts the nodes.
+    ``length`` is the length of ``base`` along the axis. ``is_row`` if it takes one row by an index
+    and drops the axis; ``links`` counts the nodes.
     """
 
     base: Variable
@@ -35,7 +36,7 @@ class Chain:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every row is taken, in one order or the other."""
+        """Whether every row is taken, in either order."""
         return (
             not self.is_row and self.window.low == AffineExpr() and self.window.high == self.length
         )
@@ -47,7 +48,10 @@ class Chain:
         return plain_slice(self.window, self.length, lengths)
 
     def behind_slice(self, lengths: Lengths) -> Chain | None:
-        """Return the same rows, of what `base` is a slice of along the axis, if it is one."""
+        """Return the same rows as a range of the variable that `base` is a slice of.
+
+        ``None`` if `base` is no slice along the axis, or if its rows cannot be decided.
+        """
         node = self.base.owner
         cut = None if node is None or not isinstance(node.op, Subtensor) else node
         index = None if cut is None else rows_index(cut, self.axis)
@@ -68,9 +72,9 @@ class Chain:
 
 
 def chains(node: Apply, lengths: Lengths) -> Iterator[Chain]:
-    """Yield what a Subtensor takes of each variable behind it that can be decided, deepest first.
+    """Yield what a Subtensor takes of each variable in its chain of slices, deepest first.
 
-    Followed are slices of the same axis.
+    Only slices of the same axis are followed; variables whose rows cannot be decided are left out.
     """
     axis = axis_of(node)
     if axis is None or not isinstance(node.op, Subtensor):
@@ -95,7 +99,9 @@ def chains(node: Apply, lengths: Lengths) -> Iterator[Chain]:
 
 
 def _links(node: Apply, axis: int) -> tuple[list[Variable], list[slice]]:
-    """The variables behind a Subtensor, and the slices that lead from each to the one before."""
+    """The sources of a chain of slices that ends at ``node``, and the slice of each that gives the
+    one before.
+    """
     sources = [node.inputs[0]]
     cuts: list[slice] = []
     while len(cuts) < _LINKS:
@@ -113,7 +119,7 @@ def _links(node: Apply, axis: int) -> tuple[list[Variable], list[slice]]:
 def axis_of(node: Apply) -> int | None:
     """Return the one axis that a Subtensor or IncSubtensor indexes, ``None`` if there are more.
 
-    If it takes everything, it is the first.
+    It is axis 0 if every index is a full slice.
     """
     if not isinstance(node.op, Subtensor | IncSubtensor):
         return None

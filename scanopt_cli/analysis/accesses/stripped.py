@@ -1,4 +1,4 @@
-"""The steps of a loop's output, without the start of its buffer, and who reads either."""
+"""Finds the steps of a loop's output without the initial rows, and the readers of both."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from scanopt_cli.ir.scan_view import ScanView, Slot
 
 
 def stripped(view: ScanView, slot: Slot, clients: Clients) -> Any:
-    """Return what somebody reads as all steps of ``slot``, without the start that it has.
+    """Return the slice of the output of ``slot`` that strips off the initial rows.
 
-    ``None`` if nobody does, or if there is no start.
+    ``None`` if there is no such slice, or if ``slot`` has no initial rows.
     """
     if slot.outer_output is None or not slot.n_initial:
         return None
@@ -26,9 +26,9 @@ def stripped(view: ScanView, slot: Slot, clients: Clients) -> Any:
 
 
 def readers_of(view: ScanView, slot: Slot, clients: Clients) -> Iterator[tuple[Apply, int, int]]:
-    """Yield who reads the output or all steps of ``slot``, and at which of its inputs.
+    """Yield each reader of the output of ``slot`` or of its steps, and the reader's input.
 
-    The third is how many rows of start are in what it reads.
+    The third is the number of initial rows in the variable that it reads.
     """
     strip = stripped(view, slot, clients)
     for source, start in ((slot.outer_output, slot.n_initial), (strip, 0)):

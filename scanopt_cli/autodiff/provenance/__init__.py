@@ -1,1 +1,1 @@
-"""The pedigree of Scans: which is the pullback of which, or carries its tangents."""
+"""The pedigree of Scans: which one is the pullback of which other, or carries its tangents."""

@@ -1,11 +1,12 @@
-"""Which Scan is the pullback of which, read off a graph as it is: from names and from structure.
+"""Infer which Scan is the pullback of which from the names and the structure of a graph.
 
-PyTensor names the pullback of ``f`` ``grad_of_f``, but anybody can call a loop that, and names
-repeat. So a name only proposes; what a pullback reads must agree: the buffers and sequences of its
-Scan, last row first, for as many steps. What does not single out one Scan is not decided.
+PyTensor names the pullback of ``f`` ``grad_of_f``, but a user may give any loop that name, and
+names repeat. So a name only proposes candidates. What the pullback reads selects among them: it
+reads the buffers and sequences of its parent, last row first, for as many steps. If this does not
+single out one Scan, the parent stays unknown.
 
-A loop with tangents is called ``rop_of_f``. It does what ``f`` did and stands in its place, so
-there is no Scan to find: the name is believed where the slots can be values and tangents.
+A loop with tangents is called ``rop_of_f``. It computes what ``f`` computed and replaces it, so
+there is no parent to find: the name is trusted if the slots can be values and tangents.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from scanopt_cli.ir.scan_view import ScanView, SlotKind, batch_ndim
 
 
 class Direction(StrEnum):
-    """Which way a Scan goes through time, seen from the loops that were differentiated."""
+    """The direction of a Scan in time, relative to the loops that were differentiated."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -40,7 +41,7 @@ class Direction(StrEnum):
 
     @property
     def opposite(self) -> Direction:
-        """The other way."""
+        """The reverse of this direction; the reverse of ``UNKNOWN`` is ``UNKNOWN``."""
         return _OPPOSITE[self]
 
 
@@ -53,7 +54,7 @@ _OPPOSITE = {
 
 @dataclass(frozen=True, slots=True)
 class SequenceSource:
-    """What a sequence reads its rows from, and whether it reads the last one first."""
+    """The variable that a sequence reads its rows from, and whether it reads the last one first."""
 
     source: Variable
     is_reversed: bool
@@ -79,26 +80,29 @@ def infer(scans: Sequence[Apply], reach: Reach) -> dict[Apply, Origin]:
 
 
 def directions(scans: Sequence[Apply], origins: Mapping[Apply, Origin]) -> dict[Apply, Direction]:
-    """Return which way each of ``scans`` goes: against its parent, else as its sequences say."""
+    """Return the direction of each of ``scans``.
+
+    It is opposite to that of the parent, or follows from the sequences if there is no known parent.
+    """
     found: dict[Apply, Direction] = {}
 
     def direction(node: Apply) -> Direction:
-        trail: list[Apply] = []
+        chain: list[Apply] = []
         at: Apply | None = node
-        while at is not None and at not in found and at not in trail:
-            trail.append(at)
+        while at is not None and at not in found and at not in chain:
+            chain.append(at)
             at = origins[at].parent
-        for step in reversed(trail):
-            parent = origins[step].parent
+        for scan in reversed(chain):
+            parent = origins[scan].parent
             known = None if parent is None else found.get(parent)
-            found[step] = _by_reading(step, found) if known is None else known.opposite
+            found[scan] = _by_sequences(scan, found) if known is None else known.opposite
         return found[node]
 
     return {node: direction(node) for node in scans}
 
 
 def rows_read(view: ScanView) -> Iterator[SequenceSource]:
-    """Yield what each sequence of ``view`` reads, seen through slices."""
+    """Yield the source of each sequence of ``view``, looking through slices."""
     for slot in view.of_kind(SlotKind.SEQ):
         yield _rows(slot.outer_input, view.batch_ndim)
 
@@ -106,12 +110,16 @@ def rows_read(view: ScanView) -> Iterator[SequenceSource]:
 def _parent(
     view: ScanView, views: Mapping[Apply, ScanView], reach: Reach
 ) -> tuple[Apply | None, str | None]:
-    """The Scan that ``view`` is the pullback of, or why there is none though it looks like one."""
+    """The Scan that ``view`` is the pullback of, or why it is unknown.
+
+    Both are ``None`` if ``view`` does not look like a pullback.
+    """
     is_named = bool(view.op.name) and view.name.startswith(PULLBACK)
     has_mit_mot = bool(view.of_kind(SlotKind.MIT_MOT))
     backwards = {rows.source for rows in rows_read(view) if rows.is_reversed}
-    # `scan` makes no mit_mots, so a Scan without one may be a loop that is only called like that.
-    if not has_mit_mot and not (is_named and backwards and _only_adds_up(view)):
+    # `scan` makes no mit_mots. So a Scan without one may be a user's loop that only has the name of
+    # a pullback.
+    if not has_mit_mot and not (is_named and backwards and _has_only_sums(view)):
         return None, None
     name = view.name.removeprefix(PULLBACK) if is_named else None
     if view.op.name and name is None:
@@ -136,19 +144,19 @@ def _parent(
 
 
 def _carries_tangents(view: ScanView) -> bool:
-    """Whether a Scan is called after the loop whose tangents it carries, and can carry them.
+    """Whether a Scan has the name of a loop with tangents, and slots for them.
 
-    Beside what has a tangent stands the tangent, a slot of the same kind with the same taps, unless
-    nobody reads the values.
+    A tangent has a slot of the same kind and with the same taps as its value, so two such slots are
+    required. There may be only one if the values are dead.
     """
     if not (view.op.name and view.name.startswith(TANGENTS)):
         return False
-    faces = Counter((slot.kind, slot.taps, slot.out_taps) for slot in view.outputs())
-    return max(faces.values(), default=0) > 1
+    counts = Counter((slot.kind, slot.taps, slot.out_taps) for slot in view.outputs())
+    return max(counts.values(), default=0) > 1
 
 
 def _times_differentiated(name: str) -> int:
-    """How many pullbacks and tangents the name of a Scan tells of."""
+    """How many prefixes of pullbacks and of loops with tangents the name of a Scan has."""
     times = 0
     while name.startswith((TANGENTS, PULLBACK)):
         name = name.removeprefix(TANGENTS if name.startswith(TANGENTS) else PULLBACK)
@@ -156,15 +164,15 @@ def _times_differentiated(name: str) -> int:
     return times
 
 
-def _only_adds_up(view: ScanView) -> bool:
-    """Whether every state starts at zero, as the sums do that a pullback without mit_mots keeps."""
+def _has_only_sums(view: ScanView) -> bool:
+    """Whether all states can be the sums of a pullback without mit_mots, which start at zero."""
     if view.is_while or view.of_kind(SlotKind.MIT_SOT, SlotKind.UNTRACED):
         return False
     return all(_is_zero(slot.outer_input) for slot in view.of_kind(SlotKind.SIT_SOT))
 
 
 def _is_zero(variable: Variable) -> bool:
-    """Whether a buffer is zero throughout, or was empty and had zeros written into it."""
+    """Whether a buffer is zero, or has zeros written into it; its other rows are not checked."""
     while not isinstance(variable, Constant):
         node = variable.owner
         op = None if node is None else core_op(node.op)
@@ -180,7 +188,11 @@ def _is_zero(variable: Variable) -> bool:
 def _evidence(
     view: ScanView, other: ScanView, backwards: set[Variable], reach: Reach
 ) -> tuple[int, int]:
-    """How much of what ``view`` reads backwards ``other`` has, and whether it runs as long."""
+    """How strongly ``view`` looks like the pullback of ``other``.
+
+    First, how many of its ``backwards`` sources are sequences or outputs of ``other``; second,
+    whether its trip count is computed from ``other`` or is the same variable.
+    """
     has = {rows.source for rows in rows_read(other)} | set(other.node.outputs)
     runs_as_long = other.node in reach.scans_before(view.n_steps) or (
         view.n_steps is other.n_steps and not isinstance(view.n_steps, Constant)
@@ -189,7 +201,7 @@ def _evidence(
 
 
 def _with_generation(origin: Origin, origins: Mapping[Apply, Origin]) -> Origin:
-    """``origin`` with as many generations as there are parents above it."""
+    """Return ``origin`` with its generation: one more for each parent above it."""
     above: list[Apply] = []
     at = origin
     while at.parent is not None:
@@ -200,8 +212,11 @@ def _with_generation(origin: Origin, origins: Mapping[Apply, Origin]) -> Origin:
     return replace(origin, generation=None if at.generation is None else at.generation + len(above))
 
 
-def _by_reading(node: Apply, known: Mapping[Apply, Direction]) -> Direction:
-    """The direction that all sequences agree on; a loop without sequences goes forward."""
+def _by_sequences(node: Apply, known: Mapping[Apply, Direction]) -> Direction:
+    """The direction that all sequences agree on.
+
+    Without sequences it is forward, or unknown if there are mit_mots.
+    """
     view = ScanView.of(node)
     ways = set()
     for rows in rows_read(view):
@@ -221,7 +236,7 @@ def _rows(variable: Variable, batch: int) -> SequenceSource:
 
 
 def _row_step(variable: Variable, batch: int) -> int | None:
-    """The step of the slice that ``variable`` takes of the rows of another; ``None`` if none."""
+    """The step of the slice of rows that computes ``variable``; ``None`` if no such slice does."""
     node = variable.owner
     if node is None:
         return None

@@ -1,4 +1,4 @@
-"""Which Scan is the pullback of which or carries its tangents: recorded while differentiating."""
+"""Record, while differentiating, which Scan is the pullback of which or carries its tangents."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from scanopt_cli.ir.inner_graphs import with_core
 from scanopt_cli.ir.naming import PULLBACK
 from scanopt_cli.ir.scan_view import scan_op
 
-# No loop is called this, so a pullback's name leads back to the one node that it belongs to.
+# The prefix of temporary names. No loop is called this, so such a name identifies one node.
 _TOKEN = "scanopt:pedigree:"
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a Scan comes from.
+    """The origin of a Scan.
 
     Attributes
     ----------
@@ -31,13 +31,13 @@ class Origin:
         The Scan that it is the pullback of; ``None`` for a loop that is no pullback, and for a
         pullback whose parent is not known.
     generation
-        How often a loop was differentiated to get it: 0 for a loop, 1 for its pullback, 2 for the
-        pullback of that; ``None`` if that is not known.
+        How many times a loop was differentiated to get it: 0 for a loop, 1 for its pullback, 2 for
+        the pullback of that; ``None`` if not known.
     reason
         Why ``parent`` is ``None`` though the Scan is a pullback, or looks like one.
     tangents_of
-        For a Scan that carries tangents: the name of the loop whose tangents they are. It does what
-        that loop did as well, and stands in its place.
+        For a loop with tangents: the name of the original loop. The Scan computes what that loop
+        computed, and replaces it.
     """
 
     parent: Apply | None = None
@@ -47,22 +47,22 @@ class Origin:
 
 
 class Lineage:
-    """The origins of the outer Scans of one growing graph.
+    """The origins of the outer Scans of a graph, while derivatives are added to it.
 
-    PyTensor names a pullback after its Scan, but names repeat. So each Scan gets a name of its own
-    while PyTensor differentiates, and every one has its old name back afterwards.
+    PyTensor names a pullback after its parent, but names repeat. So each Scan has a unique
+    temporary name while PyTensor differentiates, and gets its own name back afterwards.
     """
 
     def __init__(self, origins: dict[Apply, Origin]) -> None:
         self.origins = origins
 
     def grad(self, cost: Variable, wrt: Sequence[Variable]) -> list[Variable | None]:
-        """Return what `pytensor.grad` returns, ``None`` for what ``cost`` does not depend on.
+        """Return what `pytensor.grad` returns; ``None`` for a variable ``cost`` does not depend on.
 
-        Scans that this makes are added to ``origins``.
+        The Scans made by this are added to ``origins``.
         """
         scans = [node for node in toposort([cost]) if scan_op(node) is not None]
-        with _named_apart(scans) as names:
+        with _unique_names(scans) as names:
             found: Any = reverse_mode(
                 cost, list(wrt), disconnected_inputs="ignore", return_disconnected="none"
             )
@@ -73,7 +73,7 @@ class Lineage:
         return results
 
     def follow(self, nodes: Mapping[Apply, Apply]) -> None:
-        """Note that each of ``nodes`` went through forward mode and became what it maps to."""
+        """Record that forward mode replaced each key of ``nodes`` by its value."""
         for old, new in nodes.items():
             origin = self.origins.get(old)
             if origin is None or scan_op(new) is None:
@@ -85,10 +85,10 @@ class Lineage:
             self.origins[new] = origin
 
     def relearn(self, inferred: Mapping[Apply, Origin]) -> None:
-        """Note the origins of Scans that passes or vectorising made of others.
+        """Record the origins of Scans that passes or vectorising made from others.
 
-        Those that carry tangents are known by their names; for the others ``inferred`` is what
-        names and structure tell of them.
+        A Scan with the name of a recorded loop with tangents has the origin of that one. The others
+        have the origin in ``inferred``, which follows from names and structure.
         """
         known = {
             _name(node): origin
@@ -99,7 +99,7 @@ class Lineage:
             self.origins.setdefault(node, known.get(_name(node), origin))
 
     def within(self, copies: dict[Apply, Apply]) -> dict[Apply, Origin]:
-        """Return the origins of the Scans of a copy, given as a map from old nodes to new ones."""
+        """Return the origins of the Scans of a copy; ``copies`` maps old nodes to new ones."""
         return {
             copies[node]: self._copied(origin, copies)
             for node, origin in self.origins.items()
@@ -107,7 +107,7 @@ class Lineage:
         }
 
     def _origin(self, node: Apply, names: dict[str, Apply]) -> Origin:
-        """The origin of a new Scan, which still has the name that PyTensor gave it."""
+        """Find the origin of a new Scan from its temporary name, and give it its final name."""
         name = _name(node) or ""
         if name in names:
             rename(node, _name(names[name]))
@@ -130,13 +130,13 @@ class Lineage:
 
 
 def _tangents_of(node: Apply, origin: Origin) -> Origin:
-    """The origin of what forward mode makes of the Scan of ``node``."""
+    """The origin of the loop with tangents that replaces the Scan of ``node``."""
     generation = None if origin.generation is None else origin.generation + 1
     return Origin(None, generation, None, _name(node) or "a loop without a name")
 
 
 def rename(node: Apply, name: str | None) -> None:
-    """Give the Scan that ``node`` applies another name, in place; other nodes keep theirs."""
+    """Rename the Scan that ``node`` applies, in place; other nodes of that Scan keep their name."""
     scan = copy(scan_op(node))
     assert scan is not None
     scan.name = name
@@ -149,13 +149,13 @@ def _name(node: Apply) -> str | None:
 
 
 def without_tokens(text: str) -> str:
-    """Return a message of PyTensor's without the names that Scans have while it differentiates."""
+    """Return a message of PyTensor's without the temporary names of Scans (see `Lineage`)."""
     return re.sub(rf"{_TOKEN}\d+", "…", text)
 
 
 @contextmanager
-def _named_apart(scans: Iterable[Apply]) -> Iterator[dict[str, Apply]]:
-    """Give each node's Scan a name of its own for a while; yield the nodes by these names."""
+def _unique_names(scans: Iterable[Apply]) -> Iterator[dict[str, Apply]]:
+    """Give each node's Scan a unique name temporarily; yield the nodes by these names."""
     ops = [(node, node.op) for node in scans]
     names = {f"{_TOKEN}{position}": node for position, (node, _) in enumerate(ops)}
     for name, node in names.items():

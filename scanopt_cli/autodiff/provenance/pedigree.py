@@ -1,4 +1,4 @@
-"""The pedigree of a graph's Scans: whose pullback or tangents each one is, and what it needs."""
+"""The pedigree of a graph's Scans: whose pullback or tangents each computes, and what it reads."""
 
 from __future__ import annotations
 
@@ -20,32 +20,35 @@ from scanopt_cli.ir.scan_view import SlotKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRecord:
-    """One Scan of a graph, and where it comes from.
+    """One Scan of a graph, and its origin.
 
     Attributes
     ----------
     name
-        What the Scan is called: its own name, numbered where its graph has more Scans of that name.
+        The name of the Scan, numbered if its graph has more Scans of that name.
     path
         Names of the Scans and graphs around it, outermost first.
     generation
         0 for a loop, 1 for its pullback, 2 for the pullback of that; ``None`` if not known.
     parent
-        The Scan that it is the pullback of, by its name, or by its `full_name` if it has another
+        The name of the Scan that it is the pullback of, or the `full_name` if that has another
         path; ``None`` for a loop, or if not known.
     reason
         Why ``parent`` is not known, for a Scan that is a pullback or looks like one.
     tangents_of
-        For a loop with tangents: the name of the loop in whose place it stands, whose steps and
-        tangents it computes.
+        For a loop with tangents: the name of the loop that it replaces, whose values and tangents
+        it computes.
     direction
-        Which way it goes through time, seen from the loops that were differentiated.
+        Its direction in time, relative to the loops that were differentiated.
     depends_on
         Scans of the same graph or body whose results reach it without passing another Scan.
     reads_inputs
-        Inputs of the same graph (in a body: slots of the loop around it) that reach it that way.
+        Inputs of the same graph (in a body: slots of the enclosing loop) that reach it without
+        passing another Scan.
+    seqs, mit_mot, mit_sot, sit_sot, nit_sot, untraced, non_seqs
+        How many slots of each kind it has.
     nodes
-        Nodes of its body, those of inner graphs not counted.
+        How many nodes its body has, without those of inner graphs.
     """
 
     name: str
@@ -68,13 +71,13 @@ class ScanRecord:
 
     @property
     def full_name(self) -> str:
-        """The name with those of ``path`` before it: no two Scans of a graph have the same."""
+        """The names of ``path`` and its own, joined by slashes: unique in a graph."""
         return "/".join((*self.path, self.name))
 
 
 @dataclass(frozen=True, slots=True)
 class Pedigree:
-    """Every Scan of a graph, each followed by those in its body.
+    """The records of all Scans of a graph, each followed by those in its body.
 
     ``members`` are the Scans themselves, aligned with ``scans``.
     """
@@ -83,9 +86,9 @@ class Pedigree:
     members: tuple[Member, ...] = field(repr=False, compare=False, metadata={"as_json": False})
 
     def show(self, name: str) -> str:
-        """Return one Scan as text: what feeds it, and what a step computes.
+        """Return one Scan as text: its outer inputs, and what a step computes.
 
-        ``name`` is its name, if no other Scan has it, else its full name: ``rows/elements``.
+        ``name`` is its name, if no other Scan has it, or its full name, such as ``rows/elements``.
 
         Raises
         ------
@@ -108,10 +111,10 @@ class Pedigree:
 
 
 def pedigree(graph: GraphLike) -> Pedigree:
-    """Return the pedigree of a graph as it is, from the names and the structure of its Scans.
+    """Infer the pedigree of a graph from the names and the structure of its Scans.
 
-    What these do not decide is left open, with a reason. `scanopt_cli.grad` records the pedigree
-    of what it builds and needs no inference.
+    A parent that these do not determine is unknown, with a reason. `scanopt_cli.grad` records the
+    pedigree of the derivatives it builds instead.
     """
     return pedigree_of(as_graph(graph).fgraph)
 
@@ -119,7 +122,7 @@ def pedigree(graph: GraphLike) -> Pedigree:
 def pedigree_of(
     fgraph: AbstractFunctionGraph, origins: Mapping[Apply, Origin] | None = None
 ) -> Pedigree:
-    """Return the pedigree of ``fgraph``, where the origins of its outer Scans may be known."""
+    """Return the pedigree of ``fgraph``; without ``origins``, those of outer Scans are inferred."""
     members = collect(fgraph, origins)
     return Pedigree(tuple(map(_record, members)), tuple(members))
 

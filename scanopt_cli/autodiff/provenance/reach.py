@@ -1,4 +1,4 @@
-"""What reaches a Scan: the nearest Scans before it, and the graph's inputs."""
+"""The dependences of a Scan: the nearest Scans before it, and the graph's inputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scanopt_cli.ir.scan_view import scan_op
 
 
 class Reach:
-    """Dependencies between the Scans of one graph, bodies left out.
+    """The dependences between the Scans of one graph, without those in bodies.
 
     ``scans`` are the graph's Scans in topological order.
     """
@@ -36,12 +36,12 @@ class Reach:
         return self._nearest.get(variable, frozenset())
 
     def scans_feeding(self, node: Apply) -> list[Apply]:
-        """Return the Scans whose results reach the Scan ``node`` without passing another."""
+        """Return the Scans whose results reach the Scan ``node`` without passing another Scan."""
         found = frozenset[Apply]().union(*map(self.scans_before, node.inputs))
         return [scan for scan in self.scans if scan in found]
 
     def inputs_feeding(self, node: Apply) -> list[Variable]:
-        """Return the graph's inputs that reach the Scan ``node`` without passing another."""
+        """Return the graph's inputs that reach the Scan ``node`` without passing another Scan."""
         found = frozenset[Variable]().union(*map(self._inputs_before, node.inputs))
         return sorted(found, key=self._inputs.__getitem__)
 

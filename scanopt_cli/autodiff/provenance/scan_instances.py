@@ -1,4 +1,4 @@
-"""Every Scan of a graph and its bodies, with its origin: the pedigree before it has names."""
+"""All Scans of a graph and of its bodies, with their origins: the data behind a pedigree."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from scanopt_cli.ir.scan_view import ScanView
 class Member:
     """A Scan at one place of a graph.
 
-    ``title`` is what it is called in its graph and ``path`` what is around it, outermost first.
-    ``results`` tells what to call the results of Scans in its graph. ``holder`` is the Scan in
-    whose body it is; ``inside`` are the Scans in its own body, ``input_names`` what to call the
-    inputs that it reads.
+    ``title`` is its name in its graph, and ``path`` holds the titles of the nodes whose bodies it
+    is in, outermost first. ``results`` names the results of Scans in its graph. ``holder`` is the
+    innermost Scan whose body it is in, ``inside`` are the Scans in its own body, ``depends_on`` the
+    nearest Scans before it, and ``input_names`` the names of the graph's inputs that it reads.
     """
 
     view: ScanView
@@ -45,7 +45,8 @@ class Member:
 def collect(graph: AbstractFunctionGraph, origins: Mapping[Apply, Origin] | None) -> list[Member]:
     """Return every Scan of ``graph``, each followed by those in its body.
 
-    ``origins`` are those of the outer Scans; ``None`` has them inferred, as those of bodies are.
+    ``origins`` are those of the outer Scans. If it is ``None`` they are inferred, as the origins of
+    Scans in bodies always are.
     """
     names = dict(zip(graph.inputs, input_names(graph.inputs), strict=True))
     return _collect(graph, names, origins, None, ())
@@ -63,17 +64,17 @@ def _collect(
 
     reach = Reach(graph)
     known = infer(reach.scans, reach) if origins is None else origins
-    ways, called = directions(reach.scans, known), titles(graph.outputs)
-    results = scan_results(called)
+    direction_of, title_of = directions(reach.scans, known), titles(graph.outputs)
+    results = scan_results(title_of)
     members = {
         node: Member(
             view=ScanView.of(node),
-            title=called[node],
+            title=title_of[node],
             path=path,
             results=results,
             clients=clients,
             origin=known[node],
-            direction=ways[node],
+            direction=direction_of[node],
             holder=holder,
         )
         for node in reach.scans
@@ -86,7 +87,7 @@ def _collect(
         member.depends_on = [members[scan] for scan in reach.scans_feeding(node)]
         member.input_names = [names[variable] for variable in reach.inputs_feeding(node)]
     found: list[Member] = []
-    for node, title in called.items():
+    for node, title in title_of.items():
         own = members.get(node)
         if own is not None:
             found.append(own)
@@ -102,7 +103,7 @@ def _collect(
 def _look_in_parent_of(holder: Member | None, member: Member) -> None:
     """Find the parent of a pullback in the body of the Scan that ``holder`` is the pullback of.
 
-    The body of a pullback need not repeat the loop inside whose pullback it runs.
+    The body of a pullback may run the pullback of an inner loop without the inner loop itself.
     """
     name = member.view.name
     if holder is None or holder.parent is None or not name.startswith(PULLBACK):
@@ -118,9 +119,9 @@ def _look_in_parent_of(holder: Member | None, member: Member) -> None:
 def _inner_names(
     node: Apply, body: AbstractFunctionGraph, member: Member | None
 ) -> dict[Variable, str]:
-    """What the inputs of a body are called outside of it."""
+    """The names of a body's inputs, from outside of it."""
     if member is None:
-        # A LazyIfElse has its condition before what its branches take.
+        # The condition of a LazyIfElse precedes the inputs of its branches.
         taken = node.inputs[len(node.inputs) - len(body.inputs) :]
         return dict(zip(body.inputs, input_names(taken), strict=True))
     slots = zip(member.view.slots, slot_names(member.view, member.clients), strict=True)

@@ -1,1 +1,1 @@
-"""Which node of one graph is which node of another, and which slot which slot."""
+"""Matches the nodes of two graphs, and the slots of two Scans."""

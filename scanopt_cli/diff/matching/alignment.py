@@ -1,4 +1,4 @@
-"""Which input and output of a node is which of the node that it is matched with."""
+"""Pairs the inputs and the outputs of two matched nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scanopt_cli.ir.scan_view import ScanView, scan_op
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Places of the inputs and outputs of two nodes that belong together.
+    """The inputs and outputs of two nodes that correspond, as pairs of places.
 
     ``slots`` pairs the slots of two Scans; it is ``None`` for all other nodes.
     """
@@ -27,7 +27,7 @@ class Alignment:
     slots: Pairs | None = None
 
     def flipped(self) -> Alignment:
-        """Return the alignment as seen from the other side."""
+        """Return the same alignment with its sides swapped."""
         return Alignment(
             _flipped(self.inputs),
             _flipped(self.outputs),
@@ -36,14 +36,14 @@ class Alignment:
 
 
 def align(ours: SharedTerms, theirs: SharedTerms, node: Apply, other: Apply) -> Alignment:
-    """Align two nodes by what is known of them so far."""
+    """Align two nodes by what is matched so far."""
     is_one_op = ours.side.op_digest(node.op) == theirs.side.op_digest(other.op)
     if scan_op(node) is not None and scan_op(other) is not None:
         slots = pair_slots(ours, theirs, node, other)
         return _of_slots(ours.side.view(node), theirs.side.view(other), slots)
     outputs = _in_order(len(node.outputs), len(other.outputs))
     if isinstance(node.op, Subtensor | IncSubtensor) and not is_one_op:
-        # The index is told as one; only what is indexed, and what is written, has a counterpart.
+        # The index is reported as a whole; only the indexed array and the written value are paired.
         width = 2 if isinstance(node.op, IncSubtensor) else 1
         return Alignment(_in_order(width, width), outputs)
     if len(node.inputs) != len(other.inputs):

@@ -1,6 +1,6 @@
-"""Which node of one graph is which node of another.
+"""The matching of two graphs: which of their nodes and variables correspond.
 
-`scanopt_cli.diff.matching.match` finds it out; this is what it finds.
+`scanopt_cli.diff.matching.match` computes it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scanopt_cli.diff.matching.terms import SharedTerms
 class Matching:
     """Pairs of nodes and of variables of two sides.
 
-    ``outputs`` pairs places in the graphs' lists of outputs.
+    ``outputs`` are pairs of places in the graphs' lists of outputs.
     """
 
     first: IndexedGraph
@@ -32,12 +32,12 @@ class Matching:
     backlinks: dict[Variable, Variable] = field(default_factory=dict)
 
     def link(self, variable: Variable, other: Variable) -> None:
-        """Record that two variables are the same part of either graph."""
+        """Record that a variable of the second side is the counterpart of one of the first."""
         self.links[variable] = other
         self.backlinks[other] = variable
 
     def align(self, node: Apply, other: Apply) -> None:
-        """Find out which inputs and outputs of two matched nodes belong together."""
+        """Pair the inputs and outputs of two matched nodes, and link the outputs."""
         known = self.alignments.get(node)
         alignment = align(*self.terms(), node, other)
         if known == alignment:
@@ -49,7 +49,7 @@ class Matching:
             self.link(node.outputs[place], other.outputs[other_place])
 
     def correspond(self, variable: Variable, other: Variable) -> bool:
-        """Whether two variables are the same part, or compute the same."""
+        """Whether two variables are linked, or compute the same."""
         return self.links.get(variable) is other or self.is_equal(variable, other)
 
     def is_equal(self, variable: Variable, other: Variable) -> bool:
@@ -57,19 +57,19 @@ class Matching:
         return self.first.digest(variable) == self.second.digest(other)
 
     def token(self, variable: Variable) -> Hashable:
-        """What a variable of the first side is known as; `other_token` of what corresponds."""
+        """Return a key for a variable of the first side, equal to `other_token` of its partner."""
         digest = self.first.digest(variable)
         linked = self.links.get(variable)
         return digest if linked is None or self.second.digest(linked) == digest else linked
 
     def other_token(self, variable: Variable) -> Hashable:
-        """What a variable of the second side is known as."""
+        """Return a key for a variable of the second side, equal to `token` of its partner."""
         digest = self.second.digest(variable)
         linked = self.backlinks.get(variable)
         return digest if linked is None or self.first.digest(linked) == digest else variable
 
     def terms(self) -> tuple[SharedTerms, SharedTerms]:
-        """Return both sides in terms of what is matched so far."""
+        """Return both sides with keys that identify what is matched so far."""
 
         def itself(node: Apply) -> Apply | None:
             return node if node in self.counterparts else None
@@ -80,7 +80,7 @@ class Matching:
         )
 
     def flipped(self) -> Matching:
-        """Return the same matching as seen from the other side."""
+        """Return the same matching with its sides swapped."""
         return Matching(
             first=self.second,
             second=self.first,
@@ -99,7 +99,7 @@ class Matching:
         return node not in self.nodes and other not in self.counterparts
 
     def same_op(self, node: Apply, other: Apply) -> bool:
-        """Whether two nodes apply what computes the same."""
+        """Whether two nodes apply Ops that compute the same."""
         return self.first.op_digest(node.op) == self.second.op_digest(other.op)
 
     def computes_same(self, node: Apply, other: Apply) -> bool:

@@ -1,4 +1,4 @@
-"""What speaks for two nodes being one node before and after a change."""
+"""Evidence that two nodes are one node before and after a change."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from scanopt_cli.diff.matching.slot_pairing import pair_slots
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, op_name
 from scanopt_cli.ir.scan_view import scan_op
 
-# How many readers of a variable are looked at.
+# How many readers of a variable are examined.
 _READERS = 8
-# What PyTensor calls a Scan that nobody named.
+# PyTensor's name for a Scan without a name.
 _UNNAMED = "scan_fn"
 
 
 def fits(matching: Matching, node: Apply, other: Apply, anchor: int) -> bool:
-    """Whether more than the input at ``anchor`` speaks for two nodes with the same Op."""
+    """Whether two free nodes of the same Op match by more than the input at ``anchor``.
+
+    Either their other inputs may correspond, or they share a reader.
+    """
     if not matching.is_free(node, other) or len(node.inputs) != len(other.inputs):
         return False
     pairs = zip(node.inputs, other.inputs, strict=True)
@@ -31,7 +34,7 @@ def fits(matching: Matching, node: Apply, other: Apply, anchor: int) -> bool:
 
 
 def may_correspond(matching: Matching, variable: Variable, other: Variable) -> bool:
-    """Whether two variables correspond, or are made alike and not matched otherwise."""
+    """Whether two variables correspond, are constants, or have free makers of the same Op."""
     if matching.correspond(variable, other):
         return True
     if isinstance(variable, Constant) or isinstance(other, Constant):
@@ -43,7 +46,7 @@ def may_correspond(matching: Matching, variable: Variable, other: Variable) -> b
 
 
 def are_alike(matching: Matching, node: Apply, other: Apply) -> bool:
-    """Whether two nodes at the same place are one node whose Op was changed."""
+    """Whether two nodes at the same place may be one node whose Op changed."""
     core, other_core = core_op(node.op), core_op(other.op)
     if type(core) is not type(other_core):
         return False
@@ -63,7 +66,7 @@ def are_alike(matching: Matching, node: Apply, other: Apply) -> bool:
 def told_apart(
     side: IndexedGraph, readers: Iterable[tuple[Apply, int]], *, constants: bool = False
 ) -> dict[Hashable, list[tuple[Apply, int]]]:
-    """Group readers of a variable by what they apply, and at which input they read it.
+    """Group the readers of a variable by their Op and by the input at which they read it.
 
     With ``constants``, also by the constants that they read.
     """
@@ -82,9 +85,9 @@ def _loops_alike(matching: Matching, node: Apply, other: Apply) -> bool:
         return True
     slots, others = matching.first.view(node).slots, matching.second.view(other).slots
     fewer, more = sorted((len(slots), len(others)))
-    # Half of all slots are the same, or a loop has lost or got some and kept all others.
+    # Half of all slots match, or a loop has lost or gained some and kept all others.
     enough = min(fewer, (more + 1) // 2)
-    # Inputs are paired with inputs, and results with results.
+    # Inputs pair with inputs only, and results with results.
     counts, counted = (Counter(s.outer_output is None for s in part) for part in (slots, others))
     if (counts & counted).total() < enough:
         return False
@@ -92,7 +95,7 @@ def _loops_alike(matching: Matching, node: Apply, other: Apply) -> bool:
 
 
 def _share_readers(matching: Matching, node: Apply, other: Apply) -> bool:
-    """Whether two nodes are read alike: by the same Op at the same input, or as one output."""
+    """Whether the same Op reads two nodes at the same input, or both make one paired output."""
     ends = set(matching.outputs)
     for output, counterpart in zip(node.outputs, other.outputs, strict=False):
         ours = matching.first.readers.get(output, [])[:_READERS]

@@ -1,4 +1,4 @@
-"""One of two graphs that are compared, indexed for matching and for telling about it."""
+"""One of two graphs that are compared, indexed for matching and for the report."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from scanopt_cli.ir.naming import slot_names, titles
 from scanopt_cli.ir.scan_view import ScanView, Slot
 
 type Pairs = Sequence[tuple[int, int]]
-"""Places in two lists that belong together."""
+"""Pairs of places in two lists whose items correspond."""
 
 
 class IndexedGraph:
-    """A graph with its nodes in order, who reads what, and digests of everything.
+    """A graph with its nodes in topological order, the readers and digests of its variables.
 
     Parameters
     ----------
     graph
-        The graph, which is used up: equal nodes become one, since they are no difference.
+        The graph. It is modified: equal nodes are merged, since repetition is no difference.
     digests
         The digests of its variables.
     loops_once
-        Whether equal nodes that hold a graph become one as well.
+        Whether equal nodes that hold a graph are merged as well.
 
     Attributes
     ----------
     titles
-        What each node that holds a graph is called.
+        The name of each node that holds a graph.
     copies
         How many nodes of the graph each node stands for.
     """
@@ -46,8 +46,8 @@ class IndexedGraph:
         self.sameness = digests.sameness
         self._digests = digests
         known = titles(graph.outputs)
-        left = once(graph, digests, loops=loops_once)
-        self.nodes, self.outputs, self.copies = left.nodes, left.outputs, left.copies
+        merged = once(graph, digests, loops=loops_once)
+        self.nodes, self.outputs, self.copies = merged.nodes, merged.outputs, merged.copies
         self.titles: Mapping[Apply, str] = {n: known[n] for n in self.nodes if n in known}
         self.rank = {node: rank for rank, node in enumerate(self.nodes)}
         self.readers: dict[Variable, list[tuple[Apply, int]]] = defaultdict(list)
@@ -68,11 +68,11 @@ class IndexedGraph:
 
     @cached_property
     def digests(self) -> frozenset[bytes]:
-        """The digests of everything that is computed."""
+        """The digests of all variables that nodes compute."""
         return frozenset(self.digest(v) for node in self.nodes for v in node.outputs)
 
     def node_digest(self, node: Apply) -> tuple[bytes, ...]:
-        """Return the digest of all that ``node`` computes; the slots of a loop have no order."""
+        """Return the digest of all that ``node`` computes, whatever the order of a loop's slots."""
         return node_digest(self._digests, node)
 
     def op_digest(self, op: Op) -> bytes:
@@ -87,7 +87,7 @@ class IndexedGraph:
         return self._constants_read[node]
 
     def form(self, node: Apply) -> LoopForm:
-        """Return the canonical order of the slots of a Scan node."""
+        """Return the canonical form of a Scan node's loop."""
         return self.sameness.form(self.view(node).op)
 
     def view(self, node: Apply) -> ScanView:
@@ -97,7 +97,7 @@ class IndexedGraph:
         return self._views[node]
 
     def slot_names(self, node: Apply) -> Mapping[Slot, str]:
-        """Return what the slots of a Scan node are called."""
+        """Return the names of the slots of a Scan node."""
         if node not in self._slot_names:
             view = self.view(node)
             names = slot_names(view, lambda variable: self.readers.get(variable, ()))
@@ -105,14 +105,14 @@ class IndexedGraph:
         return self._slot_names[node]
 
     def rename_slots(self, node: Apply, names: Mapping[Slot, str]) -> None:
-        """Call the slots of a Scan node otherwise from now on."""
+        """Replace the names of the slots of a Scan node."""
         self._slot_names[node] = names
 
 
 def pair_inputs(before: FunctionGraph, after: FunctionGraph) -> list[tuple[int, int]]:
     """Pair graph inputs by name where it is unique, then by place; types of one class only.
 
-    Where one graph has more inputs, places have shifted: there, who reads them counts before.
+    If one graph has more inputs, places have shifted: then readers decide before places do.
     """
 
     def by_name(item: tuple[int, Variable]) -> tuple[type, str] | None:
@@ -123,13 +123,13 @@ def pair_inputs(before: FunctionGraph, after: FunctionGraph) -> list[tuple[int, 
         return type(item[1].type), item[0]
 
     def by_readers(graph: FunctionGraph) -> Evidence[tuple[int, Variable]]:
-        def told(item: tuple[int, Variable]) -> Hashable | None:
+        def key(item: tuple[int, Variable]) -> Hashable | None:
             variable = item[1]
             readers = {(str(node.op), place) for node, place in graph.clients.get(variable, ())}
-            is_one_of_many = len(before.inputs) != len(after.inputs)
-            return (str(variable.type), frozenset(readers)) if is_one_of_many else None
+            is_shifted = len(before.inputs) != len(after.inputs)
+            return (str(variable.type), frozenset(readers)) if is_shifted else None
 
-        return told
+        return key
 
     return pair_up(
         list(enumerate(before.inputs)),
@@ -146,7 +146,7 @@ def two_sides(
     inputs: Pairs,
     around: tuple[IndexedGraph, IndexedGraph] | None = None,
 ) -> tuple[IndexedGraph, IndexedGraph]:
-    """Return both graphs, digested so that paired ``inputs`` count as the same.
+    """Index both graphs, with digests in which paired ``inputs`` count as the same.
 
     ``around`` are the sides whose nodes hold the graphs.
     """
@@ -154,7 +154,7 @@ def two_sides(
     seconds = {place for _, place in inputs}
     alone = [v for place, v in enumerate(before.inputs) if place not in firsts]
     others = [v for place, v in enumerate(after.inputs) if place not in seconds]
-    # What only one side has takes places that nothing takes on the other side.
+    # An unpaired input takes a position that no input of the other side has.
     gap = [variable.type() for variable in alone]
     known, known_after = (None, None) if around is None else (side.sameness for side in around)
     digests = (
@@ -164,7 +164,7 @@ def two_sides(
     counts, distinct = zip(
         count_loops(before, digests[0]), count_loops(after, digests[1]), strict=True
     )
-    # Loops that are equal stay apart, where each of them may have become another one.
+    # Equal loops are not merged where each of them may have changed into a different loop.
     is_nearer = abs(distinct[0] - distinct[1]) < abs(counts[0] - counts[1])
     return (
         IndexedGraph(before, digests[0], loops_once=is_nearer),

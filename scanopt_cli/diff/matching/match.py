@@ -1,9 +1,9 @@
-"""Finds which node of one graph is which node of another.
+"""Matches the nodes of two graphs.
 
-Equal digests come first: whatever computes the same is the same. What is left is matched by its
-neighbourhood, from the outputs down and from the inputs up: a node with an Op of the same digest
-at the same place. Then come nodes at the same place whose Op was changed, and last nodes that are
-similar, wherever they are. Every step is near linear in the size of the graphs.
+Equal digests come first: nodes that compute the same match. The remaining nodes are matched by
+their neighbourhood, upstream from the outputs and downstream from the inputs: a node matches one at
+the same place with an Op of the same digest. Then come nodes at the same place whose Op changed,
+and last similar nodes, wherever they are. Every step is near linear in the size of the graphs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scanopt_cli.diff.matching.similarity import similar_pairs
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.scan_view import scan_op
 
-# A round goes on from what the round before it matched; unrelated graphs end after the first.
+# A round starts from the matches of the previous one; unrelated graphs end after the first.
 _ROUNDS = 4
 
 
@@ -37,16 +37,16 @@ def match(first: IndexedGraph, second: IndexedGraph, inputs: Pairs, outputs: Pai
 
 
 class _Matcher:
-    """Grows a matching until nothing more is found."""
+    """Extends a matching until a round finds nothing more, for at most ``_ROUNDS`` rounds."""
 
     def __init__(self, matching: Matching) -> None:
         self.matching = matching
         self._first, self._second = matching.first, matching.second
         self._matched: deque[tuple[Apply, Apply]] = deque()
         self._places: deque[tuple[Apply, Apply]] = deque()
-        # At the same place and with the same Op, but nothing that they read is the same.
+        # Pairs at the same place with the same Op, but with no inputs that may correspond.
         self._doubtful: list[tuple[Apply, Apply]] = []
-        # Which of several equal nodes is which says nothing about what reads them.
+        # Nodes matched with one of several equal nodes: the choice says nothing of their readers.
         self._interchangeable: set[Apply] = set()
         self._shared = self._first.digests & self._second.digests
 
@@ -66,17 +66,17 @@ class _Matcher:
             self._match_values()
             self._match_changed()
             self._match_values()
-            self._match_all(similar_pairs(self.matching, *self._left()))
+            self._match_all(similar_pairs(self.matching, *self._unmatched()))
             self._match_all(self._doubtful)
             self._doubtful.clear()
             if len(self.matching.nodes) in (count, len(self._first.nodes)):
                 break
         for node, partner in self.matching.nodes.items():
             if is_swappable(node) or scan_op(node) is not None:
-                # More is known now than when they were matched.
+                # More nodes are matched now than when these two were aligned.
                 self.matching.align(node, partner)
 
-    def _left(self) -> tuple[list[Apply], list[Apply]]:
+    def _unmatched(self) -> tuple[list[Apply], list[Apply]]:
         matching = self.matching
         return (
             [node for node in self._first.nodes if node not in matching.nodes],
@@ -97,7 +97,7 @@ class _Matcher:
         self._settle()
 
     def _match_equal(self) -> None:
-        """Match nodes that compute the same and are the only ones on their side."""
+        """Match nodes that compute the same and are the only such nodes on their side."""
         pairs = pair_up(
             [self._first.node_digest(node) for node in self._first.nodes],
             [self._second.node_digest(node) for node in self._second.nodes],
@@ -107,7 +107,7 @@ class _Matcher:
             self._match(self._first.nodes[place], self._second.nodes[other])
 
     def _match_values(self) -> None:
-        """Match nodes that would compute the same if what is matched did."""
+        """Match nodes that compute the same if matched nodes are taken to be equal."""
         matching = self.matching
         numbers = Numbers()
         ours = numbered(self._first, matching.nodes, matching.token, self._shared, numbers)
@@ -126,24 +126,24 @@ class _Matcher:
         self._settle()
 
     def _match_loops(self) -> None:
-        """Match what holds a graph, by its name: loops are landmarks, and few."""
+        """Match nodes that hold a graph, by name: there are few, and other matches follow."""
         first, second, matching = self._first, self._second, self.matching
         ours = [node for node in first.titles if node not in matching.nodes]
         theirs = [node for node in second.titles if node not in matching.counterparts]
         pairs = pair_up(
             [(first.op_digest(node.op), op_name(node.op)) for node in ours],
             [(second.op_digest(node.op), op_name(node.op)) for node in theirs],
-            (lambda told: told, lambda told: told),
-            (lambda told: told[1], lambda told: told[1]),
+            (lambda key: key, lambda key: key),
+            (lambda key: key[1], lambda key: key[1]),
         )
         for place, other in pairs:
             if are_alike(matching, ours[place], theirs[other]):
                 self._match(ours[place], theirs[other])
-                # What reads this loop feeds the next one, and tells its slots apart.
+                # The readers of this loop feed the next one, and distinguish its slots.
                 self._settle(up=False)
 
     def _match_changed(self) -> None:
-        """Match nodes at the same place whose Op is not the same any more."""
+        """Match nodes at the same place whose Op changed."""
         while self._places:
             node, other = self._places.popleft()
             if not self.matching.is_free(node, other):
@@ -155,9 +155,9 @@ class _Matcher:
                 self._doubtful.append((node, other))
 
     def _settle(self, *, up: bool = True) -> None:
-        """Look around every matched pair for neighbours with an Op of the same digest.
+        """Match the neighbours of every new pair that have an Op of the same digest.
 
-        Without ``up``, only at what reads the pair.
+        Without ``up``, only its readers.
         """
         while self._matched:
             node, other = self._matched.popleft()
@@ -174,7 +174,7 @@ class _Matcher:
             self._look_down(ours[place], theirs[other])
 
     def _look_up(self, variable: Variable, other: Variable) -> None:
-        """Match what makes two variables at the same place."""
+        """Match the makers of two variables at the same place."""
         node, maker = variable.owner, other.owner
         if node is None or maker is None or not self.matching.is_free(node, maker):
             return
@@ -187,14 +187,14 @@ class _Matcher:
             self._places.append((node, maker))
 
     def _look_down(self, variable: Variable, other: Variable) -> None:
-        """Match what reads two variables, where it is the only such reader on both sides."""
+        """Match readers of two variables that are the only such readers on both sides."""
         ours, theirs = self._first.readers.get(variable, ()), self._second.readers.get(other, ())
         for constants in (True, False):
             free = [reader for reader in ours if reader[0] not in self.matching.nodes]
             if not free:
                 return
-            left = [reader for reader in theirs if reader[0] not in self.matching.counterparts]
-            groups = told_apart(self._second, left, constants=constants)
+            unmatched = [reader for reader in theirs if reader[0] not in self.matching.counterparts]
+            groups = told_apart(self._second, unmatched, constants=constants)
             for key, readers in told_apart(self._first, free, constants=constants).items():
                 others = groups.get(key, ())
                 if len(readers) == len(others) == 1:

@@ -1,4 +1,4 @@
-"""Numbers for nodes that would compute the same if what is matched did."""
+"""Value numbering of two graphs in which matched nodes are taken to be equal."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from scanopt_cli.ir.scan_view import scan_op
 
 
 class Numbers:
-    """Gives nodes of both sides equal numbers if they apply equal Ops to equal things."""
+    """Gives nodes of both sides equal numbers if they apply equal Ops to equal inputs."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
 
     def number(self, side: IndexedGraph, node: Apply, reads: Sequence[Hashable]) -> int:
-        """Return the number of a node of ``side`` whose inputs are known as ``reads``."""
+        """Return the number of a node of ``side`` whose inputs have the keys ``reads``."""
         if scan_op(node) is not None:
-            # Loops are equal whatever the order of their slots.
+            # The order of its slots does not count.
             ranks = side.form(node).ranks
             ordered = sorted(range(len(ranks)), key=ranks.__getitem__)
             reads = [reads[0], *(reads[place + 1] for place in ordered)]
         elif is_swappable(node):
             reads = [*sorted(reads[:2], key=_order), *reads[2:]]
-        told = side.op_digest(node.op), tuple(reads)
-        return self._numbers.setdefault(told, len(self._numbers))
+        key = side.op_digest(node.op), tuple(reads)
+        return self._numbers.setdefault(key, len(self._numbers))
 
 
 def numbered(
@@ -57,7 +57,7 @@ def numbered(
 
 
 def output_mark(side: IndexedGraph, variable: Variable) -> int:
-    """Return which output of the node that makes it ``variable`` is, in an order of both sides."""
+    """Return the place of ``variable`` among its node's outputs; for a loop, its slot's rank."""
     node = variable.owner
     if scan_op(node) is None:
         place: int = node.outputs.index(variable)
@@ -67,5 +67,5 @@ def output_mark(side: IndexedGraph, variable: Variable) -> int:
 
 
 def _order(token: Hashable) -> tuple[bool, object]:
-    # A variable stands for what it is matched with, on both sides by itself.
+    # On both sides, the key of a matched variable is one object: the variable of the second side.
     return (True, id(token)) if isinstance(token, Variable) else (False, repr(token))

@@ -1,4 +1,4 @@
-"""Pairing the items of two short lists by the best evidence first."""
+"""Pairs the items of two short lists, by the strongest evidence first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 
 type Evidence[T] = Callable[[T], Hashable | None]
-"""What tells an item; ``None`` if this evidence says nothing of it."""
+"""Returns a key for an item; ``None`` if this evidence says nothing of it."""
 
 
 def pair_up[T](
@@ -15,11 +15,10 @@ def pair_up[T](
     *evidence: tuple[Evidence[T], Evidence[T]],
     repeats: bool = False,
 ) -> list[tuple[int, int]]:
-    """Return the places of items that belong together, sorted by the first.
+    """Return pairs of the places of items that correspond, sorted by the first.
 
-    Each kind of evidence (one function for either list) pairs the items that it tells uniquely
-    among those still left. With ``repeats``, the last kind also pairs items that it cannot tell
-    apart, in order.
+    Each kind of evidence (one function for either list) pairs the items whose key is unique among
+    those not yet paired. With ``repeats``, the last kind also pairs items of equal keys, in order.
     """
     left, right = dict(enumerate(before)), dict(enumerate(after))
     pairs: list[tuple[int, int]] = []
@@ -27,8 +26,8 @@ def pair_up[T](
         groups = _grouped(left, of_before)
         others = _grouped(right, of_after)
         in_order = repeats and rank == len(evidence) - 1
-        for told, places in groups.items():
-            matching = others.get(told, [])
+        for key, places in groups.items():
+            matching = others.get(key, [])
             if in_order or len(places) == len(matching) == 1:
                 pairs.extend(zip(places, matching, strict=False))
         for place, other in pairs:
@@ -40,7 +39,7 @@ def pair_up[T](
 def _grouped[T](items: dict[int, T], evidence: Evidence[T]) -> dict[Hashable, list[int]]:
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
     for place, item in items.items():
-        told = evidence(item)
-        if told is not None:
-            groups[told].append(place)
+        key = evidence(item)
+        if key is not None:
+            groups[key].append(place)
     return groups

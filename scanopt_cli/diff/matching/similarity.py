@@ -14,19 +14,19 @@ from scanopt_cli.diff.matching.terms import Token
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.scan_view import scan_op
 
-# Evidence that so many nodes share says little, and looking at all of them would be quadratic.
+# A trait that more nodes share says little, and visiting all of them would be quadratic.
 _COMMON = 16
 
 
 def similar_pairs(
     matching: Matching, nodes: Sequence[Apply], others: Sequence[Apply]
 ) -> Iterator[tuple[Apply, Apply]]:
-    """Yield pairs of nodes that share at least half of their neighbours, the best first.
+    """Yield pairs of nodes of one Op that share at least half of their traits, the best first.
 
-    Nodes need the same Op; Scans need to be alike.
+    Two Scans may have different bodies; if they are alike, one shared trait is enough.
     """
     ours = [(node, _traits(matching.first, node, matching.token, matching.nodes)) for node in nodes]
-    # A node of the second side is known to the first by the node that it is matched with.
+    # On both sides, a matched node is identified by the node of the second side.
     theirs = [(node, _traits(matching.second, node, matching.other_token, None)) for node in others]
     index: dict[Hashable, list[int]] = defaultdict(list)
     for place, (_, traits) in enumerate(theirs):
@@ -54,7 +54,7 @@ def similar_pairs(
 def _traits(
     side: IndexedGraph, node: Apply, token: Token, partners: Mapping[Apply, Apply] | None
 ) -> set[Hashable]:
-    """What a node reads and is read by, each with the node's own Op, in terms of both sides."""
+    """Return what a node reads and what reads it, each with its own Op, comparable across sides."""
     loop = scan_op(node)
     own: Hashable = "Scan" if loop is not None else side.op_digest(node.op)
     traits: set[Hashable] = {

@@ -1,7 +1,7 @@
-"""What is known of the slots of one Scan, as evidence for which slot of another is which.
+"""Evidence about the slots of one Scan, for pairing them with those of another.
 
-All evidence is in terms of both sides, so it can be compared. What a step computes is told by
-*colours* of the slots: what each is known as so far.
+All evidence consists of keys that both sides share, so it can be compared. What a step computes is
+described from *colours* of the slots: the keys that they have so far.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scanopt_cli.diff.matching.terms import SharedTerms
 from scanopt_cli.ir.naming import slot_name
 from scanopt_cli.ir.scan_view import ScanView, SlotKind
 
-# How many readers of a result are looked at.
+# How many readers of a result are examined.
 _READERS = 8
 
 
@@ -35,7 +35,7 @@ class Witness:
 
     @cached_property
     def names(self) -> list[str | None]:
-        """The name of each slot without a number, ``None`` for one that is only a place."""
+        """The name of each slot without its number; ``None`` if it is only the default label."""
         names = [slot_name(slot, self._clients) for slot in self.slots]
         return [
             None if name == slot.label else name
@@ -44,7 +44,7 @@ class Witness:
 
     @cached_property
     def sources(self) -> list[Hashable]:
-        """What feeds each slot; the length of a traced output says nothing."""
+        """The key of what feeds each slot; ``None`` for a nit_sot, whose length says nothing."""
         return [
             None if slot.kind is SlotKind.NIT_SOT else self._terms.token(slot.outer_input)
             for slot in self.slots
@@ -52,7 +52,7 @@ class Witness:
 
     @cached_property
     def types(self) -> list[tuple[str, ...]]:
-        """The types of what a step reads and computes."""
+        """The types of what a step first reads of each slot and first computes for it."""
         return [
             tuple(str(v.type) for v in (*slot.inner_inputs[:1], *slot.inner_outputs[:1]))
             for slot in self.slots
@@ -60,7 +60,7 @@ class Witness:
 
     @cached_property
     def roles(self) -> list[Hashable]:
-        """Which Ops of the body read each slot, and which make what it computes."""
+        """Which Ops of the body read each slot, and which make its next value."""
         side = self._side
         readers: dict[Variable, Counter[tuple[bytes, int]]] = defaultdict(Counter)
         for node in self._nodes:
@@ -78,7 +78,7 @@ class Witness:
 
     @cached_property
     def readers(self) -> list[Hashable]:
-        """Who reads the result of each slot, and who reads that; ``None`` if nobody does."""
+        """The readers of each slot's result, and their readers; ``None`` if there are none."""
         return [
             None if slot.outer_output is None else self._read_by(slot.outer_output, 2)
             for slot in self.slots
@@ -86,7 +86,7 @@ class Witness:
 
     @cached_property
     def needs(self) -> list[tuple[int, ...]]:
-        """The places of the slots that a step needs for each slot."""
+        """The places of the slots that a step needs to compute each slot."""
         masks: dict[Variable, int] = {
             variable: 1 << place
             for place, slot in enumerate(self.slots)
@@ -106,7 +106,7 @@ class Witness:
         return found
 
     def updates(self, numbers: Numbers, colours: Sequence[Hashable]) -> list[Hashable]:
-        """What a step computes for each slot from slots of these ``colours``."""
+        """Return keys of what a step computes for each slot from slots of these ``colours``."""
         known: dict[Variable, Hashable] = {
             variable: (colour, tap)
             for slot, colour in zip(self.slots, colours, strict=True)
@@ -142,7 +142,7 @@ class Witness:
 
 
 def _makers(side: IndexedGraph, variable: Variable) -> tuple[bytes, ...]:
-    """The Op that makes ``variable``, and those that make its inputs."""
+    """Return the digests of the Op that makes ``variable`` and of those that make its inputs."""
     node = variable.owner
     if node is None:
         return ()

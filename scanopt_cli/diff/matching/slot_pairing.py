@@ -1,9 +1,9 @@
-"""Which slot of one Scan is which slot of another: the best evidence first.
+"""Pairs the slots of one Scan with those of another, by the strongest evidence first.
 
-Inputs of the loop come first, since what feeds them is known. Then a state is told by what a step
-computes for it from what is paired already, and every pair that is found tells more of those that
-are left: two states that are fed alike and updated alike come apart as soon as what they read does.
-What a changed body does not tell exactly any more is told by what is around it.
+Inputs of the loop come first, since what feeds them is known. Then a state is identified by what a
+step computes for it from the slots paired so far. Every new pair helps to distinguish the remaining
+slots: two states with equal feeds and equal updates separate as soon as what they read does. Where
+a changed body leaves no exact match, a slot is identified by its surroundings.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from scanopt_cli.diff.matching.pairing import pair_up
 from scanopt_cli.diff.matching.slot_features import Witness
 from scanopt_cli.diff.matching.terms import SharedTerms
 
-# How often the bodies are walked at most. In a body of many states that only come apart one by one,
-# the time would grow with its square.
+# The most walks over the bodies: for many states that separate only one by one, the time would
+# otherwise be quadratic.
 _LOOKS = 50
 
 
 def pair_slots(ours: SharedTerms, theirs: SharedTerms, node: Apply, other: Apply) -> Pairs:
-    """Pair the slots of two Scans, told by their places in the lists of their views.
+    """Pair the slots of two Scans, each given by its place in the list of its view.
 
-    Of two Scans that compute the same from whatever they are fed, all slots are paired, each with
-    one that has the same part in the loop.
+    If the two Scans compute the same whatever feeds them, all slots are paired, each with one that
+    has the same part in the loop.
     """
     is_one_op = ours.side.op_digest(node.op) == theirs.side.op_digest(other.op)
     return _Pairing(Witness(ours, node), Witness(theirs, other), is_one_op=is_one_op).run()
 
 
 class _Pairing:
-    """The pairs so far. Everywhere here a slot is a side, 0 or 1, and its place on that side."""
+    """The pairs so far. In all methods a slot is a side, 0 or 1, and a place on that side."""
 
     def __init__(self, here: Witness, there: Witness, *, is_one_op: bool) -> None:
         self._witnesses = here, there
         self._is_one_op = is_one_op
         self._numbers = Numbers()
         self._looks = 0
-        # For each side, which of the pairs a slot is in; pairs go by their places on the second.
+        # For each side, the pair that each slot is in, identified by its place on the second side.
         self._known: tuple[dict[int, int], dict[int, int]] = ({}, {})
         self._updates: tuple[list[Hashable], list[Hashable]] | None = None
 
@@ -53,20 +53,20 @@ class _Pairing:
         ):
             pass
         if self._is_incomplete():
-            self._pair_left_over()
+            self._pair_remaining()
         return sorted(self._known[0].items())
 
     def _is_incomplete(self) -> bool:
         return all(len(self._known[0]) < len(witness.slots) for witness in self._witnesses)
 
     def _pair(self, evidence: _Evidence, *, repeats: bool = False) -> bool:
-        """Pair the slots that are left and of which ``evidence`` says the same; whether any were.
+        """Pair unpaired slots of equal ``evidence``; return whether there were any.
 
-        It has to tell a slot from all others of its side, unless it may pair ``repeats`` in order.
+        The evidence has to be unique on its side, unless ``repeats`` pairs equal slots in order.
         """
-        left, others = self._left()
+        unpaired, others = self._unpaired()
 
-        def told(side: int) -> Callable[[int], Hashable]:
+        def key_on(side: int) -> Callable[[int], Hashable]:
             ports = self._witnesses[side].ports
 
             def of(place: int) -> Hashable:
@@ -77,17 +77,17 @@ class _Pairing:
 
             return of
 
-        pairs = pair_up(left, others, (told(0), told(1)), repeats=repeats)
-        self._add([(left[first], others[second]) for first, second in pairs])
+        pairs = pair_up(unpaired, others, (key_on(0), key_on(1)), repeats=repeats)
+        self._add([(unpaired[first], others[second]) for first, second in pairs])
         return bool(pairs)
 
-    def _pair_left_over(self) -> None:
-        """Pair in order what is left, where both Scans have as many of a kind and type left."""
-        left = self._left()
-        shapes = [[self.shape(side, place) for place in left[side]] for side in (0, 1)]
+    def _pair_remaining(self) -> None:
+        """Pair unpaired slots of one kind and type in order, if both Scans have as many of them."""
+        unpaired = self._unpaired()
+        shapes = [[self.shape(side, place) for place in unpaired[side]] for side in (0, 1)]
         counted, others = ([(shape, known.count(shape)) for shape in known] for known in shapes)
-        pairs = pair_up(counted, others, (lambda told: told, lambda told: told), repeats=True)
-        self._add([(left[0][first], left[1][second]) for first, second in pairs])
+        pairs = pair_up(counted, others, (lambda key: key, lambda key: key), repeats=True)
+        self._add([(unpaired[0][first], unpaired[1][second]) for first, second in pairs])
 
     def _add(self, pairs: Pairs) -> None:
         if pairs:
@@ -95,7 +95,7 @@ class _Pairing:
             self._known[1].update((second, second) for _, second in pairs)
             self._updates = None
 
-    def _left(self) -> tuple[list[int], list[int]]:
+    def _unpaired(self) -> tuple[list[int], list[int]]:
         first, second = (
             [place for place in range(len(witness.slots)) if place not in known]
             for witness, known in zip(self._witnesses, self._known, strict=True)
@@ -107,36 +107,36 @@ class _Pairing:
         return self._witnesses[side].slots[place].outer_output is None
 
     def kind(self, side: int, place: int) -> tuple[Hashable, ...]:
-        """What the slot is."""
+        """Return the kind and taps of the slot."""
         slot = self._witnesses[side].slots[place]
         return slot.kind, slot.taps, slot.out_taps
 
     def shape(self, side: int, place: int) -> Hashable:
-        """What the slot is, with its types; nothing of it is particular to one slot."""
+        """Return the kind, taps and types of the slot, which many slots may share."""
         return *self.kind(side, place), self._witnesses[side].types[place]
 
     def name(self, side: int, place: int) -> str | None:
         return self._witnesses[side].names[place]
 
     def source(self, side: int, place: int) -> Hashable:
-        """What feeds the slot."""
+        """Return the key of what feeds the slot."""
         return self._witnesses[side].sources[place]
 
     def role(self, side: int, place: int) -> Hashable:
-        """What is around the slot in the body."""
+        """Return the surroundings of the slot in the body."""
         return self._witnesses[side].roles[place]
 
     def readers(self, side: int, place: int) -> Hashable:
-        """Who reads the slot's result."""
+        """Return the readers of the slot's result."""
         return self._witnesses[side].readers[place]
 
     def needs(self, side: int, place: int) -> Hashable:
-        """Which pairs a step needs for the slot."""
+        """Return the pairs that a step needs to compute the slot."""
         known = self._known[side]
         return frozenset(known[p] for p in self._witnesses[side].needs[place] if p in known)
 
     def update(self, side: int, place: int) -> Hashable:
-        """What a step computes for the slot, from what is known of all slots."""
+        """Return the key of what a step computes for the slot, from the colours of all slots."""
         if self._updates is None:
             self._looks += 1
             if self._looks > _LOOKS:
@@ -157,7 +157,7 @@ class _Pairing:
         return {self.source(side, place) for place in places if self.is_input(side, place)}
 
     def _colour(self, side: int, place: int, shared: set[Hashable]) -> Hashable:
-        """What a slot is known as: by what feeds it, for an input; by its pair; by its start."""
+        """Return the colour of a slot: an input's feed, else its pair, else its shape and feed."""
         source = self.source(side, place)
         if self.is_input(side, place) and source in shared:
             return self.kind(side, place), source
@@ -181,13 +181,13 @@ def _of_results(*parts: _Evidence) -> _Evidence:
 
 
 def _joined(parts: Sequence[_Evidence], inputs: bool) -> _Evidence:
-    """Evidence of several kinds at once, of inputs or of results only; of none if one fails."""
+    """Combine kinds of evidence, for inputs or for results only; ``None`` if one is ``None``."""
 
     def evidence(pairing: _Pairing, side: int, place: int) -> Hashable:
         if pairing.is_input(side, place) is not inputs:
             return None
-        told = [part(pairing, side, place) for part in parts]
-        return None if None in told else tuple(told)
+        keys = [part(pairing, side, place) for part in parts]
+        return None if None in keys else tuple(keys)
 
     return evidence
 
@@ -205,7 +205,7 @@ _EVIDENCE: tuple[tuple[_Evidence, bool], ...] = (
     (_of_results(_P.kind, _P.update), False),
     (_of_results(_P.kind, _P.source, _P.update, _P.readers), False),
     (_of_results(_P.kind, _P.update, _P.readers), False),
-    # States that start equal and are updated equally, by all that is known of the loop.
+    # States with equal initial rows and equal updates, as far as the loop is known.
     (_of_results(_P.kind, _P.source, _P.update), True),
     (_of_results(_P.kind, _P.source, _P.readers), False),
     (_of_results(_P.kind, _P.source, _P.role), False),
@@ -219,4 +219,4 @@ _EVIDENCE: tuple[tuple[_Evidence, bool], ...] = (
     (_of_inputs(_P.kind, _P.role), True),
     (_of_results(_P.kind, _P.role), True),
 )
-"""What tells a slot, the best first, and whether it also pairs in order what it cannot tell."""
+"""Kinds of evidence, the strongest first, and whether each also pairs equal slots in order."""

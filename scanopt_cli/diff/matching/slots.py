@@ -1,4 +1,4 @@
-"""Which input and output of one body is which of another, by the slots that belong together."""
+"""Pairs the inputs and the outputs of two bodies by their paired slots."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scanopt_cli.ir.scan_view import ScanView, Slot
 
 
 def inner_inputs(view: ScanView, other: ScanView, pairs: Pairs) -> list[tuple[int, int]]:
-    """Return the places of inner inputs that belong together: of one slot, at the same tap."""
+    """Return pairs of places of inner inputs: of paired slots, at the same tap."""
     places = _input_places(view)
     others = _input_places(other)
     return [
@@ -19,7 +19,7 @@ def inner_inputs(view: ScanView, other: ScanView, pairs: Pairs) -> list[tuple[in
 
 
 def inner_outputs(view: ScanView, other: ScanView, pairs: Pairs) -> list[tuple[int, int]]:
-    """Return the places of inner outputs that belong together, the stop condition included."""
+    """Return pairs of places of inner outputs: of paired slots, and the stop conditions."""
     places = output_places(view)
     others = output_places(other)
     found = [
@@ -34,7 +34,7 @@ def inner_outputs(view: ScanView, other: ScanView, pairs: Pairs) -> list[tuple[i
 
 
 def output_places(view: ScanView) -> list[dict[int, int]]:
-    """For each slot, the place of its inner output by out-tap."""
+    """Return, for each slot, the place of its inner output by out-tap."""
     places: dict[Slot, dict[int, int]] = {}
     count = 0
     for slot in view.outputs():
@@ -44,7 +44,7 @@ def output_places(view: ScanView) -> list[dict[int, int]]:
 
 
 def _input_places(view: ScanView) -> list[dict[int, int]]:
-    """For each slot, the place of its inner input by tap; one without taps counts as tap 0."""
+    """Return, for each slot, the place of its inner input by tap; no taps count as tap 0."""
     position = {variable: place for place, variable in enumerate(view.op.fgraph.inputs)}
     return [
         {

@@ -1,4 +1,4 @@
-"""What the variables and nodes of one side are known as on both sides."""
+"""Keys that identify variables and nodes across both sides."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pytensor.graph.basic import Apply, Variable
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 
 type Token = Callable[[Variable], Hashable]
-"""What a variable is known as on both sides."""
+"""Returns the key of a variable that both sides share."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedTerms:
-    """A side in terms of both: equal tokens are for what is the same so far.
+    """One side with keys that both share: variables of equal tokens correspond so far.
 
-    ``partner`` stands for a matched node, by the same object on both sides; it is ``None`` for one
-    that is not matched.
+    ``partner`` maps a matched node to one object, the same on both sides, and an unmatched node to
+    ``None``.
     """
 
     side: IndexedGraph

@@ -1,1 +1,1 @@
-"""Keeping every graph with a Scan that a program compiles."""
+"""Capture every graph with a Scan that a program compiles."""

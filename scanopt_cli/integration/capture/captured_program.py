@@ -1,13 +1,13 @@
-"""Running any Python program with capturing switched on, without touching it.
+"""Run any Python program with capture switched on, without changing the program.
 
-The program runs in a process of its own, under its own interpreter, with its own arguments. An
-environment variable names the directory for the graphs, and a directory in front of
-``PYTHONPATH`` holds a ``sitecustomize.py`` that starts capturing when PyTensor is imported. So it
-makes no difference whether the program is a script, a module (``python -m``), a test run or a
-console script, or whether it compiles its graphs in processes that it starts itself. Running the
-script inside our own process would need to tell these apart and would mix its modules with ours.
-Interpreters that are told to ignore the environment (``python -I``, ``-E``, ``-S``) are not
-reached.
+The program runs in a process of its own, with its own interpreter and arguments. An environment
+variable names the directory for the graphs, and the first entry of ``PYTHONPATH`` holds a
+``sitecustomize.py`` that starts capture when PyTensor is imported. So it makes no difference
+whether the program is a script, a module (``python -m``), a test run or a console script, or
+whether it compiles its graphs in processes that it starts itself. Running the script inside
+scanopt's own process would have to distinguish these cases, and would mix its modules with
+scanopt's. Interpreters that ignore the environment or skip ``sitecustomize`` (``python -I``,
+``-E``, ``-S``) capture nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run_captured(argv: Sequence[str], directory: str | os.PathLike[str]) -> int:
     """Run the program ``argv`` and keep the graphs with a Scan that it compiles.
 
     Standard streams are shared with the program. An interrupt from the terminal reaches it as it
-    would without us; a request to terminate is passed on.
+    would without scanopt; a request to terminate is passed on.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def run_captured(argv: Sequence[str], directory: str | os.PathLike[str]) -> int:
     Raises
     ------
     ScanoptError
-        If there is no such program, or ``directory`` cannot be made.
+        If there is no such program, or ``directory`` cannot be created.
     """
     if not argv:
         raise ScanoptError("no program to run", hint="scanopt capture -- python script.py")
@@ -61,7 +61,7 @@ def run_captured(argv: Sequence[str], directory: str | os.PathLike[str]) -> int:
 
 
 def capture_until_exit(directory: str) -> None:
-    """Start capturing in this process, for as long as it lives."""
+    """Start capture in this process, until it exits."""
     from scanopt_cli.integration.capture.hooks import listen
     from scanopt_cli.integration.capture.recording import Capture
 
@@ -79,7 +79,10 @@ def _environment(directory: Path) -> dict[str, str]:
 
 @contextmanager
 def _signals_for(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Stay until the program is done: the terminal interrupts it too, so we need not."""
+    """Pass SIGINT and SIGTERM on to the program in place of obeying them.
+
+    A terminal sends SIGINT to the program itself, so that one is not passed on.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

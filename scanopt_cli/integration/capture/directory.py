@@ -1,4 +1,4 @@
-"""The directory that captured graphs go to: making it, and names in it that nobody else takes."""
+"""The directory for captured graphs: create it, and reserve file names in it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _NUMBERED = re.compile(r"(\d{1,9})_")
 
 
 def made(directory: str | os.PathLike[str]) -> Path:
-    """Return ``directory``, which is made if it is missing.
+    """Return ``directory`` as a path; create it if it is missing.
 
     Raises
     ------
     ScanoptError
-        If it cannot be made, or is something else.
+        If it cannot be created, or is not a directory.
     """
     path = Path(directory)
     try:
@@ -31,9 +31,9 @@ def made(directory: str | os.PathLike[str]) -> Path:
 
 
 def reserve(directory: Path, name: str) -> Path:
-    """Make an empty file ``NUMBER_NAME.pkl`` with the next free number, and return its path.
+    """Create an empty file ``NUMBER_NAME.pkl`` with the next free number, and return its path.
 
-    Another process may do the same at the same time; no two get one file.
+    Several processes may do so at the same time; each gets a file of its own.
     """
     readable = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:60] or "graph"
     matches = (_NUMBERED.match(file.name) for file in directory.iterdir())
@@ -41,7 +41,7 @@ def reserve(directory: Path, name: str) -> Path:
     while True:
         number += 1
         path = directory / f"{number:03}_{readable}.pkl"
-        # Nor is anything else replaced, be it a link to somewhere else.
+        # Nor may the values file replace anything, not even a dangling link.
         if os.path.lexists(values_path(path)):
             continue
         try:

@@ -1,11 +1,11 @@
-"""Where scanopt listens in PyTensor: what is compiled, and what it is first called with.
+"""Hooks in PyTensor that report each compiled graph and the values of its first call.
 
 Every compilation goes through ``FunctionMaker.create_fgraph``, which builds the graph that the
 rewrites then work on: `givens` are applied, updates are among the outputs, nothing is optimized.
-A caller that already has a graph passes it in (the bodies of loops, copies of functions); those
-are no new graphs. The hook is on the class, so it does not matter how a program got hold of
-``pytensor.function``. The first call is seen from inside ``Function.__call__``, where all values,
-shared variables included, lie ready in the function's storage.
+A caller that already has a graph passes it in (the bodies of loops, copies of functions); such
+graphs are not new and are not reported. The hook is on the class, so it works however a program
+imported ``pytensor.function``. The first call is observed inside ``Function.__call__``, where the
+function's storage holds all values, shared variables included.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from pytensor.compile.maker import FunctionMaker
 from pytensor.graph.fg import FunctionGraph
 
 type FirstCall = Callable[[Sequence[Any]], None]
-"""Takes the values of all inputs of a graph, in order, when its function is first called."""
+"""Receives the values of all inputs of a graph, in order, at the first call of its function."""
 
 
 class Listener(Protocol):
-    """What is told of compilations. Its methods must not raise."""
+    """An object that is notified of compilations. Its methods must not raise."""
 
     def compiling(
         self, fgraph: FunctionGraph, outputs: Sequence[SymbolicOutput], name: str | None
     ) -> FirstCall | None:
-        """Look at an unoptimized graph, without changing it; say who wants its first call.
+        """Read an unoptimized graph, without changing it; return a callback for its first call.
 
-        ``outputs`` are the outputs that the program asked for; those of ``fgraph`` behind them
-        are updates. ``name`` is the function's name.
+        ``outputs`` are the outputs that the program asked for; the further outputs of ``fgraph``
+        are updates. ``name`` is the function's name. ``None`` means no callback.
         """
 
 
@@ -46,21 +46,21 @@ _originals: dict[tuple[type, str], Any] = {}
 
 
 def listen(listener: Listener) -> None:
-    """Tell ``listener`` of every compilation from now on."""
+    """Notify ``listener`` of every compilation from now on."""
     with _lock:
         if not _listeners:
             _replace(FunctionMaker, "__init__", _remembering_name(FunctionMaker.__init__))
             _replace(
                 FunctionMaker,
                 "create_fgraph",
-                staticmethod(_telling(FunctionMaker.create_fgraph)),
+                staticmethod(_notifying(FunctionMaker.create_fgraph)),
             )
-            _replace(Function, "__call__", _showing_values(Function.__call__))
+            _replace(Function, "__call__", _reporting_first_call(Function.__call__))
         _listeners.append(listener)
 
 
 def stop_listening(listener: Listener) -> None:
-    """Undo `listen`; with the last listener PyTensor is as it was."""
+    """Undo `listen`; after the last listener, PyTensor is as it was before the first."""
     with _lock:
         _listeners.remove(listener)
         if not _listeners:
@@ -88,7 +88,7 @@ def _remembering_name(original: Callable[..., None]) -> Callable[..., None]:
     return initialize
 
 
-def _telling(original: Callable[..., Any]) -> Callable[..., Any]:
+def _notifying(original: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(original)
     def create_fgraph(
         input_specs: list[SymbolicInput],
@@ -101,16 +101,16 @@ def _telling(original: Callable[..., Any]) -> Callable[..., Any]:
         made = original(input_specs, output_specs, accept_inplace, fgraph, *args, **kwargs)
         if fgraph is None:
             name = getattr(_names, "current", None)
-            told = [listener.compiling(made[0], output_specs, name) for listener in _listeners]
-            wanted = [first_call for first_call in told if first_call is not None]
-            if wanted:
-                _waiting[made[0]] = wanted
+            answers = [listener.compiling(made[0], output_specs, name) for listener in _listeners]
+            callbacks = [first_call for first_call in answers if first_call is not None]
+            if callbacks:
+                _waiting[made[0]] = callbacks
         return made
 
     return create_fgraph
 
 
-def _showing_values(original: Callable[..., Any]) -> Callable[..., Any]:
+def _reporting_first_call(original: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(original)
     def call(function: Function, *args: Any, **kwargs: Any) -> Any:
         fgraph = function.maker.fgraph
@@ -118,7 +118,7 @@ def _showing_values(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(function, *args, **kwargs)
         vm: Any = function.vm
 
-        def show_and_run() -> Any:
+        def report_and_run() -> Any:
             function.vm = vm
             values = [container.storage[0] for container in function.input_storage]
             for first_call in _waiting.pop(fgraph, ()):
@@ -126,7 +126,7 @@ def _showing_values(original: Callable[..., Any]) -> Callable[..., Any]:
             return vm()
 
         # PyTensor checks and stores the arguments, then calls the vm: there, all values are final.
-        function.vm = show_and_run  # type: ignore[assignment]
+        function.vm = report_and_run  # type: ignore[assignment]
         try:
             return original(function, *args, **kwargs)
         finally:

@@ -1,4 +1,4 @@
-"""Who has a graph compiled: the line of the program, and what it asked PyMC for."""
+"""Where a program requests a compilation: its source line, and what it asked PyMC for."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-_BELOW = ("pytensor", "scanopt_cli")
-_BETWEEN = ("pymc", "pymc_extras", "pymc_marketing", "bambi")
-_CALLED = {
+_SKIPPED_PACKAGES = ("pytensor", "scanopt_cli")
+_PYMC_PACKAGES = ("pymc", "pymc_extras", "pymc_marketing", "bambi")
+_COMPILED_BY = {
     "compile_logp": "logp",
     "compile_dlogp": "dlogp",
     "compile_d2logp": "d2logp",
     "logp_dlogp_function": "logp_dlogp",
     "make_initial_point_fn": "initial_point",
 }
-"""Functions of PyMC's, and what they compile, whoever calls them."""
+"""Functions of PyMC and what they compile; these names win over those of their callers."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureOrigin:
-    """Where a compilation was asked for.
+    """Where a program requested a compilation.
 
     Attributes
     ----------
     place
-        ``script.py:12``: the innermost line outside of PyTensor and PyMC.
+        ``script.py:12``: the innermost line outside of PyTensor, PyMC and packages built on PyMC.
     name
-        What PyMC was asked for there (``dlogp``, ``sample``), if it was PyMC.
+        What the program asked PyMC for there (``dlogp``, ``sample``); ``None`` without PyMC.
     """
 
     place: str | None
@@ -36,16 +36,16 @@ class CaptureOrigin:
 
 
 def origin() -> CaptureOrigin:
-    """Return who has called, through PyTensor and PyMC."""
+    """Return the origin of the current compilation, from the stack of callers."""
     frame: FrameType | None = sys._getframe(1)
     name = None
     while frame is not None:
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package in _BETWEEN:
+        if package in _PYMC_PACKAGES:
             called = frame.f_code.co_name
-            if name not in _CALLED.values() and not called.startswith(("_", "<")):
-                name = _CALLED.get(called, called)
-        elif package not in _BELOW:
+            if name not in _COMPILED_BY.values() and not called.startswith(("_", "<")):
+                name = _COMPILED_BY.get(called, called)
+        elif package not in _SKIPPED_PACKAGES:
             return CaptureOrigin(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}", name)
         frame = frame.f_back
     return CaptureOrigin(None, name)

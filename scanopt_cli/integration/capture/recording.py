@@ -1,4 +1,4 @@
-"""`capture`: keep every graph with a loop that a program compiles, as a file."""
+"""`capture`: save every graph with a loop that a program compiles to a file."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from scanopt_cli.serialization.values import write_values
 
 
 class Capture:
-    """The graphs kept so far.
+    """The graphs captured so far.
 
-    Each graph is a file ``NUMBER_NAME.pkl`` in ``directory``, as compiled by the program but not
-    yet optimized, with shared variables as inputs and updates as the last outputs. It is named
-    after the function, what PyMC was asked for (``dlogp``), the first output that has a name, or
-    the line of the program. The values of its first call, shared variables included, are beside it
-    in ``NUMBER_NAME.values.npz``.
+    Each graph is a file ``NUMBER_NAME.pkl`` in ``directory``. It is the graph that the program
+    compiles, before any rewrite, with shared variables as inputs and updates as the last outputs.
+    ``NAME`` is that of the function, else what the program asked PyMC for (``dlogp``), else the
+    first output that has a name, else the line of the program. The values of the graph's first
+    call, shared variables included, are beside it in ``NUMBER_NAME.values.npz``.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -49,7 +49,7 @@ class Capture:
     def compiling(
         self, fgraph: FunctionGraph, outputs: Sequence[SymbolicOutput], name: str | None
     ) -> FirstCall | None:
-        """Keep ``fgraph`` if it has a loop and is new. Problems are told on stderr, not raised."""
+        """Save ``fgraph`` if it has a loop and is new; print problems on stderr, raise nothing."""
         try:
             return self._keep(fgraph, outputs, name)
         except Exception as error:
@@ -90,20 +90,20 @@ class Capture:
 
 @contextmanager
 def capture(directory: str | os.PathLike[str] = "scanopt-capture") -> Iterator[Capture]:
-    """Keep every graph with a Scan that is compiled inside the ``with`` block.
+    """Save every graph with a Scan that is compiled inside the ``with`` block.
 
-    Scans inside OpFromGraph and Blockwise count; a graph compiled twice is kept once. The program
-    computes what it would compute without; a graph that cannot be saved costs one line on stderr.
+    Scans inside OpFromGraph and Blockwise count; a graph compiled twice is saved once. Capture does
+    not change what the program computes; a graph that cannot be saved costs one line on stderr.
 
     Parameters
     ----------
     directory
-        Where the files go; made if it is missing. Files that are there stay.
+        Where the files go; created if it is missing. Existing files stay.
 
     Raises
     ------
     ScanoptError
-        If ``directory`` cannot be made or is not a directory.
+        If ``directory`` cannot be created or is not a directory.
     """
     kept = Capture(made(directory))
     listen(kept)

@@ -1,6 +1,6 @@
 """The ``with scanopt_cli.enabled():`` blocks that a program is in.
 
-They hold for the whole process, as PyTensor's own flags do: a thread that a block starts compiles
+They apply to the whole process, like PyTensor's own flags: a thread started inside a block compiles
 with the passes too. Blocks of several threads may end in any order.
 """
 
@@ -17,7 +17,7 @@ _lock = threading.Lock()
 
 
 def enter(block: Enabled) -> None:
-    """Make ``block`` the one that counts, until it is left or another is entered."""
+    """Make ``block`` the innermost one, until it is left or another is entered."""
     with _lock:
         _blocks.append(block)
 
@@ -29,6 +29,6 @@ def leave(block: Enabled) -> None:
 
 
 def innermost() -> Enabled | None:
-    """Return the block that was entered last, ``None`` outside of all."""
+    """Return the block that was entered last; ``None`` outside of all blocks."""
     with _lock:
         return _blocks[-1] if _blocks else None

@@ -1,4 +1,4 @@
-"""`enabled`: the passes in every compilation of a block of code, and what they did there."""
+"""`enabled`: run passes in every compilation inside a block of code, and record their effect."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from scanopt_cli.pipeline.grammar import parse, print_pipeline
 from scanopt_cli.pipeline.runner import PassRun
 
 DEFAULT = "grad"
-"""The pipeline where none is named: programs that wait for a compilation wait for gradients."""
+"""The pipeline if none is named: programs that wait for a compilation wait for gradients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compilation:
-    """What the passes did to one graph that was compiled, or to the body of one of its loops.
+    """What the passes did to one compiled graph, or to the body of one of its loops.
 
     Attributes
     ----------
     before, after
-        What was in the graph before and after: the graph as PyTensor was about to rewrite its
-        loops, not as it was compiled in the end.
+        Statistics of the graph before and after the passes. This is the graph at the point where
+        PyTensor would rewrite its loops, not the graph at the end of the compilation.
     passes
         What each pass did, in order.
     seconds
-        Wall time that all of it took, which is part of the time of the compilation.
+        Wall time of the passes, which is part of the compilation time.
     """
 
     before: Statistics
@@ -42,7 +42,7 @@ class Compilation:
 
 
 class Enabled:
-    """What `enabled` yields.
+    """What `enabled` yields: the passes, and a record of what they did.
 
     Attributes
     ----------
@@ -57,21 +57,21 @@ class Enabled:
 
     @property
     def pipeline(self) -> str:
-        """The passes as text."""
+        """The passes as the text of a pipeline."""
         return print_pipeline(self.passes)
 
     @property
     def compilations(self) -> tuple[Compilation, ...]:
-        """What was done so far, one entry for each graph in which something changed."""
+        """What the passes did so far: one entry for each graph that they changed."""
         return tuple(self._compilations)
 
     @property
     def seconds(self) -> float:
-        """Wall time that the passes took so far, where they changed anything."""
+        """Wall time of the passes so far, in the graphs that they changed."""
         return sum(done.seconds for done in self._compilations)
 
     def record(self, fgraph: FunctionGraph, done: Compilation) -> None:
-        """Add what was done to ``fgraph``, to what was done to it before."""
+        """Record what the passes did to ``fgraph``, joined with what they did to it before."""
         position = self._positions.get(fgraph)
         if position is None:
             self._positions[fgraph] = len(self._compilations)
@@ -97,31 +97,31 @@ def enabled(passes: str | Sequence[Pass] = DEFAULT) -> Iterator[Enabled]:
         for compilation in done.compilations:
             print(compilation.before.scans, "->", compilation.after.scans)
 
-    It makes no difference who compiles, in which thread, and in which mode, with these exceptions:
-    a mode that rewrites nothing (``Mode(..., optimizer=None)``), or only what its linker needs,
-    stays as it is, and so do DebugMode and one that excludes the tag ``scanopt``. Functions that
-    are compiled inside stay as they are after the block; nothing else does.
+    The passes run for every caller, thread and mode, with these exceptions: a mode that rewrites
+    nothing (``Mode(..., optimizer=None)``) or only what its linker needs, DebugMode, and a mode
+    that excludes the tag ``scanopt`` compile without them. Functions compiled inside the block keep
+    their optimised graphs after it; the block has no other lasting effect.
 
-    Blocks may be nested; the innermost counts, and ``passes="none"`` switches off. A mode that
-    includes the tag ``scanopt`` uses the passes of the innermost block, outside of all blocks the
-    preset ``grad``.
+    Blocks may be nested; the innermost applies, and ``passes="none"`` switches the passes off. A
+    mode that includes the tag ``scanopt`` uses the passes of the innermost block; outside of all
+    blocks it uses the preset ``grad``.
 
-    An error in a pass is treated as PyTensor treats one in its own rewriters: it is logged, and the
-    graph is compiled as if the passes were not there, or it is raised, if
-    ``pytensor.config.on_opt_error`` says so.
+    PyTensor handles an error in a pass like an error in its own rewriters: it logs the error and
+    compiles the graph as if the passes were not there, or raises the error, depending on
+    ``pytensor.config.on_opt_error``.
 
     Parameters
     ----------
     passes
-        A pipeline as text, a preset, or passes. Those that trim buffers, and all behind them, run
-        when PyTensor has simplified the graph around the loops, the others before its first rewrite
-        of loops.
+        A pipeline as text, a preset, or passes. The first pass that trims buffers and all passes
+        after it run once PyTensor has simplified the graph around the loops; those before it run
+        before PyTensor's first rewrite of loops.
 
     Yields
     ------
     Enabled
-        The record of what was done, in ``compilations``. The logger ``scanopt_cli.compiling`` tells
-        the same while it happens: changes at INFO, what was left alone and why at DEBUG.
+        The record of what the passes did, in ``compilations``. The logger ``scanopt_cli.compiling``
+        reports the same as it happens: changes at INFO, what the passes kept and why at DEBUG.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Running passes on a graph that PyTensor is about to compile."""
+"""Run passes on a graph that PyTensor is compiling."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from scanopt_cli.pipeline.contract import Pass, RemarkKind
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import PassRun, run_pipeline
 
-# What a third round finds is little, and PyTensor finds most of it too; it would cost as much time
-# as the second, in a compilation that somebody waits for.
+# A third round would find little, and PyTensor finds most of that too. It would take as long as
+# the second, in a compilation that a user waits for.
 _ROUNDS = 2
-# The loops in bodies, with what went over them. PyTensor compiles each body in a graph of its own,
-# and what is in it went through the passes with the graph around it.
+# The Ops of loops in bodies, with the stages and pipelines that rewrote them. PyTensor compiles
+# each body as a graph of its own, which the passes have rewritten with the graph around it.
 _done: WeakKeyDictionary[Op, set[tuple[CompilationStage, tuple[Pass, ...]]]] = WeakKeyDictionary()
 _logger = logging.getLogger("scanopt_cli.compiling")
 _LEVELS = {RemarkKind.CHANGED: logging.INFO, RemarkKind.KEPT: logging.DEBUG}
@@ -39,11 +39,12 @@ def run_stage(
 ) -> None:
     """Run one stage of the passes of ``block`` on ``fgraph``, if there is a loop in it.
 
-    After the first stage, PyTensor's own rewrites of loops see none until the second.
+    Without a block, the passes are those of the preset `DEFAULT`. After the first stage the loops
+    are sealed: PyTensor's own rewrites of loops see none until the second stage.
 
-    The passes work on a copy of the nodes over the same inputs, whose outputs then take the place
-    of the old ones at once. So PyTensor checks what becomes of inputs that must not be overwritten,
-    updates stay with their outputs, and after an error the graph is as it was.
+    The passes work on a copy of the nodes over the same inputs. The outputs of the copy then
+    replace the old ones in one step. So PyTensor validates that no protected input is overwritten,
+    updates stay with their outputs, and after an error the graph is unchanged.
 
     Raises
     ------
@@ -61,13 +62,13 @@ def run_stage(
 
 
 def _will_unseal(mode: Mode | None) -> bool:
-    """Whether the mode runs the rewriter that gives PyTensor its Scans back."""
+    """Whether the mode runs `Unseal`, which restores the Scans."""
     query = query_of(mode)
     return query is None or any(isinstance(item, Unseal) for item in optdb.query(query))
 
 
 def _is_done(fgraph: FunctionGraph, stage: CompilationStage, pipeline: tuple[Pass, ...]) -> bool:
-    """Whether the loops of ``fgraph`` went through a stage before, in the body of another."""
+    """Whether the loops of ``fgraph`` went through the stage before, in another loop's body."""
     return all(
         (stage, pipeline) in _done.get(node.op, ())
         for node in fgraph.apply_nodes
@@ -87,7 +88,7 @@ def _run_passes(
     before = statistics(work)
     try:
         runs = run_pipeline(work, passes, rounds=_ROUNDS)
-    except AssertionError as error:  # PyTensor handles every error of a rewriter but this one
+    except AssertionError as error:  # PyTensor handles all errors of a rewriter but this one
         raise PassError(f"a pass failed: {error!r}") from error
     if any(run.changed for run in runs):
         pairs = zip(fgraph.outputs, work.outputs, strict=True)
@@ -109,8 +110,8 @@ def _run_passes(
             done.after.inner_nodes,
             done.seconds,
         )
-    _tell(runs)
-    # What went through the last stage went through those before it.
+    _log_remarks(runs)
+    # Loops in a body that went through this stage count as done for the earlier ones too.
     stages = list(CompilationStage)
     reached = {(passed, pipeline) for passed in stages[: stages.index(stage) + 1]}
     for body in (inner for node in fgraph.apply_nodes for inner in inner_graphs(node.op)):
@@ -120,7 +121,7 @@ def _run_passes(
 
 
 def _copy(fgraph: FunctionGraph) -> FunctionGraph:
-    """Return a graph with nodes of its own over the inputs of ``fgraph``, for the same mode."""
+    """Return a graph with its own nodes over the inputs of ``fgraph``, for the same mode."""
     work = copy_nodes(fgraph)
     mode = getattr(fgraph, "_compile_mode", None)
     if mode is not None:
@@ -128,7 +129,7 @@ def _copy(fgraph: FunctionGraph) -> FunctionGraph:
     return work
 
 
-def _tell(runs: tuple[PassRun, ...]) -> None:
+def _log_remarks(runs: tuple[PassRun, ...]) -> None:
     for run in runs:
         for remark in run.remarks:
             _logger.log(_LEVELS[remark.kind], "%s: %s: %s", run.name, remark.scan, remark.message)

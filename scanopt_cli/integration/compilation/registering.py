@@ -1,14 +1,15 @@
 """The entries in PyTensor's ``optdb``: where in a compilation the passes run.
 
-The passes have two places, since a loop whose buffers were trimmed is not one for many of them:
+The passes run at two positions, because many of them do not apply to a loop with trimmed buffers:
 
-* What does not trim runs before PyTensor's first rewrite of loops (``scan_eqopt1``, 0.05), as soon
-  as OpFromGraphs are inlined (-0.01) and equal nodes merged (0). A compiled graph is not
-  differentiated any more, so mit-mots may become plain states, and all that PyTensor does later,
-  which is most of the time of a compilation, it does to fewer and smaller loops. Then the loops are
-  sealed: PyTensor's own rewrites of loops, some of which are unsound, do not see them.
-* What trims runs when PyTensor has simplified the graph around the loops, behind the places of its
-  own trimming (1.611 and 1.612). The loops are unsealed right before.
+* Passes that do not trim run before PyTensor's first rewrite of loops (``scan_eqopt1``, 0.05), as
+  soon as OpFromGraphs are inlined (-0.01) and equal nodes merged (0). A compiled graph is not
+  differentiated any more, so mit_mots may become plain states. The rest of PyTensor's rewrites,
+  which take most of the compilation time, then work on fewer and smaller loops. After these passes
+  the loops are sealed: PyTensor's own rewrites of loops, some of which are unsound, do not see
+  them.
+* Passes that trim run once PyTensor has simplified the graph around the loops, after the positions
+  of its own trimming (1.611 and 1.612). The loops are unsealed right before.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _TAGS_OF_MODES = ("fast_run", "fast_compile")
 
 
 def register() -> None:
-    """Add the passes to ``optdb``, once. What goes wrong is a warning, for PyTensor works without.
+    """Add the passes to ``optdb``, once. An error is only a warning: PyTensor works without them.
 
-    Each stage has two entries: one that the tag switches on, and one that is in every mode that
-    rewrites at all, and does nothing outside of `scanopt_cli.enabled`. Unsealing has one, which
-    every mode has that may have sealed anything.
+    Each stage has two entries: one that the tag selects, and one that every mode with rewrites
+    selects, which does nothing outside of `scanopt_cli.enabled`. Unsealing has one entry, which
+    every mode selects that may have sealed anything.
     """
     try:
         for stage, position in _POSITIONS.items():

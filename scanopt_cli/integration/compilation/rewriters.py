@@ -1,6 +1,6 @@
-"""The rewriters that PyTensor holds: they look whether to do anything, and import what does it.
+"""The rewriters that PyTensor holds: they check whether to run, and only then import the passes.
 
-Until they run, they cost nothing: neither the passes nor PyTensor's Scan are imported from here.
+Until then they cost nothing: this module imports neither the passes nor PyTensor's Scan.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class CompilationStage(StrEnum):
 class Always(GraphRewriter):
     """Runs one stage of a pipeline on every graph with a loop that it is given.
 
-    An exception is for PyTensor to handle, as one of its own rewriters: it logs the error and goes
-    on with the graph as it was, or raises it, by ``pytensor.config.on_opt_error``.
+    PyTensor handles an exception like one of its own rewriters: it logs the error and goes on with
+    the unchanged graph, or raises the error, depending on ``pytensor.config.on_opt_error``.
     """
 
     def __init__(self, stage: CompilationStage) -> None:
@@ -43,10 +43,10 @@ class Always(GraphRewriter):
 
 
 class WhenEnabled(Always):
-    """Runs inside of `scanopt_cli.enabled` only, and where the mode does not say it itself."""
+    """Runs only inside of `scanopt_cli.enabled`, in modes that do not mention the tag."""
 
     def apply(self, fgraph: FunctionGraph) -> None:
-        """Rewrite ``fgraph`` in place, if that was asked for."""
+        """Rewrite ``fgraph`` in place, in a block and if the mode does not mention the tag."""
         if innermost() is None:
             return
         query = query_of(mode_of(fgraph))
@@ -56,11 +56,11 @@ class WhenEnabled(Always):
 
 
 class Unseal(GraphRewriter):
-    """Gives PyTensor its Scans back, see `scanopt_cli.integration.compilation.sealing`."""
+    """Replaces sealed loops by Scans, see `scanopt_cli.integration.compilation.sealing`."""
 
     def apply(self, fgraph: FunctionGraph) -> None:
         """Unseal the loops of ``fgraph``, if any are sealed."""
-        # By its name, for its module imports PyTensor's Scan.
+        # Compared by name, because the module of the class imports PyTensor's Scan.
         if any(type(node.op).__name__ == "SealedScan" for node in fgraph.apply_nodes):
             from scanopt_cli.integration.compilation.sealing import unseal
 
@@ -68,12 +68,12 @@ class Unseal(GraphRewriter):
 
 
 def mode_of(fgraph: FunctionGraph) -> Mode | None:
-    """Return the mode of the compilation in progress, where known."""
+    """Return the mode of the compilation in progress; ``None`` if unknown."""
     mode = getattr(fgraph, "_compile_mode", None)
     return None if mode is None else get_mode(mode)
 
 
 def query_of(mode: Mode | None) -> RewriteDatabaseQuery | None:
-    """Return what ``mode`` takes from ``optdb``, where known."""
+    """Return the query by which ``mode`` selects from ``optdb``; ``None`` if unknown."""
     query = getattr(mode, "_optimizer", None)
     return query if isinstance(query, RewriteDatabaseQuery) else None

@@ -1,9 +1,9 @@
-"""Loops that PyTensor's own rewrites of loops do not see.
+"""Hide loops from PyTensor's own rewrites of loops.
 
-PyTensor rewrites whatever is a `Scan`, and some of these rewrites are unsound. While a graph is
-compiled with our passes, its loops are *sealed*: each stands in the graph as an Op of a class of
-its own, which no rewrite of PyTensor's looks for. All others see an ordinary Op with a known shape.
-The loops are unsealed before PyTensor prepares them to run (in-placing, bodies for the backend).
+PyTensor rewrites every `Scan`, and some of these rewrites are unsound. While a graph is compiled
+with scanopt's passes, its loops are *sealed*: an Op of another class, which none of PyTensor's
+rewrites of loops matches, replaces each. Other rewrites see an ordinary Op with a known shape. The
+loops are unsealed before PyTensor prepares them to run (in-place rewrites, bodies for the backend).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pytensor.scan.op import Scan
 
 
 class SealedScan(Op):
-    """A `Scan` that rewrites do not know as one."""
+    """A `Scan` that rewrites do not recognise as one."""
 
     __props__ = ("scan",)
 
@@ -26,7 +26,7 @@ class SealedScan(Op):
         self.scan = scan
 
     def make_node(self, *inputs: Variable) -> Apply:
-        """Apply it as the Scan is applied."""
+        """Apply the Op to the inputs of a Scan node."""
         node = self.scan.make_node(*inputs)
         return Apply(self, list(node.inputs), [variable.type() for variable in node.outputs])
 
@@ -35,11 +35,11 @@ class SealedScan(Op):
         return self.scan.infer_shape(node, shapes)
 
     def do_constant_folding(self, *_: object) -> bool:
-        """Leave loops over constants to run time."""
+        """Return False: loops over constants run at run time."""
         return False
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
-        """Run the loop, for whoever evaluates a graph that is still being compiled."""
+        """Run the loop, if a graph is evaluated while it is being compiled."""
         self.scan.perform(node, inputs, output_storage)
 
     def __str__(self) -> str:
@@ -47,25 +47,29 @@ class SealedScan(Op):
 
 
 def seal(fgraph: FunctionGraph) -> None:
-    """Hide every Scan of ``fgraph`` from rewrites that look for one.
+    """Hide every Scan of ``fgraph`` from rewrites that match Scans.
 
-    One that overwrites its inputs stays: PyTensor has to know of that.
+    A Scan that works in place stays, because PyTensor must know which inputs it overwrites.
     """
 
     def sealed(op: Op) -> Op | None:
         return SealedScan(op) if isinstance(op, Scan) and not op.destroy_map else None
 
-    _exchange(fgraph, sealed, "scanopt_seal")
+    _replace_ops(fgraph, sealed, "scanopt_seal")
 
 
 def unseal(fgraph: FunctionGraph) -> None:
     """Undo `seal`."""
-    _exchange(fgraph, lambda op: op.scan if isinstance(op, SealedScan) else None, "scanopt_unseal")
+    _replace_ops(
+        fgraph, lambda op: op.scan if isinstance(op, SealedScan) else None, "scanopt_unseal"
+    )
 
 
-def _exchange(fgraph: FunctionGraph, other: Callable[[Any], Op | None], reason: str) -> None:
+def _replace_ops(
+    fgraph: FunctionGraph, replacement: Callable[[Any], Op | None], reason: str
+) -> None:
     for node in fgraph.toposort():
-        op = other(node.op)
+        op = replacement(node.op)
         if op is not None:
             new: Apply = op.make_node(*node.inputs)
             pairs = list(zip(node.outputs, new.outputs, strict=True))

@@ -23,7 +23,7 @@ from scanopt_cli.passes.simplify import Simplify
 from scanopt_cli.pipeline.contract import Pass
 
 _PREALLOC = "scan_reduce_trace_prealloc"
-_AGAIN = (
+_REPEATED = (
     HoistStates,
     InlineConstants,
     MergeDuplicates,
@@ -37,13 +37,14 @@ _AGAIN = (
 def passes_of(
     stage: CompilationStage, passes: Sequence[Pass], mode: Mode | None
 ) -> tuple[Pass, ...]:
-    """Return those of ``passes`` that run in ``stage``, fitted to the mode that compiles.
+    """Return the passes of the pipeline ``passes`` that run in ``stage``, adapted to the mode.
 
-    PyTensor's own rewrites of loops do not run: what is sound of its push-outs runs in the first
-    stage, and `SaveMem` stands in for its trimming where ``passes`` name nothing that trims. When
+    PyTensor's own rewrites of loops do not run. `PushOut`, the sound part of its push-outs, ends
+    the first stage, and `SaveMem` replaces its trimming if ``passes`` contain none that trims. Once
     PyTensor has simplified the graph around the loops, more of it is equal, unused or constant, so
-    the passes that look for that run once more. PyTensor compiles the bodies last, so they end in
-    a form that it compiles right.
+    the passes that look for that run again in the second stage. PyTensor compiles the bodies last,
+    so the second stage ends with `CopyOverwritten`, which gives them a form that PyTensor compiles
+    correctly.
     """
     if not passes:
         return ()
@@ -51,24 +52,25 @@ def passes_of(
     if stage is CompilationStage.LOOPS:
         chosen = [*passes[:first], PushOut()]
     else:
-        again = [item for item in passes[:first] if isinstance(item, _AGAIN)]
+        again = [item for item in passes[:first] if isinstance(item, _REPEATED)]
         chosen = [*dict.fromkeys(again), *(passes[first:] or [SaveMem()]), CopyOverwritten()]
-    return tuple(_fitted(item, mode) for item in chosen)
+    return tuple(_adapted(item, mode) for item in chosen)
 
 
-def _fitted(item: Pass, mode: Mode | None) -> Pass:
+def _adapted(item: Pass, mode: Mode | None) -> Pass:
     linker = None if mode is None else mode.linker
     if isinstance(item, Simplify):
-        # PyTensor simplifies the graph itself next, in every mode that has our entries; twice
-        # takes longer and leaves no fewer loops. Bodies it simplifies last, which is too late.
+        # PyTensor simplifies the outer graph next, in every mode that has scanopt's entries; twice
+        # takes longer and leaves no fewer loops. It simplifies bodies last, which is too late.
         query = query_of(mode)
         without = {*filter(None, item.without.split(":")), *(query.exclude if query else ())}
         return replace(item, outer=False, without=":".join(sorted(without)))
     if isinstance(item, SaveMem):
-        # The row that results are written to in place is of no use to backends that do not do so.
-        other = _PREALLOC in getattr(linker, "incompatible_rewrites", ())
-        return replace(item, prealloc=bool(config.scan__allow_output_prealloc) and not other)
+        # Backends that do not write results in place have no use for a preallocated row.
+        incompatible = _PREALLOC in getattr(linker, "incompatible_rewrites", ())
+        return replace(item, prealloc=bool(config.scan__allow_output_prealloc) and not incompatible)
     if isinstance(item, PushOut):
-        # JAX raises no errors for values, and both branches of its conditions have one shape.
+        # JAX cannot raise errors that depend on values, and both branches of its conditionals must
+        # have the same shape.
         return replace(item, guarded="jax" not in getattr(linker, "required_rewrites", ()))
     return item

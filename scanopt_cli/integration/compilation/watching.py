@@ -1,7 +1,7 @@
-"""Doing something as soon as a module is imported, without importing it.
+"""Run an action as soon as a module is imported, without importing it.
 
-``capture/startup/sitecustomize.py`` waits for PyTensor in the same way, in code of its own: it
-runs in interpreters that may not have scanopt.
+``capture/startup/sitecustomize.py`` waits for PyTensor in the same way, in code of its own, because
+it runs in interpreters that may not have scanopt.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def after_import(name: str, action: Callable[[], None]) -> None:
-    """Call ``action`` once, when the module ``name`` is imported: now, if that is done already."""
+    """Call ``action`` once, when the module ``name`` has been imported; now if it already is."""
     module = sys.modules.get(name)
     if module is not None and not _is_being_imported(module):
         action()
@@ -28,7 +28,7 @@ def _is_being_imported(module: ModuleType) -> bool:
 
 
 class _Watcher:
-    """A finder that finds nothing itself: it lets the others find, and waits for the end."""
+    """An import finder that delegates to the others, and acts once the module has executed."""
 
     def __init__(self, name: str, action: Callable[[], None]) -> None:
         self._name = name
@@ -49,7 +49,7 @@ class _Watcher:
 
             def execute_and_act(module: ModuleType) -> None:
                 execute(module)
-                # An import that fails may be tried again, so we stay until one is through.
+                # A failed import may be tried again, so the watcher stays until one succeeds.
                 if self in sys.meta_path:
                     sys.meta_path.remove(self)
                     self._action()

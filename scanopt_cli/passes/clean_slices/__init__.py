@@ -1,1 +1,1 @@
-"""The pass `clean-slices`: reads and writes of rows, by the plainest index."""
+"""The pass `clean-slices`: composes slices and forwards stores to loads."""

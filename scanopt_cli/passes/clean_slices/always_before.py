@@ -1,4 +1,4 @@
-"""What is known at a node of what has run before it."""
+"""Facts that hold at a node because the nodes that it depends on ran without an error."""
 
 from __future__ import annotations
 
@@ -14,20 +14,26 @@ from scanopt_cli.ir.levels import IfElse
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.passes.clean_slices.facts import Facts
 
-# How many reads that have not failed are remembered at a node.
+# How many successful reads are remembered at a node.
 _READS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Facts, and the read that they rest on: where it fails, so must what comes of them."""
+    """Facts that hold if ``read``, where there is one, succeeds.
+
+    A rewrite that uses them must still fail where ``read`` fails.
+    """
 
     facts: Facts
     read: Variable | None = None
 
 
 class Ahead:
-    """What is known at each node of what has run before it, in topological order."""
+    """The facts that hold at each node because its predecessors ran without an error.
+
+    Call `of` once for each node, in topological order.
+    """
 
     def __init__(self) -> None:
         self._steps: dict[Apply, Variable | None] = {}
@@ -35,10 +41,10 @@ class Ahead:
         self._attempts: dict[object, Attempt] = {}
 
     def of(self, node: Apply) -> list[Attempt]:
-        """Return the facts to try on ``node``, one after the other."""
+        """Return the facts to try on ``node``: without any read, then with each read before it."""
         before = [part.owner for part in node.inputs if part.owner in self._steps]
         if isinstance(node.op, IfElse):
-            # What only one branch needs may not have run.
+            # An IfElse evaluates one branch only, so its operands may not have run.
             before = []
         reads: dict[AffineExpr, Variable] = {}
         for other in before:
@@ -48,7 +54,7 @@ class Ahead:
         steps = next((count for count in counts if count is not None), None)
         attempts = [self._attempt(steps)]
         attempts += [self._attempt(steps, floor, read) for floor, read in reads.items()]
-        # A loop with a negative step count fails, and so does a read out of bounds.
+        # A negative trip count or a read out of bounds raises, so after this node neither occurs.
         self._steps[node] = ScanView.of(node).n_steps if scan_op(node) is not None else steps
         floor = _floor_of(node, attempts[0].facts.lengths)
         self._reads[node] = reads if floor is None else {floor: node.outputs[0], **reads}
@@ -64,12 +70,16 @@ class Ahead:
 
 
 def _floor_of(node: Apply, lengths: Lengths) -> AffineExpr | None:
-    """Return what a read ``x[i]`` with a constant ``i`` shows not to be negative, if it is news."""
+    """Return the expression that a read ``x[i]`` with a constant ``i`` proves non-negative.
+
+    ``None`` for other nodes, or if that is provable without the read.
+    """
     axis = axis_of(node) if isinstance(node.op, Subtensor) else None
     index = None if axis is None else rows_index(node, axis)
     if axis is None or not isinstance(index, Constant):
         return None
     place = int(index.data)
     needed = AffineExpr(place + 1 if place >= 0 else -place)
-    form = lengths.length_of(node.inputs[0], axis) - needed
-    return None if form.is_constant or lengths.provably_le(AffineExpr(), form) else form
+    excess = lengths.length_of(node.inputs[0], axis) - needed
+    is_known = excess.is_constant or lengths.provably_le(AffineExpr(), excess)
+    return None if is_known else excess

@@ -1,4 +1,4 @@
-"""Write slices plainly, and read rows where they come from."""
+"""Compose slices and forward stores to loads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scanopt_cli.passes.clean_slices.plain_writes import nested, plainer, starte
 from scanopt_cli.pipeline.contract import Pass, PassContext
 from scanopt_cli.text import plural
 
-# What a rewrite frees comes after it in a sweep, but for a few.
+# Most rewrites enable others later in the same sweep; only a few take another sweep.
 _SWEEPS = 20
 
 type _Rule = Callable[[Apply, Facts], Variable | None]
@@ -39,56 +39,59 @@ _RULES: tuple[tuple[str, str, _Rule], ...] = (
 
 @dataclass(frozen=True)
 class CleanSlices(Pass):
-    """Write slices plainly, read rows where they come from, and do without needless buffers.
+    """Compose slices, forward stores to loads, and remove needless buffers.
 
     Legal cases, each along one axis:
 
-    1. A slice of slices is one slice, or an index of slices one index, where the lengths show which
-       rows it takes: ``x[:-1][::-1][:4]`` of 5 rows is ``x[3::-1]``, two reversals cancel, and a
-       slice that takes everything goes. Where one end counts, any length will do:
-       ``x[::-1][:3]`` and ``x[-3:][::-1]`` are ``x[:-4:-1]``, ``x[::-1][i]`` is ``x[-1-i]``.
-    2. This goes for the sequences of a Scan and for what reads its results, as for all else.
-    3. A slice, of a read or of a write, with bounds that say less than they could is written
-       plainly: ``x[3:-6:-1]`` of 5 rows is ``x[3::-1]``. No other form is exchanged for another.
-       Known bounds count from the start, other than that the last row is ``-1``; else they
-       count from the end where that makes them numbers.
-    4. Writes into zeros: a value that is written into zeros which are themselves written into zeros
-       goes where it ends up (``z[1:].inc(z[-1].inc(v))`` is ``z[-1].inc(v)``), through slices and
-       reversals too, along any axis. Zeros of which everything is written are the value, repeated
-       where it was broadcast.
-    5. A buffer of which every row is set is what is set. Rows that are read back from a buffer are
-       what was written there, if all of them were; what was there before, if none was; or the
-       value that all rows have. A row that is written or read goes without the axis that was put
-       in for it.
-    6. A sum over an axis of length 1, or such an axis dropped, is the element.
-    7. A length that is computed from a loop's output is the loop's step count and a number.
-    8. The start of a loop's state of at most 8 rows in all, ``AllocEmpty(5)[:1].set(h0)``, is
-       ``Alloc(h0, 5)``: without the write and the axis put in for ``h0``.
+    1. A chain of slices becomes one slice, and an index into a chain of slices becomes one index,
+       where the lengths determine which rows are read: for 5 rows ``x[:-1][::-1][:4]`` becomes
+       ``x[3::-1]``, two reversals cancel, and a slice that takes all rows is removed. A reversal
+       and constant bounds that count from one end compose for any length: ``x[::-1][:3]`` and
+       ``x[-3:][::-1]`` become ``x[:-4:-1]``, ``x[::-1][i]`` becomes ``x[-1-i]``.
+    2. Case 1 applies to every variable, also to the sequences of a Scan and the readers of its
+       outputs.
+    3. A read or write of a slice gets simpler bounds where they exist: for 5 rows ``x[3:-6:-1]``
+       becomes ``x[3::-1]``. One form replaces another only if it has fewer or cheaper bounds.
+       Known bounds count from the start, except that the last row is ``-1``; other bounds count
+       from the end where that makes them numbers.
+    4. Nested writes into zeros become one write: ``z[1:].inc(z[-1].inc(v))`` becomes
+       ``z[-1].inc(v)``, also through slices and reversals, along any axis. A write to all rows of
+       zeros becomes the written value, repeated where it was broadcast.
+    5. A buffer whose every row is set becomes the value that is set. Rows read back from a buffer
+       become the written value if the write covers all of them, rows of the buffer before the
+       write if it covers none of them, or the one value that all rows share. A single row is
+       written or read without the axis of length 1 that was inserted for it.
+    6. A sum over an axis of length 1 becomes the element, and so does a squeeze of such an axis.
+    7. A length computed from a loop's output becomes the loop's trip count plus a constant.
+    8. The initial buffer of a state, of at most 8 rows in all, ``AllocEmpty(5)[:1].set(h0)``,
+       becomes ``Alloc(h0, 5)``, without the write and the axis inserted for ``h0``.
 
-    Preconditions: lengths are known as affine expressions, and each comparison of them is proved;
-    what is not is left alone. So an index out of bounds stays an error, 0 rows stay 0 rows, and for
-    a symbolic step count ``n`` the read ``x[1:][-1]`` stays as it is, since ``n`` may be 0; what
-    depends on such a read is rewritten, since it only runs where that did not fail. A written value
-    that is read back has the shape of what it is written to, or is one number; none is cast.
-    Nothing in the graph works in place. Steps are 1 or -1.
+    Preconditions: lengths are affine expressions, and every comparison of them that a rewrite needs
+    is proved; without a proof the pass leaves the node alone. So an index out of bounds stays an
+    error, and 0 rows stay 0 rows. For a symbolic trip count ``n`` the read ``x[1:][-1]`` stays as
+    it is, since ``n`` may be 0; nodes that depend on such a read are rewritten, since they run only
+    if it succeeded. A written value that is read back has the shape of the rows it is written to,
+    or is a scalar, and is not cast. No node of the graph works in place. Slices have step 1 or -1,
+    or read one row of a known number of rows.
 
-    ``0.0 + x`` is taken for ``x``, as PyTensor does: a ``-0.0`` that is added to zeros, or summed
-    over a length of 1, stays ``-0.0``, and was ``0.0`` before. What is not read any more does not
-    raise any more: an error in a row that is not read, or in a loop of which only the length was
-    read, goes with it.
+    As PyTensor does, the pass replaces ``0.0 + x`` by ``x``: a ``-0.0`` that is added to zeros, or
+    summed over an axis of length 1, stays ``-0.0``, where it became ``0.0`` before. Dead
+    computations raise no more: an error in a row that is no longer read, or in a loop of which only
+    the length was read, is lost.
 
-    One row is never read backwards, and a slice never starts at the end and goes back to a row
-    whose distance is not known: of a known length, PyTensor reads ``x[:-2:-1].sum()`` as ``x[0]``.
-    For the same reason lengths that are known here are not put on types: a loop's output of static
-    length would let PyTensor misread the slices that are not rewritten, such as ``x[:-3:-2]``. Its
-    own rewrites of loops would put a SpecifyShape in where they make a loop anew.
+    The pass never writes a reversed slice of one row, nor a reversed slice from the last row back
+    to a row at an unknown distance: where the length is known, PyTensor reads ``x[:-2:-1].sum()``
+    as ``x[0]``. For the same reason the pass puts no lengths on types: a loop output of static
+    length would let PyTensor misread the slices that are not rewritten, such as ``x[:-3:-2]``.
+    PyTensor's own loop rewrites would also insert a SpecifyShape where they rebuild a loop.
 
-    The start of a long loop's state keeps its form, axis put in for ``h0`` included. PyTensor's
-    memory saving looks for it: for ``[0].set(h0)`` it keeps all rows, on ``[:1].set(h0)`` it fails,
-    and filling all rows would cost time.
+    The initial buffer of a longer state keeps its form, with the axis inserted for ``h0``, since
+    PyTensor's memory saving looks for that form: for ``[0].set(h0)`` it keeps all rows, and on
+    ``[:1].set(h0)`` without the axis it fails. Filling all rows would cost time.
 
     Out of scope: advanced indices, slices of several axes at once, indices that differ within a
-    batch (a Blockwise of slices), and rows read back along other axes than the first.
+    batch (a Blockwise of slices), and the value that all rows share along an axis other than the
+    first.
     """
 
     name: ClassVar[str] = "clean-slices"
@@ -104,21 +107,21 @@ class CleanSlices(Pass):
             if not swept:
                 break
             done += swept
-        for place, count in sorted(done.items()):
-            told, what, _ = _RULES[place]
-            context.changed(None, told.format(plural(count, what)))
+        for number, count in sorted(done.items()):
+            message, what, _ = _RULES[number]
+            context.changed(None, message.format(plural(count, what)))
         return bool(done)
 
 
 class _Sweep:
-    """One walk over a graph, from the inputs to the outputs.
+    """One walk over a graph in topological order.
 
-    What a rule makes of a node is tried at once, and what reads the node comes later in the walk:
-    a chain of slices takes one sweep, not one a link.
+    Nodes that a rule creates are tried at once, and the readers of the node come later in the walk.
+    So a chain of slices takes one sweep, not one sweep for each link.
     """
 
     def __init__(self, context: PassContext) -> None:
-        self._site = context
+        self._context = context
         self._fgraph: FunctionGraph = context.fgraph
         self._ahead = Ahead()
         self._done: Counter[int] = Counter()
@@ -131,50 +134,50 @@ class _Sweep:
                 new = self._try(todo.pop())
                 if new is not None:
                     todo += reversed(new)
-            if not self._site.budget.is_left:
+            if not self._context.budget.is_left:
                 break
         return self._done
 
     def _try(self, node: Apply) -> list[Apply] | None:
-        """Rewrite a node; return the nodes that came for it, in topological order."""
+        """Rewrite a node; return the nodes that replace it, in topological order."""
         attempts = self._ahead.of(node)
         if node not in self._fgraph.apply_nodes or len(node.outputs) != 1:
             return None
         found = self._rewritten(node, attempts)
-        if found is None or not self._site.budget.spend():
+        if found is None or not self._context.budget.spend():
             return None
-        place, new = found
+        number, new = found
         if new not in self._fgraph.variables:
             new.name = node.outputs[0].name
         fresh = [part.owner for part in self._fresh(new) if part.owner is not None]
         self._fgraph.replace_all([(node.outputs[0], new)], reason=CleanSlices.name)
-        self._done[place] += 1
+        self._done[number] += 1
         return fresh
 
     def _rewritten(self, node: Apply, attempts: list[Attempt]) -> tuple[int, Variable] | None:
-        """What a rule makes of a node, and which one."""
+        """Return the number of the first rule that applies to ``node``, and its result."""
         for attempt in attempts:
-            for place, (_, _, rule) in enumerate(_RULES):
+            for number, (_, _, rule) in enumerate(_RULES):
                 new = rule(node, attempt.facts)
                 if new is None or not self._fits(node.outputs[0], new):
                     continue
                 if attempt.read is None or _needs(new, attempt.read):
-                    return place, new
+                    return number, new
         return None
 
     def _fits(self, old: Variable, new: Variable) -> bool:
-        """Whether ``new`` may stand for ``old``: its type, and what it is made of."""
+        """Whether ``new`` may replace ``old``, by its type and by what it is computed from."""
         if new is old or not old.type.is_super(new.type) or has_negative_zero(new):
             return False
-        is_result = bool(self._site.path) and old in self._fgraph.outputs
+        is_result = bool(self._context.path) and old in self._fgraph.outputs
         if is_result and new.type != old.type:
-            # What a body returns has the type that the loop around it expects.
+            # The Op around a body relies on the types that the body returns.
             return False
         fresh = self._fresh(new)
         return all(isinstance(part, Constant) for part in fresh if part.owner is None)
 
     def _fresh(self, new: Variable) -> list[Variable]:
-        """What the graph does not have yet of all that ``new`` is made of, in topological order."""
+        """Return the variables behind ``new`` that the graph lacks, in topological order."""
         known = self._fgraph.variables
         found: dict[Variable, None] = {}
         todo = [new]
@@ -192,14 +195,14 @@ class _Sweep:
 
 
 def _needs(variable: Variable, read: Variable) -> bool:
-    """Whether ``variable`` is only computed where ``read`` is."""
+    """Whether computing ``variable`` always computes ``read`` too."""
     seen: set[Variable] = set()
     todo = [variable]
     while todo:
         part = todo.pop()
         if part is read:
             return True
-        # An IfElse may not need all that it is computed from.
+        # An IfElse does not evaluate all of its operands.
         if part in seen or part.owner is None or isinstance(part.owner.op, IfElse):
             continue
         seen.add(part)

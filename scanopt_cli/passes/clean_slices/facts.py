@@ -1,4 +1,4 @@
-"""What `clean-slices` knows of the variables that it looks at."""
+"""Lengths, row values and writes, as the rules of `clean-slices` ask for them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from scanopt_cli.analysis.rows import is_zero
 
 _ONE = AffineExpr(1)
 
-# A gradient writes a few times into zeros, not more often.
+# A gradient nests only a few writes into zeros.
 _DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write of ``value`` into ``window`` of the rows of ``base``, which is shown to fit.
+    """A write of ``value`` into the rows ``window`` of ``base``, which provably raises nothing.
 
-    ``is_row`` if it is written by an index. ``is_aligned`` if the value has the shape of what it
-    is written to, and its type of numbers: nothing is broadcast or cast. ``order`` is the axis of
-    the value that is that of the rows, if it has more than one row.
+    ``axis`` is the axis of the rows, and ``length`` how many rows ``base`` has. ``is_row`` if an
+    index selects the row, not a slice. ``is_aligned`` if the value has the shape and the dtype of
+    the rows it is written to: nothing is broadcast or cast. ``order`` is the axis of the value that
+    runs along the rows, ``None`` if the value has at most one row.
     """
 
     node: Apply
@@ -43,38 +44,43 @@ class Write:
 
     @property
     def is_cast(self) -> bool:
-        """Whether the value is of another type of numbers than what it is written to."""
+        """Whether the value has another dtype than the buffer."""
         return bool(self.value.type.dtype != self.base.type.dtype)
 
     @property
     def sets(self) -> bool:
-        """Whether the value takes the place of what was there, and is not added to it."""
+        """Whether the value overwrites the rows, and is not added to them."""
         return bool(self.node.op.set_instead_of_inc)
 
     @property
     def is_whole(self) -> bool:
-        """Whether every row is written, in one order or the other."""
+        """Whether the write covers every row, in either order."""
         return (
             not self.is_row and self.window.low == AffineExpr() and self.window.high == self.length
         )
 
 
 class Facts:
-    """Lengths and rows, each read once; ``lengths`` knows the steps of a loop before."""
+    """Lengths, row values and writes; the row values of a buffer are analysed once.
+
+    ``lengths`` may take as non-negative the trip count of a loop that ran before, and what a
+    successful read proves to be.
+    """
 
     def __init__(self, lengths: Lengths) -> None:
         self.lengths = lengths
         self._rows: dict[int, RowAnalysis] = {}
 
     def known(self, base: Variable, axis: int, window: RowRange) -> Variable | None:
-        """Return what each row of a window is, if computing ``base`` can't fail.
+        """Return the value that all rows of a row range share, if computing ``base`` can't fail.
 
-        Only rows of the first axis are known, where a value of fewer axes is a row.
+        ``None`` if none is known. Only values along the first axis are: there a value of fewer
+        axes is a row.
         """
         return None if axis else self._common(base, axis, window)
 
     def is_zero(self, base: Variable, axis: int, window: RowRange | None = None) -> bool:
-        """Whether the rows of a window are 0, or all rows, and computing ``base`` can't fail."""
+        """Whether the rows of a row range, or all, are 0, and computing ``base`` can't fail."""
         if window is None:
             window = RowRange(AffineExpr(), self.lengths.length_of(base, axis))
         return is_zero(self._common(base, axis, window))
@@ -84,7 +90,7 @@ class Facts:
         return rows.common(window.low, window.high, self.lengths) if rows.is_certain else None
 
     def write(self, node: Apply | None) -> Write | None:
-        """Return the write along one axis that ``node`` is, if it is shown to raise nothing."""
+        """Return ``node`` as a write along one axis, ``None`` if it is none or may raise."""
         axis = None if node is None else axis_of(node)
         if node is None or axis is None or not isinstance(node.op, IncSubtensor):
             return None
@@ -120,13 +126,13 @@ class Facts:
         return provably_le(one.high, other.low) or provably_le(other.high, one.low)
 
     def within(self, inner: RowRange, outer: RowRange) -> bool:
-        """Whether one window is shown to be a part of the other."""
+        """Whether ``inner`` is provably a part of ``outer``."""
         provably_le = self.lengths.provably_le
         return provably_le(outer.low, inner.low) and provably_le(inner.high, outer.high)
 
 
 def relative(inner: RowRange, outer: RowRange) -> RowRange:
-    """Return a part of a window as a window of the rows as ``outer`` orders them."""
+    """Return ``inner``, a part of ``outer``, counted in the rows of ``outer`` and their order."""
     low = outer.high - inner.high if outer.is_reversed else inner.low - outer.low
     return RowRange(low, inner.length, inner.is_reversed ^ outer.is_reversed)
 
@@ -141,7 +147,7 @@ def taken(source: Any, axis: int, index: Any) -> Variable:
 
 
 def filled(value: Variable, shape: Sequence[Any]) -> Variable:
-    """Return a buffer that is ``value``, repeated where it is smaller."""
+    """Return a buffer of ``shape``, filled with ``value``, which is broadcast to it."""
     made: Any = pt.alloc(value, *shape)
     buffer: Variable = made
     return buffer

@@ -1,4 +1,4 @@
-"""Lengths that are computed from a loop's output, told by the loop's step count."""
+"""Lengths computed from a loop's output, expressed by the loop's trip count."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scanopt_cli.passes.clean_slices.facts import Facts
 
 
 def counted(node: Apply, facts: Facts) -> Variable | None:
-    """Return a length as a number, or as one scalar and a number."""
+    """Return a length as a constant, or as one scalar variable plus a constant."""
     out = node.outputs[0]
     if isinstance(node.op, ScalarFromTensor) and isinstance(node.inputs[0], Constant):
         number: Variable = ps.constant(node.inputs[0].data.item(), dtype=out.type.dtype)
@@ -23,20 +23,20 @@ def counted(node: Apply, facts: Facts) -> Variable | None:
         return None
     if getattr(out.type, "dtype", None) != "int64" or out.type.ndim:
         return None
-    form = facts.lengths.value_of(out)
-    if len(form.terms) > 1:
+    length = facts.lengths.value_of(out)
+    if len(length.terms) > 1:
         return None
-    for atom, count in form.terms:
+    for atom, count in length.terms:
         if atom.axis is not None or atom.variable.type != out.type:
             return None
         if count != 1 or _is_plain(node, atom.variable):
             return None
-    found: Variable | None = as_count(form)
+    found: Variable | None = as_count(length)
     return found
 
 
 def _is_plain(node: Apply, variable: Variable) -> bool:
-    """Whether a node is the sum of a variable and a number already, or the variable itself."""
+    """Whether ``node`` already computes ``variable``, or combines it with constants only."""
     if variable in node.outputs:
         return True
     others = [part for part in node.inputs if part is not variable]

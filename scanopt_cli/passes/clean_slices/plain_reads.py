@@ -1,4 +1,4 @@
-"""Reads of rows: by the plainest index, of what is behind slices and writes."""
+"""Reads of rows: composed slices, and store-to-load forwarding through slices and writes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from scanopt_cli.passes.clean_slices.facts import Facts, Write, filled, relative
 
 _ONE = AffineExpr(1)
 
-# How many writes and slices are looked behind at once.
+# How many writes and slices one rewrite looks behind.
 _WRITES = 64
 
 
 def merged(node: Apply, facts: Facts) -> Variable | None:
-    """Return a slice, or a slice of slices, as one plain slice or as what it is taken from."""
+    """Return a slice, or a chain of slices, as one simple slice or as the variable it slices."""
     axis = axis_of(node)
     if axis is None or not isinstance(node.op, Subtensor):
         return None
@@ -41,13 +41,16 @@ def merged(node: Apply, facts: Facts) -> Variable | None:
 
 
 def _stepped_row(node: Apply, axis: int, facts: Facts) -> Variable | None:
-    """``x[:-3:-2]`` of 5 rows, which is one: PyTensor misreads it backwards, see `plain_slice`."""
+    """Return a stepped slice that reads one row, as ``x[:-3:-2]`` does of 5, as a forward slice.
+
+    PyTensor misreads a reversed slice of one row, see `plain_slice`.
+    """
     index, base = rows_index(node, axis), node.inputs[0]
     length = facts.lengths.length_of(base, axis)
     if not isinstance(index, slice) or not length.is_constant:
         return None
     parts = [_number(part) for part in (index.start, index.stop, index.step)]
-    if parts[2] in (None, 1, -1) or any(isinstance(part, Variable) for part in parts):
+    if parts[2] in (None, 0, 1, -1) or any(isinstance(part, Variable) for part in parts):
         return None
     rows = range(length.constant)[slice(*parts)]
     if len(rows) != 1:
@@ -57,7 +60,10 @@ def _stepped_row(node: Apply, axis: int, facts: Facts) -> Variable | None:
 
 
 def _of_any_length(node: Apply, axis: int) -> Variable | None:
-    """A reversal and constant bounds of one end: the same for every length, errors included."""
+    """Compose a reversal with constant bounds that count from one end.
+
+    The result reads the same rows, or raises, for every length.
+    """
     inner = node.inputs[0].owner
     if inner is None or not isinstance(inner.op, Subtensor):
         return None
@@ -79,12 +85,12 @@ def _is_reversal(index: slice) -> bool:
 
 
 def _number(part: Any) -> Any:
-    """A bound as a number, if it is one."""
+    """Return a constant bound as a number, and any other bound as it is."""
     return int(part.data) if isinstance(part, Constant) else part
 
 
 def _from_end(start: Any, stop: Any, step: Any) -> slice | None:
-    """``[::-1][:k]`` and ``[::-1][k:]``."""
+    """Compose ``[::-1][:k]`` or ``[::-1][k:]``."""
     if step is not None:
         return None
     if start in (None, 0) and isinstance(stop, int) and stop > 0:
@@ -95,7 +101,7 @@ def _from_end(start: Any, stop: Any, step: Any) -> slice | None:
 
 
 def _to_end(start: Any, stop: Any, step: Any) -> slice | None:
-    """``[-k:][::-1]`` and ``[:-k][::-1]``."""
+    """Compose ``[-k:][::-1]`` or ``[:-k][::-1]``."""
     if step is not None:
         return None
     if stop is None and isinstance(start, int) and start < 0:
@@ -106,25 +112,31 @@ def _to_end(start: Any, stop: Any, step: Any) -> slice | None:
 
 
 def _last(count: int) -> slice:
-    """The last rows, last first; one row forwards, since PyTensor misreads it backwards."""
+    """Return the slice of the last ``count`` rows, last row first.
+
+    One row is read forwards, since PyTensor misreads a reversed slice of one row.
+    """
     return slice(-1, None) if count == 1 else slice(None, -count - 1, -1)
 
 
 def behind_write(node: Apply, facts: Facts) -> Variable | None:
-    """Return rows of a buffer as what was written there, or as what was there before."""
+    """Return rows of a buffer as the written value, or as rows of the buffer before the write."""
     if not isinstance(node.op, Subtensor):
         return None
     for chain in chains(node, facts.lengths):
-        found = _known(chain, node, facts)
+        found = _known_row(chain, node, facts)
         if found is None:
-            found = _behind(chain, facts)
+            found = _look_behind(chain, facts)
         if found is not None:
             return found
     return None
 
 
-def _behind(chain: Chain, facts: Facts) -> Variable | None:
-    """What is behind writes to other rows, however many, or the value of the first to these."""
+def _look_behind(chain: Chain, facts: Facts) -> Variable | None:
+    """Look behind writes to other rows, and forward the value of the first write to these rows.
+
+    If that fails, return the read of the deepest buffer behind the writes to other rows.
+    """
     past: list[Chain] = []
     here: Chain | None = chain
     for _ in range(_WRITES):
@@ -137,7 +149,7 @@ def _behind(chain: Chain, facts: Facts) -> Variable | None:
             here = replace(here, base=write.base)
             past.append(here)
         else:
-            found = _read_behind(here, write, facts)
+            found = _forwarded(here, write, facts)
             if found is not None:
                 return found
             break
@@ -148,8 +160,8 @@ def _behind(chain: Chain, facts: Facts) -> Variable | None:
     return None
 
 
-def _known(chain: Chain, node: Apply, facts: Facts) -> Variable | None:
-    """One row, if it is known as a whole."""
+def _known_row(chain: Chain, node: Apply, facts: Facts) -> Variable | None:
+    """Return the value of a row read by an index, if it is known without reading the buffer."""
     if not chain.is_row:
         return None
     value = unexpanded(chain.base, chain.axis)
@@ -162,7 +174,7 @@ def _known(chain: Chain, node: Apply, facts: Facts) -> Variable | None:
     return value if is_same else None
 
 
-def _read_behind(chain: Chain, write: Write, facts: Facts) -> Variable | None:
+def _forwarded(chain: Chain, write: Write, facts: Facts) -> Variable | None:
     asked = chain.window
     if write.is_aligned and facts.within(asked, write.window):
         if not write.sets and not facts.is_zero(write.base, chain.axis, asked):
@@ -171,12 +183,12 @@ def _read_behind(chain: Chain, write: Write, facts: Facts) -> Variable | None:
     if not write.is_aligned and not write.is_row and facts.within(asked, write.window):
         return _of_scalar(chain, write, facts)
     if chain.is_whole and asked.is_reversed and facts.is_zero(write.base, chain.axis):
-        return _turned(chain, write, facts)
+        return _reversed_write(chain, write, facts)
     return None
 
 
 def _of_value(chain: Chain, write: Write, facts: Facts) -> Variable | None:
-    """The rows of the value that is written."""
+    """Return the rows of the written value that ``chain`` reads."""
     value: Any = write.value
     if write.is_row:
         if not chain.is_row and chain.window.length != _ONE:
@@ -193,7 +205,7 @@ def _of_value(chain: Chain, write: Write, facts: Facts) -> Variable | None:
 
 
 def _of_scalar(chain: Chain, write: Write, facts: Facts) -> Variable | None:
-    """A known number of rows of a vector, of what one number was written to."""
+    """Return a known number of rows of a vector, to all of which one scalar was written."""
     value, length = write.value, chain.window.length
     if write.base.type.ndim != 1 or value.type.ndim or write.is_cast or not length.is_constant:
         return None
@@ -202,8 +214,11 @@ def _of_scalar(chain: Chain, write: Write, facts: Facts) -> Variable | None:
     return None if chain.is_row else filled(value, [length.constant])
 
 
-def _turned(chain: Chain, write: Write, facts: Facts) -> Variable | None:
-    """A reversed buffer of zeros with one part written: the part is reversed, if it was before."""
+def _reversed_write(chain: Chain, write: Write, facts: Facts) -> Variable | None:
+    """Return a reversed buffer of zeros with one write as a write to the mirrored rows.
+
+    A value of several rows must itself be a reversed slice, so that the two reversals cancel.
+    """
     if write.is_cast:
         return None
     low = chain.length - write.window.high
@@ -220,7 +235,7 @@ def _turned(chain: Chain, write: Write, facts: Facts) -> Variable | None:
 
 
 def written(write: Write, window: RowRange, value: Any, facts: Facts) -> Variable | None:
-    """Return the write of ``value`` to another window of the base, forwards."""
+    """Return ``write``, but of ``value`` to the rows ``window``, by an index that goes forwards."""
     base: Any = write.base
     index: Any
     if write.is_row:
@@ -237,7 +252,7 @@ def written(write: Write, window: RowRange, value: Any, facts: Facts) -> Variabl
 
 
 def element(node: Apply, facts: Facts) -> Variable | None:
-    """Return a sum over one element, and what an axis of length 1 is dropped from, as the row."""
+    """Return a sum over axes of length 1, or a squeeze of such an axis, as the element."""
     if not isinstance(node.op, DimShuffle | Sum):
         return None
     source: Any = node.inputs[0]
@@ -251,25 +266,25 @@ def element(node: Apply, facts: Facts) -> Variable | None:
     while indices and indices[-1] == slice(None):
         indices.pop()
     rest = source[tuple(indices)]
-    left = [axis - sum(one < axis for one in ones) for axis in axes if axis not in ones]
-    if left:
-        rest = Sum(axis=left, dtype=node.op.dtype, acc_dtype=node.op.acc_dtype)(rest)
+    remaining = [axis - sum(one < axis for one in ones) for axis in axes if axis not in ones]
+    if remaining:
+        rest = Sum(axis=remaining, dtype=node.op.dtype, acc_dtype=node.op.acc_dtype)(rest)
     dtype = node.outputs[0].type.dtype
     found: Variable = rest if rest.type.dtype == dtype else rest.astype(dtype)
     return found
 
 
 def _squeezed(node: Apply, facts: Facts) -> Variable | None:
-    """``x[-1:].squeeze(0)`` and ``expand_dims(x, 0).squeeze(0)``."""
+    """Return ``x[-1:].squeeze(0)`` as ``x[-1]``, and ``expand_dims(x, 0).squeeze(0)`` as ``x``."""
     source = node.inputs[0]
-    gone = [axis for axis in range(source.type.ndim) if axis not in node.op.new_order]
-    if len(gone) != 1 or not node.op.is_squeeze or source.owner is None:
+    dropped = [axis for axis in range(source.type.ndim) if axis not in node.op.new_order]
+    if len(dropped) != 1 or not node.op.is_squeeze or source.owner is None:
         return None
-    before = unexpanded(source, gone[0])
+    before = unexpanded(source, dropped[0])
     if before is not None:
         return before
     for chain in chains(source.owner, facts.lengths):
-        if chain.axis == gone[0] and not chain.is_row and chain.window.length == _ONE:
+        if chain.axis == dropped[0] and not chain.is_row and chain.window.length == _ONE:
             index = plain_index(chain.window.low, chain.length)
             if index is not None:
                 return taken(chain.base, chain.axis, index)

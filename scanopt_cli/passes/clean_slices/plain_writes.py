@@ -1,4 +1,4 @@
-"""Writes of rows: whole ones, ones into zeros that are written elsewhere, and plainer indices."""
+"""Writes of rows: to whole buffers, nested writes into zeros, and simpler indices."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from scanopt_cli.passes.clean_slices.plain_reads import written
 
 _ONE = AffineExpr(1)
 
-# Filling a buffer of so many rows costs less than the nodes that set its first ones.
+# Filling a buffer of at most this many rows costs less than the nodes that set its first ones.
 _SHORT = 8
 
 
 def whole(node: Apply, facts: Facts) -> Variable | None:
-    """Return a value that is written to every row, for what it is written to."""
+    """Return the value of a write that sets every row, or adds to zeros in every row."""
     write = facts.write(node)
     if write is None or write.is_row or not write.is_whole:
         return None
@@ -38,27 +38,27 @@ def whole(node: Apply, facts: Facts) -> Variable | None:
 
 
 def _filled(write: Write, facts: Facts) -> Variable | None:
-    """A value that is broadcast to all of a buffer that is filled itself, as that buffer."""
+    """Return a value that is broadcast to all of an Alloc or AllocEmpty as an Alloc."""
     base, value = write.base, write.value
-    is_turned = write.order is not None and write.window.is_reversed
-    if write.is_cast or is_turned or has_negative_zero(value):
+    is_mirrored = write.order is not None and write.window.is_reversed
+    if write.is_cast or is_mirrored or has_negative_zero(value):
         return None
     if base.owner is None or not isinstance(base.owner.op, Alloc | AllocEmpty):
         return None
     length_of, missing = facts.lengths.length_of, base.type.ndim - value.type.ndim
     for axis, length in enumerate(value.type.shape):
-        # PyTensor only fills with what has one row by its type.
+        # Alloc broadcasts an axis only if its static length is 1.
         if length != 1 and length_of(value, axis) != length_of(base, missing + axis):
             return None
     return filled(value, base.owner.inputs[isinstance(base.owner.op, Alloc) :])
 
 
 def nested(node: Apply, facts: Facts) -> Variable | None:
-    """Return a write of zeros that are written to, into zeros, as one write."""
+    """Return a write into zeros, whose value is itself a write into zeros, as one write."""
     outer = facts.write(node)
     if outer is None or outer.is_row or not outer.is_aligned:
         return None
-    inner = _placed(outer.value, outer.axis, facts)
+    inner = _inner_write(outer.value, outer.axis, facts)
     if inner is None or not facts.is_zero(outer.base, outer.axis, outer.window):
         return None
     window = inner.window.within(outer.window)
@@ -66,8 +66,8 @@ def nested(node: Apply, facts: Facts) -> Variable | None:
     return written(moved, window, inner.value, facts)
 
 
-def _placed(variable: Variable, axis: int, facts: Facts) -> Write | None:
-    """What is written into zeros, seen through slices that keep all of it."""
+def _inner_write(variable: Variable, axis: int, facts: Facts) -> Write | None:
+    """Return the write into zeros that made ``variable``, through slices that keep all of it."""
     node = variable.owner
     if node is None:
         return None
@@ -84,14 +84,14 @@ def _placed(variable: Variable, axis: int, facts: Facts) -> Write | None:
             continue
         if not isinstance(behind.op, IncSubtensor):
             continue
-        found = _placed(chain.base, axis, facts)
+        found = _inner_write(chain.base, axis, facts)
         if found is not None and facts.within(found.window, chain.window):
             return replace(found, window=relative(found.window, chain.window))
     return None
 
 
 def plainer(node: Apply, facts: Facts) -> Variable | None:
-    """Return a write with an index that is simpler, and one row without an axis put in for it."""
+    """Return a write with a simpler index; one row loses the axis that was inserted for it."""
     write = facts.write(node)
     if write is None or write.is_row:
         return None
@@ -112,7 +112,7 @@ def plainer(node: Apply, facts: Facts) -> Variable | None:
 
 
 def started(node: Apply, facts: Facts) -> Variable | None:
-    """Return a short state's start, ``AllocEmpty(5)[:1].set(expand_dims(h0, 0))``, as an Alloc."""
+    """Return the short buffer ``AllocEmpty(5)[:1].set(expand_dims(h0, 0))`` as an Alloc."""
     write = facts.write(node)
     if write is None or write.axis or write.is_row or write.is_cast or not write.sets:
         return None
@@ -124,5 +124,5 @@ def started(node: Apply, facts: Facts) -> Variable | None:
     row = filling(write.value)
     if row is None and write.window.length == _ONE and write.is_aligned:
         row = unexpanded(write.value, 0)
-    # What the rows behind the start are does not matter: they were anything before.
+    # The rows behind the initial ones were uninitialised, so any value may fill them.
     return None if row is None else filled(row, [write.length.constant, *empty.inputs[1:]])

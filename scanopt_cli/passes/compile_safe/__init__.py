@@ -1,1 +1,1 @@
-"""The pass `compile-safe`: what it does to bodies, and to buffers and readers around them."""
+"""The pass `compile-safe`: rewrites of bodies, and of the buffers and readers around them."""

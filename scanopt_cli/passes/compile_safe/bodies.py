@@ -1,4 +1,4 @@
-"""CompileSafeBodies that PyTensor's push-outs would take for others."""
+"""Rewrites of bodies that PyTensor's push-out rewrites would miscompile."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from scanopt_cli.text import plural
 
 @dataclass(frozen=True)
 class CompileSafeBodies(ScanPass):
-    """Cases 1 to 3 of ``compile-safe``, whose manual is that of this pass too."""
+    """Cases 2 and 3 of ``compile-safe``, and the copies of case 1; see `CompileSafe`."""
 
     name: ClassVar[str] = "compile-safe"
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return all outputs, on a Scan whose body PyTensor does not misunderstand."""
+        """Return replacements for all outputs, from a Scan whose body PyTensor compiles right."""
         if view.batch_ndim or not context.budget.is_left:
             return None
         names = context.names(view)
         long = _long_sequences(view)
         sums = [slot for slot in view.of_kind(SlotKind.SIT_SOT) if _is_misread_sum(view, slot)]
-        # Places in the inner outputs, which stay where they are when the body is unfrozen.
+        # Positions of inner outputs, which stay valid when the body is unfrozen.
         copied = _to_copy(view, context)
         if not (long or copied or sums) or not context.budget.spend():
             return None
@@ -67,7 +67,7 @@ class CompileSafeBodies(ScanPass):
 
 
 def copy_outputs(view: ScanView, places: Sequence[int], context: PassContext) -> None:
-    """Let a step of a unfrozen view copy its inner outputs at ``places``."""
+    """Make a step of an unfrozen view copy its inner outputs at ``places``."""
     outputs = view.inner_outputs()
     for place in places:
         outputs[place] = deep_copy_op.make_node(outputs[place]).outputs[0]
@@ -76,9 +76,9 @@ def copy_outputs(view: ScanView, places: Sequence[int], context: PassContext) ->
 
 
 def _long_sequences(view: ScanView) -> list[Slot]:
-    """Return the sequences not shown to be as long as the loop, if PyTensor may compute with them.
+    """Return the sequences not provably as long as the loop, if PyTensor may compute with them.
 
-    It computes elementwise arithmetic for all rows that there are.
+    PyTensor computes elementwise arithmetic for all rows of a sequence.
     """
     lengths = Lengths(view.n_steps)
     found = [s for s in view.of_kind(SlotKind.SEQ) if not _is_cut(s, view, lengths)]
@@ -91,7 +91,7 @@ def _long_sequences(view: ScanView) -> list[Slot]:
 
 
 def _is_cut(slot: Slot, view: ScanView, lengths: Lengths) -> bool:
-    """Whether a sequence is as long as the loop, or cut to that."""
+    """Whether a sequence is provably as long as the loop, or is cut to the trip count."""
     steps = lengths.value_of(view.n_steps)
     if lengths.length_of(slot.outer_input) == steps:
         return True
@@ -108,10 +108,10 @@ def _is_cut(slot: Slot, view: ScanView, lengths: Lengths) -> bool:
 
 
 def _to_copy(view: ScanView, context: PassContext) -> list[int]:
-    """Return the places of the inner outputs to copy, so that PyTensor keeps the loop.
+    """Return the positions of the inner outputs to copy, so that PyTensor keeps the loop.
 
-    It looks for loops to do without when it has moved invariants out, dropped what nobody reads,
-    and found sequences that are the same in every row.
+    PyTensor looks for loops to replace by expressions after it has moved invariants out, removed
+    dead outputs, and found sequences with equal rows.
     """
     read = [slot for slot in view.outputs() if context.clients(slot.outer_output)]
     kept = [variable for slot in read for variable in slot.inner_outputs]
@@ -137,7 +137,7 @@ def _to_copy(view: ScanView, context: PassContext) -> list[int]:
 
 
 def _terms(slot: Slot) -> list[Any]:
-    """Return the terms of a sum that a state is updated to, if a matrix product is among them."""
+    """Return the terms of the sum that updates a state, if one is a matrix product, else none."""
     node = slot.inner_outputs[0].owner
     if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, Add):
         return []
@@ -149,6 +149,7 @@ def _is_product(variable: Variable) -> bool:
 
 
 def _is_misread_sum(view: ScanView, slot: Slot) -> bool:
+    """Whether PyTensor's ``scan_push_out_add`` may misread the update of a state."""
     terms = _terms(slot)
     if len(terms) != 2:
         return bool(terms)
@@ -165,7 +166,10 @@ def _is_misread_sum(view: ScanView, slot: Slot) -> bool:
 
 
 def _regrouped(slot: Slot) -> Variable:
-    """The sum in sums of two terms each, none of which is the state and a matrix product."""
+    """Return the sum as a difference, or as nested sums of two terms in the same order.
+
+    Its outer node does not add a matrix product to the state.
+    """
     terms = [pt.cast(term, slot.inner_outputs[0].type.dtype) for term in _terms(slot)]
     if len(terms) == 2:
         first, second = terms if _is_product(terms[1]) else terms[::-1]

@@ -1,4 +1,4 @@
-"""Stop conditions that no two loops share."""
+"""Distinct stop conditions for while loops: case 4 of `compile-safe`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from scanopt_cli.pipeline.contract import PassContext
 
 
 def mark_conditions(context: PassContext) -> bool:
-    """Give each of several while loops a stop condition of its own; whether any lacked it.
+    """Give each of several while loops its own stop condition; return whether any changed.
 
-    What tells it from others is a number that only loops of equal outputs share. Conditions that
-    are not equal now may become so while PyTensor compiles, and those of graphs that it inlines
-    come to this one.
+    A number that only loops with equal outputs share marks the condition. Conditions that differ
+    now may become equal while PyTensor compiles, and inlined graphs add their own.
     """
     loops = sum(map(_is_while, walk(context.fgraph)))
     if loops < 2 and not context.is_inlined:
@@ -50,19 +49,23 @@ def _is_while(node: Apply) -> bool:
 
 
 def _number(digests: Digests, node: Apply) -> int:
-    """Return a number for a loop, from 2 on."""
+    """Return a number for a loop by the digests of its outputs, at least 2 and so no boolean."""
     keys = b"".join(map(digests.of, node.outputs))
     return 2 + (int.from_bytes(blake2b(keys, digest_size=4).digest()) >> 1)
 
 
 def _marked(condition: Any, mark: int) -> Variable:
-    """The condition, or that it is a number which it never is; not an invariant to move out."""
+    """Return ``condition or condition == mark``, where the latter is never true.
+
+    It depends on the condition, so that it is no invariant to move out.
+    """
     is_true = condition if condition.type.dtype == "bool" else pt.neq(condition, 0)
     never = pt.eq(pt.cast(is_true, "int64"), pt.constant(mark, dtype="int64"))
     return as_tensor(pt.or_(is_true, never))
 
 
 def _is_marked(condition: Variable) -> bool:
+    """Whether `_marked` made the condition."""
     node = condition.owner
     if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, OR):
         return False

@@ -1,4 +1,4 @@
-"""Copies through which PyTensor's trimming and merging of loops do not look."""
+"""Copies that hide buffers and outputs from PyTensor's trimming and merging of loops."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from scanopt_cli.text import plural
 
 
 def copy_buffers(context: PassContext) -> bool:
-    """Give states whose buffers may become equal a different number of copies each.
+    """Give states whose initial buffers may become equal a different number of copies each.
 
-    PyTensor compares the buffers of mit_sots, and of mit_mots, of all loops that it merges.
+    PyTensor compares the buffers of mit_sots, and of mit_mots, of all loops that it merges. Returns
+    whether anything changed.
     """
     changed = False
     taken: dict[object, set[int]] = {}
@@ -36,7 +37,7 @@ def copy_buffers(context: PassContext) -> bool:
         for slot in view.of_kind(SlotKind.MIT_SOT, SlotKind.MIT_MOT):
             depth, buffer = _copies(slot.outer_input)
             origin = _origin(buffer)
-            # Two inputs of the graph stay different, and so do constants that are.
+            # Different inputs of the graph stay different, and so do different constants.
             key = (
                 slot.kind,
                 slot.taps,
@@ -60,7 +61,7 @@ def copy_buffers(context: PassContext) -> bool:
 
 
 def _copies(variable: Any) -> tuple[int, Any]:
-    """Return how many copies lie around a buffer, and what they copy."""
+    """Return how many nested copies wrap a buffer, and the buffer that they copy."""
     depth = 0
     while variable.owner is not None and isinstance(variable.owner.op, DeepCopyOp):
         variable, depth = variable.owner.inputs[0], depth + 1
@@ -68,7 +69,7 @@ def _copies(variable: Any) -> tuple[int, Any]:
 
 
 def _origin(buffer: Any) -> Variable | None:
-    """Return the input or constant that the initial rows of a buffer are, as they are."""
+    """Return the input or constant whose rows are a buffer's initial rows, ``None`` if none."""
     node = buffer.owner
     if node is not None and isinstance(node.op, IncSubtensor) and node.op.set_instead_of_inc:
         buffer = node.inputs[1]
@@ -81,7 +82,7 @@ def _type_key(slot: Slot) -> tuple[object, ...]:
 
 
 def _unfolded(buffer: Any) -> Variable:
-    """Return a buffer, written in two parts into an empty one: PyTensor folds no empty arrays."""
+    """Return ``buffer`` written in two parts into an empty array, which PyTensor does not fold."""
     empty = pt.empty_like(buffer)
     for rows in (slice(1), slice(1, None)):
         empty = pt.set_subtensor(empty[rows], buffer[rows])
@@ -89,13 +90,13 @@ def _unfolded(buffer: Any) -> Variable:
 
 
 def copy_rows(context: PassContext) -> bool:
-    """Let readers that PyTensor may misunderstand read a copy; whether there were any."""
+    """Make readers that PyTensor may miscompile read a copy; return whether there were any."""
     changed = False
     indices = _Indices(context)
     for view in _loops(context):
         names = context.names(view)
         for slot in view.of_kind(*TRACED, SlotKind.MIT_MOT):
-            readers = _misunderstood(view, slot, context, indices)
+            readers = _miscompiled(view, slot, context, indices)
             if not readers or not context.budget.spend():
                 continue
             assert slot.outer_output is not None
@@ -108,10 +109,10 @@ def copy_rows(context: PassContext) -> bool:
 
 
 class _Indices:
-    """Where PyTensor may come to read rows of what, by moving indices up through other nodes.
+    """Finds the variables that PyTensor may index, by moving indices up through other nodes.
 
-    It moves them through most of what is not a loop. What a graph that will be inlined returns may
-    be indexed there.
+    It moves them through most nodes that are not loops. The outputs of a graph that will be inlined
+    may be indexed in the graph around it.
     """
 
     def __init__(self, context: PassContext) -> None:
@@ -123,13 +124,13 @@ class _Indices:
                 self._indexed.update(node.inputs[:1] if is_index else node.inputs)
 
     def may_reach(self, node: Any) -> bool:
-        """Whether an index of what ``node`` makes may become one of what it reads."""
+        """Whether an index of an output of ``node`` may become an index of its inputs."""
         if isinstance(node.op, Output):
             return self._is_inlined
         if isinstance(node.op, DeepCopyOp | Shape | Shape_i):
             return False
         if scan_op(node) is not None and ScanView.of(node).of_kind(*STATES):
-            return False  # it cannot become an expression
+            return False  # PyTensor cannot replace it by an expression
         return any(v in self._indexed and getattr(v.type, "ndim", 0) for v in node.outputs)
 
 
@@ -137,10 +138,10 @@ def _loops(context: PassContext) -> Iterator[ScanView]:
     return (view for view in context.scans() if view.node.op is view.op)
 
 
-def _misunderstood(
+def _miscompiled(
     view: ScanView, slot: Slot, context: PassContext, indices: _Indices
 ) -> list[tuple[Any, int]]:
-    """Return who reads the output of a slot in a way that PyTensor may get wrong."""
+    """Return the readers of a slot's output, with positions, that PyTensor may miscompile."""
     lengths = Lengths(view.n_steps)
     is_plain = slot.kind in TRACED and _keeps_all_rows(view, slot, context, lengths)
 
@@ -163,19 +164,19 @@ def _misunderstood(
 
 
 def _keeps_all_rows(view: ScanView, slot: Slot, context: PassContext, lengths: Lengths) -> bool:
-    """Whether PyTensor is right to take a buffer for one that holds every step."""
+    """Whether PyTensor is right to treat a buffer as one that holds every step."""
     if view.is_while or not is_whole(view, slot, lengths):
         return False
-    # It compares the length of a trace with the number of steps as variables.
+    # PyTensor compares the length of a trace with the trip count as variables.
     is_trace = slot.kind is SlotKind.NIT_SOT
     return not is_trace or context.same(slot.outer_input) == context.same(view.n_steps)
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What a reader takes of the rows, of all of them or of those behind the initial ones.
+    """What a reader reads: ``index`` of all rows, or of the rows behind the initial ones.
 
-    ``is_indexed`` tells that PyTensor may index what was read once more.
+    The latter if ``is_stripped``. If ``is_indexed``, PyTensor may index the result once more.
     """
 
     index: Any
@@ -184,6 +185,7 @@ class _Read:
 
 
 def _reads(node: Apply, slot: Slot, context: PassContext, indices: _Indices) -> Iterator[_Read]:
+    """Yield what ``node`` reads; if it only strips the initial rows, what its readers read."""
     index = row_index(node, 0)
     if not (isinstance(index, slice) and is_strip(index, slot.n_initial)):
         yield _Read(index, is_stripped=not slot.n_initial, is_indexed=indices.may_reach(node))
@@ -195,10 +197,10 @@ def _reads(node: Apply, slot: Slot, context: PassContext, indices: _Indices) -> 
 
 
 def _is_understood(view: ScanView, slot: Slot, read: _Read, lengths: Lengths) -> bool:
-    """Whether PyTensor's trimming keeps what is read, but for errors."""
+    """Whether PyTensor's trimming keeps the rows that are read, errors aside."""
     index = read.index
     if index is not None and not isinstance(index, slice):
-        # Of initial rows it may make a negative number of steps.
+        # For an initial row PyTensor may compute a negative trip count.
         return read.is_stripped or slot.n_initial < 2 or number(index) == -1
     if read.is_indexed:
         return False
@@ -217,7 +219,7 @@ def _is_understood(view: ScanView, slot: Slot, read: _Read, lengths: Lengths) ->
 
     if start is not None and start < 0:
         if index.stop is None:
-            # However few the last rows of a state are, PyTensor counts them as it should.
+            # PyTensor counts the last rows of a state correctly, however few exist.
             return (slot.n_initial > 0 and read.is_stripped) or exists(start)
         return stop is not None and stop < 0 and exists(start)
     if index.stop is None:

@@ -1,4 +1,4 @@
-"""Rows of mit_mots that a step hands on after it has overwritten them."""
+"""Copies of outputs that may alias an overwritten row of a mit_mot."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
 @dataclass(frozen=True)
 class CopyOverwritten(ScanPass):
-    """Case 7 of ``compile-safe``, whose manual is that of this pass too."""
+    """Case 7 of ``compile-safe``; see `CompileSafe`."""
 
     name: ClassVar[str] = "compile-safe"
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return all outputs, on a Scan that hands on no row that it overwrites."""
-        copied = _handed_on(view)
+        """Return replacements for all outputs, from a Scan with outputs that alias no such row."""
+        copied = _aliases(view)
         if not copied or not context.budget.spend():
             return None
         view.unfreeze()
@@ -34,10 +34,10 @@ class CopyOverwritten(ScanPass):
         return view.rebuild()
 
 
-def _handed_on(view: ScanView) -> list[int]:
-    """Return the places of the inner outputs that may become a row that is overwritten.
+def _aliases(view: ScanView) -> list[int]:
+    """Return the positions of the inner outputs that may alias a row that a step overwrites.
 
-    Simplified, whatever is computed from a row may be that row, or a view of it.
+    PyTensor may simplify any value computed from a row to that row, or to a view of it.
     """
     mit_mots = view.of_kind(SlotKind.MIT_MOT)
     # The row that each inner output overwrites, in the order of inner outputs: those of mit_mots
@@ -60,8 +60,8 @@ def _handed_on(view: ScanView) -> list[int]:
 
 
 def _sources(rows: list[Variable], outputs: list[Variable]) -> dict[Variable, list[Variable]]:
-    """Return from which of ``rows`` each of ``outputs`` is computed."""
-    # The n-th bit of a number stands for the n-th row.
+    """Map each of ``outputs`` to those of ``rows`` that it is computed from."""
+    # Bit n of a number stands for row n.
     bits = {row: 1 << place for place, row in enumerate(rows)}
     for node in io_toposort([], outputs):
         found = reduce(or_, (bits.get(variable, 0) for variable in node.inputs), 0)
@@ -73,6 +73,7 @@ def _sources(rows: list[Variable], outputs: list[Variable]) -> dict[Variable, li
 
 
 def _are_alike(row: Variable, output: Variable) -> bool:
+    """Whether both are tensors of one dtype and number of dimensions."""
     types: list[Any] = [row.type, output.type]
     return all(isinstance(each, TensorType) for each in types) and (
         types[0].dtype == types[1].dtype and types[0].ndim == types[1].ndim

@@ -1,1 +1,1 @@
-"""The pass `merge-scans`: which loops may become one, and the one they become."""
+"""The pass `merge-scans`: decides which loops may merge, and merges them."""

@@ -1,4 +1,4 @@
-"""What loops must agree on to become one, besides how often they run."""
+"""The properties, besides the trip count, that loops must share to be merged."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from scanopt_cli.pipeline.contract import PassContext, works_in_place
 
 @dataclass(frozen=True, slots=True)
 class LoopTerms:
-    """What loops must agree on to be merged, besides how often they run.
+    """The properties, besides the trip count, that loops must share to be merged.
 
-    A loop with an ``obstacle`` is merged with none.
+    A loop with an ``obstacle`` is never merged.
     """
 
     condition: object
@@ -34,7 +34,7 @@ class LoopTerms:
     obstacle: str | None
 
     def against(self, other: LoopTerms) -> str | None:
-        """Return why loops with these terms are not merged, ``None`` if nothing is against it."""
+        """Return why loops with these and ``other`` terms cannot merge, ``None`` if they can."""
         if self.obstacle is not None:
             return self.obstacle
         names = [field.name for field in fields(self)]
@@ -55,10 +55,13 @@ class LoopTerms:
 
 
 class Judge:
-    """Finds the terms of loops; ``loops`` are all in the graph."""
+    """Computes the terms of loops; ``loops`` are all loops of the graph.
+
+    Loops that always run prove that the batch lengths that meet in them are equal.
+    """
 
     def __init__(self, context: PassContext, counts: StepCounts, loops: Iterable[Apply]) -> None:
-        self._site = context
+        self._context = context
         self._always = always_computed(context.fgraph)
         self._batches = BatchShapes(counts.of_form)
         for node in loops:
@@ -80,7 +83,7 @@ class Judge:
             names = ", ".join(slot.label for slot in short)
             obstacle = f"the buffers of {names} are shown neither to be trimmed nor to be whole"
         return LoopTerms(
-            condition=self._site.condition(view),
+            condition=self._context.condition(view),
             batch=self._batches.of(view),
             is_trimmed=is_short,
             truncate_gradient=view.op.truncate_gradient,

@@ -1,4 +1,4 @@
-"""Run independent loops of equally many steps as one."""
+"""Merge independent loops with equal trip counts."""
 
 from __future__ import annotations
 
@@ -17,91 +17,93 @@ from scanopt_cli.ir.scan_view import ScanView, batch_ndim, scan_op
 from scanopt_cli.passes.merge_scans.loop_terms import Judge, LoopTerms
 from scanopt_cli.pipeline.contract import Pass, PassContext
 
-# How many names the name of a merged loop holds, and how many a remark tells.
+# The most names that the name of a merged loop holds, and that a remark lists.
 _NAMES = 4
 
 
 @dataclass(frozen=True)
 class MergeScans(Pass):
-    """Merge loops of equally many steps that do not depend on one another into one Scan.
+    """Merge independent loops with equal trip counts into one Scan.
 
     Legal cases:
 
-    1. Loops over the same number of steps become one Scan with the slots of all, whatever they
-       carry, compute and are called. Loops that depend on one another become as few Scans as the
-       longest chain of them has loops.
-    2. So do while loops that stop by the same condition: what it reads is fed and updated equally,
-       whatever else the loops carry, and in whatever order.
-    3. So do batched loops (``Blockwise{Scan}``), if their batches are shown to have one shape.
-    4. So do loops with trimmed buffers, as ``save-mem`` leaves them, but only with each other: each
-       slot keeps its own buffer, and a merged loop is differentiated right only if all are whole.
+    1. Loops with the same trip count become one Scan with the slots of all, whatever they carry,
+       compute and are called. Loops that depend on one another become as few Scans as the longest
+       chain of them has loops.
+    2. While loops merge likewise if they stop by the same condition: the values that it reads are
+       fed and updated equally, whatever else the loops carry, and in whatever order.
+    3. Batched loops (``Blockwise{Scan}``) merge likewise if their batches provably have one shape.
+    4. Loops with trimmed buffers, as ``save-mem`` leaves them, merge only with each other: each
+       slot keeps its own buffer, and PyTensor differentiates a merged loop correctly only if all
+       buffers are whole.
 
-    The same number of steps is the same affine expression: the length of ``x`` and that of
-    ``exp(x)``, the minimum of two lengths in any order, the steps of a loop and those of its
-    gradient.
+    Two trip counts are the same if they are the same affine expression: the length of ``x`` and
+    that of ``exp(x)``, the minimum of two lengths in any order, the steps of a loop and those of
+    its gradient.
 
-    Preconditions: ``truncate_gradient``, ``mode``, ``profile`` and ``allow_gc`` are equal. Every
-    buffer is shown to hold every step, or to be trimmed. Nothing in the graph or in a step works in
-    place. Every loop is always computed: what only a branch of an IfElse reads would run, and may
-    raise, where it did not.
+    Preconditions: ``truncate_gradient``, ``mode``, ``profile`` and ``allow_gc`` are equal. All
+    buffers of a loop provably hold every step, or one is provably trimmed. Nothing in the graph or
+    in a step works in place. Every loop is always computed: merged, a loop that only a branch of an
+    IfElse reads would run, and might raise, where it did not before.
 
-    Values are those of the loops alone, and so are errors when all outputs are asked for; if two
-    loops raise, which one is met first may change. Who asks for the outputs of one loop only
-    computes, and meets the errors of, all (``remove-unused`` drops what is never asked for). A loop
-    that ``save-mem`` would run for fewer steps, since only its first are read, runs for all.
-    Differentiate first: PyTensor differentiates a merged loop as a whole, so that an infinite or
-    missing derivative of one part reaches the others, once they share inputs.
+    Values are those of the separate loops, and so are errors if all outputs are computed; if two
+    loops raise, a different one may raise first. A caller that computes the outputs of one loop
+    only now computes all merged loops and gets their errors (``remove-unused`` drops outputs that
+    are never read). A loop that ``save-mem`` would run for fewer steps, since only its first rows
+    are read, runs for all. Differentiate first: PyTensor differentiates a merged loop as a whole,
+    so an infinite or missing derivative of one part reaches the others, once they share inputs.
 
     Equal inputs, states and outputs of the parts are left to ``merge-duplicates`` and
-    ``merge-states``. PyTensor's ``ScanMerge``, which runs when a graph is compiled, is not used: it
-    takes stop conditions for the same that start the same, however they go on; tells step counts by
-    the variable; takes ``profile`` and ``allow_gc`` from the first loop; makes loops run that an
-    IfElse does not ask for; sees no batched loops; and compares every loop with every kind of loop.
+    ``merge-states``. The pass does not use PyTensor's ``ScanMerge``, which runs when a graph is
+    compiled. ``ScanMerge`` treats stop conditions as equal if they start equal, however they go on;
+    compares trip counts by variable; takes ``profile`` and ``allow_gc`` from the first loop; makes
+    loops run that only an untaken branch of an IfElse reads; ignores batched loops; and compares
+    every loop with every group of loops.
 
-    Out of scope: loops over different numbers of steps, and a loop with the loop that it feeds.
+    Out of scope: loops with different trip counts, and merging a loop with the loop that it feeds.
     """
 
     name: ClassVar[str] = "merge-scans"
 
     def run(self, context: PassContext) -> bool:
-        """Merge, one key after the other, what has one key and one level."""
+        """Merge the loops of equal trip counts, batch dimensions, terms and levels."""
         nodes = context.fgraph.toposort()
         free = loop_free(nodes)
         counts = StepCounts(context.same, free)
-        by_run: dict[Hashable, list[Apply]] = defaultdict(list)
+        by_count: dict[Hashable, list[Apply]] = defaultdict(list)
         for node in nodes:
             if scan_op(node) is not None:
                 batch = batch_ndim(node) if isinstance(node.op, Blockwise) else None
-                by_run[counts.of(node.inputs[0]), batch].append(node)
-        candidates = [loops for loops in by_run.values() if len(loops) > 1]
+                by_count[counts.of(node.inputs[0]), batch].append(node)
+        candidates = [loops for loops in by_count.values() if len(loops) > 1]
         if not candidates:
             return False
         if context.is_in_place("merged"):
             return False
-        judge = Judge(context, counts, [node for loops in by_run.values() for node in loops])
+        judge = Judge(context, counts, [node for loops in by_count.values() for node in loops])
         classes = [{node: judge.terms(node) for node in loops} for loops in candidates]
         for terms in classes:
             by_terms: dict[LoopTerms, list[Apply]] = defaultdict(list)
             for node, own in terms.items():
                 by_terms[own].append(node)
-            for own, alike in by_terms.items():
+            for own, equal in by_terms.items():
                 if own.obstacle is None:
-                    terms |= dict.fromkeys(self._merged(alike, counts, free, context), own)
-        there = context.fgraph.apply_nodes
+                    terms |= dict.fromkeys(self._merged(equal, counts, free, context), own)
+        present = context.fgraph.apply_nodes
         for terms in classes:
-            _explain({node: own for node, own in terms.items() if node in there}, free, context)
-        return any(node not in there for terms in classes for node in terms)
+            _explain({node: own for node, own in terms.items() if node in present}, free, context)
+        return any(node not in present for terms in classes for node in terms)
 
     def _merged(
         self, loops: Sequence[Apply], counts: StepCounts, free: set[Apply], context: PassContext
     ) -> list[Apply]:
-        """Merge loops of one key; return the new ones.
+        """Merge ``loops``, which have equal trip counts and terms; return the new loops.
 
-        The level of a node is the largest number of these loops on a path to it. It grows along
-        each path from loop to loop, so loops of one level do not depend on one another. Making one
-        node of each level keeps it growing along all paths: there can be no cycle, whatever else
-        the paths pass. Loops of other keys may meet on such a path, so every key has levels of its
-        own, which are found when the keys before it are merged.
+        The level of a node is the largest number of these loops on a path to it. It increases along
+        each path from loop to loop, so loops of one level do not depend on one another. Merging the
+        loops of each level keeps it increasing along all paths, so there is no cycle, whatever
+        other nodes are on the paths. Other groups of loops may be merged into a node on such a
+        path, so each group has its own levels, computed after the groups before it are merged.
         """
         merged: list[Apply] = []
         by_level: dict[int, list[Apply]] = defaultdict(list)
@@ -113,7 +115,7 @@ class MergeScans(Pass):
                 counts.unify(context.fgraph, [node.inputs[0] for node in group], self.name)
                 views = [ScanView.of(node) for node in group]
                 joined = ScanView.joined(views, _joined_name([view.name for view in views]))
-                others = _told([context.title(node) for node in group[1:]])
+                others = _listed([context.title(node) for node in group[1:]])
                 context.changed(joined, f"merged with {others}")
                 replacements = joined.rebuild()
                 context.fgraph.replace_all(list(replacements.items()), reason=self.name)
@@ -122,28 +124,29 @@ class MergeScans(Pass):
 
 
 def _explain(terms: Mapping[Apply, LoopTerms], free: set[Apply], context: PassContext) -> None:
-    """Say why loops that run equally often and are independent were not merged.
+    """Remark why independent loops with equal trip counts were not merged.
 
-    One remark for each way to differ from the first, so at most one for a loop.
+    There is one remark for each way to differ from the first loop of a level, so at most one for a
+    loop.
     """
     if len(set(terms.values())) == 1 and not any(own.obstacle for own in terms.values()):
         return  # they depend on one another, or the budget is spent
     found = levels(terms, free)
     first: dict[int, Apply] = {}
-    told: set[tuple[int, LoopTerms]] = set()
+    reported: set[tuple[int, LoopTerms]] = set()
     for node in sorted(terms, key=lambda node: (terms[node].obstacle or "", context.title(node))):
         level, own = found[node], terms[node]
         other = first.setdefault(level, node)
         reason = None if other is node else own.against(terms[other])
-        if reason is not None and (level, own) not in told:
-            told.add((level, own))
+        if reason is not None and (level, own) not in reported:
+            reported.add((level, own))
             context.kept(ScanView.of(node), f"not merged with `{context.title(other)}`: {reason}")
 
 
 def _joined_name(names: Collection[str]) -> str:
-    """Names in alphabetical order, each once, joined by ``&`` as PyTensor does it.
+    """Return the names in alphabetical order, each once, joined by ``&`` as PyTensor does.
 
-    The pullbacks of ``f`` and ``g`` are called what the pullback of ``f&g`` is.
+    The merged pullbacks of ``f`` and ``g`` have the name of the pullback of ``f&g``.
     """
     if all(name.startswith(PULLBACK) for name in names):
         return PULLBACK + _joined_name([name.removeprefix(PULLBACK) for name in names])
@@ -151,7 +154,7 @@ def _joined_name(names: Collection[str]) -> str:
     return "&".join(parts if len(parts) <= _NAMES else [*parts[:_NAMES], "..."])
 
 
-def _told(titles: Sequence[str]) -> str:
+def _listed(titles: Sequence[str]) -> str:
     names = [f"`{title}`" for title in titles[:_NAMES]]
     if len(titles) > _NAMES:
         names.append(f"{len(titles) - _NAMES} others")

@@ -1,1 +1,1 @@
-"""The pass `save-mem`: how few rows of a loop are kept."""
+"""The pass `save-mem`: keeps only the rows of a loop's buffers that are read."""

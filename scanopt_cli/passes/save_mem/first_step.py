@@ -1,4 +1,4 @@
-"""The row of the first step, computed apart from the loop that would keep its buffer for it."""
+"""The row of the first step, computed outside the loop so that no buffer is kept for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 from scanopt_cli.passes.trim_steps.fewer_steps import Looks
 from scanopt_cli.pipeline.contract import PassContext
 
-# A step more for each so many steps is not felt; neither are so many nodes more to compile.
+# One step more for each 64 steps takes no noticeable time, nor do 100 more nodes to compile.
 _STEPS = 64
 _NODES = 100
 
@@ -29,25 +29,27 @@ _ONE = AffineExpr(1)
 def first_rows(
     view: ScanView, looks: Looks, names: Mapping[Slot, str], lengths: Lengths, context: PassContext
 ) -> dict[Variable, Variable] | None:
-    """Return what reads the row of the first step, from one more application of the body.
+    """Return replacements for reads of the first step's row, by one more application of the body.
 
-    So a buffer of which else only the last rows are read need not be kept for it.
+    A buffer whose other readers read only its last rows then need not hold every step.
     """
     found: dict[Slot, list[Apply]] = {}
     for slot in view.of_kind(*TRACED):
-        firsts = _firsts(view, slot, looks[slot], lengths, context)
+        firsts = _first_row_readers(view, slot, looks[slot], lengths, context)
         if firsts:
             found[slot] = firsts
     if not found:
         return None
-    told = " and ".join(f"`{names[slot]}`" for slot in found)
+    listed = " and ".join(f"`{names[slot]}`" for slot in found)
     if (reason := _obstacle(view, list(found), lengths)) is not None:
-        context.kept(view, f"all steps of {told}, for the row of the first step: {reason}")
+        context.kept(view, f"all steps of {listed}, for the row of the first step: {reason}")
         return None
     if not context.budget.spend():
         return None
-    context.changed(view, f"computes the row of the first step of {told} apart from the loop")
-    rows = dict(zip(view.op.fgraph.outputs, view.op.fgraph.bind(_at_first(view)), strict=True))
+    context.changed(view, f"computes the row of the first step of {listed} apart from the loop")
+    rows = dict(
+        zip(view.op.fgraph.outputs, view.op.fgraph.bind(_inputs_of_first_step(view)), strict=True)
+    )
     replaced: dict[Variable, Variable] = {}
     for slot, nodes in found.items():
         row: Any = rows[slot.inner_outputs[0]]
@@ -57,10 +59,10 @@ def first_rows(
     return replaced
 
 
-def _firsts(
+def _first_row_readers(
     view: ScanView, slot: Slot, found: Sequence[Read], lengths: Lengths, context: PassContext
 ) -> list[Apply]:
-    """Who reads the first row of ``slot``, if it could be trimmed but for that."""
+    """Return the readers of the first step's row, if nothing else keeps ``slot`` from trimming."""
     if view.batch_ndim or not is_whole(view, slot, lengths):
         return []
     steps = stripped(view, slot, context.clients) if slot.n_initial else slot.outer_output
@@ -70,11 +72,11 @@ def _firsts(
         if position == 0 and _is_first(row_index(node, 0))
     ]
     kept = max((read.tail for read in found if read.tail is not None), default=0)
-    # Every other reader must look at the end.
-    wide = sum(read.tail is None for read in found)
+    # Every other reader must read from the end.
+    unbounded = sum(read.tail is None for read in found)
     count = lengths.value_of(view.n_steps)
     is_few = lengths.provably_le(count, AffineExpr(kept + _STEPS))
-    return firsts if firsts and wide == len(firsts) and not is_few else []
+    return firsts if firsts and unbounded == len(firsts) and not is_few else []
 
 
 def _is_first(index: Any) -> bool:
@@ -82,7 +84,7 @@ def _is_first(index: Any) -> bool:
 
 
 def _obstacle(view: ScanView, slots: Sequence[Slot], lengths: Lengths) -> str | None:
-    """Why the first step can't be computed apart, ``None`` if it can."""
+    """Return why the first step can't be computed outside the loop, ``None`` if it can."""
     if view.is_while:
         return "the loop may stop early"
     if view.of_kind(SlotKind.MIT_MOT, SlotKind.UNTRACED):
@@ -107,8 +109,8 @@ def _obstacle(view: ScanView, slots: Sequence[Slot], lengths: Lengths) -> str | 
     return None
 
 
-def _at_first(view: ScanView) -> dict[Variable, Variable]:
-    """What the body reads at the first step."""
+def _inputs_of_first_step(view: ScanView) -> dict[Variable, Variable]:
+    """Return the value of each inner input at the first step."""
     read: dict[Variable, Variable] = {}
     for slot in view.slots:
         outer: Any = slot.outer_input

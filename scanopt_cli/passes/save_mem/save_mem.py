@@ -1,4 +1,4 @@
-"""Keep only the steps of a loop that somebody reads."""
+"""Keep only the rows of a loop's buffers that are read."""
 
 from __future__ import annotations
 
@@ -24,49 +24,52 @@ from scanopt_cli.text import plural
 
 @dataclass(frozen=True)
 class SaveMem(ScanPass):
-    """Run fewer steps and keep shorter buffers where only some rows of a loop's results are read.
+    """Run fewer steps and keep shorter buffers where only some rows of a loop's outputs are read.
 
     Legal cases, for a loop of ``n`` steps and a state whose taps reach ``L`` rows back:
 
-    1. Every reader of a mit_sot, sit_sot or nit_sot looks at its last ``k`` steps at most
+    1. Every reader of a mit_sot, sit_sot or nit_sot reads at most its last ``k`` steps
        (``xs[-1]``, ``xs[-3:]``, ``xs[-1:-4:-1]``): the buffer keeps ``L + min(k, n)`` rows.
-    2. Nobody outside reads a state that the loop needs: the buffer keeps ``L`` rows, or ``L + 1``.
-    3. Every reader of every output looks at the first ``k`` steps (``xs[2]``, ``xs[:5]``): the loop
-       runs ``min(k, n)`` steps. A while loop may stop before. (`trim-steps` does more of this.)
-    4. With ``reductions``: nobody but ``xs.sum()``, ``prod``, ``mean``, ``max`` or ``min`` over
-       time, and readers of last rows, reads a trace: each becomes a state that a step adds to, and
-       the trace is not kept. Sums and products are carried in the type that they accumulate in.
-       Rows of a state are added up as rows for a reduction over time alone, and if a maximum is
-       taken of them; else each step adds one number.
+    2. Nothing outside the loop reads a state that the loop needs: the buffer keeps ``L`` rows, or
+       ``L + 1`` with ``prealloc``.
+    3. Every reader of every output reads only the first ``k`` steps (``xs[2]``, ``xs[:5]``): the
+       loop runs ``min(k, n)`` steps. A while loop may stop earlier. (`trim-steps` covers more of
+       these.)
+    4. With ``reductions``: the only readers of a trace are ``xs.sum()``, ``prod``, ``mean``,
+       ``max`` or ``min`` over time, and readers of last rows. Each reduction becomes a state that
+       every step updates, and the trace is not kept. Sums and products are carried in their
+       accumulator dtype. A reduction carries whole rows if it leaves an axis of the row, or if it
+       is a maximum or minimum of a state; otherwise each step reduces its row to one number.
 
-    Preconditions: the buffer is shown to hold the start and every step. In a while loop a buffer
-    keeps one step at most: a longer one PyTensor cuts in the wrong place when the loop stops before
-    the buffer is full. What the buffer is of depends on a state: all else PyTensor computes without
-    a loop when it compiles, and then needs the whole buffer. For case 3 there is no mit_mot, and
-    nobody reads an untraced state. A sequence that is too short stays an error: case 3 wants every
-    sequence shown to be long enough. What is lost is an error that a step raises which is no longer
-    run.
+    Preconditions: the buffer provably holds the initial rows and every step. In a while loop a
+    buffer keeps at most one step: PyTensor cuts a longer one in the wrong place if the loop stops
+    before the buffer is full. The values in the buffer depend on a state: PyTensor computes all
+    others without a loop when it compiles, and then needs the whole buffer. For case 3 the loop has
+    no mit_mot, no untraced state is read, and every sequence is provably long enough, so a sequence
+    that is too short stays an error. Errors raised by steps that no longer run are lost.
 
-    Readers raise in the same cases as before: ``xs[-1]`` of no steps is still an error. A row
-    counted from the end is read from the trimmed buffer itself, where the steps are shown to be
-    enough; all else is read from a copy of the few rows (a ``DeepCopyOp``). Otherwise PyTensor
-    merges slices of slices into a row counted from the start, and takes it for the step of that
-    number.
+    Readers raise in the same cases as before: ``xs[-1]`` of no steps is still an error. The last
+    row is read from the trimmed buffer itself, where it provably exists or its absence stays an
+    error. All other rows are read from a copy of the remaining rows (a ``DeepCopyOp``). Without the
+    copy, PyTensor merges slices of slices into a row counted from the start, and takes it for the
+    step of that number.
 
-    With ``prealloc``, the default, a state keeps at least one row more than its taps reach, which
-    PyTensor's virtual machines need: they write a step's result in place while other parts of the
-    step still read. Without it that row is saved too, and the graph is right only where nothing is
-    written in place: with Numba, JAX, or the flag ``scan__allow_output_prealloc=False``.
+    With ``prealloc``, the default, a state keeps at least one row more than its taps reach.
+    PyTensor's virtual machines need that row: they write a step's result in place while other nodes
+    of the step still read the buffer. Without ``prealloc`` that row is saved too, and the graph is
+    correct only where nothing is written in place: with Numba, JAX, or the flag
+    ``scan__allow_output_prealloc=False``.
 
     ``reductions`` is off by default: the terms of a sum are added in another order, so the last
-    bits of floats differ. For case 4 there is no stop condition; a ``max`` or ``min`` wants a step
-    that is shown to be made, since of no steps it is an error.
+    bits of floats differ. Case 4 needs a loop without a stop condition. A ``max`` or ``min`` needs
+    a loop that provably runs at least one step, since it raises for none.
 
     Trimmed loops must not be differentiated: `scanopt grad` refuses them. Run this pass last.
 
-    Out of scope: mit_mots, readers with a step from the start (``xs[::2]``), symbolic indices, and
-    rows in the middle, which are for `trim-steps`; reductions in batched loops, those that keep the
-    rows of a nit_sot (whose shape is not known before the loop), and products of such rows.
+    Out of scope: mit_mots, strided readers from the start (``xs[::2]``), symbolic indices, and rows
+    in the middle, which `trim-steps` handles; reductions in batched loops, reductions that would
+    carry whole rows of a nit_sot (whose shape is not known before the loop), and products over axes
+    of such rows.
     """
 
     prealloc: bool = True
@@ -117,7 +120,7 @@ class SaveMem(ScanPass):
         lengths: Lengths,
         context: PassContext,
     ) -> dict[Variable, Variable] | None:
-        """Reductions without the traces that they are of, and lengths that need none."""
+        """Return replacements for reads of lengths, else for reductions, that need no trace."""
         counted: dict[Variable, Variable] = {}
         if not view.is_while:
             for slot in view.of_kind(*TRACED):
@@ -136,13 +139,13 @@ class SaveMem(ScanPass):
         lengths: Lengths,
         context: PassContext,
     ) -> int | None:
-        """How many steps the buffer of ``slot`` needs to keep, ``None`` to leave it alone."""
+        """Return how many steps the buffer of ``slot`` must hold, ``None`` to leave it alone."""
         if not is_whole(view, slot, lengths):
             return None
-        wide = next((read for read in found if read.tail is None), None)
-        if wide is not None:
+        unbounded = next((read for read in found if read.tail is None), None)
+        if unbounded is not None:
             steps = lengths.value_of(view.n_steps)
-            context.kept(view, f"all {steps} steps of `{name}`: read as {wide.text}")
+            context.kept(view, f"all {steps} steps of `{name}`: read as {unbounded.text}")
             return None
         if slot.kind is SlotKind.NIT_SOT and not found:
             return None

@@ -1,4 +1,4 @@
-"""Sums, products and extremes of a trace, taken step by step instead of from a buffer."""
+"""Sums, products, maxima and minima of a trace, carried by the loop instead of a buffer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ONE = AffineExpr(1)
 class _Reduction:
     """``node``, which reduces all steps of ``slot``, or their negatives, over time and ``axes``.
 
-    ``axes`` are those of a row.
+    ``axes`` are axes of a row.
     """
 
     slot: Slot
@@ -39,14 +39,14 @@ class _Reduction:
 
     @property
     def op(self) -> Any:
-        """The Op that reduces."""
+        """The reducing Op."""
         return self.node.op
 
     @property
     def inside(self) -> bool:
-        """Whether each row is reduced to a number in its step.
+        """Whether each step reduces its row to a number.
 
-        A maximum of a row costs more in the loop than the maximum of two rows.
+        A maximum over a row costs more in the loop than the elementwise maximum of two rows.
         """
         is_row = self.slot.kind is not SlotKind.NIT_SOT and isinstance(self.op, Max)
         ndim: int = self.slot.inner_outputs[0].type.ndim
@@ -54,21 +54,21 @@ class _Reduction:
 
     @property
     def dtype(self) -> str:
-        """The type of numbers that is carried."""
+        """The dtype of the carry."""
         if isinstance(self.op, Max):
             return str(self.node.outputs[0].type.dtype)
         return str(self.op.acc_dtype)
 
     @property
     def start(self) -> Any:
-        """What no steps come to."""
+        """The initial carry, which is the result over no steps."""
         kind = np.dtype(self.dtype)
         if not isinstance(self.op, Max):
             return np.asarray(int(isinstance(self.op, Prod)), dtype=kind)
         return np.asarray(-np.inf if kind.kind == "f" else np.iinfo(kind).min, dtype=kind)
 
     def of_row(self, row: Any) -> Any:
-        """Reduce what a step computes."""
+        """Return what a step contributes to the carry."""
         row = -row if self.is_negated else row
         if isinstance(self.op, Max):
             return Max(axis=self.axes)(row) if self.inside and self.axes else row
@@ -76,13 +76,13 @@ class _Reduction:
         return self._sum(row, self.dtype) if self.inside and self.axes else row
 
     def combined(self, carry: Any, row: Any) -> Any:
-        """Return the carry with a row's worth added to it."""
+        """Return the carry after a step that contributes ``row``."""
         if isinstance(self.op, Max):
             return pt.maximum(carry, row)
         return carry * row if isinstance(self.op, Prod) else carry + row
 
     def result(self, carry: Any) -> Any:
-        """Return what the reduction comes to, from the last carry."""
+        """Return the result of the reduction, from the last carry."""
         if isinstance(self.op, Max):
             return Max(axis=self.axes)(carry) if self.axes and not self.inside else carry
         dtype = self.node.outputs[0].type.dtype
@@ -97,7 +97,7 @@ class _Reduction:
 def reduce_inside(
     view: ScanView, looks: Looks, names: Mapping[Slot, str], lengths: Lengths, context: PassContext
 ) -> dict[Variable, Variable] | None:
-    """Return reductions of traces as the last row of a state each, where nobody reads the trace."""
+    """Return reductions as the last rows of new states, where nothing else needs the trace."""
     if view.is_while or view.batch_ndim:
         return None
     found = [
@@ -110,8 +110,8 @@ def reduce_inside(
     if not found or not context.budget.spend():
         return None
     for one in found:
-        told = type(one.op).__name__.lower()
-        context.changed(view, f"takes the {told} of `{names[one.slot]}` step by step")
+        name = type(one.op).__name__.lower()
+        context.changed(view, f"takes the {name} of `{names[one.slot]}` step by step")
     count = lengths.value_of(view.n_steps) + _ONE
     view.unfreeze()
     added: dict[_Reduction, Variable] = {}
@@ -128,21 +128,21 @@ def reduce_inside(
 def _reductions(
     view: ScanView, slot: Slot, looks: Sequence[Any], context: PassContext
 ) -> Iterator[_Reduction]:
-    """The reductions of all steps of ``slot``, if else only its last rows are read."""
-    wide = sum(read.tail is None for read in looks)
+    """Yield the reductions of all steps of ``slot``, if all other readers read only last rows."""
+    unbounded = sum(read.tail is None for read in looks)
     found: list[_Reduction] = []
     for node, _, start in readers_of(view, slot, context.clients):
         if start:
             continue
         reductions = list(_reduction(slot, node, context))
-        wide -= bool(reductions)
+        unbounded -= bool(reductions)
         found += reductions
-    if wide == 0:
+    if unbounded == 0:
         yield from found
 
 
 def _reduction(slot: Slot, node: Apply, context: PassContext) -> Iterator[_Reduction]:
-    """The reductions over time that ``node`` is, or that alone read its negatives."""
+    """Yield ``node`` if it reduces over time, or, if it negates, the maxima that alone read it."""
     if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Neg):
         readers = [reader for reader, _ in context.clients(node.outputs[0])]
         if all(isinstance(reader.op, Max) and _over_time(reader) for reader in readers):
@@ -172,7 +172,7 @@ def _fits(
     lengths: Lengths,
     context: PassContext,
 ) -> bool:
-    """Whether a reduction can be taken step by step; if not, say why."""
+    """Whether the loop can carry a reduction; if not, leave a remark why."""
     kind = np.dtype(one.node.inputs[0].type.dtype).kind
     steps = lengths.value_of(view.n_steps)
     reason = None
@@ -185,13 +185,13 @@ def _fits(
     elif one.slot.kind is SlotKind.NIT_SOT and one.axes and isinstance(one.op, Prod):
         reason = "the product of a row costs more in the loop than it saves"
     if reason is not None:
-        told = type(one.op).__name__.lower()
-        context.kept(view, f"the {told} of `{names[one.slot]}` outside of the loop: {reason}")
+        name = type(one.op).__name__.lower()
+        context.kept(view, f"the {name} of `{names[one.slot]}` outside of the loop: {reason}")
     return reason is None
 
 
 def _add_state(view: ScanView, one: _Reduction, rows: Any) -> Variable:
-    """Give the loop a state that carries a reduction; return what stands for its output."""
+    """Add a state that carries a reduction to the loop; return a placeholder for its output."""
     row = one.of_row(one.slot.inner_outputs[0])
     carry = row.type()
     buffer: Any = one.slot.outer_input

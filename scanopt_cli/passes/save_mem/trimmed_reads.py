@@ -1,11 +1,10 @@
-"""What PyTensor makes of trimmed buffers when it compiles, and how to read them all the same.
+"""Reads of trimmed buffers, in forms that PyTensor compiles correctly.
 
-PyTensor takes every buffer for whole: of an output whose length it knows, a row that is counted
-from the start is the step of that number to it, and it runs no more steps than that. It merges
-slices of slices into rows counted from the start. What it leaves alone are the last row, and
-outputs that something else reads than an index. A loop of which no step reads a state,
-once what is unused is gone, it turns into one expression that has all steps, and then has no room
-for them in a shorter buffer.
+PyTensor assumes that every buffer is whole. If it knows the length of an output, it takes a row
+counted from the start for the step of that number, and runs no more steps than that. It also merges
+slices of slices into rows counted from the start. It leaves alone reads of the last row, and
+outputs that a node other than an index reads. If no step reads a state once dead code is removed,
+PyTensor turns the loop into one expression of all steps, for which a trimmed buffer has no room.
 """
 
 from __future__ import annotations
@@ -31,8 +30,9 @@ def trimmed_reads(
 ) -> dict[Variable, Variable]:
     """Return replacements for the output of ``slot`` and its readers, now that it is ``trimmed``.
 
-    The last row is read from the output itself. All else reads a copy of the few rows that are
-    left, which keeps PyTensor from looking through. It does not look into a batched loop.
+    Reads of the last row use the output itself. All other reads use a copy of the remaining rows,
+    which PyTensor does not look through. A batched loop needs no copy: PyTensor does not look into
+    it.
     """
     old = slot.outer_output
     assert old is not None
@@ -42,7 +42,9 @@ def trimmed_reads(
     for node, position in clients(old):
         if isinstance(node.op, Shape | Shape_i):
             continue
-        readers = list(_readers(view, slot, node, clients, lengths)) if position == 0 else []
+        readers = (
+            list(_last_row_readers(view, slot, node, clients, lengths)) if position == 0 else []
+        )
         rows = {reader: _last_row(reader, trimmed) for reader in readers if reader is not None}
         if None in readers or not readers:
             found[old] = deep_copy_op.make_node(trimmed).outputs[0]
@@ -53,12 +55,12 @@ def trimmed_reads(
 def is_unsafe_reader(
     view: ScanView, slot: Slot, clients: Clients, lengths: Lengths, node: Apply
 ) -> bool:
-    """Whether ``node`` indexes the output of ``slot``, and PyTensor takes rows for other steps.
+    """Whether ``node`` indexes the output of ``slot``, and PyTensor may misread its rows.
 
-    All that index it do, but for those that take the last row, and those that take all steps as
-    they are.
+    PyTensor may take them for other steps unless ``node`` reads the last row, or takes all steps
+    and every index into these reads the last row.
     """
-    readers = list(_readers(view, slot, node, clients, lengths))
+    readers = list(_last_row_readers(view, slot, node, clients, lengths))
     if None not in readers:
         return False
     index = rows_alone(node, 0)
@@ -69,23 +71,24 @@ def is_unsafe_reader(
 
 
 def is_mapped(view: ScanView, slot: Slot) -> bool:
-    """Whether no step computes ``slot`` from a state, so that PyTensor may do without the loop."""
+    """Whether no step computes ``slot`` from a state, so that PyTensor may remove the loop."""
     return not view.batch_ndim and state_inputs(view).isdisjoint(ancestors(slot.inner_outputs))
 
 
-def _readers(
+def _last_row_readers(
     view: ScanView, slot: Slot, node: Apply, clients: Clients, lengths: Lengths
 ) -> Iterator[Apply | None]:
-    """Yield who reads the last row through ``node``, and ``None`` for others.
+    """Yield each reader of the last row through ``node``, and ``None`` for each other reader.
 
-    Without the start, a loop of too few steps has no such row, so there must be enough.
+    Without the initial rows, a loop of too few steps has no last row, so its steps must provably
+    be enough.
     """
     steps = lengths.value_of(view.n_steps)
 
     def is_there(reader: Apply, start: int, *, is_raw: bool) -> bool:
         if not _reads_last(reader):
             return False
-        # Of the buffer itself, an index that is out of bounds is an error before and after.
+        # An index out of bounds of the buffer itself is an error before and after.
         is_error = is_raw and not isinstance(row_index(reader, 0), slice)
         return is_error or lengths.provably_le(AffineExpr(1 - start), steps)
 
@@ -109,7 +112,7 @@ def _reads_last(node: Apply) -> bool:
 
 
 def _last_row(node: Apply, buffer: Any) -> Variable:
-    """What ``node`` reads, of ``buffer``; one row as a slice is the row, with its axis put in."""
+    """Return ``node`` as a read of ``buffer``; a slice becomes the row with its axis inserted."""
     index = row_index(node, 0)
     if isinstance(index, slice):
         rows: Variable = pt.expand_dims(buffer[-1], 0)

@@ -1,1 +1,1 @@
-"""The pass `trim-steps`: how few steps of a loop are run."""
+"""The pass `trim-steps`: runs only the steps of a loop that are read."""

@@ -1,6 +1,6 @@
-"""When a loop may run fewer steps than it was asked for, and cutting it where the first are read.
+"""Whether a loop may run fewer steps, and its cut to the first steps if only these are read.
 
-What `trim-steps` and `save-mem` share.
+`trim-steps` and `save-mem` share this module.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ type Looks = Mapping[Slot, Sequence[Read]]
 
 
 def looks_at(view: ScanView, names: Mapping[Slot, str], context: PassContext) -> Looks:
-    """Return who reads each traced output of a loop."""
+    """Return the readers of each traced output of a loop."""
     traced = view.of_kind(*TRACED)
     return {slot: reads(view, slot, names[slot], context.clients) for slot in traced}
 
 
 def why_all(view: ScanView, lengths: Lengths, context: PassContext) -> str | None:
-    """Return why a loop has to run every step, whoever reads what; ``None`` if it has not.
+    """Return why a loop must run every step, whatever is read of it; ``None`` if it need not.
 
-    Sequences have to be shown to be long enough, since a loop with one that is too short raises.
+    Sequences must provably be long enough, since a loop with a sequence that is too short raises.
     """
     if view.of_kind(SlotKind.MIT_MOT):
         return "a mit_mot is not cut"
@@ -52,12 +52,12 @@ def why_all(view: ScanView, lengths: Lengths, context: PassContext) -> str | Non
 def cut_to_first(
     view: ScanView, looks: Looks, lengths: Lengths, context: PassContext
 ) -> dict[Variable, Variable] | None:
-    """Run no more steps than all readers together look at, if all look at the first ones."""
+    """Return the outputs of a loop that runs only first steps, if every reader reads only these."""
     every = [read for found in looks.values() for read in found]
     heads = [read.head for read in every if read.head is not None]
     if not every or len(heads) < len(every):
         return None
-    # No steps at all would be another case: an error for a negative step count, other shapes.
+    # A loop of no steps would differ: in the error for a negative trip count, and in its shapes.
     head = max(1, *heads)
     steps = lengths.value_of(view.n_steps)
     if lengths.provably_le(steps, AffineExpr(head)):

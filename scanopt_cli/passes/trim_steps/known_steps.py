@@ -1,4 +1,4 @@
-"""Fewer steps, and rows counted from the end, for a loop of a known number of steps."""
+"""Fewer steps, and rows counted from the end, for a loop of a constant trip count."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot
 from scanopt_cli.passes.trim_steps.fewer_steps import Looks, why_all
 from scanopt_cli.pipeline.contract import PassContext
 
-# Rows are counted from the end where that saves more than one of so many.
+# Rows are counted from the end where that saves more than one row in sixteen.
 _PART = 16
 
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """Who takes which rows of the output of ``slot``."""
+    """The readers of the output of ``slot``, with the rows that each takes."""
 
     slot: Slot
     taken: Sequence[Taken]
 
     @property
     def low(self) -> int:
-        """The first row that is taken."""
+        """The first row that is taken, 0 if none is."""
         return min((one.ends[0] for one in self.taken if one.ends), default=0)
 
     @property
     def steps(self) -> int:
-        """How many first steps make all rows that are taken."""
+        """How many steps the loop must run to compute all rows that are taken."""
         last = max((one.ends[1] for one in self.taken if one.ends), default=-1)
         return max(last + 1 - self.slot.n_initial, 0)
 
@@ -44,7 +44,10 @@ class _Uses:
 def trim_known(
     view: ScanView, steps: int, looks: Looks, names: Mapping[Slot, str], context: PassContext
 ) -> dict[Variable, Variable] | None:
-    """Run no more steps than are read, and count rows from the end where that keeps fewer rows."""
+    """Return readers of a loop that runs only the steps that are read.
+
+    Readers count rows from the end where trimmed buffers can then keep fewer rows.
+    """
     if steps < 1:
         return None
     lengths = Lengths(view.n_steps)
@@ -56,19 +59,19 @@ def trim_known(
     if needed < steps and (reason := why_all(view, lengths, context)) is not None:
         context.kept(view, f"all {steps} steps, of which {needed} are read: {reason}")
         needed = steps
-    late = [uses for uses in found if _is_late(uses, needed, looks[uses.slot])]
-    if (needed == steps and not late) or not context.budget.spend():
+    counted = [uses for uses in found if _gains_from_end(uses, needed, looks[uses.slot])]
+    if (needed == steps and not counted) or not context.budget.spend():
         return None
     if needed < steps:
         context.changed(view, f"runs {needed} steps of {steps}: no more are read")
-    for uses in late:
+    for uses in counted:
         context.changed(view, f"counts rows of `{names[uses.slot]}` from the end")
     results: dict[Variable, Variable] = {}
     if needed < steps:
         results = with_steps(view, pt.constant(needed, dtype="int64"), lengths)
     written: dict[Variable, Variable] = {}
-    for uses in found if needed < steps else late:
-        written |= _rewritten(view, uses, results, needed, context, is_late=uses in late)
+    for uses in found if needed < steps else counted:
+        written |= _rewritten(view, uses, results, needed, context, from_end=uses in counted)
     return written | results
 
 
@@ -81,8 +84,8 @@ def _uses(view: ScanView, slots: Sequence[Slot], steps: int, context: PassContex
         return []
 
 
-def _is_late(uses: _Uses, steps: int, looks: Sequence[Any]) -> bool:
-    """Whether counting from the end tells that fewer rows are needed than is seen without."""
+def _gains_from_end(uses: _Uses, steps: int, looks: Sequence[Any]) -> bool:
+    """Whether rows counted from the end prove that the buffer can keep fewer rows."""
     kept = steps - max(uses.low - uses.slot.n_initial, 0)
     if not any(one.places for one in uses.taken) or kept >= steps - steps // _PART:
         return False
@@ -96,9 +99,9 @@ def _rewritten(
     needed: int,
     context: PassContext,
     *,
-    is_late: bool,
+    from_end: bool,
 ) -> dict[Variable, Variable]:
-    """The readers of one output, of the loop that runs ``needed`` steps."""
+    """Return the readers of one output, rewritten for the loop that runs ``needed`` steps."""
     slot, axis = uses.slot, view.batch_ndim
     old = slot.outer_output
     assert old is not None
@@ -111,10 +114,10 @@ def _rewritten(
     written: dict[Variable, Variable] = {}
     for one in uses.taken:
         if one.variable in (old, strip):
-            continue  # it takes first rows, which are there
+            continue  # it reads first rows, which the shorter loop has too
         if behind is not None and (one.ends is None or one.ends[0] >= slot.n_initial):
             first, length, base = slot.n_initial, needed, behind
         else:
             first, length, base = 0, needed + slot.n_initial, buffer
-        written[one.variable] = one.of(base, axis, first, length, from_end=is_late)
+        written[one.variable] = one.of(base, axis, first, length, from_end=from_end)
     return written

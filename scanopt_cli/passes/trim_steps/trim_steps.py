@@ -1,4 +1,4 @@
-"""Run only the steps of a loop that somebody reads."""
+"""Run only the steps of a loop that are read."""
 
 from __future__ import annotations
 
@@ -19,56 +19,56 @@ from scanopt_cli.passes.trim_steps.known_steps import trim_known
 from scanopt_cli.passes.trim_steps.unknown_steps import trim_unknown
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
-# One rewrite of a loop frees the next; there are not more kinds of them than this.
+# One rewrite of a loop enables the next; there are at most this many kinds of rewrites.
 _SWEEPS = 8
 
 
 @dataclass(frozen=True)
 class TrimSteps(ScanPass):
-    """Run fewer steps of a loop, and have its rows counted from the end, by what is read of them.
+    """Run only the steps of a loop that are read, and count rows from the end where that helps.
 
-    Buffers stay whole, so every other pass still applies; `save-mem` shortens them afterwards, for
-    which it looks at how far from the end they are read.
+    Buffers stay whole, so every other pass still applies. `save-mem` trims them afterwards, by how
+    far from the end they are read.
 
     Legal cases, for a loop of ``n`` steps:
 
-    1. Every reader of every output looks at the first ``k`` steps: the loop runs ``min(k, n)``. A
-       while loop may stop before.
-    2. For a known ``n``, and readers whose every bound is a number (slices, chains of slices, rows,
-       lists of rows): the loop runs up to the last row that is read: ``xs[-20:-10]`` of 1000 rows
-       runs 990, ``xs[::100]`` 901, ``xs[[3, 500]]`` 501. Where all rows that are read of an output
-       are late ones they are counted from the end, each chain as one slice: ``xs[500]`` alone is
-       ``xs[-1]`` of 501 rows.
-    3. For any ``n``, where every reader leaves out the last ``k`` rows at least (``xs[:-1]``,
-       ``xs[-20:-10]``): the loop runs ``n - k`` steps, but not less than none, and readers count
-       ``k`` rows less from the end. So it is for the gradient of ``xs[-1]``, which reads
-       ``xs[:-1]``.
-    4. For cases 2 and 3, a loop that reads an output as a sequence reads as many rows as it has
+    1. Every reader of every output reads only the first ``k`` steps: the loop runs ``min(k, n)``
+       steps. A while loop may stop earlier.
+    2. ``n`` is known, and every bound of every reader is a number (slices, chains of slices, rows,
+       lists of rows): the loop runs up to the last row that is read. Of 1000 steps,
+       ``xs[-20:-10]`` needs 990, ``xs[::100]`` 901, ``xs[[3, 500]]`` 501. Where only late rows of
+       an output are read, they are counted from the end, each chain as one slice: a lone
+       ``xs[500]`` becomes ``xs[-1]`` of 501 rows.
+    3. For any ``n``, every reader leaves out at least the last ``k`` rows (``xs[:-1]``,
+       ``xs[-20:-10]``): the loop runs ``n - k`` steps, or none if ``n`` is less than ``k``, and
+       readers count ``k`` rows less from the end. The gradient of ``xs[-1]``, which reads
+       ``xs[:-1]``, is an example.
+    4. In cases 2 and 3, a loop that reads an output as a sequence reads as many rows as it has
        steps.
-    5. ``xs[n-1]`` is ``xs[-1]``, and so are the bounds of slices; ``xs[n-k]`` where ``n`` is shown
-       to be at least ``k``.
-    6. What asks for no more than a length (``xs.shape[0]``, ``zeros_like(xs)``) is served from
-       ``n``.
-    7. ``concatenate([start, xs])`` of the start that the loop has is the loop's own buffer.
-    8. Readers of the last rows and of ``xs[0]``: the row of the first step is computed by one more
-       application of the body, outside of the loop. (A state that records the row costs a copy in
-       each of the steps, this costs one step, and none if PyTensor can fold it.) For loops of more
-       than 64 steps above those that are kept.
+    5. ``xs[n-1]`` becomes ``xs[-1]``, and the bounds of slices likewise; ``xs[n-k]`` becomes
+       ``xs[-k]`` where ``n`` is provably at least ``k``.
+    6. Readers that need only a length (``xs.shape[0]``, ``zeros_like(xs)``) get it from ``n``.
+    7. ``concatenate([start, xs])``, where ``start`` holds the loop's initial rows, becomes the
+       loop's own buffer.
+    8. Every reader reads last rows or ``xs[0]``: one more application of the body, outside the
+       loop, computes the row of the first step. (A state that records the row costs a copy in every
+       step; this costs one step, and none if PyTensor can fold it.) Loops that provably run at
+       most 64 steps more than are kept stay as they are.
 
-    Preconditions: buffers are shown to hold every step. For fewer steps there is no mit_mot, nobody
-    reads an untraced state, and every sequence is shown to be long enough. A while loop, whose
-    length is not known, knows cases 1 and 7 alone. A reader that is out of bounds keeps the loop as
-    it is; readers raise in the same cases as before, of no steps too. Where case 3 may run no step
-    at all, nobody reads slices of a nit_sot: PyTensor loses the shape of its rows, and compiled for
-    speed reads rows that were never made. Case 8 wants a step that is shown to be made, of at most
-    100 operations, with no graph inside, nothing random, and no state but traced ones; its row may
-    differ in the last bits, since PyTensor compiles it otherwise.
+    Preconditions: buffers provably hold every step. To run fewer steps, a loop has no mit_mot, no
+    untraced state is read, and every sequence is provably long enough. Only cases 1 and 7 apply to
+    a while loop, whose length is not known. A reader that is out of bounds keeps the loop as it is;
+    readers raise in the same cases as before, also for no steps. Where case 3 may run no step at
+    all, no reader takes slices of a nit_sot: PyTensor loses the shape of its rows, and when it
+    compiles for speed, reads rows that were never computed. Case 8 needs a loop that provably runs
+    a step, and a step of at most 100 operations with no inner graph, nothing random, and only
+    traced states; its row may differ in the last bits, since PyTensor compiles it differently.
 
-    What is lost is an error that a step raises which is no longer run, or of a loop of which no
-    more than the length was read.
+    Errors raised by steps that no longer run are lost, and so are the errors of a loop of which
+    only the length was read.
 
-    Out of scope: mit_mots; slices of slices for an unknown ``n``, which `clean-slices` makes one;
-    first rows other than ``xs[0]`` beside last ones; ``xs[-i:]``; symbolic bounds; case 8 in
+    Out of scope: mit_mots; slices of slices for an unknown ``n``, which `clean-slices` composes;
+    first rows other than ``xs[0]`` read beside last ones; ``xs[-i:]``; symbolic bounds; case 8 in
     batched loops, and case 3 beside readers of the first steps.
     """
 
@@ -82,12 +82,12 @@ class TrimSteps(ScanPass):
         return sweeps > 0
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return what reads a loop, from one that runs fewer steps or counted from the end."""
+        """Return replacements for readers of a loop, to run fewer steps or count from the end."""
         names = context.names(view)
         lengths = Lengths(view.n_steps)
-        plainer = _plainer(view, lengths, context)
-        if plainer:
-            return plainer if context.budget.spend() else None
+        simpler = _simpler_readers(view, lengths, context)
+        if simpler:
+            return simpler if context.budget.spend() else None
         looks = looks_at(view, names, context)
         if view.is_while:
             return cut_to_first(view, looks, lengths, context)
@@ -101,8 +101,10 @@ class TrimSteps(ScanPass):
         return cut or first_rows(view, looks, names, lengths, context)
 
 
-def _plainer(view: ScanView, lengths: Lengths, context: PassContext) -> dict[Variable, Variable]:
-    """Readers in a form that tells which rows they read."""
+def _simpler_readers(
+    view: ScanView, lengths: Lengths, context: PassContext
+) -> dict[Variable, Variable]:
+    """Return readers rewritten so that the rows they read can be determined."""
     found: dict[Variable, Variable] = {}
     for slot in view.of_kind(*TRACED):
         if is_whole(view, slot, lengths):

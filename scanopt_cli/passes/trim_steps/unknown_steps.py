@@ -1,4 +1,4 @@
-"""Fewer steps for a loop of which everybody leaves out the last ones, however many there are."""
+"""Fewer steps for a loop whose readers all leave out the last ones, for any trip count."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ONE = AffineExpr(1)
 def trim_unknown(
     view: ScanView, lengths: Lengths, context: PassContext
 ) -> dict[Variable, Variable] | None:
-    """Run as many steps less as everybody leaves out at the end."""
+    """Return readers of a loop without the last steps, which every reader leaves out."""
     found: list[tuple[Slot, EndRead]] = []
     for slot in view.of_kind(*TRACED):
         for node, position, start in readers_of(view, slot, context.clients):
@@ -36,7 +36,7 @@ def trim_unknown(
     fewer = min(reading.behind for _, reading in found)
     reason = why_all(view, lengths, context)
     if reason is None and not lengths.provably_le(AffineExpr(fewer) + _ONE, steps):
-        reason = _why_some(found)
+        reason = _why_at_least_one(found)
     if reason is not None:
         context.kept(view, f"all {steps} steps, of which the last {fewer} are not read: {reason}")
         return None
@@ -46,8 +46,8 @@ def trim_unknown(
     return _without_last(view, found, fewer, lengths, context)
 
 
-def _why_some(found: list[tuple[Slot, EndRead]]) -> str | None:
-    """Why the loop may not run without any step, where it would."""
+def _why_at_least_one(found: list[tuple[Slot, EndRead]]) -> str | None:
+    """Return why the loop must run at least one step, ``None`` if it may run none."""
     for slot, reading in found:
         if slot.kind is SlotKind.NIT_SOT and not reading.is_row:
             return "PyTensor loses the shape of a trace of no steps"
@@ -61,25 +61,25 @@ def _without_last(
     lengths: Lengths,
     context: PassContext,
 ) -> dict[Variable, Variable]:
-    """Rebuild the loop to run ``fewer`` steps less, but not less than none, and its readers."""
-    form = lengths.value_of(scalar_steps(view))
-    is_sure = lengths.provably_le(AffineExpr(fewer), form)
-    count: Any = as_count(form)
+    """Rebuild the loop to run ``fewer`` steps less, or none; return its readers."""
+    trip_count = lengths.value_of(scalar_steps(view))
+    has_enough = lengths.provably_le(AffineExpr(fewer), trip_count)
+    old_count: Any = as_count(trip_count)
     axis = view.batch_ndim
     strips = {slot: stripped(view, slot, context.clients) for slot, _ in found}
-    # A negative count stays one, which is an error.
-    less = as_count(form - AffineExpr(fewer))
-    if not is_sure:
-        least: Any = pt.maximum(less, 0)
-        least.name = f"max({form - AffineExpr(fewer)},0)"
-        less = pt.minimum(count, least)
-    results = with_steps(view, less, lengths)
+    # A negative count stays negative, and so stays an error.
+    new_count = as_count(trip_count - AffineExpr(fewer))
+    if not has_enough:
+        least: Any = pt.maximum(new_count, 0)
+        least.name = f"max({trip_count - AffineExpr(fewer)},0)"
+        new_count = pt.minimum(old_count, least)
+    results = with_steps(view, new_count, lengths)
     written: dict[Variable, Variable] = {}
     behind: dict[Slot, Any] = {}
     for slot, reading in found:
         assert slot.outer_output is not None
         if reading.index is None:
-            continue  # a loop that reads a sequence: what it reads is still there
+            continue  # a loop that reads a sequence: the rows it reads are still there
         rows: Any = results[slot.outer_output]
         if reading.start != slot.n_initial:
             strip = strips[slot]
@@ -88,11 +88,11 @@ def _without_last(
                 behind[slot].name = strip.name
             rows = behind[slot]
         old = reading.node.outputs[0]
-        length = form + AffineExpr(reading.start)
+        length = trip_count + AffineExpr(reading.start)
         new = None
         if only_sequences(old, context.clients, length - AffineExpr(reading.behind)):
             new = reading.of_sequence(rows, axis, fewer)
         if new is None:
-            new = reading.of(rows, axis, fewer, None if is_sure else length)
+            new = reading.of(rows, axis, fewer, None if has_enough else length)
         written[old] = new
     return written | results

@@ -1,9 +1,9 @@
-"""What the attributes of an Op or a Type may hold, by their names.
+"""The values that attributes of Ops and Types may hold, by name of attribute.
 
-Constructors copy most of what they are given, and backends paste it into the C or Python code that
-they generate. So text is taken only where some Op has text, in the form that it has there; whole
-numbers and flags only as such. C++ is written in letters, digits and a few signs: no attribute that
-is a number by right may hold any text, however innocent it looks.
+Constructors copy most of their arguments, and backends paste attributes into the C or Python code
+that they generate. So text is admitted only in attributes that hold text in some Op, and only in
+the form that it has there. C++ can be written in letters, digits and a few signs, so an attribute
+that is a number by right may hold no text at all, however harmless it looks.
 """
 
 from __future__ import annotations

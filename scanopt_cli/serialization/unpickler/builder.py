@@ -89,7 +89,7 @@ def build(recording: Recording, where: str, allowlist: Allowlist, size: int) -> 
 
 
 class Nests:
-    """How much there is in containers within containers, each of which may be in several.
+    """Sizes of nested containers, each of which may occur in several others.
 
     Whoever hashes, prints or compares a nest goes through each container wherever it occurs, and in
     C as deep as it goes: a small file could make that take for ever, or crash.

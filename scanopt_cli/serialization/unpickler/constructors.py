@@ -76,7 +76,7 @@ def make(cls: type[Any], state: Mapping[str, Any]) -> Any:
 
 
 def _briefly(composite: Any) -> Any:
-    """Have a Composite printed as those of many nodes are, if it would be printed at length.
+    """Give a Composite the short name of a large one if its formula would be long.
 
     It is written out as a formula, in which what is computed once stands as often as it is used.
     """
@@ -138,7 +138,7 @@ def _make_from_graph(cls: type[Any], state: Mapping[str, Any]) -> Any:
 
 
 def _override(value: Any, count: int) -> Any:
-    """Return what stands for the derivative of an Op: one graph, or one for each of ``count``."""
+    """Return an override of a derivative: one graph, or a list of ``count``."""
     parts = value if isinstance(value, list) else [value]
     if isinstance(value, list) and len(value) != count:
         raise StateError("its gradient is overridden for more or fewer variables than it has")

@@ -1,7 +1,7 @@
-"""What the safe loader leaves out of a graph, whatever it holds.
+"""The parts of a pickled graph that the safe loader ignores.
 
-Real graphs carry things beside the graph: gradients cached as closures, compiled functions, the
-features and modes of past compilations. Nothing of that is ever made, so it may refer to anything.
+Pickled graphs carry more than the graph: gradients cached as closures, compiled functions, the
+features and modes of past compilations. None of these is ever made, so they may refer to anything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CACHES = frozenset(
         *("__doc__", "__module__", "__epydoc_asRoutine", "__oplist_tags"),
     }
 )
-"""Attributes of ops that hold what can be computed again, mostly closures, or documentation."""
+"""Attributes of Ops that hold caches, mostly closures, or documentation."""
 
 _DECORATIONS = frozenset({"_fn_cache", "_repr_latex_", "str_repr"})
 """Attributes of variables that only concern their display or their evaluation."""
@@ -29,17 +29,17 @@ _BESIDE = CACHES | _DECORATIONS
 OPAQUE = frozenset(
     {("pytensor.compile.mode", "Mode"), ("pytensor.graph.utils", "Scratchpad")},
 )
-"""Classes of which only the presence counts."""
+"""Classes whose state is ignored."""
 
 _KEPT = {
     ("pytensor.graph.fg", "FunctionGraph"): frozenset({"inputs", "outputs"}),
     ("pytensor.compile.maker", "FunctionMaker"): frozenset({"inputs", "outputs", "fgraph"}),
 }
-"""Classes of which only these attributes count."""
+"""The only attributes of these classes that are loaded."""
 
 
 def left_out(root: Any) -> frozenset[int]:
-    """Return the ids of the globals below ``root`` that only things left out mention.
+    """Return the ids of the globals below ``root`` to which only ignored parts refer.
 
     The ids are those of `Global` records, so they mean nothing once the records are gone.
     """
@@ -52,7 +52,7 @@ def _globals(records: Iterable[Any]) -> frozenset[int]:
 
 
 def _parts(record: Any, *, kept: bool) -> Iterable[Any]:
-    """Return what ``record`` is made of, or else what of it is left out."""
+    """Return the parts of ``record`` that are loaded, or else those that are ignored."""
     cls = made_class(record)
     if cls is None:
         return branches(record) if kept else ()

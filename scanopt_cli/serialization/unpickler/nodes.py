@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def make_nodes(builder: Builder, record: Call) -> None:
-    """Make the variable or node that ``record`` stands for, and the graph above it first."""
+    """Make the variable or node of ``record``, after all of its ancestors."""
     made = builder.made
     pending, entered = [record], set[int]()
     while pending:

@@ -1,4 +1,4 @@
-"""What each global that is admitted by exact name stands for, made without calling it."""
+"""Handlers of the globals that are admitted by exact name, one for each kind of object."""
 
 from __future__ import annotations
 

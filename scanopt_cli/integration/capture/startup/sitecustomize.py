@@ -1,8 +1,9 @@
-"""Switches capturing on in the programs that ``scanopt capture -- ...`` runs.
+"""Switches capture on in the programs that ``scanopt capture -- ...`` runs.
 
-Python imports a module of this name when it starts, from the first directory of its path that has
-one. This file stands alone: the program's interpreter may not have scanopt installed, and programs
-that never import PyTensor must not pay for more than one look at each name they import.
+Python imports a module of this name at startup, from the first directory of its path that has one.
+This file imports scanopt only once PyTensor is imported: the program's interpreter may not have
+scanopt installed, and a program that never imports PyTensor pays only for the comparison of each
+name that it imports.
 """
 
 import importlib.machinery
@@ -16,7 +17,7 @@ _VARIABLE = "SCANOPT_CAPTURE"
 
 
 class _PyTensorWatcher:
-    """Starts capturing as soon as PyTensor is imported."""
+    """Starts capture as soon as PyTensor is imported."""
 
     @classmethod
     def find_spec(cls, name: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
@@ -50,7 +51,7 @@ def _start(directory: str) -> None:
 
 
 def _run_next() -> None:
-    """Leave the path as it would be without us, and run the file that we stand in front of."""
+    """Remove this directory from the path, and run the ``sitecustomize`` that it shadows."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize")
