@@ -304,7 +304,8 @@ def assumptions() -> Pair:
 def sparse_matrices() -> Pair:
     x, d = ps.csc_matrix("x"), pt.matrix("d")
     held = ps.as_sparse_variable(__import__("scipy.sparse").sparse.csc_matrix(np.eye(2)))
-    return [x, d], [ps.dot(x, d), ps.dense_from_sparse(held), ps.sp_sum(x, axis=0)]
+    outputs = [ps.dot(x, d), ps.dense_from_sparse(held), ps.sp_sum(x, axis=0)]
+    return [x, d], [*outputs, ps.dense_from_sparse(ps.cast(x, "float32"))]
 
 
 @graph
@@ -323,8 +324,8 @@ def named_dimensions() -> Pair:
 def typed_lists() -> Pair:
     import pytensor.typed_list as tl
 
-    xs = tl.TypedListType(pt.dvector)("xs")
-    return [xs], [tl.length(xs), xs[0]]
+    xs, x = tl.TypedListType(pt.dvector)("xs"), pt.dvector("x")
+    return [xs, x], [tl.length(xs), xs[0], tl.make_list([x, x + 1])[1]]
 
 
 @graph

@@ -214,7 +214,7 @@ class Lengths:
                 if value.type.ndim == 0:
                     return self.value_of(value, depth - 1)
                 return self._entry(value, position, depth - 1)
-            case Subtensor() if vector.type.ndim == 1 and position >= 0:
+            case Subtensor() if node.inputs[0].type.ndim == vector.type.ndim == 1 and position >= 0:
                 (index,) = get_idx_list(node.inputs, node.op.idx_list)
                 start, stop, step = index.start, index.stop, index.step
                 if step is None and (start is None or isinstance(start, Constant)):

@@ -47,7 +47,7 @@ def refuse_trimmed(inputs: Sequence[Variable], output: Variable, source: str) ->
         if short:
             buffers = ", ".join(map(_slot_text, short))
             raise GradientError(
-                f"{name} is not shown to keep every step of {buffers}, "
+                f"{name} is not proved to keep every step of {buffers}, "
                 "and without them its derivative would be wrong",
                 where=source,
                 hint=_trimmed_hint(view, short),

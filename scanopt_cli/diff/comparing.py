@@ -82,7 +82,7 @@ def _notes(*known: Sameness) -> tuple[str, ...]:
     opaque = sorted({_CLASS.sub("class ", text) for one in known for text in one.opaque})
     if not opaque:
         return ()
-    return (f"what cannot be told by value ({_listed(opaque)}) is the same as itself only",)
+    return (f"compared by identity, for lack of a value to compare: {_listed(opaque)}",)
 
 
 def _by_loop(changes: Iterable[Change]) -> tuple[Change, ...]:

@@ -6,7 +6,7 @@ a naive walker sees none of these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply
@@ -18,6 +18,12 @@ from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.constants import check_constants
+
+_PARTS = (
+    *("core_op", "scalar_op", "binary_op", "base_rv_op", "true_branch", "false_branch"),
+    *("pullback_overrides", "pushforward_overrides", "reduced_outputs"),
+)
+"""The attributes of an Op that hold other Ops."""
 
 
 def core_op(op: Op) -> Op:
@@ -96,7 +102,7 @@ def unfolded(graph: AbstractFunctionGraph) -> int:
     waiting = [graph]
     while waiting:
         current = waiting[-1]
-        inner = [body for node in current.apply_nodes for body in _all_graphs(node.op)]
+        inner = [body for node in current.apply_nodes for body in all_graphs(node.op)]
         missing = [body for body in inner if id(body) not in counts]
         waiting += missing
         if not missing:
@@ -104,14 +110,27 @@ def unfolded(graph: AbstractFunctionGraph) -> int:
     return counts[id(graph)]
 
 
-def _all_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:
-    """Return every inner graph of ``op``, those of scalars included."""
-    # XElemwise and XBlockwise have one as well.
-    core = getattr(op, "scalar_op", None) or getattr(op, "core_op", None) or op
-    return tuple(core.inner_graphs.values()) if isinstance(core, HasMultipleInnerGraph) else ()
+def all_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:
+    """Return every graph that ``op`` holds: its own, and those of the Ops that it is made of."""
+    found: dict[int, AbstractFunctionGraph] = {}
+    waiting: list[object] = [op]
+    seen: set[int] = set()
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list | tuple):
+            waiting.extend(part)
+        elif isinstance(part, Op) and id(part) not in seen:
+            seen.add(id(part))
+            if isinstance(part, HasMultipleInnerGraph):
+                found.update((id(graph), graph) for graph in part.inner_graphs.values())
+            waiting.extend(getattr(part, name, None) for name in _PARTS)
+    return tuple(found.values())
 
 
-def walk(graph: AbstractFunctionGraph) -> Iterator[Apply]:
+def walk(
+    graph: AbstractFunctionGraph,
+    into: Callable[[Op], Iterable[AbstractFunctionGraph]] = inner_graphs,
+) -> Iterator[Apply]:
     """Yield every node of ``graph`` and of its inner graphs, each distinct inner graph once."""
     waiting = [graph]
     seen: set[int] = set()
@@ -121,4 +140,4 @@ def walk(graph: AbstractFunctionGraph) -> Iterator[Apply]:
             seen.add(id(inner))
             for node in inner.toposort():
                 yield node
-                waiting.extend(inner_graphs(node.op))
+                waiting.extend(into(node.op))

@@ -6,12 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from pytensor.graph.basic import Apply, AtomicVariable, Constant, Variable
 from pytensor.graph.fg import FunctionGraph, Output
 from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.type import TensorType
+from pytensor.typed_list.basic import MakeList
 
 from scanopt_cli.errors import PassError, brief
 from scanopt_cli.ir.inner_graphs import op_name
+
+_LONGEST_SHAPE = 64
+"""How many dimensions an array may have, and so how long a shape may be."""
 
 
 def check_integrity(fgraph: FunctionGraph) -> None:
@@ -55,14 +61,19 @@ def misfit(nodes: Iterable[Apply]) -> str | None:
     """
     seen = set()
     for node in nodes:
-        signature = (node.op, *(variable.type for variable in (*node.inputs, *node.outputs)))
+        types = [_broad(variable.type) for variable in node.inputs]
+        signature = (node.op, *types, *map(_kind, node.outputs))
         if signature in seen:
             continue
         seen.add(signature)
         # On inputs of their own, so that nothing upstream is looked at, let alone computed.
-        inputs = [v if isinstance(v, Constant) else v.type.make_variable() for v in node.inputs]
+        inputs = [
+            variable if _is_short(variable) else kind.make_variable()
+            for variable, kind in zip(node.inputs, types, strict=True)
+        ]
+        arguments = [inputs] if isinstance(node.op, MakeList) else inputs
         try:
-            made = node.op.make_node(*inputs)
+            made = node.op.make_node(*arguments)
         except Exception as error:
             return f"{op_name(node.op)} does not take its inputs: {brief(error)}"
         if list(map(_kind, made.inputs)) != list(map(_kind, node.inputs)):
@@ -70,6 +81,23 @@ def misfit(nodes: Iterable[Apply]) -> str | None:
         if list(map(_kind, made.outputs)) != list(map(_kind, node.outputs)):
             return f"{op_name(node.op)} has outputs that it does not make of its inputs"
     return None
+
+
+def _is_short(variable: Variable) -> bool:
+    """Whether ``variable`` is a constant that is no longer than a shape."""
+    return isinstance(variable, Constant) and np.size(variable.data) <= _LONGEST_SHAPE
+
+
+def _broad(kind: Any) -> Any:
+    """Return the type of a tensor without the static lengths that no Op decides by.
+
+    A vector of integers may be a shape, whose length is a number of dimensions.
+    """
+    if not isinstance(kind, TensorType):
+        return kind
+    most = _LONGEST_SHAPE if kind.ndim == 1 and kind.dtype.startswith(("int", "uint")) else 1
+    shape = [None if length is None or length > most else length for length in kind.shape]
+    return kind.clone(shape=tuple(shape))
 
 
 def _kind(variable: Variable) -> tuple[Any, ...]:

@@ -84,7 +84,7 @@ def _obstacle(view: ScanView, slot: Slot, lengths: Lengths) -> str | None:
     if view.batch_ndim:
         return "the loop is batched"
     if not is_whole(view, slot, lengths):
-        return "its buffer is not shown to hold every step"
+        return "its buffer is not proved to hold every step"
     return None
 
 

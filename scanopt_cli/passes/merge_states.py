@@ -107,7 +107,7 @@ def _traces(
         (entry,) = slot.inner_outputs
         label = f"nit_sot `{names[slot]}`, which is the trace of `{names[state]}`"
         if not is_whole(view, slot, lengths) or not is_whole(view, state, lengths):
-            context.kept(view, f"{label}: their buffers are not shown to hold every step")
+            context.kept(view, f"{label}: their buffers are not proved to hold every step")
         elif entry.type.ndim and not lengths.provably_le(
             AffineExpr(1), lengths.value_of(view.n_steps)
         ):

@@ -124,7 +124,7 @@ def _plan_or_reason(view: ScanView, slot: Slot, context: PassContext) -> Plan | 
             break
     else:
         trip_count = lengths.value_of(steps)
-        return f"its buffer is not shown to be long enough for {trip_count} steps"
+        return f"its buffer is not proved to be long enough for {trip_count} steps"
     rows = RowAnalysis(lengths, axis).of(slot.outer_input)
     readers = Readers(form.parts, axis, form.latest, context.clients, lengths)
     return Plan(

@@ -283,7 +283,7 @@ def _push_out_sequences(view: ScanView) -> dict[Variable, Variable] | str | None
     if all(lengths.length_of(slot.outer_input) == steps for slot in sequences):
         return pushed
     if is_map:
-        return "a sequence is not shown to be as long as the loop has steps"
+        return "a sequence is not proved to be as long as the loop has steps"
     if any(slot.outer_input.type.shape[0] == 1 for slot in sequences):
         return "a sequence has one row, which would serve for all steps"
     cut = ScanView.of(view.node)

@@ -153,7 +153,7 @@ class PassContext:
             return
         sameness = self._digests.sameness
         for text, names in (
-            ("what is the same as itself only", sameness.opaque),
+            ("compared by identity", sameness.opaque),
             ("Ops without __props__, compared by all their state", sameness.by_state),
         ):
             if names:
@@ -217,7 +217,7 @@ class ScanPass(Pass):
         for view in context.scans(from_the_end=self.from_the_end):
             if not self.takes_trimmed and (short := trimmed(view)):
                 names = ", ".join(slot.label for slot in short)
-                context.kept(view, f"the buffers of {names} are not shown to hold every step")
+                context.kept(view, f"the buffers of {names} are not proved to hold every step")
                 continue
             if not self.takes_in_place and works_in_place(view):
                 context.kept(view, "a step works in place")

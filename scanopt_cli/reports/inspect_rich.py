@@ -96,7 +96,7 @@ def cells(slot: SlotReport) -> tuple[str, ...]:
     if slot.kind == "mit_mot":
         taps = f"{taps} → {' '.join(map(at_tap, slot.out_taps))}"
     has_result = bool(slot.out_taps)
-    readers = ", ".join(dict.fromkeys(slot.read_by)) or ("nobody" if has_result else "")
+    readers = ", ".join(dict.fromkeys(slot.read_by)) or ("nothing" if has_result else "")
     rows = slot.rows or ""
     if not slot.whole:
         rows += " (trimmed)" if slot.trimmed else " (length unknown)"

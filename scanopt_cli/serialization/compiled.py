@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
 from pytensor.compile.executor import Function
@@ -105,7 +105,7 @@ def _copy(nodes: Iterable[Apply], memo: dict[Variable, Variable]) -> None:
         inputs = [memo.get(variable, variable) for variable in node.inputs]
         if isinstance(node.op, DeepCopyOp | ViewOp):
             outputs = inputs
-        elif isinstance(node.op, FinalizedOpFromGraph):
+        elif _is_to_inline(node.op):
             inner = node.op.fgraph
             inner_memo: dict[Variable, Variable] = dict(zip(inner.inputs, inputs, strict=True))
             _copy(inner.toposort(), inner_memo)
@@ -114,6 +114,13 @@ def _copy(nodes: Iterable[Apply], memo: dict[Variable, Variable]) -> None:
             outputs = [output.type.make_variable(output.name) for output in node.outputs]
             Apply(_pure(node.op), inputs, outputs)
         memo.update(zip(node.outputs, outputs, strict=True))
+
+
+def _is_to_inline(op: Op) -> TypeGuard[OpFromGraph]:
+    """Whether an Op with an inner graph works in place: its pure body then takes its place."""
+    if not isinstance(op, OpFromGraph) or isinstance(op, FinalizedOpFromGraph):
+        return isinstance(op, FinalizedOpFromGraph)
+    return bool(op.destroy_map or _pure_graph(op.fgraph) is not op.fgraph)
 
 
 def _pure(op: Op) -> Op:
@@ -131,10 +138,9 @@ def _pure(op: Op) -> Op:
                 setattr(scan, name, getattr(op, name))
         return scan
     if isinstance(op, OpFromGraph):
-        body = _pure_graph(op.fgraph)
-        if body is op.fgraph and not op.destroy_map:
-            return op
-        raise _NoPureTwinError(op)
+        if _is_to_inline(op):
+            raise _NoPureTwinError(op)
+        return op
     if not op.destroy_map:
         return op
     if isinstance(op, Elemwise):
@@ -151,10 +157,7 @@ def _pure(op: Op) -> Op:
 
 def _pure_graph(body: FrozenFunctionGraph) -> FrozenFunctionGraph:
     """Return ``body`` itself if no node in it works in place, else a copy without in-placing."""
-    if all(
-        not isinstance(node.op, FinalizedOpFromGraph) and _pure(node.op) is node.op
-        for node in body.toposort()
-    ):
+    if all(not _is_to_inline(node.op) and _pure(node.op) is node.op for node in body.toposort()):
         return body
     memo: dict[Variable, Variable] = {v: v.type.make_variable() for v in body.inputs}
     inputs = list(memo.values())

@@ -202,6 +202,13 @@ def test_a_length_of_an_axis_that_is_not_there_is_an_atom(tensor) -> None:
     assert "shape" not in str(Lengths().value_of(row))
 
 
+def test_entries_of_rows_of_a_matrix_are_numbers_of_their_own() -> None:
+    m = pt.lmatrix("m")
+    for entry in (m[0][1], m[0, :][1], m[:, 0][0], m[1:, 0][1]):
+        (atom,) = Lengths().value_of(entry).atoms
+        assert atom.variable is entry
+
+
 def test_products_of_32_bits_wrap() -> None:
     k = pt.iscalar("k")
     product = Lengths().value_of(k * np.int32(1 << 20))

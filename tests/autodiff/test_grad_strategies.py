@@ -213,7 +213,7 @@ def test_a_strategy_that_does_not_exist() -> None:
 @pytest.mark.parametrize("strategy", ALL)
 def test_every_strategy_refuses_a_trimmed_loop(strategy: str) -> None:
     trimmed, _ = optimized(graph_of(power(4)[1][-1]), "save-mem")
-    with pytest.raises(GradientError, match="Scan square is not shown to keep every step"):
+    with pytest.raises(GradientError, match="Scan square is not proved to keep every step"):
         grad(trimmed, strategy=strategy)
 
 

@@ -173,7 +173,7 @@ def saved(*outputs: Any) -> Graph:
 
 def assert_refuses_trimmed(graph: GraphLike, scan_name: str, **arguments: Any) -> None:
     line = refused(graph, **arguments)
-    assert f"Scan {scan_name} is not shown to keep every step of" in line
+    assert f"Scan {scan_name} is not proved to keep every step of" in line
     assert line.endswith("differentiate before save-mem")
 
 

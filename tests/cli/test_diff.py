@@ -69,7 +69,7 @@ def test_what_has_no_value_is_noted_on_stderr(tmp_path: Path) -> None:
     done = scanopt("diff", path, path, "--trust", PYTHONPATH=here)
     assert done.code == 1
     assert "changed Opaque of x: state is another function" in done.out
-    assert "is the same as itself only" in done.err
+    assert "compared by identity" in done.err
     assert "note" not in done.out
     told = json.loads(
         scanopt("diff", path, path, "--trust", "--format", "json", PYTHONPATH=here).out

@@ -1,4 +1,4 @@
-"""``optimize --verify`` writes nothing that was not shown to keep its values."""
+"""``optimize --verify`` writes nothing that was not proved to keep its values."""
 
 from __future__ import annotations
 

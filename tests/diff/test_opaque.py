@@ -1,4 +1,4 @@
-"""What cannot be told by value: compared by identity or state, with a note, and never the same."""
+"""Ops without a value to compare: compared by identity or state, with a note, and never equal."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_two_that_look_the_same_are_a_change_with_a_note(
     assert change.kind is CHANGED
     assert "is another" in change.aspect
     (note,) = found.notes
-    assert note.endswith("is the same as itself only")
+    assert note.startswith("compared by identity")
     assert note in diff_markdown.render(found).replace("\\", "")
 
 

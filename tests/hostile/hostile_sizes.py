@@ -7,10 +7,13 @@ import pickle
 import struct
 from collections.abc import Callable
 
+import numpy as np
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 from hostile_files import forged, tables
+from pytensor.graph.basic import Apply
 from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.reshape import SplitDims
 
 from graph_building import graph_of
 from hostile import named, whole, with_op
@@ -99,6 +102,13 @@ def many_notes() -> bytes:
     return pickle.dumps(written | {"notes": ("one",) * 10_000})
 
 
+def shape_of_many_dimensions() -> bytes:
+    """An Op that decides by the length of a constant."""
+    shape = pt.constant(np.ones(3_000_000, dtype="int64"))
+    node = Apply(SplitDims(axis=0), [pt.dvector(), shape], [pt.dmatrix()])
+    return gzip.compress(pickle.dumps(encode(graph_of(node.outputs[0]), keep_traces=False)), 1)
+
+
 def many_inputs() -> bytes:
     x = pt.dscalar("x")
     written = encode(graph_of(x + x), keep_traces=False)
@@ -146,6 +156,7 @@ SIZES: dict[str, Callable[[], bytes]] = {
     "a long name": long_name,
     "a long name in a pickle": long_name_in_a_pickle,
     "many notes": many_notes,
+    "a shape of many dimensions": shape_of_many_dimensions,
     "many sets": lambda: b"\x80\x04(" + b"\x8f" * 1_900_000 + b"t.",
     "a length of many digits": a_length_of_many_digits,
 }

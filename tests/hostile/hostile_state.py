@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from pytensor.raise_op import Assert
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.optimize import minimize
+from pytensor.xtensor.type import xtensor
+from pytensor.xtensor.vectorization import XBlockwise
 
 from hostile import (
     Calls,
@@ -168,6 +172,40 @@ def diagonal_that_is_a_matrix(marker: Path) -> bytes:
 @hostile
 def sum_of_another_dtype(marker: Path) -> bytes:
     return _forged_node(pt.dmatrix().sum().owner.op, [pt.dmatrix()], pt.lscalar)
+
+
+def _with_forged_body(wrap: Callable[[OpFromGraph], Any]) -> bytes:
+    """A body that says that the diagonal of a matrix is one."""
+    m = pt.dmatrix("m")
+    forged = Apply(pt.basic.ExtractDiag(), [m], [pt.dmatrix()]).outputs[0]
+    return dumps(wrap(OpFromGraph([m], [forged])))
+
+
+@hostile
+def body_of_named_dimensions_with_a_forged_node(marker: Path) -> bytes:
+    x = xtensor("x", dims=("a", "b"))
+    dims = ((("a", "b"),), (("a", "b"),))
+    return _with_forged_body(lambda op: [XBlockwise(op, core_dims=dims)(x)])
+
+
+@hostile
+def derivative_with_a_forged_node(marker: Path) -> bytes:
+    m = pt.dmatrix("m")
+    plain = OpFromGraph([m], [m + 1])
+
+    def wrap(op: OpFromGraph) -> Any:
+        replaced = copy(plain)
+        vars(replaced)["pullback_overrides"] = [op]
+        return [replaced(m)]
+
+    return _with_forged_body(wrap)
+
+
+@hostile
+def formula_with_a_forged_node(marker: Path) -> bytes:
+    s = ps.float64("s")
+    node = Apply(ps.exp, [s], [ps.int8()])
+    return dumps([Elemwise(ps.Composite([s], [node.outputs[0]]))(pt.dvector("x"))])
 
 
 @hostile

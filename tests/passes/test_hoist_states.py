@@ -131,4 +131,4 @@ def test_must_not_fire_on_trimmed_buffers() -> None:
     slot.outer_input = slot.outer_input[:2]
     graph.fgraph.replace_all(list(view.rebuild().items()))
     _, remarks = optimized(graph, "hoist-states")
-    assert ["not shown to hold every step" in told for told in remarks] == [True]
+    assert ["not proved to hold every step" in told for told in remarks] == [True]

@@ -187,7 +187,7 @@ def test_what_differs_stays_two(case: str) -> None:
 def test_opaque_ops_are_told() -> None:
     x = pt.dvector("x")
     _, remarks = _merged(graph_of(*(Opaque(lambda v: v + 1)(x) for _ in range(2))))
-    assert "the same as itself only: function" in remarks[0]
+    assert "compared by identity: function" in remarks[0]
     assert "compared by all their state: Opaque" in remarks[1]
 
 

@@ -220,7 +220,7 @@ def test_case_3_twin_other_batches() -> None:
     loops = grow(2, name="a")[-1], grow(3, y, name="b")[-1]
     graph = _vectorised({X: batch, y: other}, *loops)
     _, remarks = merged(graph)
-    told = "their batches are not shown to have one shape"
+    told = "their batches are not proved to have one shape"
     assert remarks == [f"kept b: not merged with `a`: {told}"]
     # A third loop that runs over both shows that they are equally long.
     both = scan(lambda z, y: z * y, outputs_info=[X], non_sequences=[y], n_steps=N, name="c")[-1]

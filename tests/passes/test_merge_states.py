@@ -146,7 +146,7 @@ def test_trimmed_buffer_is_no_trace() -> None:
     trimmed, _ = optimized(graph, "save-mem")
     left, remarks = _merged(trimmed, x0=3.0)
     assert left == ["sit_sot[0]", "nit_sot[0]"]
-    assert any("not shown to hold every step" in remark for remark in remarks)
+    assert any("not proved to hold every step" in remark for remark in remarks)
 
 
 def test_trace_of_vectors_needs_a_step() -> None:

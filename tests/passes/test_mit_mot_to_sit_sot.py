@@ -104,7 +104,7 @@ def test_twin_buffer_that_may_be_too_short() -> None:
     graph = graph_of(Scan([y, z], [y + z], info).make_node(length, short).outputs[0])
     after, remarks = taken_apart(graph)
     assert remarks == [
-        "kept mit_mot `short`: its buffer is not shown to be long enough for n steps"
+        "kept mit_mot `short`: its buffer is not proved to be long enough for n steps"
     ]
     for rows in ([1.0, 2.0], [1.0, 2.0, 3.0, 4.0]):
         values = {"n": 2, "short": rows}
@@ -185,7 +185,7 @@ def test_case_3_rows_that_are_all_the_same(buffer: str, told: str, is_vector: bo
     ],
 )
 def test_case_3_twin_rows_that_differ(buffer: str, extra: int) -> None:
-    """A row that is not shown to be as the others is read."""
+    """A row that is not proved to be as the others is read."""
     after, _ = check_loop(loop_of(buffer=buffer, extra=extra, readers=("whole", "last")))
     assert kinds(after).count("seq") == 2
 

@@ -190,7 +190,7 @@ NOT: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "a map over a sequence whose length is not known to be that of the loop": (
         lambda: _with_sequence(t, scan(lambda a: pt.exp(a), sequences=[s])),
         [
-            "arithmetic of sequences: a sequence is not shown to be as long as the loop has steps",
+            "arithmetic of sequences: a sequence is not proved to be as long as the loop has steps",
         ],
     ),
     "what reads a state": (lambda: scan(lambda y: pt.exp(y), outputs_info=[x], n_steps=n), []),

@@ -92,7 +92,7 @@ def test_trimmed_loops_are_kept_from_what_wants_whole_buffers() -> None:
     trimmed = optimize(graph_of(xs[-1]), "save-mem").graph
     (run,) = run_pipeline(trimmed.fgraph, [_Whole()])
     assert [remark.message for remark in run.remarks] == [
-        "the buffers of sit_sot[0] are not shown to hold every step"
+        "the buffers of sit_sot[0] are not proved to hold every step"
     ]
 
 

@@ -23,7 +23,10 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
 
 from real_graphs import GRAPHS
+from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import LoadError
+from scanopt_cli.ir.graph import as_graph
+from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.serialization import files
 from scanopt_cli.serialization.files import values_path
 from scanopt_cli.serialization.loading import VersionWarning, load
@@ -144,6 +147,30 @@ def test_generators_go_on_where_they_were(kind: Any, protocol: int, file: Path) 
     rng = pytensor.shared(generator, name="rng")
     file.write_bytes(pickle.dumps([pt.random.normal(0, 1, rng=rng)], protocol))
     assert load(file).values[0].normal() == generator.normal()
+
+
+def test_compiled_function_with_a_graph_that_works_in_place(file: Path) -> None:
+    """PyTensor puts writes in place into the graphs of OpFromGraphs as well."""
+    x = pt.dmatrix("x")
+    gradient = pt.grad(pt.linalg.cholesky(x).sum(), x)
+    function = pytensor.function([x], gradient, mode="FAST_RUN")
+    graph = loaded(file, function)
+    assert not any(node.op.destroy_map for node in walk(graph.fgraph))
+    again = pytensor.function(graph.inputs, graph.outputs[0], mode="FAST_COMPILE")
+    value = np.array([[2.0, 0.5], [0.5, 3.0]])
+    np.testing.assert_allclose(again(value), function(value))
+
+
+def test_graphs_that_pickle_writes_twice(file: Path) -> None:
+    """Of an object that holds itself, pickle drops one of two copies."""
+    a, b = pt.dmatrix("a"), pt.dmatrix("b")
+    for _ in range(2):
+        solved = pt.linalg.solve_continuous_lyapunov(a, b)
+        gradient = pt.grad(solved.sum(), a)
+        # What was differentiated twice holds graphs that hold it.
+        pt.grad(gradient.sum(), a)
+        graph = loaded(file, ([a, b], [gradient]))
+        assert digest(graph.fgraph) == digest(as_graph(([a, b], [gradient])).fgraph)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ class LoopTerms:
                 one = self.condition is None or other.condition is None
                 return "only one has a stop condition" if one else "they stop by other conditions"
             case "batch":
-                return "their batches are not shown to have one shape"
+                return "their batches are not proved to have one shape"
             case "is_trimmed":
                 return "only one keeps every step"
             case "truncate_gradient":

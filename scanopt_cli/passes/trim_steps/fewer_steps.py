@@ -36,7 +36,7 @@ def why_all(view: ScanView, lengths: Lengths, context: PassContext) -> str | Non
     if any(context.clients(slot.outer_output) for slot in view.of_kind(SlotKind.UNTRACED)):
         return "a state without a trace is read"
     if not all(is_whole(view, slot, lengths) for slot in view.of_kind(*TRACED)):
-        return "its buffers are not shown to hold every step"
+        return "its buffers are not proved to hold every step"
     counts = [view.n_steps, *(slot.outer_input for slot in view.of_kind(SlotKind.NIT_SOT))]
     if view.batch_ndim and not all(all(count.type.broadcastable) for count in counts):
         return "the step count differs within the batch"

@@ -55,7 +55,7 @@ _TEXTS: dict[str, re.Pattern[str]] = {
     **_by_name(_SIGNATURE, "signature gufunc_signature extended_signature"),
     **_by_name(_DIMENSION, "dim dims new_dim_name new_dims old_dim_name stacked_dims"),
     **_by_name(_DIMENSION, "unstacked_dims extra_dims core_dims exclude"),
-    **_by_name(_DTYPE, "dtype acc_dtype out_dtype reduced_outputs"),
+    **_by_name(_DTYPE, "dtype acc_dtype out_dtype out_type reduced_outputs"),
     **_by_name(re.compile(r"[\w ,.>-]*"), "subscripts"),
     **_by_name(re.compile(r"[\w.]*"), "nfunc_spec gufunc_spec"),
     **_by_name(re.compile(r"x"), "new_order"),
@@ -191,6 +191,8 @@ def check_attributes(cls: type[Any], state: Mapping[str, Any]) -> None:
 
 
 def _check_text(name: str, text: str, allowed: re.Pattern[str] | None) -> None:
+    if allowed is _FREE and len(text) <= _MAX_TEXT and not allowed.fullmatch(text):
+        raise StateError(f"attribute {name!r} has a backslash, '??' or a control character")
     if allowed is None or len(text) > _MAX_TEXT or not allowed.fullmatch(text):
         raise StateError(f"attribute {name!r} holds text that no op needs")
     if allowed is _SIGNATURE and any(

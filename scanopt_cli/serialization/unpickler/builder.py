@@ -261,7 +261,7 @@ class Builder:
             "_reconstruct",
             "__bit_generator_ctor",
         )
-        extras = record.kwargs or record.items or record.pairs or record.setters
+        extras = record.kwargs or record.items or record.pairs or self._setters(record)
         if extras or (record.has_state and not takes_state):
             raise self._refusal(f"uses {target} in a way that no graph needs")
         try:
@@ -284,6 +284,19 @@ class Builder:
                 hint="write the file again",
             ) from None
         raise self._refusal(f"uses {target} in a way that no graph needs")
+
+    def _setters(self, record: Call) -> list[Call]:
+        """Return the calls that may change what ``record`` makes.
+
+        Pickle calls a function of an object that holds itself, and drops the result that it has
+        made already. What the functions among `CALLS` stand for changes nothing.
+        """
+        return [
+            call
+            for call in record.setters or ()
+            if type(call.function) is not Global
+            or (call.function.module, call.function.name) not in CALLS
+        ]
 
     def _property_holder(self, cls: type[Any], record: Call) -> Any:
         """Return the op or type of class ``cls`` that has the state in ``record``."""
