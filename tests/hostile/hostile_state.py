@@ -160,6 +160,20 @@ _wrong_kind(
 )
 
 
+def _of_length(length: int) -> None:
+    def payload(marker: Path) -> bytes:
+        kind = pt.TensorType("float64", shape=(3,))
+        kind.shape = (length,)
+        return dumps([Apply(Elemwise(ps.exp), [kind()], [kind()]).outputs[0]])
+
+    payload.__name__ = f"vector_of_length_{length}"
+    hostile(payload)
+
+
+_of_length(-1)
+_of_length(2**62)
+
+
 def _forged_node(op: Any, inputs: list[Variable], *outputs: Any) -> bytes:
     return dumps([Apply(op, inputs, [kind() for kind in outputs]).outputs[0]])
 

@@ -31,6 +31,7 @@ _MAX_TEXT = 10_000
 _MAX_INTEGER = 2**63 - 1
 _MAX_AXIS = 64
 _MAX_COUNT = 10_000
+_MAX_LENGTH = 2**48
 
 # No backslash, and no "??", of which old C makes one.
 _FREE = re.compile(r"(?:(?!\?\?)[^\\\x00-\x08\x0b-\x1f\x7f\ud800-\udfff])*")
@@ -139,7 +140,15 @@ def _is_memory_map(value: Any) -> bool:
     )
 
 
+def _is_shape(value: Any) -> bool:
+    """Whether ``value`` is a static shape of arrays that could exist."""
+    return isinstance(value, list | tuple) and all(
+        length is None or (_is_whole(length) and 0 <= length < _MAX_LENGTH) for length in value
+    )
+
+
 _KINDS: dict[str, Callable[[Any], bool]] = {
+    "shape": _is_shape,
     **dict.fromkeys(("offset", "axis1", "axis2", "i", "idx", "truncate_gradient"), _is_whole),
     **dict.fromkeys(("ndim", "input_ndim", "nin", "nout", "n_outs", "len_splits"), _is_whole),
     **dict.fromkeys(("msg", "message"), _is_text),
