@@ -8,7 +8,8 @@ import pytensor.tensor as pt
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.elemwise import DimShuffle
 
-from scanopt_cli.analysis.lengths import AffineExpr, Atom, Lengths
+from scanopt_cli.analysis.affine import AffineExpr, Atom
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import ScanView
 
 _LIMIT = 1 << 63

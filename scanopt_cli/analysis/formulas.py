@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scanopt_cli.analysis.lengths import AffineExpr, Atom
+from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.analysis.minima import minimum_parts
 
 # A product of atoms, in the order of `_sort_key`; the empty product belongs to the constant term.

@@ -9,8 +9,9 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.tensor.basic import AllocEmpty
 
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.rows import Rows, is_zero
 
 

@@ -11,7 +11,8 @@ from pytensor.tensor.subtensor import IncSubtensor, get_idx_list
 
 from scanopt_cli.analysis.accesses.reads import Clients, number, rows_alone
 from scanopt_cli.analysis.accesses.stripped import stripped
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths, with_start
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths, with_start
 from scanopt_cli.ir.scan_view import ScanView, Slot
 
 

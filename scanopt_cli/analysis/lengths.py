@@ -34,8 +34,6 @@ from scanopt_cli.analysis.affine import AffineExpr, Atom, is_sum_of_dimensions
 from scanopt_cli.analysis.minima import minimum_parts
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, batch_ndim, scan_op
 
-__all__ = ["AffineExpr", "Atom", "Lengths", "is_full_slice", "with_start"]
-
 # To prove a difference non-negative, this many multiples of the trip count (from 0 times on) are
 # subtracted from it in turn.
 _MULTIPLES = 3

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from scanopt_cli.analysis.accesses.parts import Part
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import Slot
 
 

@@ -10,7 +10,8 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.variable import TensorConstant
 
 from scanopt_cli.analysis.accesses.row_ranges import ordered
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.constants import has_negative_zero
 
 

@@ -9,8 +9,9 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.basic import Alloc, AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor
 
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import scalar_steps
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths, with_start
+from scanopt_cli.analysis.lengths import Lengths, with_start
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 
 

@@ -8,9 +8,10 @@ from math import prod
 
 from pytensor.graph.fg import AbstractFunctionGraph
 
+from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.analysis.buffers import rows
 from scanopt_cli.analysis.formulas import Formula
-from scanopt_cli.analysis.lengths import AffineExpr, Atom, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, scan_op
 

@@ -9,7 +9,8 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import toposort
 
-from scanopt_cli.analysis.lengths import AffineExpr, Atom, Lengths
+from scanopt_cli.analysis.affine import AffineExpr, Atom
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.minima import minimum_parts
 from scanopt_cli.ir.scan_view import scan_op
 

@@ -11,8 +11,9 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.analysis.accesses.row_ranges import rows_index
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_trimmed, rows, trimmed
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.autodiff.connections import lost_starts, places_between, reached
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.inner_graphs import core_op, op_name, walk

@@ -16,7 +16,7 @@ from pytensor.tensor.shape import Shape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 from pytensor.tensor.type_other import NoneTypeT
 
-from scanopt_cli.analysis.lengths import AffineExpr, Atom
+from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, op_name
 from scanopt_cli.ir.scan_view import scan_op

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.type import TensorType
 
+from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.analysis.buffers import rows
-from scanopt_cli.analysis.lengths import AffineExpr, Atom, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.diff.labels import face_text, length_text, op_text
 from scanopt_cli.diff.matching.alignment import Alignment
 from scanopt_cli.diff.matching.correspondence import Matching

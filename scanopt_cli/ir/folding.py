@@ -87,7 +87,7 @@ def _install() -> None:
 
     def transform(fgraph: Any, node: Apply, *arguments: Any) -> Any:
         global _left
-        work = _work_of(node)
+        work = work_of(node)
         if work > min(MOST, _left):
             return False
         _left -= int(work)
@@ -101,12 +101,7 @@ def _install() -> None:
     unconditional_constant_folding.transform = transform
 
 
-def is_safe_to_fold(node: Apply) -> bool:
-    """Whether evaluating a node of constants is short and harmless, whatever the constants are."""
-    return _work_of(node) <= MOST
-
-
-def _work_of(node: Apply) -> float:
+def work_of(node: Apply) -> float:
     """How many numbers evaluating a node takes; infinitely many if it is not one of constants."""
     values: list[Any] = [v.data for v in node.inputs if isinstance(v, Constant)]
     if len(values) < len(node.inputs):

@@ -6,7 +6,7 @@ a naive walker sees none of these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply
@@ -19,9 +19,10 @@ from pytensor.tensor.elemwise import Elemwise
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.constants import check_constants
 
-_PARTS = (
+HELD_OPS = (
     *("core_op", "scalar_op", "binary_op", "base_rv_op", "true_branch", "false_branch"),
     *("pullback_overrides", "pushforward_overrides", "reduced_outputs"),
+    *("indexed_inputs", "indexed_outputs"),
 )
 """The attributes of an Op that hold other Ops."""
 
@@ -117,13 +118,15 @@ def all_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:
     seen: set[int] = set()
     while waiting:
         part = waiting.pop()
-        if isinstance(part, list | tuple):
+        if isinstance(part, Mapping):
+            waiting.extend((*part.keys(), *part.values()))
+        elif isinstance(part, list | tuple | set | frozenset):
             waiting.extend(part)
         elif isinstance(part, Op) and id(part) not in seen:
             seen.add(id(part))
             if isinstance(part, HasMultipleInnerGraph):
                 found.update((id(graph), graph) for graph in part.inner_graphs.values())
-            waiting.extend(getattr(part, name, None) for name in _PARTS)
+            waiting.extend(getattr(part, name, None) for name in HELD_OPS)
     return tuple(found.values())
 
 

@@ -13,9 +13,10 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import applys_between, io_toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.dependence import invariant_states
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
 

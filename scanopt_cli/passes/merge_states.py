@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 from pytensor.graph.basic import Variable
 
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.equivalence.loop_forms import Trajectory, trajectories
 from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass

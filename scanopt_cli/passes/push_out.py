@@ -22,8 +22,9 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 from pytensor.tensor.type import DenseTensorType
 
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_map
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind, scan_op
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
 

@@ -14,8 +14,9 @@ from pytensor.tensor.subtensor import Subtensor, get_idx_list
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.accumulators import added, outer_product, readers
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.initial_buffers import with_room
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
 

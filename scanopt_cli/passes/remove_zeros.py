@@ -9,7 +9,8 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.analysis.rows import is_zero
 from scanopt_cli.analysis.zeros import zeros_among

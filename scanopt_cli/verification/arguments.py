@@ -80,7 +80,7 @@ def settings(runs: int, demands: Demands) -> Iterator[Setting]:
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class DrawAttempt:
     """One way to satisfy a setting: how lengths are chosen and how floats are distributed."""
 
     setting: Setting
@@ -99,7 +99,7 @@ class Draw:
         return ", ".join(parts)
 
 
-def attempts(setting: Setting, *, recorded: bool) -> Iterator[Draw]:
+def attempts(setting: Setting, *, recorded: bool) -> Iterator[DrawAttempt]:
     """Yield ways to satisfy ``setting``, those likely to succeed first; their number is bounded.
 
     With ``recorded`` arguments, their shapes are among the candidates. A graph that takes fixed
@@ -114,18 +114,18 @@ def attempts(setting: Setting, *, recorded: bool) -> Iterator[Draw]:
     for candidate in settings:
         for shapes in every:
             for style in styles:
-                yield Draw(candidate, shapes, style)
+                yield DrawAttempt(candidate, shapes, style)
 
 
 def draw(
-    attempt: Draw,
+    attempt: DrawAttempt,
     demands: Demands,
     types: Sequence[Type],
     contents: Mapping[int, Any],
     recorded: Sequence[Any],
     rng: np.random.Generator,
 ) -> tuple[Any, ...]:
-    """Draw one argument for each input, aligned with ``types``.
+    """DrawAttempt one argument for each input, aligned with ``types``.
 
     ``contents`` holds the contents of former shared variables by input position, ``recorded`` the
     arguments of a recorded call, if there is one.
@@ -161,14 +161,14 @@ def _is_drawn(wanted: Type) -> bool:
 
 
 def _shapes(
-    attempt: Draw, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
+    attempt: DrawAttempt, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
     lengths = _lengths(attempt, demands, kept, rng)
     return [tuple(lengths[label] for label in labels) for labels in demands.labels]
 
 
 def _lengths(
-    attempt: Draw, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
+    attempt: DrawAttempt, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
 ) -> dict[Label, int]:
     """Choose a length for every label: by kept contents, else static type, else the attempt."""
     lengths: dict[Label, int] = {}
@@ -185,7 +185,7 @@ def _lengths(
     return lengths
 
 
-def _length(attempt: Draw, place: int, stepped: bool, rng: np.random.Generator) -> int:
+def _length(attempt: DrawAttempt, place: int, stepped: bool, rng: np.random.Generator) -> int:
     steps, many = attempt.setting.steps, attempt.setting.many
     match attempt.shapes:
         case "distinct":
@@ -200,7 +200,7 @@ def _length(attempt: Draw, place: int, stepped: bool, rng: np.random.Generator) 
             return int(rng.integers(1, 7))
 
 
-def _count(attempt: Draw, role: Role, rng: np.random.Generator) -> int:
+def _count(attempt: DrawAttempt, role: Role, rng: np.random.Generator) -> int:
     """Return the value of an integer input that is a trip count or a size."""
     if attempt.setting.steps is not None and (role is Role.STEPS or attempt.shapes == "equal"):
         return attempt.setting.steps
@@ -208,7 +208,7 @@ def _count(attempt: Draw, role: Role, rng: np.random.Generator) -> int:
 
 
 def _value(
-    wanted: Type, shape: tuple[int, ...], role: Role, attempt: Draw, rng: np.random.Generator
+    wanted: Type, shape: tuple[int, ...], role: Role, attempt: DrawAttempt, rng: np.random.Generator
 ) -> Any:
     if isinstance(wanted, RandomGeneratorType):
         return np.random.default_rng(int(rng.integers(2**32)))
@@ -223,7 +223,7 @@ def _numbers(
     dtype: np.dtype[Any],
     shape: tuple[int, ...],
     role: Role,
-    attempt: Draw,
+    attempt: DrawAttempt,
     rng: np.random.Generator,
 ) -> np.ndarray:
     if dtype.kind == "b":
@@ -242,7 +242,7 @@ def _numbers(
 
 
 def _floats(shape: tuple[int, ...], style: Style, rng: np.random.Generator) -> Any:
-    """Draw floats: inside (0, 1), of both signs, or with positive definite matrices."""
+    """DrawAttempt floats: inside (0, 1), of both signs, or with positive definite matrices."""
     if style == "normal":
         return rng.standard_normal(shape)
     values = rng.uniform(0.05, 0.95, shape)

@@ -33,8 +33,8 @@ class Pair:
         Recorded calls of ``a``, or else of ``b``, aligned with the inputs.
     contents
         Contents of former shared variables by input position; those of ``a`` take precedence.
-    pairing
-        A description of how the inputs correspond; ``None`` if by position.
+    remarks
+        How the inputs correspond, if not by position.
     """
 
     a: FunctionGraph
@@ -42,7 +42,7 @@ class Pair:
     output_names: tuple[str | None, ...]
     recorded: tuple[tuple[Any, ...], ...]
     contents: Mapping[int, Any]
-    pairing: str | None
+    remarks: tuple[str, ...]
 
 
 def matched(a: Graph, b: Graph) -> Pair:
@@ -82,7 +82,7 @@ def matched(a: Graph, b: Graph) -> Pair:
         output_names=_output_names(a, b),
         recorded=_recorded(a, columns[0]) or _recorded(b, columns[1]),
         contents=contents,
-        pairing=_pairing(a, b, places),
+        remarks=_remarks(a, b, places),
     )
 
 
@@ -97,10 +97,10 @@ def _places(a: Sequence[Variable], b: Sequence[Variable]) -> list[Place] | None:
     return places if all(_fit(x.type, y.type) for x, y in shared) else None
 
 
-def _pairing(a: Graph, b: Graph, places: Sequence[Place]) -> str | None:
+def _remarks(a: Graph, b: Graph, places: Sequence[Place]) -> tuple[str, ...]:
     """Describe a pairing by name and the inputs that one graph lacks; ``None`` if by position."""
     if all(x == y for x, y in places):
-        return None
+        return ()
     only_a = [str(a.inputs[x].name) for x, y in places if x is not None and y is None]
     only_b = [str(b.inputs[y].name) for x, y in places if x is None and y is not None]
     lacks = [
@@ -108,7 +108,7 @@ def _pairing(a: Graph, b: Graph, places: Sequence[Place]) -> str | None:
         for which, names in (("the first", only_a), ("the second", only_b))
         if names
     ]
-    return "; ".join(["inputs are paired by name", *lacks])
+    return ("; ".join(["inputs are paired by name", *lacks]),)
 
 
 def _by_name(inputs: Sequence[Variable]) -> dict[str, int] | None:

@@ -81,7 +81,7 @@ def verify(
     )
     planned = len(pair.recorded) + runs
     result = _verification(run_child(request, progress), planned, compiling, strict=strict)
-    return replace(result, remarks=(*filter(None, (pair.pairing,)), *result.remarks))
+    return replace(result, remarks=(*pair.remarks, *result.remarks))
 
 
 def _verification(

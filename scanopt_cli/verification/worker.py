@@ -32,7 +32,13 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import CAReduce
 
 from scanopt_cli.ir.inner_graphs import walk
-from scanopt_cli.verification.arguments import Draw, UndrawableError, attempts, draw, settings
+from scanopt_cli.verification.arguments import (
+    DrawAttempt,
+    UndrawableError,
+    attempts,
+    draw,
+    settings,
+)
 from scanopt_cli.verification.comparison import Comparison, compare
 from scanopt_cli.verification.constraints import Demands, demands
 from scanopt_cli.verification.modes import compiling_mode, plain_mode
@@ -240,7 +246,7 @@ class _Session:
             )
             self._one_run(run, drawn, specials=setting.special)
 
-    def _draw(self, attempt: Draw, wanted: Demands) -> tuple[Any, ...]:
+    def _draw(self, attempt: DrawAttempt, wanted: Demands) -> tuple[Any, ...]:
         recorded = next(iter(self.request.recorded), ())
         return draw(attempt, wanted, self.types, self.request.contents, recorded, self.rng)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytensor.tensor as pt
 
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.formulas import Formula
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 
 N = pt.lscalar("n")
 LENGTHS = Lengths(N)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pytensor.tensor.subtensor import get_idx_list
 
 from scanopt_cli.analysis.accesses.row_ranges import RowRange, rows_index
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths
 
 N = pt.lscalar("n")
 ROWS = 6

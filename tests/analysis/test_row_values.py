@@ -7,7 +7,8 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.replace import vectorize_graph
 
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.analysis.rows import Rows, is_zero
 

@@ -9,7 +9,8 @@ import pytest
 from pytensor.graph.fg import FunctionGraph
 
 from graph_building import scan
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.trip_counts import StepCounts, loop_free
 from scanopt_cli.equivalence.canonical import Digests
 from scanopt_cli.equivalence.sameness import Sameness

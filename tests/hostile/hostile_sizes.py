@@ -157,6 +157,7 @@ SIZES: dict[str, Callable[[], bytes]] = {
     "a long name in a pickle": long_name_in_a_pickle,
     "many notes": many_notes,
     "a shape of many dimensions": shape_of_many_dimensions,
+    "many frozen sets": lambda: b"\x80\x04(" + b"(\x91" * 900_000 + b"t.",
     "many sets": lambda: b"\x80\x04(" + b"\x8f" * 1_900_000 + b"t.",
     "a length of many digits": a_length_of_many_digits,
 }

@@ -18,8 +18,9 @@ from scanopt_cli.analysis.accesses.reads import (
     sequence_steps,
 )
 from scanopt_cli.analysis.accesses.stripped import readers_of
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths, is_full_slice
+from scanopt_cli.analysis.lengths import Lengths, is_full_slice
 from scanopt_cli.ir.scan_view import ScanView, Slot
 
 _ONE = AffineExpr(1)

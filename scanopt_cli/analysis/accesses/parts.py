@@ -12,7 +12,8 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered, rows_index
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
 

@@ -7,8 +7,9 @@ from typing import Any
 from pytensor.graph.basic import Constant
 
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 
 _ONE = AffineExpr(1)
 

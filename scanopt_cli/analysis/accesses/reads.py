@@ -18,8 +18,9 @@ from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
 from scanopt_cli.analysis.accesses.row_ranges import rows_index
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.describing import describe
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths, is_full_slice
+from scanopt_cli.analysis.lengths import Lengths, is_full_slice
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]

@@ -9,7 +9,8 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths, is_full_slice
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths, is_full_slice
 
 _ONE = AffineExpr(1)
 

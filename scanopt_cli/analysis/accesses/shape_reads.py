@@ -13,8 +13,9 @@ from pytensor.tensor.shape import Shape, Shape_i
 
 from scanopt_cli.analysis.accesses.reads import Clients, number, row_index, rows_alone
 from scanopt_cli.analysis.accesses.stripped import readers_of
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import ScanView, Slot
 
 

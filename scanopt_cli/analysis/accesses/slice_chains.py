@@ -11,7 +11,8 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
 from scanopt_cli.analysis.accesses.plain_slices import plain_index, plain_slice
 from scanopt_cli.analysis.accesses.row_ranges import RowRange, rows_index
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths, is_full_slice
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths, is_full_slice
 
 _ONE = AffineExpr(1)
 

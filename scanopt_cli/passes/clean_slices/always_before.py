@@ -9,7 +9,8 @@ from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.row_ranges import rows_index
 from scanopt_cli.analysis.accesses.slice_chains import axis_of
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.levels import IfElse
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.passes.clean_slices.facts import Facts

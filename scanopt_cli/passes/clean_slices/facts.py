@@ -12,7 +12,8 @@ from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.analysis.accesses.row_ranges import RowRange, rows_index
 from scanopt_cli.analysis.accesses.slice_chains import axis_of
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.analysis.rows import is_zero
 

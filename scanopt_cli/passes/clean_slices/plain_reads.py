@@ -14,7 +14,7 @@ from pytensor.tensor.subtensor import Subtensor
 from scanopt_cli.analysis.accesses.plain_slices import cost, plain_index, plain_slice
 from scanopt_cli.analysis.accesses.row_ranges import RowRange, rows_index
 from scanopt_cli.analysis.accesses.slice_chains import Chain, axis_of, chains
-from scanopt_cli.analysis.lengths import AffineExpr
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.row_values import unexpanded
 from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.passes.clean_slices.facts import Facts, Write, filled, relative, taken

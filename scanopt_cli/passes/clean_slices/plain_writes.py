@@ -12,7 +12,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from scanopt_cli.analysis.accesses.plain_slices import cost, plain_slice
 from scanopt_cli.analysis.accesses.row_ranges import rows_index
 from scanopt_cli.analysis.accesses.slice_chains import chains
-from scanopt_cli.analysis.lengths import AffineExpr
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.row_values import filling, unexpanded
 from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.passes.clean_slices.facts import Facts, Write, filled, relative, taken

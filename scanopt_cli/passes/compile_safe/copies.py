@@ -16,8 +16,9 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor
 
 from scanopt_cli.analysis.accesses.reads import is_strip, number, row_index
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import STATES, TRACED, ScanView, Slot, SlotKind, scan_op
 from scanopt_cli.passes.save_mem.trimmed_reads import is_unsafe_reader
 from scanopt_cli.pipeline.contract import PassContext

@@ -12,8 +12,9 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.accesses.reads import Read, number, row_index
 from scanopt_cli.analysis.accesses.stripped import stripped
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 from scanopt_cli.passes.trim_steps.fewer_steps import Looks

@@ -10,9 +10,10 @@ from pytensor.graph.basic import Variable
 
 from scanopt_cli.analysis.accesses.reads import Read
 from scanopt_cli.analysis.accesses.shape_reads import length_reads
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import scalar_steps
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import shorten
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 from scanopt_cli.passes.save_mem.trace_reductions import reduce_inside

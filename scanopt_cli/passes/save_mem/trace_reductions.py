@@ -14,10 +14,11 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Max, Prod, Sum
 
 from scanopt_cli.analysis.accesses.stripped import readers_of
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.initial_buffers import with_room
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 from scanopt_cli.passes.trim_steps.fewer_steps import Looks
 from scanopt_cli.pipeline.contract import PassContext

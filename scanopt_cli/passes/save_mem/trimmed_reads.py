@@ -20,8 +20,9 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.reads import Clients, is_strip, number, row_index, rows_alone
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.dependence import state_inputs
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import ScanView, Slot
 
 

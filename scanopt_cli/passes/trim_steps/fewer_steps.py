@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from pytensor.graph.basic import Variable
 
 from scanopt_cli.analysis.accesses.reads import Read, reads
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole, rows
 from scanopt_cli.analysis.count_variables import scalar_steps
-from scanopt_cli.analysis.lengths import AffineExpr, Lengths
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import capped, with_steps
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext

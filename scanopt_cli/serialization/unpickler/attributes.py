@@ -23,6 +23,7 @@ from pytensor.scalar.basic import specific_out
 from pytensor.scan.op import ScanInfo
 from pytensor.tensor.type import TensorType
 
+from scanopt_cli.ir.inner_graphs import HELD_OPS
 from scanopt_cli.serialization.unpickler.allowlist import OBJECTS
 from scanopt_cli.serialization.unpickler.constructors import StateError
 
@@ -77,16 +78,7 @@ _COUNTS = frozenset(
 """Attributes up to which constructors count."""
 
 _HOLDERS: tuple[tuple[type[Any], frozenset[str]], ...] = (
-    (
-        Op,
-        frozenset(
-            {
-                *("scalar_op", "core_op", "binary_op", "base_rv_op", "true_branch", "false_branch"),
-                *("pullback_overrides", "pushforward_overrides", "reduced_outputs"),
-                *("indexed_inputs", "indexed_outputs"),
-            }
-        ),
-    ),
+    (Op, frozenset(HELD_OPS)),
     (
         Type,
         frozenset(

@@ -8,13 +8,13 @@ What it does not understand stays what it is here: a note about a call that nobo
 
 from __future__ import annotations
 
-import io
 import pickletools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from scanopt_cli.errors import LoadError, UnsafeFileError, brief
+from scanopt_cli.serialization.unpickler.text_bounds import TextBoundedStream
 
 KEY_PARTS = 4096
 """How many values a dictionary key or set member may consist of, tuples counted in full."""
@@ -23,9 +23,6 @@ _MOST_KEY_PARTS = 20_000_000
 _MOST_OPCODES = 2_000_000
 # An empty set is one opcode, and takes as much memory as twenty numbers.
 _MOST_SETS = 100_000
-_MOST_TEXT = 1 << 20
-"""How many bytes one text, or one number, may have; arrays are written as bytes."""
-_MOST_TEXT_IN_ALL = 1 << 26
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +74,7 @@ def read_records(data: bytes, where: str) -> Recording:
     """
     machine = _Machine(where)
     try:
-        for count, (opcode, argument, _) in enumerate(pickletools.genops(_Stream(data))):
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(TextBoundedStream(data))):
             if opcode.name == "STOP":
                 return Recording(machine.finish(), tuple(machine.globals))
             if count == _MOST_OPCODES:
@@ -103,45 +100,6 @@ def _is_text(data: bytes) -> bool:
         return all(char.isprintable() or char.isspace() for char in data.decode())
     except UnicodeDecodeError:
         return False
-
-
-class _Stream(io.BytesIO):
-    """Gives `pickletools` no more text to decode than a graph may have: it may swell fourfold."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self._data = data
-        self._left = _MOST_TEXT_IN_ALL
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        if size is not None and size > _SHORT and not self._is_of_bytes():
-            self._spend(size)
-        return super().read(size)
-
-    def readline(self, size: int | None = -1, /) -> bytes:
-        line = super().readline(size if 0 <= (size or -1) <= _MOST_TEXT else _MOST_TEXT + 1)
-        self._spend(len(line))
-        return line
-
-    def _spend(self, size: int) -> None:
-        self._left -= size
-        if size > _MOST_TEXT or self._left < 0:
-            raise ValueError("it has more text than a graph")
-
-    def _is_of_bytes(self) -> bool:
-        """Whether what comes next is the argument of an opcode of bytes.
-
-        In front of it stand the opcode and a length of 4 or 8 bytes, least significant first; no
-        file is so large that the last four of 8 are not zero.
-        """
-        here = self.tell()
-        width = 8 if self._data[max(here - 4, 0) : here] == bytes(4) else 4
-        return self._data[max(here - width - 1, 0) : here - width] in _OF_BYTES
-
-
-_SHORT = 255
-_OF_BYTES = (b"B", b"\x8e", b"\x96")
-"""The opcodes BINBYTES, BINBYTES8 and BYTEARRAY8."""
 
 
 class _Machine:
@@ -248,10 +206,13 @@ class _Machine:
 
     # containers
 
-    def empty_set(self, _: object) -> None:
+    def count_set(self) -> None:
         self.sets += 1
         if self.sets > _MOST_SETS:
             raise ValueError(f"it has more than {_MOST_SETS:,} sets")
+
+    def empty_set(self, _: object) -> None:
+        self.count_set()
         self.stack.append(set())
 
     def replace_mark(self, make: Any) -> None:
@@ -265,7 +226,7 @@ class _Machine:
         self.stack[-size:] = [items]
 
     def frozenset(self, items: list[Any]) -> frozenset[Any]:
-        self.sets += 1
+        self.count_set()
         return frozenset(map(self.hashable, items))
 
     def dict(self, _: object) -> None:
