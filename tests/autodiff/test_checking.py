@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytensor.tensor as pt
 import pytest
 from gradient_loops import clipped, garch
+from pytensor.graph.replace import clone_replace
 
 from graph_building import graph_of, power, scan
 from scanopt_cli.autodiff.checking import Outcome, check_derivative
@@ -55,6 +56,28 @@ def test_wrong_values_are_found() -> None:
     check = check_derivative(changed, as_graph(given), [0], "plain")
     assert check.outcome is Outcome.DIFFERS
     assert str(check).startswith("differs from reverse mode: ")
+
+
+def test_values_that_are_wrong_once_compiled_are_found() -> None:
+    """PyTensor drops the third term of a sum with a product of matrices."""
+    a, b = pt.dtensor3("a"), pt.dtensor3("b")
+    right, wrong = (
+        scan(step, sequences=[a, b], outputs_info=[pt.zeros((2, 2))]).owner.inputs[0][-1].sum()
+        for step in (
+            lambda p, q, acc: (acc - -pt.dot(p, q)) + p,
+            lambda p, q, acc: pt.add(acc, pt.dot(p, q), p),
+        )
+    )
+    given = ([a, b], [right])
+    derivative = grad(given, wrt=["a"])
+    last = derivative.orders[-1]
+    built = clone_replace(last.graph.outputs, dict(zip(last.graph.inputs, [a, b], strict=True)))
+    changed = as_graph(([a, b], [output + (wrong - right) for output in built]))
+    orders = (*derivative.orders[:-1], replace(last, graph=changed))
+    for modes, outcome in (("plain", Outcome.AGREES), ("vm", Outcome.DIFFERS)):
+        check = check_derivative(replace(derivative, orders=orders), as_graph(given), [0], modes)
+        assert check.outcome is outcome, check
+    assert "compiled by vm" in str(check)
 
 
 def test_what_cannot_run_is_not_called_right() -> None:
