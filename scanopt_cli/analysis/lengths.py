@@ -236,7 +236,7 @@ class Lengths:
                 return self.value_of(node.inputs[axis], depth - 1)
             case IncSubtensor() | SpecifyShape() | DeepCopyOp():
                 return self.length_of(node.inputs[0], axis, depth - 1)
-            case DimShuffle(new_order=order):
+            case DimShuffle(new_order=order) if order[axis] != "x":
                 return self.length_of(node.inputs[0], int(order[axis]), depth - 1)
             case Elemwise() | Blockwise() if isinstance(node.op, Elemwise) or axis < batch:
                 # Every input that is not broadcast along the axis has the length of the result.

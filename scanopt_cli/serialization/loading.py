@@ -20,7 +20,7 @@ from scanopt_cli.errors import LoadError, ScanoptError, brief
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, as_graph, from_io
 from scanopt_cli.ir.inner_graphs import all_graphs, unfolded, walk
-from scanopt_cli.ir.integrity import misfit
+from scanopt_cli.ir.node_types import misfit
 from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.serialization.compiled import CompiledGraph, graph_of, inspect_function
 from scanopt_cli.serialization.files import read_file

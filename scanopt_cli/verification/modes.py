@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pytensor.compile.inner_function import HasInnerFunction, link_only_mode
 from pytensor.compile.mode import Mode, get_default_mode, get_mode, predefined_modes
 from pytensor.configdefaults import config
 from pytensor.link.vm import VMLinker
 
 from scanopt_cli.errors import VerificationError
+from scanopt_cli.verification.checking_linker import CheckingLinker
 
 DEFAULT = "default"
 """The mode that PyTensor uses if none is named."""
@@ -79,7 +81,16 @@ def plain_mode(*, with_c: bool) -> Mode:
     """
     if with_c:
         _need_compiler("cvm")
-    return Mode(VMLinker(use_cloop=with_c, c_thunks=with_c), "minimum_compile")
+    return Mode(CheckingLinker(use_cloop=with_c, c_thunks=with_c), "minimum_compile")
+
+
+def inner_mode(_op: HasInnerFunction, impl: str | None) -> Mode:
+    """Return how an Op's inner graph is run; ``impl`` is "c" if the outer one is run in C.
+
+    An Op may hold a mode of its own; here the mode under test compiles its inner graph too.
+    """
+    linker = "cvm" if impl == "c" else CheckingLinker(use_cloop=False)
+    return link_only_mode(linker)
 
 
 def _need_compiler(name: str) -> None:

@@ -39,9 +39,10 @@ from scanopt_cli.verification.arguments import (
     draw,
     settings,
 )
+from scanopt_cli.verification.checking_linker import StaticShapeError, filled_buffers
 from scanopt_cli.verification.comparison import Comparison, compare
 from scanopt_cli.verification.constraints import Demands, demands
-from scanopt_cli.verification.modes import compiling_mode, plain_mode
+from scanopt_cli.verification.modes import compiling_mode, inner_mode, plain_mode
 from scanopt_cli.verification.result import Difference, DifferenceKind
 from scanopt_cli.verification.spawning import RECORD, REQUEST, Request
 
@@ -51,6 +52,8 @@ type Outcome = list[Any] | Exception
 # run tries other arguments, and reports the error only if none of them is better.
 _MISFIT = (ValueError, IndexError, TypeError)
 
+_ARBITRARY = "the first graph reads memory that it never wrote"
+
 
 def main(directory: str) -> None:
     """Evaluate the request in ``directory`` and write the record there."""
@@ -58,8 +61,7 @@ def main(directory: str) -> None:
         sys.setrecursionlimit(1_000_000)  # for deep graphs; Python frames use no C stack
         request: Request = pickle.load(file)
     _limit(request)
-    # A Scan may hold a mode of its own; here the mode under test compiles its body too.
-    Scan.link_mode = HasInnerFunction.link_mode  # type: ignore[method-assign]
+    Scan.link_mode = HasInnerFunction.link_mode = inner_mode  # type: ignore[assignment, method-assign]
     with (Path(directory) / RECORD).open("w") as file:
         _Session(request, file).run()
 
@@ -185,6 +187,8 @@ class _Session:
             self._write(fatal=f"out of memory: {_text(error)}")
         except UndrawableError as error:
             self._write(fatal=str(error))
+        except Exception as error:
+            self._write(fatal=f"no arguments can be drawn: {_text(error)}")
 
     def _compiled_runs(self, name: str) -> None:
         """Compile the second graph by the mode ``name`` and evaluate it on all samples.
@@ -223,15 +227,7 @@ class _Session:
         if isinstance(wanted, Exception) or isinstance(got, Exception):
             lone = _one_raises(wanted, got, sample.run, sample.text)
             return (replace(lone, mode=mode),)
-        found = compare(
-            wanted,
-            got,
-            self.outputs,
-            self.request.names,
-            run=sample.run,
-            arguments=sample.text,
-            specials=sample.specials,
-        )
+        found = self._compare(wanted, got, sample.run, sample.text, specials=sample.specials)
         return tuple(replace(item, mode=mode) for item in found.differences)
 
     def _runs(self, wanted: Demands) -> None:
@@ -269,7 +265,9 @@ class _Session:
         reason = ""
         for text, arguments in candidates:
             a, b = (self._evaluate(place, run, arguments) for place in (0, 1))
-            if isinstance(a, Exception) and isinstance(b, Exception):
+            if isinstance(a, StaticShapeError):
+                reason = _text(a)
+            elif isinstance(a, Exception) and isinstance(b, Exception):
                 reason = _both_raise(_text(a), _text(b))
             elif isinstance(a, Exception) or isinstance(b, Exception):
                 lone = _one_raises(a, b, run, text)
@@ -277,16 +275,11 @@ class _Session:
                     comparison = sample = None
                     break
             else:
-                sample = Sample(run, text, arguments, a, specials)
-                comparison = compare(
-                    a,
-                    b,
-                    self.outputs,
-                    self.request.names,
-                    run=run,
-                    arguments=text,
-                    specials=specials,
-                )
+                found = self._compare(a, b, run, text, specials=specials)
+                if found.differences and self._is_arbitrary(found, a, run, arguments):
+                    reason = _ARBITRARY
+                    continue
+                comparison, sample = found, Sample(run, text, arguments, a, specials)
                 if comparison.settles or specials or known_good:
                     break
         if comparison is not None and sample is not None:
@@ -297,6 +290,23 @@ class _Session:
             self._write(**asdict(Comparison(False, False, (lone,))))
         else:
             self._write(unevaluated=reason)
+
+    def _is_arbitrary(
+        self, comparison: Comparison, a: list[Any], run: int, arguments: Sequence[Any]
+    ) -> bool:
+        """Whether only outputs differ that depend on memory that the first graph never wrote."""
+        with filled_buffers():
+            again = self._evaluate(0, run, arguments)
+        if isinstance(again, Exception):
+            return True
+        changed = {item.output for item in self._compare(a, again, run, "").differences}
+        return changed.issuperset(item.output for item in comparison.differences)
+
+    def _compare(
+        self, a: list[Any], b: list[Any], run: int, arguments: str, *, specials: bool = False
+    ) -> Comparison:
+        names = self.request.names
+        return compare(a, b, self.outputs, names, run=run, arguments=arguments, specials=specials)
 
     def _evaluate(self, place: int, run: int, arguments: Sequence[Any]) -> Outcome:
         self._write(doing=f"evaluating graph {'ab'[place]} in run {run}")

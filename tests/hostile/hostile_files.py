@@ -110,6 +110,12 @@ def loop_of(**info: Any) -> bytes:
     return with_op(Scan(reads, [y + 1], made), pt.as_tensor(3), pt.zeros(5))
 
 
+def of_length(variable: Any, *shape: int | None) -> bytes:
+    """A graph whose output is declared to be of another static shape."""
+    variable.type = variable.type.clone(shape=shape)
+    return cloudpickle.dumps([variable])
+
+
 def deep_tuple_in_a_set() -> bytes:
     """A deep tuple, of which each level was made before the next."""
     levels: list[Any] = [()]
@@ -190,6 +196,10 @@ FILES: dict[str, Callable[[], bytes]] = {
     "a loop with an input too many": with_node(lambda op, i, o: (op, (*i, i[0]), o), LOOP),
     "a loop with an output too many": with_node(lambda op, i, o: (op, i, o * 2), LOOP),
     "a loop over an integer": with_node(lambda op, i, o: (op, (i[0], i[0]), o), LOOP),
+    "an array longer than it is": lambda: of_length(pt.sort(pt.vector()), 2_000_000_000),
+    "rows that broadcast, of many": lambda: of_length(pt.join(0, pt.row(), pt.row()), 1, None),
+    "an array shorter than a sum says": lambda: of_length(pt.zeros(pt.constant(1) + 2), 2),
+    "a longer trace": lambda: of_length(power()[1].owner.outputs[0], 7),
     "values at no input": lambda: tables(values={5: np.zeros(3)}),
     "values that are a text": lambda: tables(values="x"),
     "calls that are numbers": lambda: tables(recorded=(3,)),

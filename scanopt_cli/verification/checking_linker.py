@@ -1,0 +1,75 @@
+"""Evaluation in Python that believes nothing a graph declares: it checks every static length.
+
+Compiled code takes static lengths for granted, and indexes without checking bounds. PyTensor itself
+declares wrong ones at times (of a loop that takes no step), and so may a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import cycle
+from typing import Any
+
+from pytensor.graph.basic import Apply
+from pytensor.link.vm import VMLinker
+from pytensor.tensor.basic import AllocEmpty
+
+from scanopt_cli.ir.inner_graphs import op_name
+
+_numbers = cycle(range(1, 100))
+_filling: int | None = None
+
+
+class StaticShapeError(Exception):
+    """A node computed an array that is not of its static shape."""
+
+
+class CheckingLinker(VMLinker):
+    """PyTensor's virtual machine; raises `StaticShapeError`."""
+
+    def make_vm(self, nodes: Sequence[Apply], thunks: Sequence[Any], *more: Any) -> Any:
+        """Return a virtual machine that checks what each of ``thunks`` computes."""
+        checked = [_checked(node, thunk) for node, thunk in zip(nodes, thunks, strict=True)]
+        return super().make_vm(nodes, checked, *more)
+
+
+def _checked(node: Apply, thunk: Any) -> Any:
+    """Return ``thunk`` that checks the outputs that have static lengths, and fills new arrays."""
+    shapes = [getattr(variable.type, "shape", ()) for variable in node.outputs]
+    fills = isinstance(node.op, AllocEmpty)
+    expected = [
+        (cell, shape)
+        for cell, shape in zip(thunk.outputs, shapes, strict=True)
+        if any(length is not None for length in shape)
+    ]
+    if not (expected or fills):
+        return thunk
+
+    def checked() -> Any:
+        missing = thunk()
+        if fills and _filling is not None:
+            thunk.outputs[0][0].fill(_filling)
+        for cell, shape in () if missing else expected:
+            found = cell[0].shape
+            if any(s is not None and s != f for s, f in zip(shape, found, strict=True)):
+                raise StaticShapeError(
+                    f"{op_name(node.op)} computed an array of shape {found}, "
+                    f"declared to be of static shape {shape}"
+                )
+        return missing
+
+    # PyTensor keeps notes on a thunk; C code would be called without the check.
+    vars(checked).update((name, note) for name, note in vars(thunk).items() if name != "cthunk")
+    return checked
+
+
+@contextmanager
+def filled_buffers() -> Iterator[None]:
+    """Fill the arrays that are allocated without writing to them, with another number each time."""
+    global _filling
+    _filling = next(_numbers)
+    try:
+        yield
+    finally:
+        _filling = None

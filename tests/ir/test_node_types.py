@@ -1,0 +1,131 @@
+"""What `misfit` finds: inputs that an Op does not take, and outputs that it does not make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.mode import get_mode
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.scan.op import Scan
+from pytensor.tensor.type import TensorType
+from pytensor.typed_list import TypedListType
+from pytensor.typed_list.basic import make_list
+
+from graph_building import scan
+from real_graphs import GRAPHS
+from scanopt_cli.ir.inner_graphs import all_graphs, walk
+from scanopt_cli.ir.node_types import misfit
+
+
+def nodes_of(*outputs: Variable) -> list[Apply]:
+    return list(walk(FunctionGraph(outputs=outputs, clone=False), all_graphs))
+
+
+def declared(variable: Variable, *shape: int | None) -> Variable:
+    """Change the static shape of a variable, whatever computes it."""
+    variable.type = TensorType(variable.type.dtype, shape=shape)
+    return variable
+
+
+def joined(length: int) -> Variable:
+    return declared(pt.join(0, pt.vector("x"), pt.vector("y")), length)
+
+
+def allocated(length: int) -> Variable:
+    """An array as long as a sum of constants, which PyTensor adds up when it makes the node."""
+    return declared(pt.alloc(0.0, pt.constant(2) + pt.constant(3)), length)
+
+
+def as_long_as_a_trace(length: int) -> Variable:
+    trace = scan(lambda h: h + 1, outputs_info=[pt.zeros(())], n_steps=4)
+    return declared(pt.alloc(0.0, trace.shape[0]), length)
+
+
+def drawn(length: int) -> Variable:
+    return declared(pt.random.normal(size=pt.constant(2) + pt.constant([1])), length)
+
+
+@pytest.mark.parametrize(
+    ("make", "right", "wrong"),
+    [
+        (lambda n: declared(pt.exp(pt.vector("x", shape=(3,))), n), 3, 4),
+        (lambda n: declared(pt.sort(pt.vector("x", shape=(None,))), n), None, 40),
+        (joined, None, 1),
+        (allocated, 5, 6),
+        (as_long_as_a_trace, 4, 2**40),
+        (drawn, 3, 1),
+    ],
+    ids=["elemwise", "sort", "join", "constant length", "length of a trace", "size of a draw"],
+)
+def test_static_lengths_are_those_that_the_inputs_imply(
+    make: Callable[[Any], Variable], right: int | None, wrong: int
+) -> None:
+    assert misfit(nodes_of(make(right))) is None
+    assert misfit(nodes_of(make(None))) is None
+    problem = misfit(nodes_of(make(wrong)))
+    assert problem is not None
+    assert problem.endswith("has outputs of static shapes that its inputs do not imply")
+
+
+def test_nodes_of_equal_types_are_told_apart_by_their_constants() -> None:
+    x = pt.vector("x", shape=(9,))
+    assert misfit(nodes_of(x[:3], x[:4])) is None
+    assert misfit(nodes_of(x[:3], declared(x[:4], 3))) is not None
+
+
+def test_lengths_inside_loops_are_checked() -> None:
+    def step(row: Any) -> Any:
+        return declared(pt.sort(row), 40)[0]
+
+    trace = scan(step, sequences=[pt.matrix("rows")])
+    problem = misfit(nodes_of(trace))
+    assert problem is not None
+    assert problem.startswith("SortOp has outputs")
+
+
+def test_rows_of_a_sequence_are_no_shorter_than_the_loop_takes_them_for() -> None:
+    trace = scan(lambda row: row.sum(), sequences=[pt.matrix("rows", shape=(None, 40))])
+    loop = trace.owner
+    assert isinstance(loop.op, Scan)
+    assert misfit(nodes_of(trace)) is None
+    rows = pt.matrix("rows")[:, :3]
+    loop.inputs[1] = rows
+    problem = misfit(nodes_of(trace))
+    assert problem is not None
+    assert "static shapes" in problem
+
+
+def test_elements_of_a_list_are_of_its_type() -> None:
+    honest = make_list([pt.vector("x"), pt.vector("y")])
+    assert misfit(nodes_of(honest)) is None
+    honest.type = TypedListType(pt.matrix().type)
+    assert misfit(nodes_of(honest)) == "MakeList has outputs that it does not make of its inputs"
+
+
+def test_looking_upstream_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = [as_long_as_a_trace(4) for _ in range(3)]
+    monkeypatch.setattr("scanopt_cli.ir.node_types._MOST_UPSTREAM", 5)
+    problem = misfit(nodes_of(*outputs))
+    assert problem is not None
+    assert problem.startswith("Alloc has outputs")
+
+
+@pytest.mark.filterwarnings("ignore:A Supervisor feature is missing")
+@pytest.mark.parametrize("mode", ["CVM", "NUMBA", "JAX"])
+@pytest.mark.parametrize("name", ["random_draws", "scan_second_derivative", "named_dimensions"])
+def test_what_pytensor_makes_of_real_graphs_fits(name: str, mode: str) -> None:
+    inputs, outputs = GRAPHS[name]()
+    fgraph = FunctionGraph(inputs, outputs, clone=True)
+    get_mode(mode).optimizer.rewrite(fgraph)
+    assert misfit(walk(fgraph, all_graphs)) is None
+
+
+def test_constants_are_as_long_as_they_are() -> None:
+    x = pt.constant(np.arange(3.0))
+    assert misfit(nodes_of(declared(x + 1, 3))) is None
+    assert misfit(nodes_of(declared(x + 1, 4))) is not None
