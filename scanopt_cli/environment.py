@@ -1,5 +1,9 @@
-"""Environment variables that scanopt sets for the programs it starts."""
+"""Environment variables that scanopt reads, and sets for the programs it starts."""
 
 CAPTURE = "SCANOPT_CAPTURE"
 """Holds the directory for captured graphs. ``startup/sitecustomize.py`` repeats this name, because
 it imports scanopt only once PyTensor is imported."""
+
+STRICT = "SCANOPT_STRICT"
+"""If it is set, an error of a pass ends `optimize`; else the pass leaves the loop as it is, with a
+remark. ``--debug`` sets it."""

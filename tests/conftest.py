@@ -26,6 +26,7 @@ def _set_up_pytensor() -> str:
     fresh directory for compiled code keeps one run's code from another. Processes that a test
     starts, and the workers of a parallel run, inherit the setting.
     """
+    os.environ["SCANOPT_STRICT"] = "1"  # an error of a pass fails the test
     directory = tempfile.mkdtemp(prefix="scanopt-tests-")
     given = os.environ.get("PYTENSOR_FLAGS", "")
     os.environ["PYTENSOR_FLAGS"] = f'cxx=,linker=vm,base_compiledir="{directory}",{given}'

@@ -15,6 +15,7 @@ from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.reports.remark_text import text_of
 
 
 def scan(step: Any, **arguments: Any) -> Any:
@@ -32,7 +33,7 @@ def optimized(graph: Graph, pipeline: str) -> tuple[Graph, list[str]]:
     work = graph.copy()
     runs = run_pipeline(work.fgraph, parse(pipeline))
     return work, [
-        f"{remark.kind} {remark.scan}: {remark.message}" for run in runs for remark in run.remarks
+        f"{remark.kind} {remark.scan}: {text_of(remark)}" for run in runs for remark in run.remarks
     ]
 
 

@@ -12,6 +12,7 @@ from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.passes.merge_scans.merge_scans import MergeScans
 from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.reports.remark_text import text_of
 
 X = pt.dscalar("x")
 N, M = pt.lscalars("n", "m")
@@ -33,7 +34,7 @@ def merged(graph: Graph, *passes: Any, limit: int | None = None) -> tuple[Graph,
     work = graph.copy()
     runs = run_pipeline(work.fgraph, passes or [MergeScans()], limit=limit)
     return work, [
-        f"{remark.kind} {remark.scan}: {remark.message}" for run in runs for remark in run.remarks
+        f"{remark.kind} {remark.scan}: {text_of(remark)}" for run in runs for remark in run.remarks
     ]
 
 

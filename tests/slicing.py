@@ -16,6 +16,7 @@ from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.reports.remark_text import text_of
 
 N = pt.lscalar("n")
 STEPS = pytest.mark.parametrize("steps", [N, 5], ids=["n", "5"])
@@ -32,7 +33,7 @@ def unknown(name: str = "x") -> Any:
 def cleaned(*outputs: Variable) -> tuple[Graph, list[str]]:
     work = graph_of(*outputs).copy()
     (run,) = run_pipeline(work.fgraph, [CleanSlices()])
-    return work, [f"{remark.kind} {remark.message}" for remark in run.remarks]
+    return work, [f"{remark.kind} {text_of(remark)}" for remark in run.remarks]
 
 
 def text(graph: Graph) -> str:

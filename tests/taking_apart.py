@@ -18,6 +18,7 @@ from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.passes.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.reports.remark_text import text_of
 
 VALUES = {"x": 0.9, "start": [0.9, 0.4], "batch": [0.9, -0.4, 0.1], "g": 0.7}
 
@@ -25,7 +26,7 @@ VALUES = {"x": 0.9, "start": [0.9, 0.4], "batch": [0.9, -0.4, 0.1], "g": 0.7}
 def taken_apart(graph: Graph) -> tuple[Graph, list[str]]:
     work = graph.copy()
     (run,) = run_pipeline(work.fgraph, [MitMotToSitSot()])
-    return work, [f"{remark.kind} {remark.message}" for remark in run.remarks]
+    return work, [f"{remark.kind} {text_of(remark)}" for remark in run.remarks]
 
 
 def check(graph: Graph, **values: Any) -> tuple[Graph, list[str]]:

@@ -96,8 +96,8 @@ class MitMotSlots:
         if rest is not None and plan.is_read(rest):
             rest.source = plan.initial.after(rest.low)
 
-    def told(self) -> str:
-        """Return the number of slots of each kind, and notes, as text for a remark."""
+    def summary(self) -> str:
+        """Return the number of slots of each kind, and what is known of their rows."""
         counts = Counter(str(slot.kind) for slot in self.slots)
         kinds = [f"{count} {kind}" for kind, count in counts.items()]
         return "; ".join([", ".join(kinds) or "nothing", *self._notes])

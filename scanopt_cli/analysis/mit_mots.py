@@ -23,6 +23,7 @@ from scanopt_cli.analysis.accesses.parts import Part
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import Slot
+from scanopt_cli.remarks import Reason, Why, because
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +78,16 @@ def rows_from_first(slot: Slot) -> tuple[list[int], list[int]]:
     return [tap - first for tap in slot.taps], [tap - first for tap in slot.out_taps]
 
 
-def unfit(slot: Slot) -> str | None:
+def unfit(slot: Slot) -> Reason | None:
     """Return why the taps of a mit_mot have no exact form, ``None`` if they have one."""
     if not slot.taps or not slot.out_taps:
-        return "it is never read or never written"
+        return because(Why.TAPS_UNUSED)
     if min(slot.taps) > 0 or max(*slot.taps, *slot.out_taps) < 0:
-        return "PyTensor's backends disagree on the rows of taps that are all on one side of 0"
+        return because(Why.TAPS_ONE_SIDED)
     if min(slot.out_taps) < min(slot.taps):
-        return "it writes rows before the earliest that it reads"
+        return because(Why.WRITES_EARLY)
     if len(set(slot.out_taps)) < len(slot.out_taps):
-        return "a step writes one row twice"
+        return because(Why.WRITES_TWICE)
     return None
 
 

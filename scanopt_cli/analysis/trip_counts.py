@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import toposort
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom
@@ -47,8 +46,8 @@ class StepCounts:
         """Return the key of a length that was read as an affine expression."""
         return _form_key(form, self._atom_key)
 
-    def unify(self, fgraph: FunctionGraph, counts: Iterable[Variable], reason: str) -> None:
-        """Replace equal atoms of ``counts``, which have one key, by one variable in ``fgraph``.
+    def unified(self, counts: Iterable[Variable]) -> dict[Variable, Variable]:
+        """Return one variable for the equal atoms of ``counts``, which have one key.
 
         Otherwise, if a loop's trip count is replaced by an equal one, its buffers are no longer
         provably as long as its steps. Of equal atoms, the first in topological order replaces the
@@ -59,11 +58,13 @@ class StepCounts:
         for count in counts:
             for atom in lengths.value_of(count).atoms:
                 equal[self._atom_key(atom), atom.variable.type][atom.variable] = None
+        replacements: dict[Variable, Variable] = {}
         for variables in equal.values():
             if len(variables) > 1:
                 places = {v: i for i, node in enumerate(toposort(variables)) for v in node.outputs}
                 first, *others = sorted(variables, key=lambda v: places.get(v, -1))
-                fgraph.replace_all([(other, first) for other in others], reason=reason)
+                replacements |= dict.fromkeys(others, first)
+        return replacements
 
     def _atom_key(self, atom: Atom) -> Hashable:
         if not self._is_loop_free(atom.variable):

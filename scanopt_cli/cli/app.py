@@ -26,6 +26,7 @@ from scanopt_cli.cli.batch import until_command_ends
 from scanopt_cli.cli.console import finish, set_up, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.help import Command, Group
+from scanopt_cli.environment import STRICT
 from scanopt_cli.errors import ScanoptError
 
 app = typer.Typer(
@@ -107,6 +108,8 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; print an error as one line on stderr."""
     arguments, debug = _take_debug(arguments)
+    if debug:
+        os.environ[STRICT] = "1"
     try:
         with until_command_ends:
             result = app(arguments, prog_name="scanopt", standalone_mode=False)

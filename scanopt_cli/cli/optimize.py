@@ -77,6 +77,9 @@ def optimize(
     ] = False,
     mode: Modes = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks on stderr.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show what passes found out as well.")
+    ] = False,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,
@@ -86,6 +89,7 @@ def optimize(
     from scanopt_cli.pipeline.optimizing import optimize as optimize_graph
     from scanopt_cli.reports.as_json import plain, to_json
     from scanopt_cli.reports.changes_rich import Changes
+    from scanopt_cli.reports.remark_text import failures, text_of
     from scanopt_cli.verification.modes import DEFAULT
 
     if mode and not verify:
@@ -119,7 +123,11 @@ def optimize(
                 batch.results.append({"source": str(path)} | plain(result))
             else:
                 shown = changes if wants_diff else None
-                _show(result, graph, shown, output_format, time_passes, quiet=quiet)
+                _show(
+                    result, graph, shown, output_format, time_passes, quiet=quiet, verbose=verbose
+                )
+            for remark in failures(result.passes):
+                tell(f"warning: {path}: {text_of(remark)} (pass {remark.pass_name}, {remark.scan})")
             if limit is not None and sum(run.rewrites for run in result.passes) >= limit:
                 tell(f"stopped after {plural(limit, 'rewrite')}, as --limit says")
             codes.append(_finish(result, targets.get(path), check=check))
@@ -155,6 +163,7 @@ def _show(
     time_passes: bool,
     *,
     quiet: bool,
+    verbose: bool,
 ) -> None:
     from scanopt_cli.reports import optimize_markdown, optimize_rich
     from scanopt_cli.reports.verify_rich import render as render_verification
@@ -171,9 +180,10 @@ def _show(
     if result.verification is not None:
         out().print("verification:", end=" ")
         out().print(render_verification(result.verification))
-    if not quiet and any(run.remarks for run in result.passes):
+    runs = [run for run in result.passes if optimize_rich.shown(run, verbose=verbose)]
+    if runs and not quiet:
         err().print(optimize_rich.heading(graph.source, "remarks"), soft_wrap=True)
-        err().print(optimize_rich.remarks(result.passes))
+        err().print(optimize_rich.remarks(runs, verbose=verbose))
     if time_passes:
         err().print(optimize_rich.timings(result.passes))
 

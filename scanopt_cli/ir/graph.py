@@ -80,6 +80,13 @@ def copy_nodes(fgraph: FunctionGraph) -> FunctionGraph:
     return FunctionGraph(fgraph.inputs, [memo[output] for output in fgraph.outputs], clone=False)
 
 
+def take_over(fgraph: FunctionGraph, form: FunctionGraph) -> None:
+    """Replace the outputs of ``fgraph`` by those of ``form``, a graph over the same inputs."""
+    for old, new in zip(fgraph.outputs, form.outputs, strict=True):
+        if old is not new:
+            fgraph.replace(old, new)
+
+
 def as_graph(graph: GraphLike, *, source: str = "<memory>") -> Graph:
     """Return ``graph`` as a `Graph` over its own copy of the nodes.
 

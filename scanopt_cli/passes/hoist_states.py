@@ -18,7 +18,8 @@ from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.dependence import invariant_states
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.pipeline.contract import PassContext, ScanPass, not_whole
+from scanopt_cli.remarks import Code, Reason, Why, because
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,9 @@ class HoistStates(ScanPass):
         for slot in found:
             reason = _obstacle(view, slot, lengths)
             if reason is not None:
-                context.kept(view, f"the invariant state `{names[slot]}`: {reason}")
-            elif context.budget.spend():
-                context.changed(view, f"hoisted the invariant state `{names[slot]}`")
+                context.missed(view, Code.STATE_NOT_HOISTED, reason, names[slot])
+            else:
+                context.passed(view, Code.STATE_HOISTED, names[slot])
                 hoisted.append(slot)
         if not hoisted:
             return None
@@ -79,13 +80,13 @@ class HoistStates(ScanPass):
         return replacements
 
 
-def _obstacle(view: ScanView, slot: Slot, lengths: Lengths) -> str | None:
+def _obstacle(view: ScanView, slot: Slot, lengths: Lengths) -> Reason | None:
     if view.is_while:
-        return "the loop has a stop condition, so the number of its rows is not known"
+        return because(Why.LOOP_STOPS)
     if view.batch_ndim:
-        return "the loop is batched"
+        return because(Why.LOOP_BATCHED)
     if not is_whole(view, slot, lengths):
-        return "its buffer is not proved to hold every step"
+        return not_whole([slot])
     return None
 
 

@@ -21,6 +21,7 @@ from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.remarks import Code, Reason, Why, because
 
 # A constant of more elements stays an input, to keep megabytes of literals out of bodies.
 _LARGEST = 4096
@@ -63,16 +64,16 @@ class InlineConstants(ScanPass):
             for slot in view.slots
             if (value := _invariant_value(view, slot, names[slot], context)) is not None
         }
-        if not found or not context.budget.spend():
+        if not found:
             return None
         inlined = {slot: value for slot, value in found.items() if isinstance(value, Constant)}
         view.unfreeze({slot.inner_inputs[0]: value for slot, value in inlined.items()})
         for slot, value in found.items():
-            label = f"{slot.kind} `{names[slot]}`"
+            name, kind = names[slot], slot.kind
             if slot in inlined:
-                context.changed(view, f"inlined constant {label}")
+                context.passed(view, Code.CONSTANT_INLINED, name, kind=kind)
                 continue
-            context.changed(view, f"turned uniform {label} into a non_seq")
+            context.passed(view, Code.SEQUENCE_UNIFORM, name, kind=kind)
             slot.kind, slot.outer_input = SlotKind.NON_SEQ, value
         view.slots = [slot for slot in view.slots if slot not in inlined]
         if inlined:
@@ -88,7 +89,7 @@ def _invariant_value(
         return None
     if view.batch_ndim:
         if isinstance(slot.outer_input, Constant):
-            context.kept(view, f"{slot.kind} `{name}`: the loop is batched")
+            context.missed(view, Code.INPUT_KEPT, Why.LOOP_BATCHED, name, kind=slot.kind)
         return None
     inner_type = slot.inner_inputs[0].type
     outer = slot.outer_input
@@ -101,7 +102,7 @@ def _invariant_value(
         return None
     reason = _misfit(value, inner_type, is_output=slot.inner_inputs[0] in view.inner_outputs())
     if reason is not None:
-        context.kept(view, f"{slot.kind} `{name}`: {reason}")
+        context.missed(view, Code.INPUT_KEPT, reason, name, kind=slot.kind)
         return None
     return value
 
@@ -140,17 +141,17 @@ def _unsliced(sequence: Variable) -> Variable:
     return sequence
 
 
-def _misfit(value: Variable, inner_type: TensorType, *, is_output: bool) -> str | None:
+def _misfit(value: Variable, inner_type: TensorType, *, is_output: bool) -> Reason | None:
     """Return why the body cannot read ``value`` as ``inner_type``, ``None`` if it can."""
     if isinstance(value, Constant):
         if has_negative_zero(value):
-            return "it holds -0.0, which PyTensor takes for 0.0 in the body of a loop"
+            return because(Why.NEGATIVE_ZERO)
         if getattr(value.data, "size", 1) > _LARGEST:
-            return f"the constant has more than {_LARGEST} elements"
+            return because(Why.CONSTANT_LARGE, elements=_LARGEST)
         if is_output and value.type != inner_type:
-            return "a step returns the constant as it is, and its type is narrower than the state's"
+            return because(Why.CONSTANT_RETURNED)
     if not inner_type.is_super(value.type):
-        return f"its type {value.type} is not the {inner_type} that the body reads"
+        return because(Why.TYPE_DIFFERS, type=str(value.type), read=str(inner_type))
     return None
 
 

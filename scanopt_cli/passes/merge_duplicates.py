@@ -9,6 +9,7 @@ from pytensor.graph.basic import Variable
 
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.remarks import Code
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class MergeDuplicates(ScanPass):
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan that keeps the first of equal inputs."""
         twins = _twins(view, context)
-        if not twins or not context.budget.spend():
+        if not twins:
             return None
         names = context.names(view)
         view.unfreeze(
@@ -42,7 +43,8 @@ class MergeDuplicates(ScanPass):
         )
         view.slots = [slot for slot in view.slots if slot not in twins]
         for twin, first in twins.items():
-            context.changed(view, f"merged {twin.kind} `{names[twin]}` into `{names[first]}`")
+            into = names[first]
+            context.passed(view, Code.SLOTS_MERGED, names[twin], kind=twin.kind, into=into)
         return view.rebuild()
 
 

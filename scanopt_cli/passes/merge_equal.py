@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,7 +11,8 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 
 from scanopt_cli.ir.inner_graphs import body_of, core_op, op_name
-from scanopt_cli.pipeline.contract import Pass, PassContext
+from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
+from scanopt_cli.remarks import Code
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,25 @@ class MergeEqual(Pass):
     name: ClassVar[str] = "merge-equal"
     everywhere: ClassVar[bool] = True
 
-    def run(self, context: PassContext) -> bool:
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Merge in one walk over ``context.fgraph``, from the inputs to the outputs."""
-        if context.is_in_place("merged"):
-            return False
+        if context.is_in_place():
+            return
         merged = dict(_duplicates(context))
+        nodes = {variable.owner for variable in merged if variable.owner is not None}
+        constants = sum(variable.owner is None for variable in merged)
+        if nodes:
+            context.passed(None, Code.NODES_MERGED, count=len(nodes))
+        if constants:
+            context.passed(None, Code.CONSTANTS_MERGED, count=constants)
         if merged:
             _keep_names(merged)
-            context.fgraph.replace_all(list(merged.items()), reason=self.name)
-            context.changed(None, f"merged {_counted(merged)} with equal ones")
-        shared = _share_ops(context)
-        for name, count in shared.items():
-            context.changed(None, f"gave {count} equal uses of OpFromGraph `{name}` one Op")
-        return bool(merged or shared)
+            yield Rewrite(merged, count=len(nodes) + constants)
+        for node, op in _equal_ops(context):
+            made: Apply = op.make_node(*node.inputs)
+            if [v.type for v in made.outputs] == [v.type for v in node.outputs]:
+                context.passed(None, Code.OPS_SHARED, op=op_name(op))
+                yield Rewrite(dict(zip(node.outputs, made.outputs, strict=True)))
 
 
 def _duplicates(context: PassContext) -> Iterator[tuple[Variable, Variable]]:
@@ -62,13 +68,12 @@ def _duplicates(context: PassContext) -> Iterator[tuple[Variable, Variable]]:
     first: dict[object, Variable] = {}
     for constant in _constants(context):
         twin = first.setdefault((context.same(constant), constant.type), constant)
-        if twin is not constant and context.budget.spend():
+        if twin is not constant:
             yield constant, twin
     for node in context.fgraph.toposort():
         keys = [(context.same(output), output.type) for output in node.outputs]
         if all(key in first for key in keys):
-            if context.budget.spend():
-                yield from zip(node.outputs, (first[key] for key in keys), strict=True)
+            yield from zip(node.outputs, (first[key] for key in keys), strict=True)
         else:
             for key, output in zip(keys, node.outputs, strict=True):
                 first.setdefault(key, output)
@@ -83,10 +88,9 @@ def _constants(context: PassContext) -> dict[Constant, None]:
     return dict.fromkeys(variable for variable in every if isinstance(variable, Constant))
 
 
-def _share_ops(context: PassContext) -> Counter[str]:
-    """Replace equal OpFromGraphs by the first of them; count the replaced uses by Op name."""
+def _equal_ops(context: PassContext) -> Iterator[tuple[Apply, Op]]:
+    """Yield each node whose OpFromGraph equals an earlier one, with the first of these."""
     first: dict[object, Op] = {}
-    shared: Counter[str] = Counter()
     for node in context.fgraph.toposort():
         if not isinstance(core_op(node.op), OpFromGraph):
             continue
@@ -95,31 +99,11 @@ def _share_ops(context: PassContext) -> Counter[str]:
         types = [variable.type for variable in (*body.inputs, *body.outputs)]
         op = first.setdefault((context.digests.sameness.of_op(node.op), *types), node.op)
         # Each rewrite of a body freezes it anew, with Ops that are equal but not identical.
-        if op is node.op or (context.path and op == node.op):
-            continue
-        new: Apply = op.make_node(*node.inputs)
-        if [v.type for v in new.outputs] == [
-            v.type for v in node.outputs
-        ] and context.budget.spend():
-            context.fgraph.replace_all(
-                list(zip(node.outputs, new.outputs, strict=True)), reason=MergeEqual.name
-            )
-            shared[op_name(op)] += 1
-    return shared
+        if op is not node.op and not (context.path and op == node.op):
+            yield node, op
 
 
 def _keep_names(merged: dict[Variable, Variable]) -> None:
     """Give each kept variable without a name that of a duplicate."""
     for variable, twin in merged.items():
         twin.name = twin.name or variable.name
-
-
-def _counted(merged: dict[Variable, Variable]) -> str:
-    nodes = {variable.owner for variable in merged if variable.owner is not None}
-    constants = sum(variable.owner is None for variable in merged)
-    parts = [
-        f"{count} {noun}{'s' if count > 1 else ''}"
-        for count, noun in ((len(nodes), "node"), (constants, "constant"))
-        if count
-    ]
-    return " and ".join(parts)

@@ -13,7 +13,8 @@ from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.equivalence.loop_forms import Trajectory, trajectories
 from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.pipeline.contract import PassContext, ScanPass, not_whole
+from scanopt_cli.remarks import Code, Reason, Why, because
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class MergeStates(ScanPass):
             return None
         names = context.names(view)
         trajectory_of = trajectories(context.digests, view)
-        twins = _affordable(_twins(slots, trajectory_of), context)
-        traces = _affordable(_traces(view, slots, twins, trajectory_of, names, context), context)
+        twins = _twins(slots, trajectory_of)
+        traces = _traces(view, slots, twins, trajectory_of, names, context)
         if not twins and not traces:
             return None
         view.unfreeze(
@@ -63,13 +64,15 @@ class MergeStates(ScanPass):
         view.slots = [slot for slot in view.slots if slot not in twins and slot not in traces]
         replacements = view.rebuild()
         for trace, state in traces.items():
-            context.changed(view, f"read {trace.kind} `{names[trace]}` off state `{names[state]}`")
+            code = Code.TRACE_READ_FROM_STATE
+            context.passed(view, code, names[trace], state=names[state])
             buffer: Any = replacements[_output(state)]
             steps = (*(slice(None),) * view.batch_ndim, slice(state.n_initial, None))
             replacements[_output(trace)] = buffer[steps]
         # The kept slot may itself be a nit_sot that is now read from a state.
         for twin, first in twins.items():
-            context.changed(view, f"merged {twin.kind} `{names[twin]}` into `{names[first]}`")
+            into = names[first]
+            context.passed(view, Code.SLOTS_MERGED, names[twin], kind=twin.kind, into=into)
             replacements[_output(twin)] = replacements[_output(first)]
         return replacements
 
@@ -106,20 +109,19 @@ def _traces(
         if slot.kind is not SlotKind.NIT_SOT or slot in twins or state is None:
             continue
         (entry,) = slot.inner_outputs
-        label = f"nit_sot `{names[slot]}`, which is the trace of `{names[state]}`"
-        if not is_whole(view, slot, lengths) or not is_whole(view, state, lengths):
-            context.kept(view, f"{label}: their buffers are not proved to hold every step")
+        short = [s for s in (slot, state) if not is_whole(view, s, lengths)]
+        why: Reason | None = None
+        if short:
+            why = not_whole(short)
         elif entry.type.ndim and not lengths.provably_le(
             AffineExpr(1), lengths.value_of(view.n_steps)
         ):
-            context.kept(view, f"{label}: of no steps at all it has another shape")
-        else:
+            why = because(Why.TRACE_OF_NO_STEPS)
+        if why is None:
             traces[slot] = state
+        else:
+            context.missed(view, Code.TRACE_KEPT, why, names[slot], state=names[state])
     return traces
-
-
-def _affordable(merged: dict[Slot, Slot], context: PassContext) -> dict[Slot, Slot]:
-    return {slot: kept for slot, kept in merged.items() if context.budget.spend()}
 
 
 def _output(slot: Slot) -> Variable:

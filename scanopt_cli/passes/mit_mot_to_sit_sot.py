@@ -17,6 +17,7 @@ from scanopt_cli.analysis.mit_mots import form_of, unfit
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.remarks import Code, Reason, Why, because
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,15 @@ class MitMotToSitSot(ScanPass):
         found = [
             plan for slot in view.of_kind(SlotKind.MIT_MOT) if (plan := _plan(view, slot, context))
         ]
-        if not found or not context.budget.spend():
+        if not found:
             return None
         names = context.names(view)
         view.unfreeze()
         substitutes: dict[Variable, Variable] = {}
         for plan in found:
             made = MitMotSlots(plan, view.inner_outputs())
-            context.changed(view, f"turned mit_mot `{names[plan.slot]}` into {made.told()}")
+            into = made.summary()
+            context.passed(view, Code.MIT_MOT_REPLACED, names[plan.slot], into=into)
             place = view.slots.index(plan.slot)
             view.slots[place : place + 1] = made.slots
             substitutes |= made.substitutes
@@ -103,19 +105,19 @@ def _plan(view: ScanView, slot: Slot, context: PassContext) -> Plan | None:
     found = _plan_or_reason(view, slot, context)
     if isinstance(found, Plan):
         return found
-    context.kept(view, f"mit_mot `{context.names(view)[slot]}`: {found}")
+    context.missed(view, Code.MIT_MOT_KEPT, found, context.names(view)[slot])
     return None
 
 
-def _plan_or_reason(view: ScanView, slot: Slot, context: PassContext) -> Plan | str:
+def _plan_or_reason(view: ScanView, slot: Slot, context: PassContext) -> Plan | Reason:
     assert slot.outer_output is not None
     if view.is_while:
-        return "the loop may stop early, so its last row has no known place"
+        return because(Why.LOOP_STOPS)
     if (reason := unfit(slot)) is not None:
         return reason
     steps = scalar_steps(view)
     if steps is None:
-        return "the step count differs within the batch"
+        return because(Why.STEPS_DIFFER_IN_BATCH)
     axis = view.batch_ndim
     for lengths in (Lengths(view.n_steps), Lengths(view.n_steps, static=False)):
         length = lengths.length_of(slot.outer_input, axis)
@@ -123,8 +125,7 @@ def _plan_or_reason(view: ScanView, slot: Slot, context: PassContext) -> Plan | 
         if form is not None:
             break
     else:
-        trip_count = lengths.value_of(steps)
-        return f"its buffer is not proved to be long enough for {trip_count} steps"
+        return because(Why.BUFFER_SHORT, steps=str(lengths.value_of(steps)))
     rows = RowAnalysis(lengths, axis).of(slot.outer_input)
     readers = Readers(form.parts, axis, form.latest, context.clients, lengths)
     return Plan(

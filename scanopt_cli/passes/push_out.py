@@ -27,6 +27,7 @@ from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_m
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind, scan_op
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.remarks import Code, Reason, Why, because
 
 # Ops that compute for all values of their inputs. Shapes that do not fit still raise.
 _TOTAL = (
@@ -83,17 +84,16 @@ class PushOut(ScanPass):
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan whose body computes less."""
-        if view.batch_ndim or not context.budget.is_left:
+        if view.batch_ndim:
             return None
         grouped = _with_grouped_terms(ScanView.of(view.node))
         work = view if grouped is None else ScanView.of(_node_of(grouped))
         found = _push_out_sequences(work)
         if isinstance(found, dict):
-            context.budget.spend()
-            context.changed(view, "computes elementwise arithmetic of sequences before the loop")
+            context.passed(view, Code.SEQUENCES_COMPUTED)
         else:
             if found is not None:
-                context.kept(view, f"arithmetic of sequences: {found}")
+                context.missed(view, Code.SEQUENCES_NOT_COMPUTED, found)
             found = _hoist(work, view, context, guarded=self.guarded)
         if found is None or grouped is None:
             return found
@@ -164,7 +164,7 @@ def _hoist(
         for variable in _read_by((node for node in nodes if node not in hoisted), outputs)
         if variable.owner in hoisted
     ]
-    if not boundary or not context.budget.spend():
+    if not boundary:
         return None
     values = clone_replace(boundary, outer, rebuild_strict=False)
     lengths = Lengths(view.n_steps)
@@ -177,7 +177,7 @@ def _hoist(
     for variable, value in zip(inner, values, strict=True):
         value = variable.type.filter_variable(value)
         view.slots.append(Slot(SlotKind.NON_SEQ, 0, inner_inputs=[variable], outer_input=value))
-    context.changed(original, f"moved {len(hoisted)} invariant nodes before the loop")
+    context.passed(original, Code.INVARIANTS_MOVED, nodes=len(hoisted))
     return view.rebuild()
 
 
@@ -266,7 +266,7 @@ def _is_total(node: Apply) -> bool:
     return isinstance(op, _TOTAL) and not is_squeeze
 
 
-def _push_out_sequences(view: ScanView) -> dict[Variable, Variable] | str | None:
+def _push_out_sequences(view: ScanView) -> dict[Variable, Variable] | Reason | None:
     """Compute elementwise arithmetic of sequences before the loop.
 
     Returns replacements for all outputs, or the reason against it, or ``None`` if there is nothing
@@ -280,13 +280,13 @@ def _push_out_sequences(view: ScanView) -> dict[Variable, Variable] | str | None
     sequences = view.of_kind(SlotKind.SEQ)
     is_map = is_elementwise_map(view)
     if is_map and not is_replaceable_map(view):
-        return "without it nothing is left of the loop, which does not keep every step"
+        return because(Why.LOOP_EMPTIES)
     if all(lengths.length_of(slot.outer_input) == steps for slot in sequences):
         return pushed
     if is_map:
-        return "a sequence is not proved to be as long as the loop has steps"
+        return because(Why.SEQUENCE_LENGTH)
     if any(slot.outer_input.type.shape[0] == 1 for slot in sequences):
-        return "a sequence has one row, which would serve for all steps"
+        return because(Why.ONE_ROW)
     cut = ScanView.of(view.node)
     for slot in cut.of_kind(SlotKind.SEQ):
         whole: Any = slot.outer_input

@@ -19,6 +19,7 @@ from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.remarks import Code, Reason, Why, because
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,9 @@ class PushOutSums(ScanPass):
             lasts = _lasts(slot, context)
             reason = _unfit(view, slot, products, lasts, context)
             if reason is not None:
-                context.kept(view, f"the sum `{names[slot]}`: {reason}")
-            elif context.budget.spend():
-                context.changed(view, f"summed `{names[slot]}` in a matrix product after the loop")
+                context.missed(view, Code.SUM_KEPT, reason, names[slot])
+            else:
+                context.passed(view, Code.SUM_MOVED, names[slot])
                 sums.append(_Sum(slot, products, lasts))
         return _pushed_out(view, sums) if sums else None
 
@@ -127,18 +128,18 @@ def _products(slot: Slot, counts: Counter[Variable]) -> list[Vectors] | None:
 
 def _unfit(
     view: ScanView, slot: Slot, products: list[Vectors], lasts: list[Variable], context: PassContext
-) -> str | None:
+) -> Reason | None:
     """Return why a sum of products has to stay in the loop, ``None`` if it can leave."""
     if view.is_while:
-        return "the loop may stop early"
+        return because(Why.LOOP_STOPS)
     if view.batch_ndim:
-        return "the loop is batched"
+        return because(Why.LOOP_BATCHED)
     if slot.kind is SlotKind.SIT_SOT and len(lasts) < len(context.clients(slot.outer_output)):
-        return "not only its last value is read"
+        return because(Why.READ_ELSEWHERE)
     invariant = {entry for other in view.of_kind(SlotKind.NON_SEQ) for entry in other.inner_inputs}
     for vector in (vector for vectors in products for vector in vectors):
         if invariant.issuperset(v for v in graph_inputs([vector]) if not isinstance(v, Constant)):
-            return "a factor of what it adds is the same in every step"
+            return because(Why.ADDEND_INVARIANT)
     return None
 
 

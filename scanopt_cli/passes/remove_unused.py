@@ -10,6 +10,7 @@ from pytensor.graph.basic import Variable
 
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.remarks import Code, Why
 
 
 @dataclass(frozen=True)
@@ -46,15 +47,15 @@ class RemoveUnused(ScanPass):
         dead = [slot for slot in dead if slot not in needed]
         names = context.names(view)
         for slot in needed:
-            label = f"unused {slot.kind} `{names[slot]}`"
-            context.kept(view, f"{label}: it alone carries a batch dimension")
-        if not dead or not context.budget.spend():
+            why = Why.CARRIES_BATCH
+            context.missed(view, Code.UNUSED_KEPT, why, names[slot], kind=slot.kind)
+        if not dead:
             return None
         removed = set(dead)
         view.unfreeze()
         view.slots = [slot for slot in view.slots if slot not in removed]
         for slot in dead:
-            context.changed(view, f"removed unused {slot.kind} `{names[slot]}`")
+            context.passed(view, Code.SLOT_REMOVED, names[slot], kind=slot.kind)
         return view.rebuild()
 
 

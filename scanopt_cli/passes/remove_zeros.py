@@ -16,6 +16,7 @@ from scanopt_cli.analysis.rows import is_zero
 from scanopt_cli.analysis.zeros import zeros_among
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.remarks import Code
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,11 @@ class RemoveZeros(ScanPass):
         kept = [slot for slot in view.slots if slot not in found]
         if not found or not any(slot.outer_output is not None for slot in kept):
             return None
-        if not context.budget.spend():
-            return None
         names = context.names(view)
         view.unfreeze()
         substitutes: dict[Variable, Variable] = {}
         for slot in found:
-            context.changed(view, f"removed {slot.kind} `{names[slot]}`: it is zero in every step")
+            context.passed(view, Code.ZEROS_REMOVED, names[slot], kind=slot.kind)
             kept += (counts := _lengths_of(slot))
             substitutes |= dict.fromkeys(slot.inner_inputs, _zeros(slot, counts))
         view.slots = kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -15,7 +16,8 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import copy_nodes
-from scanopt_cli.pipeline.contract import Pass, PassContext
+from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
+from scanopt_cli.remarks import Code, Why, because
 
 # Excluded tags and names of rewrites. Loops, work in place and fusion belong to other passes. A
 # generator is a value too, and a rewrite tagged ``random_unsafe`` returns a different one.
@@ -72,60 +74,51 @@ class Simplify(Pass):
     outer: bool = False
     without: str = ""
 
-    def run(self, context: PassContext) -> bool:
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Simplify a body, or the outer graph if the option ``outer`` is set."""
         fgraph = context.fgraph
         if not (context.path or self.outer) or any(
             node.op.destroy_map for node in fgraph.apply_nodes
         ):
-            return False
-        if not context.budget.is_left:
-            return False
+            return
         before = digest(fgraph)
         if before in context.settled:
-            return False
+            return
         if most_terms(fgraph) > MOST_TERMS:
-            context.kept(
-                None,
-                f"not simplified: multiplied out, a sum or product has more than {MOST_TERMS:,} "
-                "terms, which would take PyTensor too long",
-            )
-            return False
-        count = len(fgraph.apply_nodes)
-        after = self._rewrite_to_fixpoint(fgraph, before)
+            why = because(Why.TERMS_MANY, terms=f"{MOST_TERMS:,}")
+            context.missed(None, Code.NOT_SIMPLIFIED, why)
+            return
+        form, after = self._fixpoint(fgraph, before)
         if after is None:
-            context.kept(None, f"not simplified: {_ATTEMPTS} rewrites lead to no form that stays")
+            why = because(Why.NO_FIXPOINT, attempts=_ATTEMPTS)
+            context.missed(None, Code.NOT_SIMPLIFIED, why)
         context.settled.add(after or before)
-        if after is None or after == before:
-            return False
-        context.budget.spend()
-        context.changed(None, f"simplified: {count} → {len(fgraph.apply_nodes)} nodes")
-        return True
+        if after is not None and after != before:
+            count, fewer = len(fgraph.apply_nodes), len(form.apply_nodes)
+            context.passed(None, Code.SIMPLIFIED, before=count, after=fewer)
+            yield Rewrite(dict(zip(fgraph.outputs, form.outputs, strict=True)))
 
-    def _rewrite_to_fixpoint(self, fgraph: FunctionGraph, before: str) -> str | None:
-        """Rewrite ``fgraph`` to a fixpoint; return its digest, ``None`` if none is found.
+    def _fixpoint(self, fgraph: FunctionGraph, before: str) -> tuple[FunctionGraph, str | None]:
+        """Return what PyTensor's rewriters make of ``fgraph``, and its digest.
 
-        If the rewriters cycle, the fixpoint is the smallest form of the cycle, and of forms of one
-        size that with the smallest digest, so it does not matter where the cycle was entered.
-        Without a fixpoint ``fgraph`` stays as it is.
+        If the rewriters cycle, it is the smallest form of the cycle, and of forms of one size that
+        with the smallest digest, so it does not matter where the cycle was entered. The digest is
+        ``None`` if there is no fixpoint.
         """
         rewriter = _rewriter(self.without, sums=not _adds_booleans(fgraph))
         digests = [before]
-        forms = [copy_nodes(fgraph)]
+        forms = [fgraph]
         while len(forms) <= _ATTEMPTS:
-            rewriter.rewrite(fgraph)
-            reached = digest(fgraph)
-            if reached == digests[-1]:
-                return reached
+            form = copy_nodes(forms[-1])
+            rewriter.rewrite(form)
+            reached = digest(form)
             if reached in digests:
                 cycle = range(digests.index(reached), len(forms))
                 chosen = min(cycle, key=lambda i: (len(forms[i].apply_nodes), digests[i]))
-                _take_over(fgraph, forms[chosen])
-                return digests[chosen]
+                return forms[chosen], digests[chosen]
             digests.append(reached)
-            forms.append(copy_nodes(fgraph))
-        _take_over(fgraph, forms[0])
-        return None
+            forms.append(form)
+        return fgraph, None
 
 
 def most_terms(fgraph: FunctionGraph) -> int:
@@ -144,13 +137,6 @@ def most_terms(fgraph: FunctionGraph) -> int:
             count = found.get(node.inputs[0], 1)
         found.update(dict.fromkeys(node.outputs, count))
     return max(found.values(), default=0)
-
-
-def _take_over(fgraph: FunctionGraph, form: FunctionGraph) -> None:
-    """Replace the outputs of ``fgraph`` by those of ``form``, which has the same inputs."""
-    for old, new in zip(fgraph.outputs, form.outputs, strict=True):
-        if old is not new:
-            fgraph.replace(old, new, reason="simplify")
 
 
 def _adds_booleans(fgraph: FunctionGraph) -> bool:

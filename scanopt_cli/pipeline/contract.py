@@ -1,11 +1,10 @@
-"""The contract of a pass, its remarks, and the walk over Scans that passes share."""
+"""The contract of a pass, and the walk over Scans that passes share."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from typing import Any, ClassVar
 
 from pytensor.graph.basic import Apply, Variable
@@ -14,51 +13,35 @@ from pytensor.graph.fg import FunctionGraph
 from scanopt_cli.analysis.buffers import trimmed
 from scanopt_cli.equivalence.canonical import Digests
 from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.errors import ScanoptError, brief
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.naming import slot_names, titles
 from scanopt_cli.ir.scan_view import ScanView, Slot, scan_op
-
-
-class RemarkKind(StrEnum):
-    """Whether a pass did something or left something alone."""
-
-    CHANGED = "changed"
-    KEPT = "kept"
+from scanopt_cli.remarks import Code, Detail, Reason, Remark, RemarkKind, Why, because
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
-    """A note that a pass changed a Scan, or examined it and left it alone, and why.
+class Rewrite:
+    """One rewrite of a graph, which leaves the values of its outputs as they are.
 
-    ``scan`` is the name of the Scan after the names of the loops and graphs around it, outermost
-    first, joined by ``/``. For a remark on a whole graph, it holds only the names around that
-    graph, or ``graph`` if there are none.
+    ``replacements`` map variables to those that replace them wherever they are read; ``inputs``
+    replace inputs of single nodes. It counts as ``count`` rewrites.
     """
 
-    pass_name: str
-    scan: str
-    kind: RemarkKind
-    message: str
+    replacements: Mapping[Variable, Variable] = field(default_factory=dict)
+    inputs: Sequence[tuple[Apply, int, Variable]] = ()
+    count: int = 1
 
-
-class RewriteBudget:
-    """Counts rewrites against a limit; without a limit, any number is allowed."""
-
-    def __init__(self, limit: int | None = None) -> None:
-        self.left = limit
-        self.spent = 0
-
-    @property
-    def is_left(self) -> bool:
-        """Whether another rewrite is allowed."""
-        return self.left is None or self.spent < self.left
-
-    def spend(self) -> bool:
-        """Take one rewrite from the budget; return whether one was left."""
-        if not self.is_left:
-            return False
-        self.spent += 1
-        return True
+    def apply(self, fgraph: FunctionGraph, reason: str) -> None:
+        """Apply it to ``fgraph``. If types do not fit, it raises and leaves the graph as it is."""
+        pairs = [
+            (old, old.type.filter_variable(new, allow_convert=True))
+            for old, new in self.replacements.items()
+            if old is not new
+        ]
+        fgraph.replace_all(pairs, reason=reason)
+        for node, position, new in self.inputs:
+            fgraph.change_node_input(node, position, new, reason=reason)
 
 
 @dataclass(slots=True)
@@ -69,27 +52,55 @@ class PassContext:
     loop around it does. ``is_inlined`` marks a body that PyTensor inlines in place of its
     OpFromGraph. The pass appends to ``remarks``. ``settled`` holds the digests of graphs in which
     the pass has nothing to do, for as long as the pipeline runs: a pass that is slow to find that
-    out looks there first, and adds to it.
+    out looks there first, and adds to it. With ``strict``, an error of the pass is raised.
     """
 
     fgraph: FunctionGraph
     pass_name: str
-    budget: RewriteBudget
     remarks: list[Remark]
     path: tuple[str, ...] = ()
     around: Mapping[Variable, str] = field(default_factory=dict)
     is_inlined: bool = False
     settled: set[str] = field(default_factory=set)
+    strict: bool = True
     _digests: Digests | None = field(default=None, init=False)
     _titles: dict[Apply, str] = field(default_factory=dict, init=False)
 
-    def changed(self, view: ScanView | None, message: str) -> None:
-        """Add a remark that a Scan was changed, or the graph if ``view`` is ``None``."""
-        self._remark(view, RemarkKind.CHANGED, message)
+    def passed(
+        self, view: ScanView | None, code: Code, *slots: str, count: int = 1, **details: Detail
+    ) -> None:
+        """Add a remark on a rewrite of a Scan, or of the graph if ``view`` is ``None``."""
+        self._remark(view, code, RemarkKind.PASSED, slots, details, count=count)
 
-    def kept(self, view: ScanView | None, message: str) -> None:
-        """Add a remark that something in a Scan, or in the graph, was left alone, and why."""
-        self._remark(view, RemarkKind.KEPT, message)
+    def missed(
+        self, view: ScanView | None, code: Code, why: Reason | Why, *slots: str, **details: Detail
+    ) -> None:
+        """Add a remark on what was not rewritten in a Scan, or in the graph, and why."""
+        reason = why if isinstance(why, Reason) else Reason(why)
+        self._remark(view, code, RemarkKind.MISSED, slots, details, reason)
+
+    def found(
+        self,
+        view: ScanView | None,
+        code: Code,
+        *slots: str,
+        why: Reason | None = None,
+        **details: Detail,
+    ) -> None:
+        """Add a remark on what was found out about a Scan, or about the graph."""
+        self._remark(view, code, RemarkKind.ANALYSIS, slots, details, why)
+
+    def failed(self, view: ScanView | None, error: Exception) -> None:
+        """Remark that the pass raised ``error``, so that a Scan, or the graph, stays as it is.
+
+        Raises
+        ------
+        Exception
+            ``error``, if the context is ``strict`` or it is an error for the user.
+        """
+        if self.strict or isinstance(error, ScanoptError):
+            raise error
+        self._remark(view, Code.PASS_FAILED, RemarkKind.MISSED, (), {"error": brief(error)})
 
     def scans(self, *, from_the_end: bool = False) -> Iterator[ScanView]:
         """Yield each Scan that is still in the graph when its turn comes, in topological order."""
@@ -140,11 +151,11 @@ class PassContext:
         """
         return None if view.condition is None else self.digests.of_condition(view)
 
-    def is_in_place(self, done: str) -> bool:
-        """Whether a node of the graph works in place; if so, remark that nothing was ``done``."""
+    def is_in_place(self) -> bool:
+        """Whether a node of the graph works in place; if so, remark that nothing is rewritten."""
         node = next((node for node in self.fgraph.apply_nodes if node.op.destroy_map), None)
         if node is not None:
-            self.kept(None, f"{done} nothing: {op_name(node.op)} works in place")
+            self.missed(None, Code.GRAPH_LEFT, because(Why.IN_PLACE, what=op_name(node.op)))
         return node is not None
 
     def tell_doubts(self) -> None:
@@ -152,16 +163,36 @@ class PassContext:
         if self._digests is None:
             return
         sameness = self._digests.sameness
-        for text, names in (
-            ("compared by identity", sameness.opaque),
-            ("Ops without __props__, compared by all their state", sameness.by_state),
+        for code, names in (
+            (Code.OPS_BY_IDENTITY, sameness.opaque),
+            (Code.OPS_BY_STATE, sameness.by_state),
         ):
             if names:
-                self.kept(None, f"{text}: {', '.join(sorted(set(names)))}")
+                self.found(None, code, ops=tuple(sorted(set(names))))
 
-    def _remark(self, view: ScanView | None, kind: RemarkKind, message: str) -> None:
+    def _remark(
+        self,
+        view: ScanView | None,
+        code: Code,
+        kind: RemarkKind,
+        slots: tuple[str, ...],
+        details: Mapping[str, Detail],
+        reason: Reason | None = None,
+        count: int = 1,
+    ) -> None:
         names = self.path if view is None else (*self.path, self.title(view.node))
-        self.remarks.append(Remark(self.pass_name, "/".join(names) or "graph", kind, message))
+        self.remarks.append(
+            Remark(
+                pass_name=self.pass_name,
+                code=code,
+                kind=kind,
+                scan="/".join(names) or "graph",
+                slots=slots,
+                details=details,
+                reason=reason,
+                count=count,
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -178,10 +209,16 @@ class Pass(ABC):
     """Whether the pass trims buffers, so that they do not hold every step."""
     everywhere: ClassVar[bool] = False
     """Whether the pass also works on graphs without a loop."""
+    sweeps: ClassVar[int] = 1
+    """How often the pass may run on a graph in a row, as one of its rewrites enables the next."""
 
     @abstractmethod
-    def run(self, context: PassContext) -> bool:
-        """Rewrite ``context.fgraph`` in place; return whether anything changed."""
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
+        """Yield rewrites of ``context.fgraph``, which the driver applies before it asks for more.
+
+        A pass does not change the graph itself. If the budget is spent, the driver does not ask
+        again, so a pass adds the remark on a rewrite before it yields it.
+        """
 
     def options(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
@@ -206,29 +243,33 @@ class ScanPass(Pass):
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for the outputs of a Scan and their readers, ``None`` for none.
 
-        `run` replaces all keys at once. If a rewrite rebuilds the Scan, every output that is
-        missing from the keys must have no reader, or the old Scan stays alive. A pass asks
-        ``context.budget.spend()`` before it decides to change anything.
+        The driver replaces all keys at once. If a rewrite rebuilds the Scan, every output that is
+        missing from the keys must have no reader, or the old Scan stays alive.
         """
 
-    def run(self, context: PassContext) -> bool:
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Call `rewrite` once on every Scan of ``context.fgraph`` that the pass takes."""
-        changed = False
         for view in context.scans(from_the_end=self.from_the_end):
             if not self.takes_trimmed and (short := trimmed(view)):
-                names = ", ".join(slot.label for slot in short)
-                context.kept(view, f"the buffers of {names} are not proved to hold every step")
+                context.missed(view, Code.LOOP_LEFT, not_whole(short))
                 continue
             if not self.takes_in_place and works_in_place(view):
-                context.kept(view, "a step works in place")
+                context.missed(view, Code.LOOP_LEFT, because(Why.IN_PLACE, what="a step"))
                 continue
-            replacements = self.rewrite(view, context)
+            try:
+                replacements = self.rewrite(view, context)
+            except Exception as error:
+                context.failed(view, error)
+                continue
             if replacements:
-                context.fgraph.replace_all(list(replacements.items()), reason=self.name)
-                changed = True
-        return changed
+                yield Rewrite(replacements)
 
 
 def works_in_place(view: ScanView) -> bool:
     """Whether a node of a loop's body overwrites an operand."""
     return any(node.op.destroy_map for node in view.op.fgraph.toposort())
+
+
+def not_whole(slots: Sequence[Slot]) -> Reason:
+    """Return the reason that buffers are not proved to hold every step."""
+    return because(Why.BUFFERS_NOT_WHOLE, slots=tuple(slot.label for slot in slots))

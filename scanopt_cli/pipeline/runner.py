@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
-from types import MappingProxyType
 
-from pytensor.compile.builders import SymbolicOp
-from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
-from pytensor.graph.op import Op
+from pytensor.graph.fg import FunctionGraph
 
-from scanopt_cli.analysis.describing import inner_names
+from scanopt_cli.environment import STRICT
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
-from scanopt_cli.ir.inner_graphs import (
-    body_of,
-    core_op,
-    inner_graphs,
-    only_narrows,
-    op_name,
-    walk,
-    with_body,
-)
+from scanopt_cli.ir.graph import copy_nodes, take_over
+from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.integrity import check_integrity
-from scanopt_cli.ir.scan_view import ScanView, scan_op
-from scanopt_cli.pipeline.contract import Pass, PassContext, Remark, RemarkKind, RewriteBudget
+from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.pipeline.contract import Pass
+from scanopt_cli.pipeline.driver import PassDriver, RewriteBudget
+from scanopt_cli.remarks import Code, Detail, Remark, RemarkKind
 
 # A pipeline runs to a fixpoint. Most graphs need a few rounds; a change to one loop may enable the
 # next, which may take one more round for each loop. Still more rounds mean that passes undo each
@@ -40,8 +31,7 @@ _ROUNDS_WITHOUT_DOUBT = 4
 class PassRun:
     """What one pass of a pipeline did, over all rounds.
 
-    ``seconds`` is wall time; ``rewrites`` counts what the pass spent of the budget, for each
-    distinct body once.
+    ``seconds`` is wall time; ``rewrites`` counts what the pass rewrote, in each distinct body once.
     """
 
     name: str
@@ -61,11 +51,17 @@ def run_pipeline(
     *,
     limit: int | None = None,
     rounds: int | None = None,
+    strict: bool | None = None,
     watch: Watcher | None = None,
 ) -> tuple[PassRun, ...]:
     """Run ``passes`` on ``fgraph`` in place, in order, to a fixpoint.
 
-    ``limit`` bounds the number of rewrites, and ``rounds`` how often all passes run.
+    ``limit`` bounds the number of rewrites, and ``rounds`` how often all passes run. Unless
+    ``strict``, a pass that raises an error leaves what it works on as it is, with a remark; by
+    default, the environment variable SCANOPT_STRICT decides.
+
+    If passes undo each other, the result is the graph with the fewest nodes of those that they lead
+    to again and again.
 
     Raises
     ------
@@ -75,166 +71,87 @@ def run_pipeline(
     """
     _check_order(passes)
     budget = RewriteBudget(limit)
-    walkers = [_Walker(item, budget) for item in passes]
+    strict = bool(os.environ.get(STRICT)) if strict is None else strict
+    drivers = [PassDriver(item, budget, strict=strict) for item in passes]
     signature = _signature(fgraph)
     seconds = [0.0] * len(passes)
     most = _ROUNDS + sum(scan_op(node) is not None for node in walk(fgraph))
-    seen: set[str] = set()
+    forms: dict[str, FunctionGraph] = {}
     # A pass that changed nothing is skipped until another pass changes the graph.
     changes, idle_at = 0, [-1] * len(passes)
     for number in range(most if rounds is None else rounds):
-        busy: list[_Walker] = []
-        for position, walker in enumerate(walkers):
+        busy: list[PassDriver] = []
+        for position, driver in enumerate(drivers):
             if idle_at[position] == changes:
                 continue
             begin = perf_counter()
-            changed = walker.run(fgraph)
+            changed = driver.run(fgraph)
             seconds[position] += perf_counter() - begin
             if changed:
                 changes += 1
-                _check(fgraph, signature, walker.item)
-                busy.append(walker)
+                _check(fgraph, signature, driver.item)
+                busy.append(driver)
                 if watch is not None:
-                    watch(walker.item, fgraph)
+                    watch(driver.item, fgraph)
             else:
                 idle_at[position] = changes
         if not busy:
             break
         if rounds is None and number >= _ROUNDS_WITHOUT_DOUBT:
             state = digest(fgraph)
-            if state in seen or number + 1 == most:
+            if state in forms or number + 1 == most:
                 _stop(busy, number + 1)
+                take_over(fgraph, _smallest(forms, state))
                 break
-            seen.add(state)
+            forms[state] = copy_nodes(fgraph)
     return tuple(
         PassRun(
-            name=walker.item.name,
-            changed=walker.rewrites > 0,
+            name=driver.item.name,
+            changed=driver.rewrites > 0,
             seconds=spent,
-            rewrites=walker.rewrites,
-            remarks=tuple(dict.fromkeys(walker.remarks)),
+            rewrites=driver.rewrites,
+            remarks=_distinct(driver.remarks),
         )
-        for walker, spent in zip(walkers, seconds, strict=True)
+        for driver, spent in zip(drivers, seconds, strict=True)
     )
 
 
-def _stop(busy: Sequence[_Walker], rounds: int) -> None:
+def _smallest(forms: Mapping[str, FunctionGraph], state: str) -> FunctionGraph:
+    """Return the form with the fewest nodes of those since ``state``, or of all."""
+    digests = list(forms)
+    cycle = digests[digests.index(state) :] if state in forms else digests
+    return forms[min(cycle, key=lambda form: (sum(1 for _ in walk(forms[form])), form))]
+
+
+def _stop(busy: Sequence[PassDriver], rounds: int) -> None:
     """Remark which passes would keep rewriting each other's results; the graph is correct."""
-    names = ", ".join(dict.fromkeys(walker.item.name for walker in busy))
-    message = f"stopped after {rounds} rounds: {names} would change the graph again and again"
-    busy[-1].remarks.append(Remark(busy[-1].item.name, "graph", RemarkKind.KEPT, message))
-
-
-class _Walker:
-    """One pass of a pipeline, which it runs on bodies bottom-up, on each distinct body once."""
-
-    def __init__(self, item: Pass, budget: RewriteBudget) -> None:
-        self.item = item
-        self.remarks: list[Remark] = []
-        self.rewrites = 0
-        self._budget = budget
-        self._done: dict[FrozenFunctionGraph, FunctionGraph | None] = {}
-        self._settled: set[str] = set()
-        self._holds_scan: dict[int, tuple[FrozenFunctionGraph, bool]] = {}
-
-    def run(
-        self,
-        fgraph: FunctionGraph,
-        path: tuple[str, ...] = (),
-        around: Mapping[Variable, str] = MappingProxyType({}),
-        *,
-        is_inlined: bool = False,
-    ) -> bool:
-        """Rewrite the bodies in ``fgraph``, then ``fgraph`` itself."""
-        before = self._budget.spent
-        context = PassContext(
-            fgraph,
-            self.item.name,
-            self._budget,
-            self.remarks,
-            path,
-            around,
-            is_inlined,
-            self._settled,
+    last = busy[-1]
+    details: dict[str, Detail] = {
+        "rounds": rounds,
+        "passes": tuple(dict.fromkeys(driver.item.name for driver in busy)),
+    }
+    last.remarks.append(
+        Remark(
+            pass_name=last.item.name,
+            code=Code.PASSES_CYCLE,
+            kind=RemarkKind.MISSED,
+            scan="graph",
+            details=details,
         )
-        changed = self._run_bodies(context)
-        inside = self._budget.spent - before
-        changed = self.item.run(context) or changed
-        context.tell_doubts()
-        self.rewrites += self._budget.spent - before - inside
-        return changed
+    )
 
-    def _run_bodies(self, context: PassContext) -> bool:
-        changed = False
-        fgraph = context.fgraph
-        nodes = fgraph.toposort()
-        shared = Counter(id(body_of(node.op)) for node in nodes)
-        for node in nodes:
-            body = body_of(node.op)
-            if body is None or not (self._is_open(node.op) or self._has_scan(body)):
-                continue
-            # A body is rewritten once: if nodes share it, the name of their Op stands for all.
-            title = context.title(node) if shared[id(body)] == 1 else op_name(node.op)
-            new_op = self._rewritten(node, body, context, title)
-            if new_op is not None:
-                new_node: Apply = new_op.make_node(*node.inputs)
-                context.keep_title(node, new_node)
-                pairs = list(zip(node.outputs, new_node.outputs, strict=True))
-                fgraph.replace_all(pairs, reason=f"{self.item.name} inside {op_name(node.op)}")
-                changed = True
-        return changed
 
-    def _rewritten(
-        self, node: Apply, body: FrozenFunctionGraph, context: PassContext, title: str
-    ) -> Op | None:
-        """Return the Op of ``node`` with its body rewritten, ``None`` if nothing changed there."""
-        if body not in self._done:
-            unfrozen = body.unfreeze()
-            names: Mapping[Variable, str] = {}
-            if scan_op(node) is not None:
-                view = ScanView.of(node)
-                frozen = inner_names(view, list(context.names(view).values()))
-                to_unfrozen = dict(zip(body.inputs, unfrozen.inputs, strict=True))
-                names = {to_unfrozen[variable]: name for variable, name in frozen.items()}
-            path = (*context.path, title)
-            spent, rewrites, n_remarks = self._budget.spent, self.rewrites, len(self.remarks)
-            is_inlined = bool(getattr(node.op, "is_inline", False))
-            changed = self.run(unfrozen, path, names, is_inlined=is_inlined)
-            if changed and only_narrows(body, unfrozen):
-                # The graph around the body relies on its types, which include static lengths.
-                self._budget.spent, self.rewrites, changed = spent, rewrites, False
-                del self.remarks[n_remarks:]
-                message = "its body: what it returns would have another type"
-                self.remarks.append(
-                    Remark(self.item.name, "/".join(path), RemarkKind.KEPT, message)
-                )
-            self._done[body] = unfrozen if changed else None
-        rewritten = self._done[body]
-        return None if rewritten is None else with_body(node.op, rewritten)
-
-    def _is_open(self, op: Op) -> bool:
-        """Whether the pass works on a body even if it holds no loop.
-
-        The body of a `SymbolicOp`, such as PyTensor's LogAddExp, belongs to its class: a backend
-        may dispatch on the class alone, and a rewrite that makes such an Op makes its body anew.
-        """
-        return self.item.everywhere and not isinstance(core_op(op), SymbolicOp)
-
-    def _has_scan(self, body: FrozenFunctionGraph) -> bool:
-        known = self._holds_scan.get(id(body))
-        if known is None:
-            found = any(
-                scan_op(node) is not None
-                or any(
-                    self._has_scan(inner)
-                    for inner in inner_graphs(node.op)
-                    if isinstance(inner, FrozenFunctionGraph)
-                )
-                for node in body.toposort()
-            )
-            known = (body, found)
-            self._holds_scan[id(body)] = known
-        return known[1]
+def _distinct(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
+    """Return ``remarks`` with equal ones merged; rewrites are counted."""
+    merged: dict[object, Remark] = {}
+    for remark in remarks:
+        key = remark.subject, remark.slots
+        first = merged.get(key)
+        if first is None:
+            merged[key] = remark
+        elif remark.kind is RemarkKind.PASSED:
+            merged[key] = replace(first, count=first.count + remark.count)
+    return tuple(merged.values())
 
 
 def _check_order(passes: Sequence[Pass]) -> None:

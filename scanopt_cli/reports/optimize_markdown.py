@@ -6,7 +6,8 @@ from dataclasses import fields
 
 from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.pipeline.optimizing import OptimizeResult
-from scanopt_cli.reports.optimize_rich import LABELS, told_once, verdict
+from scanopt_cli.reports.optimize_rich import LABELS, shown, verdict
+from scanopt_cli.reports.remark_text import grouped, text_of
 from scanopt_cli.text import markdown
 
 
@@ -20,8 +21,8 @@ def render(source: str, result: OptimizeResult) -> str:
             lines.append(f"| {LABELS[field.name]} | {markdown(str(old))} | {markdown(str(new))} |")
     items = [
         f"- **{remark.pass_name}** {remark.kind} {markdown(remark.scan)}: "
-        f"{markdown(remark.message)}"
+        f"{markdown(text_of(remark))}"
         for run in result.passes
-        for remark in told_once(run.remarks)
+        for remark in grouped(shown(run, verbose=False))
     ]
     return "\n".join([*lines, "", *items, ""] if items else [*lines, ""])

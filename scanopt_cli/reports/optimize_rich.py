@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -13,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from scanopt_cli.analysis.statistics import COUNTS, Statistics
-from scanopt_cli.pipeline.contract import Remark, RemarkKind
 from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
+from scanopt_cli.remarks import Remark, RemarkKind
+from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
 from scanopt_cli.text import UNNAMED, printable
 
 LABELS = {
@@ -33,8 +32,11 @@ LABELS = {
 }
 """The label of each field of `Statistics`."""
 
-_NUMBER = re.compile(r"#\d+(?=/|$)")
-_SIGNS = {RemarkKind.CHANGED: ("~", "green"), RemarkKind.KEPT: ("=", "yellow")}
+_SIGNS = {
+    RemarkKind.PASSED: ("~", "green"),
+    RemarkKind.MISSED: ("=", "yellow"),
+    RemarkKind.ANALYSIS: ("?", "dim"),
+}
 
 
 def heading(source: str, text: str) -> Text:
@@ -70,27 +72,23 @@ def buffers(before: Statistics, after: Statistics) -> Text:
     return Text(f"{text}{UNNAMED}\n" if "?" in text else text)
 
 
-def remarks(runs: Iterable[PassRun]) -> RenderableType:
-    """Return what each pass changed and what it kept, and why."""
+def remarks(runs: Iterable[PassRun], *, verbose: bool = False) -> RenderableType:
+    """Return what each pass did, and what it did not do, and why.
+
+    With ``verbose``, also what the passes found out.
+    """
     parts: list[RenderableType] = []
     for run in runs:
-        if run.remarks:
+        texts = [_remark(remark) for remark in grouped(shown(run, verbose=verbose))]
+        if texts:
             parts.append(Text(run.name, style="bold"))
-            texts = map(_remark, told_once(run.remarks))
             parts.extend(Padding(text, (0, 0, 0, 2), expand=False) for text in texts)
     return Group(*parts)
 
 
-def told_once(remarks: Iterable[Remark]) -> list[Remark]:
-    """Return ``remarks``, with equal ones about Scans of one name (but its number) merged."""
-    groups: dict[object, list[Remark]] = {}
-    for remark in remarks:
-        key = remark.kind, remark.message, _NUMBER.sub("", remark.scan)
-        groups.setdefault(key, []).append(remark)
-    return [
-        first if not others else replace(first, scan=f"{first.scan} and {len(others)} more")
-        for first, *others in groups.values()
-    ]
+def shown(run: PassRun, *, verbose: bool) -> list[Remark]:
+    """Return the remarks of a pass that are shown."""
+    return [r for r in run.remarks if verbose or r.kind is not RemarkKind.ANALYSIS]
 
 
 def timings(runs: Sequence[PassRun]) -> Table:
@@ -115,6 +113,12 @@ def _change(change: int) -> Text:
 
 def _remark(remark: Remark) -> Text:
     sign, style = _SIGNS[remark.kind]
+    hint = hint_of(remark)
     return Text.assemble(
-        (sign, style), " ", (printable(remark.scan), "cyan"), ": ", printable(remark.message)
+        (sign, style),
+        " ",
+        (printable(remark.scan), "cyan"),
+        ": ",
+        printable(text_of(remark)),
+        ("" if hint is None else f" ({hint})", "dim"),
     )

@@ -17,7 +17,7 @@ from pytensor.scan.rewriting.io import scan_merge_duplicate_inputs
 from graph_building import graph_of, only_scan, scan
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.passes.merge_duplicates import MergeDuplicates
-from scanopt_cli.pipeline.contract import PassContext, RewriteBudget
+from scanopt_cli.pipeline.driver import PassDriver, RewriteBudget
 
 _DEPTH = 50
 
@@ -44,7 +44,7 @@ def _by_pytensor(fgraph: FunctionGraph) -> None:
 
 def _by_scanopt(fgraph: FunctionGraph) -> None:
     """The pass alone, as PyTensor's rewriter is: without the checks and rounds of a pipeline."""
-    MergeDuplicates().run(PassContext(fgraph, MergeDuplicates.name, RewriteBudget(), []))
+    PassDriver(MergeDuplicates(), RewriteBudget()).run(fgraph)
 
 
 @pytest.mark.parametrize("count", [100, 400])

@@ -83,7 +83,7 @@ def test_stat_has_one_line_a_category() -> None:
     assert printed(found, stat=True).splitlines() == [
         f"same    | {found.unchanged}",
         "removed |  2 --",
-        "changed |  1 ~",
+        "passed |  1 ~",
     ]
     assert "- removed: 2\n- changed: 1" in diff_markdown.render(found, stat=True)
 

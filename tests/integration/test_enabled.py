@@ -173,7 +173,7 @@ def test_errors_of_passes_are_handled_by_pytensor(
     def fail(*_: object) -> bool:
         raise error
 
-    monkeypatch.setattr("scanopt_cli.passes.mit_mot_to_sit_sot.MitMotToSitSot.run", fail)
+    monkeypatch.setattr("scanopt_cli.passes.mit_mot_to_sit_sot.MitMotToSitSot.rewrites", fail)
 
     def compile_it() -> Callable:
         with so.enabled(), pytensor.config.change_flags(on_opt_error=how):

@@ -100,7 +100,7 @@ def test_an_error_of_a_pass_leaves_the_loops_to_pytensor(
     def fail(*_: object) -> bool:
         raise ValueError("broken")
 
-    monkeypatch.setattr("scanopt_cli.passes.merge_equal.MergeEqual.run", fail)
+    monkeypatch.setattr("scanopt_cli.passes.merge_equal.MergeEqual.rewrites", fail)
     with so.enabled():
         compiled = function(*growth(), mode=VM)
     assert set(kinds(compiled.maker.fgraph)) == {Scan}

@@ -17,6 +17,7 @@ from graph_building import graph_of, power, scan
 from scanopt_cli.analysis.describing import describe
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.reports.remark_text import text_of
 from slicing import STEPS, N, check, cleaned, count, five, outcome, text, unchanged, unknown
 
 # Case 1: slices of slices.
@@ -263,7 +264,7 @@ def test_limit_and_remarks() -> None:
     x = five()
     work = graph_of(x[::-1][::-1], x[1:][1:]).copy()
     (run,) = run_pipeline(work.fgraph, [CleanSlices()], limit=1)
-    assert [remark.message for remark in run.remarks] == ["made 1 slice plain"]
+    assert [text_of(remark) for remark in run.remarks] == ["made 1 slice plain"]
     assert run.rewrites == 1
 
 
@@ -274,4 +275,4 @@ def test_twin_works_in_place() -> None:
     work = graph_of(in_place[::-1][::-1])
     (run,) = run_pipeline(work.fgraph, [CleanSlices()])
     assert not run.changed
-    assert "works in place" in run.remarks[0].message
+    assert "works in place" in text_of(run.remarks[0])

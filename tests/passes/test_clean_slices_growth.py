@@ -73,7 +73,7 @@ def work(output: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         return counted
 
-    rules = tuple((told, what, counting("rules", rule)) for told, what, rule in clean_slices._RULES)
+    rules = tuple((code, counting("rules", rule)) for code, rule in clean_slices._RULES)
     with monkeypatch.context() as patch:
         patch.setattr(clean_slices, "_RULES", rules)
         patch.setattr(Lengths, "_provably_le", counting("compared", Lengths._provably_le))

@@ -14,6 +14,7 @@ from graph_building import power
 from scanopt_cli.ir.graph import from_io
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.reports.remark_text import text_of
 from slicing import N, five, text
 from strategies import GeneratedScan, scan_graphs
 
@@ -113,7 +114,7 @@ def test_generated_loops(generated: GeneratedScan) -> None:
     graph = from_io(generated.inputs, generated.outputs)
     work = graph.copy()
     (run,) = run_pipeline(work.fgraph, [CleanSlices()])
-    note("; ".join(remark.message for remark in run.remarks))
+    note("; ".join(text_of(remark) for remark in run.remarks))
     old, new = evaluator(graph.inputs, graph.outputs), evaluator(work.inputs, work.outputs)
     for values in generated.arguments:
         got = new(values)

@@ -33,7 +33,7 @@ def test_case_1_constant_non_sequence() -> None:
     assert labels(view) == ["sit_sot[0]"]
     constants = [v.data for v in ancestors(view.inner_outputs()) if isinstance(v, Constant)]
     assert constants == [2.5]
-    assert remarks == ["changed scan_fn: inlined constant non_seq `non_seq[0]`"]
+    assert remarks == ["passed scan_fn: inlined constant non_seq `non_seq[0]`"]
 
 
 def test_case_1_folds_in_the_body() -> None:
@@ -104,7 +104,7 @@ def test_case_3_alloc_of_a_variable_becomes_a_non_sequence() -> None:
     after, remarks = optimized(graph, "inline-constants")
     view = only_scan(after.fgraph)
     assert [slot.kind for slot in view.slots] == [SlotKind.SIT_SOT, SlotKind.NON_SEQ]
-    assert remarks == ["changed scan_fn: turned uniform seq `seq[0]` into a non_seq"]
+    assert remarks == ["passed scan_fn: turned uniform seq `seq[0]` into a non_seq"]
     assert outputs_of(after, n=3, v=2.0, x=1.0)[0].tolist() == [2.0, 4.0, 8.0]
 
 
@@ -122,7 +122,7 @@ def test_inside_a_loop() -> None:
 
     graph = graph_of(scan(outer, outputs_info=[X], n_steps=N, name="outer"))
     _, remarks = optimized(graph, "inline-constants")
-    assert remarks == ["changed outer/scan_fn: inlined constant non_seq `non_seq[0]`"]
+    assert remarks == ["passed outer/scan_fn: inlined constant non_seq `non_seq[0]`"]
 
 
 def test_case_1_twin_negative_zero() -> None:

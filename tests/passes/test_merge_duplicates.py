@@ -57,7 +57,7 @@ def test_twin_equal_values_with_other_gradients() -> None:
     second = OpFromGraph([z], [z * 2], pullback=lambda inputs, outputs, grads: [grads[0] * 7])
     c = pt.dscalar("c")
     (remark,) = optimized(graph_of(_with(first(c), second(c))), "merge-duplicates")[1]
-    assert remark.startswith("kept graph: compared by identity: function ")
+    assert remark.startswith("analysis graph: compared by identity: function ")
 
 
 def test_twin_draws_of_different_generators() -> None:

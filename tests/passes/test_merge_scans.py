@@ -24,7 +24,7 @@ def test_case_1_equal_steps(steps: Any) -> None:
     graph = graph_of(grow(2, steps=steps, name="a"), grow(3, steps=steps, name="b")[-1])
     after, remarks = merged(graph)
     assert names(after) == ["a&b"]
-    assert remarks == ["changed a: merged with `b`"]
+    assert remarks == ["passed a: merged with `b`"]
     assert trimmed(only_scan(after.fgraph)) == []
     check(graph, after)
 
@@ -129,7 +129,7 @@ def test_case_1_as_few_loops_as_the_longest_chain() -> None:
     graph = graph_of(c, b, chain[-1], a)
     after, remarks = merged(graph)
     assert names(after) == ["a&b&d", "c&e", "f"]
-    assert all(remark.startswith("changed") for remark in remarks)
+    assert all(remark.startswith("passed") for remark in remarks)
     check(graph, after, (1, 2, 5))
 
 
@@ -185,12 +185,12 @@ def test_case_2_twin_other_conditions(changed: dict[str, Any]) -> None:
     """Another limit, or a state that starts equal and grows faster."""
     graph = graph_of(growing("a"), growing("b", **changed))
     _, remarks = merged(graph)
-    assert remarks == ["kept b: not merged with `a`: they stop by other conditions"]
+    assert remarks == ["missed b: not merged with `a`: they stop by other conditions"]
 
 
 def test_case_2_twin_only_one_stops() -> None:
     _, remarks = merged(graph_of(growing("a"), grow(2, name="b")))
-    assert remarks == ["kept b: not merged with `a`: only one has a stop condition"]
+    assert remarks == ["missed b: not merged with `a`: only one has a stop condition"]
 
 
 def test_case_2_while_loops_that_depend_on_one_another() -> None:
@@ -221,7 +221,7 @@ def test_case_3_twin_other_batches() -> None:
     graph = _vectorised({X: batch, y: other}, *loops)
     _, remarks = merged(graph)
     told = "their batches are not proved to have one shape"
-    assert remarks == [f"kept b: not merged with `a`: {told}"]
+    assert remarks == [f"missed b: not merged with `a`: {told}"]
     # A third loop that runs over both shows that they are equally long.
     both = scan(lambda z, y: z * y, outputs_info=[X], non_sequences=[y], n_steps=N, name="c")[-1]
     graph = _vectorised({X: batch, y: other}, *loops, both)
@@ -268,7 +268,7 @@ def test_case_4_twin_trimmed_and_whole() -> None:
     graph = graph_of(grow(2, name="a")[-1], grow(3, name="b"))
     short, _ = merged(graph, SaveMem())
     _, remarks = merged(short)
-    assert remarks == ["kept b: not merged with `a`: only one keeps every step"]
+    assert remarks == ["missed b: not merged with `a`: only one keeps every step"]
 
 
 def test_twin_buffers_that_are_neither_shown_whole_nor_trimmed() -> None:
@@ -278,6 +278,6 @@ def test_twin_buffers_that_are_neither_shown_whole_nor_trimmed() -> None:
     graph = from_io(None, [view.op.make_node(N, rows).outputs[0], grow(2, name="a")])
     _, remarks = merged(graph)
     assert remarks == [
-        "kept b: not merged with `a`: "
+        "missed b: not merged with `a`: "
         "the buffers of sit_sot[0] are shown neither to be trimmed nor to be whole"
     ]

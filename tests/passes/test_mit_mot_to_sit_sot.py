@@ -33,7 +33,7 @@ def test_case_1_states_of_one_row_and_of_more() -> None:
     )
     graph = graph_of(pt.grad((ys**2).sum(), start))
     after, remarks = check(graph, start=[0.1, 0.2, 0.3, 0.4])
-    assert remarks == ["changed turned mit_mot `mit_mot[0]` into 1 sit_sot, 1 mit_sot, 1 seq"]
+    assert remarks == ["passed turned mit_mot `mit_mot[0]` into 1 sit_sot, 1 mit_sot, 1 seq"]
     taps = [slot.taps for slot in view_of(after, "grad_of_lagged").slots if slot.taps]
     assert taps == [(-3,), (-1,)]
 
@@ -79,7 +79,7 @@ def test_twin_taps_that_have_no_form(changes, reason: str) -> None:
     after, remarks = taken_apart(graph)
     assert digest(after.fgraph) == digest(graph.fgraph)
     assert len(remarks) == 1
-    assert remarks[0].startswith(f"kept mit_mot `mit_mot[0]`: {reason}")
+    assert remarks[0].startswith(f"missed mit_mot `mit_mot[0]`: {reason}")
 
 
 def test_twin_while_loop() -> None:
@@ -104,7 +104,7 @@ def test_twin_buffer_that_may_be_too_short() -> None:
     graph = graph_of(Scan([y, z], [y + z], info).make_node(length, short).outputs[0])
     after, remarks = taken_apart(graph)
     assert remarks == [
-        "kept mit_mot `short`: its buffer is not proved to be long enough for n steps"
+        "missed mit_mot `short`: its buffer is not proved to be long enough for n steps"
     ]
     for rows in ([1.0, 2.0], [1.0, 2.0, 3.0, 4.0]):
         values = {"n": 2, "short": rows}
@@ -113,7 +113,7 @@ def test_twin_buffer_that_may_be_too_short() -> None:
 
 def test_case_2_sequence_of_rows_that_are_not_written_yet() -> None:
     after, remarks = check_loop(loop_of(taps=(0, 1, 2), out_taps=(1,)))
-    assert remarks == ["changed turned mit_mot `mit_mot[0]` into 1 sit_sot, 2 seq"]
+    assert remarks == ["passed turned mit_mot `mit_mot[0]` into 1 sit_sot, 2 seq"]
     assert kinds(after) == sorted([*BESIDE, "sit_sot", "seq", "seq"], key=KINDS.index)
 
 
@@ -123,7 +123,7 @@ def test_case_3_cost_on_the_last_state_has_no_sequence(steps: Any) -> None:
     after, remarks = check(graph_of(pt.grad(xs[-1], x)))
     assert labels(view_of(after, "grad_of_square")) == ["seq[0]", "sit_sot[0]"]
     assert remarks == [
-        "changed turned mit_mot `mit_mot[0]` into 1 sit_sot; the rows that it reads ahead are all"
+        "passed turned mit_mot `mit_mot[0]` into 1 sit_sot; the rows that it reads ahead are all"
         " zero"
     ]
 

@@ -11,6 +11,7 @@ from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import from_io
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.reports.remark_text import text_of
 from strategies import GeneratedScan, scan_graphs
 
 # What a pipeline may turn into a value: an error in something that nobody reads goes with it, and
@@ -50,7 +51,7 @@ def test_pass_keeps_values_and_settles(generated: GeneratedScan, pipeline: str) 
 
     for run in runs:
         for remark in run.remarks:
-            note(f"{remark.pass_name}: {remark.kind} {remark.scan}: {remark.message}")
+            note(f"{remark.pass_name}: {remark.kind} {remark.scan}: {text_of(remark)}")
     work.fgraph.check_integrity()
     assert [variable.type for variable in work.inputs] == types
     actual = evaluator(work.inputs, work.outputs)

@@ -24,7 +24,7 @@ def test_case_1_bodies() -> None:
     work, remarks = optimized(graph, "simplify")
     assert statistics(work.fgraph).inner_nodes < statistics(graph.fgraph).inner_nodes
     assert statistics(work.fgraph).outer_nodes == statistics(graph.fgraph).outer_nodes
-    assert remarks[0].startswith("changed scan_fn: simplified: ")
+    assert remarks[0].startswith("passed scan_fn: simplified: ")
     assert_same_values(graph, work, x=1.5)
 
 
@@ -35,8 +35,8 @@ def test_case_1_bodies_of_op_from_graphs_and_the_graph_itself() -> None:
     graph = graph_of(layer(y) * 1.0)
     work, remarks = optimized(graph, "simplify{outer=true}")
     assert [remark.split(":")[0] for remark in remarks] == [
-        "changed OpFromGraph",
-        "changed graph",
+        "passed OpFromGraph",
+        "passed graph",
     ]
     assert_same_values(graph, work, y=1.5)
 
@@ -170,7 +170,7 @@ def test_forms_that_do_not_settle_are_left_alone(monkeypatch: pytest.MonkeyPatch
     graph = graph_of(x + 1)
     work, remarks = optimized(graph, "simplify{outer=true}")
     assert digest(work.fgraph) == digest(graph.fgraph)
-    assert remarks == ["kept graph: not simplified: 6 rewrites lead to no form that stays"]
+    assert remarks == ["missed graph: not simplified: 6 rewrites lead to no form that stays"]
 
 
 @pytest.mark.parametrize("b", [0.5, 1.0, 1.5])

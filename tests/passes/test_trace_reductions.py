@@ -111,7 +111,7 @@ def test_case_4_accumulates_in_the_same_type(dtype: str) -> None:
 def test_is_off_by_default() -> None:
     _, xs = power(N)
     _, remarks = optimized(graph_of(xs.sum()), "save-mem")
-    assert remarks == ["kept square: all n steps of `x`: read as Sum of `x`"]
+    assert remarks == ["analysis square: all steps of `x`: read as an operand of Sum"]
 
 
 def test_twin_another_reader() -> None:
@@ -158,5 +158,5 @@ def test_inside_a_loop() -> None:
 
     graph = graph_of(scan(outer, outputs_info=[pt.dscalar("x")], n_steps=N, name="outer"))
     after, remarks = optimized(graph, REDUCTIONS)
-    assert remarks[0] == "changed outer/inner: takes the sum of `x` step by step"
+    assert remarks[0] == "passed outer/inner: takes the sum of `x` step by step"
     check(graph, after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Any, ClassVar
@@ -9,18 +10,22 @@ from typing import Any, ClassVar
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Variable
 
 from graph_building import graph_of, power, scan
-from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.analysis.statistics import scan_views, statistics
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
+from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.pipeline import registry as registry_module
-from scanopt_cli.pipeline.contract import Pass, PassContext, ScanPass
+from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite, ScanPass
 from scanopt_cli.pipeline.optimizing import Snapshot, optimize
 from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.remarks import Code
+from scanopt_cli.reports.remark_text import failures, text_of
 
 X = pt.dscalar("x")
 N = pt.lscalar("n")
@@ -32,11 +37,10 @@ class _Flip(Pass):
 
     name: ClassVar[str] = "flip"
 
-    def run(self, context: PassContext) -> bool:
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         (old,) = context.fgraph.outputs
         left, right = old.owner.inputs
-        context.fgraph.replace(old, right + left)
-        return context.budget.spend()
+        yield Rewrite({old: right + left})
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,9 @@ class _Widen(Pass):
 
     name: ClassVar[str] = "widen"
 
-    def run(self, context: PassContext) -> bool:
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         context.fgraph.add_output(context.fgraph.outputs[0])
-        return context.budget.spend()
+        yield Rewrite()
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,9 @@ def test_endless_passes_are_stopped() -> None:
     graph = graph_of(X + N)
     (run,) = run_pipeline(graph.fgraph, [_Flip()])
     assert run.changed
-    assert run.remarks[-1].message == (
-        "stopped after 6 rounds: flip would change the graph again and again"
+    assert text_of(run.remarks[-1]) == (
+        "stopped after 6 rounds: flip would change the graph again and again; "
+        "the smallest graph is kept"
     )
     graph.fgraph.check_integrity()
 
@@ -91,7 +96,7 @@ def test_trimmed_loops_are_kept_from_what_wants_whole_buffers() -> None:
     _, xs = power(N)
     trimmed = optimize(graph_of(xs[-1]), "save-mem").graph
     (run,) = run_pipeline(trimmed.fgraph, [_Whole()])
-    assert [remark.message for remark in run.remarks] == [
+    assert [text_of(remark) for remark in run.remarks] == [
         "the buffers of sit_sot[0] are not proved to hold every step"
     ]
 
@@ -217,16 +222,11 @@ def test_a_body_keeps_the_types_that_it_returns() -> None:
         name: ClassVar[str] = "narrow"
         everywhere: ClassVar[bool] = True
 
-        def run(self, context: PassContext) -> bool:
-            if not context.path or not context.budget.spend():
-                return False
+        def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
             old: Any = context.fgraph.outputs[0]
-            if old.type.shape == (3,):
-                return False
-            context.changed(None, "narrowed")
-            new = pt.specify_shape(old, (3,))
-            context.fgraph.replace_all([(old, new)], import_missing=True)
-            return True
+            if context.path and old.type.shape != (3,):
+                context.passed(None, Code.SIMPLIFIED, before=1, after=1)
+                yield Rewrite({old: pt.specify_shape(old, (3,))})
 
     x = pt.dvector("x")
     graph = graph_of(OpFromGraph([x], [x + 1])(x))
@@ -236,7 +236,62 @@ def test_a_body_keeps_the_types_that_it_returns() -> None:
     assert run.rewrites == 0
     assert digest(graph.fgraph) == before
     (remark,) = run.remarks
-    assert (remark.kind, remark.message) == (
-        "kept",
+    assert (remark.kind, text_of(remark)) == (
+        "missed",
         "its body: what it returns would have another type",
     )
+
+
+@dataclass(frozen=True)
+class _Failing(ScanPass):
+    """Raise an error for loops that are called ``bad``, and remove what others do not need."""
+
+    name: ClassVar[str] = "failing"
+
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
+        if view.name == "bad":
+            raise ValueError("no such loop")
+        return RemoveUnused().rewrite(view, context)
+
+
+def test_an_error_of_a_pass_leaves_its_loop_alone() -> None:
+    graph = graph_of(_wasteful("good"), _wasteful("bad"))
+    (run,) = run_pipeline(graph.fgraph, [_Failing()], strict=False)
+    views = {view.name: view for view in scan_views(graph.fgraph)}
+    assert {name: len(view.outputs()) for name, view in views.items()} == {"good": 1, "bad": 2}
+    (failed,) = failures([run])
+    assert failed.scan == "bad"
+    assert text_of(failed).endswith("so this stays as it is: ValueError: no such loop")
+    with pytest.raises(ValueError, match="no such loop"):
+        run_pipeline(graph.fgraph, [_Failing()], strict=True)
+
+
+@dataclass(frozen=True)
+class _Grow(Pass):
+    """Add zero and take it away again, by turns."""
+
+    name: ClassVar[str] = "grow"
+
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
+        (old,) = context.fgraph.outputs
+        if old.owner.op == pt.neg:
+            yield Rewrite({old: old.owner.inputs[0].owner.inputs[0]})
+        else:
+            yield Rewrite({old: pt.neg(pt.neg(old))})
+
+
+def test_of_graphs_that_return_the_smallest_is_kept() -> None:
+    graph = graph_of(X + N)
+    before = digest(graph.fgraph)
+    (run,) = run_pipeline(graph.fgraph, [_Grow()])
+    assert digest(graph.fgraph) == before
+    assert run.remarks[-1].code is Code.PASSES_CYCLE
+
+
+def test_types_that_do_not_fit_change_nothing() -> None:
+    graph = graph_of(X + N, X * N)
+    first, second = graph.outputs
+    before = digest(graph.fgraph)
+    with pytest.raises(TypeError):
+        Rewrite({first: X - N, second: pt.dvector("v")}).apply(graph.fgraph, "test")
+    assert digest(graph.fgraph) == before

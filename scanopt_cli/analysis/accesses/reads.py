@@ -33,7 +33,7 @@ class Read:
     Attributes
     ----------
     text
-        The reader as code, with the slot's name: ``h[::2]``.
+        How it reads: ``[::2]``, ``an operand of Sum``.
     tail
         How many last steps it reads, if it counts from the end only: with ``tail`` steps kept it
         reads the same values, and raises in the same cases. Initial rows are not counted, and a
@@ -47,19 +47,19 @@ class Read:
     head: int | None = None
 
 
-def reads(view: ScanView, slot: Slot, name: str, clients: Clients) -> list[Read]:
+def reads(view: ScanView, slot: Slot, clients: Clients) -> list[Read]:
     """Return every reader of the output of ``slot``, in the graph's order.
 
     The slice that strips the initial rows off a state's buffer is replaced by its own readers.
     """
     assert slot.outer_output is not None
-    return list(_reads(view, slot.outer_output, name, slot.n_initial, clients))
+    return list(_reads(view, slot.outer_output, "", slot.n_initial, clients))
 
 
 def _reads(
     view: ScanView,
     variable: Variable,
-    name: str,
+    before: str,
     reach: int,
     clients: Clients,
     *,
@@ -74,21 +74,21 @@ def _reads(
     for node, position in clients(variable):
         index = row_index(node, axis) if position == 0 else None
         if isinstance(node.op, Shape_i) and node.op.i != axis:
-            yield _nothing(f"the shape of `{name}`", reach)
+            yield _nothing("its shape", reach)
             continue
         if index is None:
-            yield Read(_operation_text(node, name))
+            yield Read(_operation_text(node))
             continue
         inner = node.outputs[0] if isinstance(index, slice) else None
-        text = f"{name}[{_index_text(index)}]"
+        text = f"{before}[{_index_text(index)}]"
         if inner is not None and not (is_stripped or is_reversed) and is_strip(index, reach):
-            yield from _reads(view, inner, name, 0, clients, is_stripped=True)
+            yield from _reads(view, inner, before, 0, clients, is_stripped=True)
         elif inner is not None and not is_reversed and _is_reversal(index, node, axis):
             yield from _reads(view, inner, text, reach, clients, is_reversed=True)
         elif is_reversed:
-            yield _of_reversed(_read(index, f"`{text}`", 0), reach)
+            yield _of_reversed(_read(index, text, 0), reach)
         else:
-            yield _read(index, f"`{text}`", reach)
+            yield _read(index, text, reach)
 
 
 def _nothing(text: str, reach: int) -> Read:
@@ -103,10 +103,10 @@ def _of_reversed(read: Read, reach: int) -> Read:
     return Read(read.text, tail=tail, head=head)
 
 
-def _operation_text(node: Apply, name: str) -> str:
+def _operation_text(node: Apply) -> str:
     if isinstance(node.op, Output):
-        return f"the output `{name}`"
-    return f"{str(node.op).partition('{')[0]} of `{name}`"
+        return "an output"
+    return f"an operand of {str(node.op).partition('{')[0]}"
 
 
 def row_index(node: Apply, axis: int) -> Any:

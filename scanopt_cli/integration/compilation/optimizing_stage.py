@@ -20,9 +20,10 @@ from scanopt_cli.integration.compilation.stage_passes import passes_of
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.ir.inner_graphs import inner_graphs, walk
 from scanopt_cli.ir.scan_view import scan_op
-from scanopt_cli.pipeline.contract import Pass, RemarkKind
+from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import PassRun, run_pipeline
+from scanopt_cli.remarks import Code, RemarkKind
 
 # A third round would find little, and PyTensor finds most of that too. It would take as long as
 # the second, in a compilation that a user waits for.
@@ -31,7 +32,11 @@ _ROUNDS = 2
 # each body as a graph of its own, which the passes have rewritten with the graph around it.
 _done: WeakKeyDictionary[Op, set[tuple[CompilationStage, tuple[Pass, ...]]]] = WeakKeyDictionary()
 _logger = logging.getLogger("scanopt_cli.compiling")
-_LEVELS = {RemarkKind.CHANGED: logging.INFO, RemarkKind.KEPT: logging.DEBUG}
+_LEVELS = {
+    RemarkKind.PASSED: logging.INFO,
+    RemarkKind.MISSED: logging.DEBUG,
+    RemarkKind.ANALYSIS: logging.DEBUG,
+}
 
 
 def run_stage(
@@ -87,7 +92,7 @@ def _run_passes(
     work = _copy(fgraph)
     before = statistics(work)
     try:
-        runs = run_pipeline(work, passes, rounds=_ROUNDS)
+        runs = run_pipeline(work, passes, rounds=_ROUNDS, strict=True)
     except AssertionError as error:  # PyTensor handles all errors of a rewriter but this one
         raise PassError(f"a pass failed: {error!r}") from error
     if any(run.changed for run in runs):
@@ -132,4 +137,6 @@ def _copy(fgraph: FunctionGraph) -> FunctionGraph:
 def _log_remarks(runs: tuple[PassRun, ...]) -> None:
     for run in runs:
         for remark in run.remarks:
-            _logger.log(_LEVELS[remark.kind], "%s: %s: %s", run.name, remark.scan, remark.message)
+            level = logging.WARNING if remark.code is Code.PASS_FAILED else _LEVELS[remark.kind]
+            facts = {**remark.details, "slots": remark.slots, "reason": remark.reason}
+            _logger.log(level, "%s: %s: %s %s", run.name, remark.scan, remark.code, facts)

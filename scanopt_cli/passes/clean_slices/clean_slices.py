@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,23 +16,20 @@ from scanopt_cli.passes.clean_slices.facts import Facts
 from scanopt_cli.passes.clean_slices.lengths_of_outputs import counted
 from scanopt_cli.passes.clean_slices.plain_reads import behind_write, element, merged
 from scanopt_cli.passes.clean_slices.plain_writes import nested, plainer, started, whole
-from scanopt_cli.pipeline.contract import Pass, PassContext
-from scanopt_cli.text import plural
-
-# Most rewrites enable others later in the same sweep; only a few take another sweep.
-_SWEEPS = 20
+from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
+from scanopt_cli.remarks import Code
 
 type _Rule = Callable[[Apply, Facts], Variable | None]
 
-_RULES: tuple[tuple[str, str, _Rule], ...] = (
-    ("counted {} by the steps", "length", counted),
-    ("did without {} where all of it is written", "buffer", whole),
-    ("wrote {} into zeros to where they end up", "value", nested),
-    ("made {} plain", "write", plainer),
-    ("filled {} at once", "short start", started),
-    ("did without {} by reading what was written there", "slice", behind_write),
-    ("made {} plain", "slice", merged),
-    ("took {} for a sum or an axis of length 1", "row", element),
+_RULES: tuple[tuple[Code, _Rule], ...] = (
+    (Code.LENGTH_COUNTED, counted),
+    (Code.BUFFER_DROPPED, whole),
+    (Code.WRITE_MOVED, nested),
+    (Code.WRITE_SIMPLIFIED, plainer),
+    (Code.START_FILLED, started),
+    (Code.STORE_FORWARDED, behind_write),
+    (Code.SLICE_COMPOSED, merged),
+    (Code.ROW_TAKEN, element),
 )
 
 
@@ -96,21 +92,13 @@ class CleanSlices(Pass):
 
     name: ClassVar[str] = "clean-slices"
     everywhere: ClassVar[bool] = True
+    # Most rewrites enable others later in the same sweep; only a few take another sweep.
+    sweeps: ClassVar[int] = 20
 
-    def run(self, context: PassContext) -> bool:
-        """Rewrite ``context.fgraph`` node by node, until nothing changes."""
-        if context.is_in_place("cleaned"):
-            return False
-        done: Counter[int] = Counter()
-        for _ in range(_SWEEPS):
-            swept = _Sweep(context).run()
-            if not swept:
-                break
-            done += swept
-        for number, count in sorted(done.items()):
-            message, what, _ = _RULES[number]
-            context.changed(None, message.format(plural(count, what)))
-        return bool(done)
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
+        """Try every rule on each node of ``context.fgraph``."""
+        if not context.is_in_place():
+            yield from _Sweep(context).rewrites()
 
 
 class _Sweep:
@@ -124,45 +112,35 @@ class _Sweep:
         self._context = context
         self._fgraph: FunctionGraph = context.fgraph
         self._ahead = Ahead()
-        self._done: Counter[int] = Counter()
 
-    def run(self) -> Counter[int]:
-        """Try every rule on each node, and return how often each was used."""
+    def rewrites(self) -> Iterator[Rewrite]:
+        """Yield what the rules make of the nodes."""
         for node in self._fgraph.toposort():
             todo = [node]
             while todo:
-                new = self._try(todo.pop())
-                if new is not None:
-                    todo += reversed(new)
-            if not self._context.budget.is_left:
-                break
-        return self._done
+                part = todo.pop()
+                attempts = self._ahead.of(part)
+                if part not in self._fgraph.apply_nodes or len(part.outputs) != 1:
+                    continue
+                found = self._rewritten(part, attempts)
+                if found is not None:
+                    code, new = found
+                    if new not in self._fgraph.variables:
+                        new.name = part.outputs[0].name
+                    fresh = [v.owner for v in self._fresh(new) if v.owner is not None]
+                    self._context.passed(None, code)
+                    yield Rewrite({part.outputs[0]: new})
+                    todo += reversed(fresh)
 
-    def _try(self, node: Apply) -> list[Apply] | None:
-        """Rewrite a node; return the nodes that replace it, in topological order."""
-        attempts = self._ahead.of(node)
-        if node not in self._fgraph.apply_nodes or len(node.outputs) != 1:
-            return None
-        found = self._rewritten(node, attempts)
-        if found is None or not self._context.budget.spend():
-            return None
-        number, new = found
-        if new not in self._fgraph.variables:
-            new.name = node.outputs[0].name
-        fresh = [part.owner for part in self._fresh(new) if part.owner is not None]
-        self._fgraph.replace_all([(node.outputs[0], new)], reason=CleanSlices.name)
-        self._done[number] += 1
-        return fresh
-
-    def _rewritten(self, node: Apply, attempts: list[Attempt]) -> tuple[int, Variable] | None:
-        """Return the number of the first rule that applies to ``node``, and its result."""
+    def _rewritten(self, node: Apply, attempts: list[Attempt]) -> tuple[Code, Variable] | None:
+        """Return the code of the first rule that applies to ``node``, and its result."""
         for attempt in attempts:
-            for number, (_, _, rule) in enumerate(_RULES):
+            for code, rule in _RULES:
                 new = rule(node, attempt.facts)
                 if new is None or not self._fits(node.outputs[0], new):
                     continue
                 if attempt.read is None or _needs(new, attempt.read):
-                    return number, new
+                    return code, new
         return None
 
     def _fits(self, old: Variable, new: Variable) -> bool:

@@ -28,7 +28,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.minima import minimum_parts
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
-from scanopt_cli.text import plural
+from scanopt_cli.remarks import Code
 
 
 @dataclass(frozen=True)
@@ -39,27 +39,25 @@ class CompileSafeBodies(ScanPass):
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan whose body PyTensor compiles right."""
-        if view.batch_ndim or not context.budget.is_left:
+        if view.batch_ndim:
             return None
         names = context.names(view)
         long = _long_sequences(view)
         sums = [slot for slot in view.of_kind(SlotKind.SIT_SOT) if _is_misread_sum(view, slot)]
         # Positions of inner outputs, which stay valid when the body is unfrozen.
         copied = _to_copy(view, context)
-        if not (long or copied or sums) or not context.budget.spend():
+        if not (long or copied or sums):
             return None
         stop = pt.scalar_from_tensor(view.n_steps) if long else None
         for slot in long:
-            context.changed(view, f"cut the sequence `{names[slot]}` to the steps")
+            context.passed(view, Code.SEQUENCE_CUT, names[slot])
             sequence: Any = slot.outer_input
             slot.outer_input = sequence[:stop]
         if not (copied or sums):
             return view.rebuild()
         view.unfreeze()
         for slot in sums:
-            context.changed(
-                view, f"wrote the sum `{names[slot]}` as one that PyTensor leaves alone"
-            )
+            context.passed(view, Code.SUM_REGROUPED, names[slot])
             slot.inner_outputs = [_regrouped(slot)]
         if copied:
             copy_outputs(view, copied, context)
@@ -72,7 +70,7 @@ def copy_outputs(view: ScanView, places: Sequence[int], context: PassContext) ->
     for place in places:
         outputs[place] = deep_copy_op.make_node(outputs[place]).outputs[0]
     view.set_inner_outputs(outputs)
-    context.changed(view, f"a step copies {plural(len(places), 'output')}")
+    context.passed(view, Code.OUTPUTS_COPIED, outputs=len(places))
 
 
 def _long_sequences(view: ScanView) -> list[Slot]:

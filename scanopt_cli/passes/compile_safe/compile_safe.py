@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ from scanopt_cli.passes.compile_safe.conditions import mark_conditions
 from scanopt_cli.passes.compile_safe.copies import copy_buffers, copy_rows
 from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
 from scanopt_cli.passes.hoist_states import HoistStates
-from scanopt_cli.pipeline.contract import Pass, PassContext
+from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,9 @@ class CompileSafe(Pass):
 
     name: ClassVar[str] = "compile-safe"
 
-    def run(self, context: PassContext) -> bool:
-        """Apply all cases to the loops of a graph; return whether anything changed."""
-        changed = HoistStates().run(context)
-        changed = CompileSafeBodies().run(context) or changed
-        changed = CopyOverwritten().run(context) or changed
-        changed = mark_conditions(context) or changed
-        changed = copy_buffers(context) or changed
-        return copy_rows(context) or changed
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
+        """Apply all cases to the loops of a graph."""
+        for item in (HoistStates(), CompileSafeBodies(), CopyOverwritten()):
+            yield from item.rewrites(context)
+        for case in (mark_conditions, copy_buffers, copy_rows):
+            yield from case(context)

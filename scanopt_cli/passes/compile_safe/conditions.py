@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
 
@@ -15,32 +16,28 @@ from pytensor.tensor.elemwise import Elemwise
 from scanopt_cli.equivalence.canonical import Digests
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.scan_view import scan_op
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import PassContext, Rewrite
+from scanopt_cli.remarks import Code
 
 
-def mark_conditions(context: PassContext) -> bool:
-    """Give each of several while loops its own stop condition; return whether any changed.
+def mark_conditions(context: PassContext) -> Iterator[Rewrite]:
+    """Give each of several while loops its own stop condition.
 
     A number that only loops with equal outputs share marks the condition. Conditions that differ
     now may become equal while PyTensor compiles, and inlined graphs add their own.
     """
     loops = sum(map(_is_while, walk(context.fgraph)))
     if loops < 2 and not context.is_inlined:
-        return False
-    changed = False
+        return
     digests = Digests(context.fgraph.inputs)
     for view in context.scans():
         if view.batch_ndim or view.condition is None or _is_marked(view.condition):
             continue
-        if not context.budget.spend():
-            break
         mark = _number(digests, view.node)
-        context.changed(view, "gave the stop condition a form of its own")
+        context.passed(view, Code.CONDITION_MARKED)
         view.unfreeze()
         view.condition = _marked(view.condition, mark)
-        context.fgraph.replace_all(list(view.rebuild().items()), reason=context.pass_name)
-        changed = True
-    return changed
+        yield Rewrite(view.rebuild())
 
 
 def _is_while(node: Apply) -> bool:

@@ -21,17 +21,15 @@ from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import STATES, TRACED, ScanView, Slot, SlotKind, scan_op
 from scanopt_cli.passes.save_mem.trimmed_reads import is_unsafe_reader
-from scanopt_cli.pipeline.contract import PassContext
-from scanopt_cli.text import plural
+from scanopt_cli.pipeline.contract import PassContext, Rewrite
+from scanopt_cli.remarks import Code
 
 
-def copy_buffers(context: PassContext) -> bool:
+def copy_buffers(context: PassContext) -> Iterator[Rewrite]:
     """Give states whose initial buffers may become equal a different number of copies each.
 
-    PyTensor compares the buffers of mit_sots, and of mit_mots, of all loops that it merges. Returns
-    whether anything changed.
+    PyTensor compares the buffers of mit_sots, and of mit_mots, of all loops that it merges.
     """
-    changed = False
     taken: dict[object, set[int]] = {}
     for view in _loops(context):
         copied = []
@@ -54,11 +52,9 @@ def copy_buffers(context: PassContext) -> bool:
                     buffer = deep_copy_op.make_node(buffer).outputs[0]
                 slot.outer_input = buffer
                 copied.append(slot)
-        if copied and context.budget.spend():
-            context.changed(view, f"made buffers of their own for {plural(len(copied), 'state')}")
-            context.fgraph.replace_all(list(view.rebuild().items()), reason=context.pass_name)
-            changed = True
-    return changed
+        if copied:
+            context.passed(view, Code.BUFFERS_COPIED, states=len(copied))
+            yield Rewrite(view.rebuild())
 
 
 def _copies(variable: Any) -> tuple[int, Any]:
@@ -90,23 +86,18 @@ def _unfolded(buffer: Any) -> Variable:
     return cast(Variable, empty)
 
 
-def copy_rows(context: PassContext) -> bool:
-    """Make readers that PyTensor may miscompile read a copy; return whether there were any."""
-    changed = False
+def copy_rows(context: PassContext) -> Iterator[Rewrite]:
+    """Make readers that PyTensor may miscompile read a copy."""
     indices = _Indices(context)
     for view in _loops(context):
         names = context.names(view)
         for slot in view.of_kind(*TRACED, SlotKind.MIT_MOT):
             readers = _miscompiled(view, slot, context, indices)
-            if not readers or not context.budget.spend():
-                continue
-            assert slot.outer_output is not None
-            context.changed(view, f"readers of `{names[slot]}` read a copy of it")
-            copied = deep_copy_op.make_node(slot.outer_output).outputs[0]
-            for reader, position in readers:
-                context.fgraph.change_node_input(reader, position, copied, reason=context.pass_name)
-            changed = True
-    return changed
+            if readers:
+                assert slot.outer_output is not None
+                context.passed(view, Code.READERS_COPIED, names[slot])
+                copied = deep_copy_op.make_node(slot.outer_output).outputs[0]
+                yield Rewrite(inputs=[(node, position, copied) for node, position in readers])
 
 
 class _Indices:

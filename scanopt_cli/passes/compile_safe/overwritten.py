@@ -27,7 +27,7 @@ class CopyOverwritten(ScanPass):
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan with outputs that alias no such row."""
         copied = _aliases(view)
-        if not copied or not context.budget.spend():
+        if not copied:
             return None
         view.unfreeze()
         copy_outputs(view, copied, context)

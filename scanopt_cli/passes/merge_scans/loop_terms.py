@@ -15,6 +15,7 @@ from scanopt_cli.analysis.trip_counts import StepCounts
 from scanopt_cli.ir.levels import always_computed
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.pipeline.contract import PassContext, works_in_place
+from scanopt_cli.remarks import Reason, Why, because
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +32,9 @@ class LoopTerms:
     mode: Any
     profile: Any
     allow_gc: bool
-    obstacle: str | None
+    obstacle: Reason | None
 
-    def against(self, other: LoopTerms) -> str | None:
+    def against(self, other: LoopTerms) -> Reason | None:
         """Return why loops with these and ``other`` terms cannot merge, ``None`` if they can."""
         if self.obstacle is not None:
             return self.obstacle
@@ -44,14 +45,13 @@ class LoopTerms:
                 return None
             case "condition":
                 one = self.condition is None or other.condition is None
-                return "only one has a stop condition" if one else "they stop by other conditions"
+                return because(Why.ONE_CONDITION if one else Why.CONDITION_DIFFERS)
             case "batch":
-                return "their batches are not proved to have one shape"
+                return because(Why.BATCHES_DIFFER)
             case "is_trimmed":
-                return "only one keeps every step"
-            case "truncate_gradient":
-                return f"{name} is {self.truncate_gradient}, not {other.truncate_gradient}"
-        return f"{name} differs"
+                return because(Why.ONE_TRIMMED)
+        ours, theirs = (str(getattr(terms, name)) for terms in (self, other))
+        return because(Why.OPTION_DIFFERS, option=name, ours=ours, theirs=theirs)
 
 
 class Judge:
@@ -76,12 +76,11 @@ class Judge:
         is_short = any(is_trimmed(view, slot, lengths) for slot in short)
         obstacle = None
         if node not in self._always:
-            obstacle = "a branch of an IfElse decides whether it runs"
+            obstacle = because(Why.UNTAKEN_BRANCH)
         elif works_in_place(view):
-            obstacle = "a step works in place"
+            obstacle = because(Why.IN_PLACE, what="a step")
         elif short and not is_short:
-            names = ", ".join(slot.label for slot in short)
-            obstacle = f"the buffers of {names} are shown neither to be trimmed nor to be whole"
+            obstacle = because(Why.BUFFERS_UNCLEAR, slots=tuple(slot.label for slot in short))
         return LoopTerms(
             condition=self._context.condition(view),
             batch=self._batches.of(view),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,9 +15,10 @@ from scanopt_cli.ir.levels import levels
 from scanopt_cli.ir.naming import PULLBACK
 from scanopt_cli.ir.scan_view import ScanView, batch_ndim, scan_op
 from scanopt_cli.passes.merge_scans.loop_terms import Judge, LoopTerms
-from scanopt_cli.pipeline.contract import Pass, PassContext
+from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
+from scanopt_cli.remarks import Code
 
-# The most names that the name of a merged loop holds, and that a remark lists.
+# The most names that the name of a merged loop holds.
 _NAMES = 4
 
 
@@ -65,7 +66,7 @@ class MergeScans(Pass):
 
     name: ClassVar[str] = "merge-scans"
 
-    def run(self, context: PassContext) -> bool:
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Merge the loops of equal trip counts, batch dimensions, terms and levels."""
         nodes = context.fgraph.toposort()
         free = loop_free(nodes)
@@ -76,10 +77,8 @@ class MergeScans(Pass):
                 batch = batch_ndim(node) if isinstance(node.op, Blockwise) else None
                 by_count[counts.of(node.inputs[0]), batch].append(node)
         candidates = [loops for loops in by_count.values() if len(loops) > 1]
-        if not candidates:
-            return False
-        if context.is_in_place("merged"):
-            return False
+        if not candidates or context.is_in_place():
+            return
         judge = Judge(context, counts, [node for loops in by_count.values() for node in loops])
         classes = [{node: judge.terms(node) for node in loops} for loops in candidates]
         for terms in classes:
@@ -88,16 +87,18 @@ class MergeScans(Pass):
                 by_terms[own].append(node)
             for own, equal in by_terms.items():
                 if own.obstacle is None:
-                    terms |= dict.fromkeys(self._merged(equal, counts, free, context), own)
+                    for rewrite in self._merged(equal, counts, free, context):
+                        yield rewrite
+                        if rewrite.count:
+                            terms[next(iter(rewrite.replacements.values())).owner] = own
         present = context.fgraph.apply_nodes
         for terms in classes:
             _explain({node: own for node, own in terms.items() if node in present}, free, context)
-        return any(node not in present for terms in classes for node in terms)
 
     def _merged(
         self, loops: Sequence[Apply], counts: StepCounts, free: set[Apply], context: PassContext
-    ) -> list[Apply]:
-        """Merge ``loops``, which have equal trip counts and terms; return the new loops.
+    ) -> Iterator[Rewrite]:
+        """Merge ``loops``, which have equal trip counts and terms.
 
         The level of a node is the largest number of these loops on a path to it. It increases along
         each path from loop to loop, so loops of one level do not depend on one another. Merging the
@@ -105,22 +106,18 @@ class MergeScans(Pass):
         other nodes are on the paths. Other groups of loops may be merged into a node on such a
         path, so each group has its own levels, computed after the groups before it are merged.
         """
-        merged: list[Apply] = []
         by_level: dict[int, list[Apply]] = defaultdict(list)
         for node, level in levels(loops, free).items() if len(loops) > 1 else ():
             by_level[level].append(node)
         for group in by_level.values():
-            if len(group) > 1 and context.budget.spend():
+            if len(group) > 1:
                 group.sort(key=context.title)
-                counts.unify(context.fgraph, [node.inputs[0] for node in group], self.name)
+                yield Rewrite(counts.unified([node.inputs[0] for node in group]), count=0)
                 views = [ScanView.of(node) for node in group]
                 joined = ScanView.joined(views, _joined_name([view.name for view in views]))
-                others = _listed([context.title(node) for node in group[1:]])
-                context.changed(joined, f"merged with {others}")
-                replacements = joined.rebuild()
-                context.fgraph.replace_all(list(replacements.items()), reason=self.name)
-                merged.append(next(iter(replacements.values())).owner)
-        return merged
+                others = tuple(context.title(node) for node in group[1:])
+                context.passed(joined, Code.SCANS_MERGED, others=others)
+                yield Rewrite(joined.rebuild())
 
 
 def _explain(terms: Mapping[Apply, LoopTerms], free: set[Apply], context: PassContext) -> None:
@@ -134,13 +131,18 @@ def _explain(terms: Mapping[Apply, LoopTerms], free: set[Apply], context: PassCo
     found = levels(terms, free)
     first: dict[int, Apply] = {}
     reported: set[tuple[int, LoopTerms]] = set()
-    for node in sorted(terms, key=lambda node: (terms[node].obstacle or "", context.title(node))):
+    for node in sorted(terms, key=lambda node: (_rank(terms[node]), context.title(node))):
         level, own = found[node], terms[node]
         other = first.setdefault(level, node)
         reason = None if other is node else own.against(terms[other])
         if reason is not None and (level, own) not in reported:
             reported.add((level, own))
-            context.kept(ScanView.of(node), f"not merged with `{context.title(other)}`: {reason}")
+            view = ScanView.of(node)
+            context.missed(view, Code.SCANS_NOT_MERGED, reason, other=context.title(other))
+
+
+def _rank(terms: LoopTerms) -> str:
+    return "" if terms.obstacle is None else terms.obstacle.code
 
 
 def _joined_name(names: Collection[str]) -> str:
@@ -152,10 +154,3 @@ def _joined_name(names: Collection[str]) -> str:
         return PULLBACK + _joined_name([name.removeprefix(PULLBACK) for name in names])
     parts = sorted({part for name in names for part in name.split("&")} - {"..."})
     return "&".join(parts if len(parts) <= _NAMES else [*parts[:_NAMES], "..."])
-
-
-def _listed(titles: Sequence[str]) -> str:
-    names = [f"`{title}`" for title in titles[:_NAMES]]
-    if len(titles) > _NAMES:
-        names.append(f"{len(titles) - _NAMES} others")
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

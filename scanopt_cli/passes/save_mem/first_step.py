@@ -19,6 +19,7 @@ from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 from scanopt_cli.passes.trim_steps.fewer_steps import Looks
 from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.remarks import Code, Reason, Why, because
 
 # One step more for each 64 steps takes no noticeable time, nor do 100 more nodes to compile.
 _STEPS = 64
@@ -41,13 +42,11 @@ def first_rows(
             found[slot] = firsts
     if not found:
         return None
-    listed = " and ".join(f"`{names[slot]}`" for slot in found)
+    listed = [names[slot] for slot in found]
     if (reason := _obstacle(view, list(found), lengths)) is not None:
-        context.kept(view, f"all steps of {listed}, for the row of the first step: {reason}")
+        context.missed(view, Code.FIRST_ROW_KEPT, reason, *listed)
         return None
-    if not context.budget.spend():
-        return None
-    context.changed(view, f"computes the row of the first step of {listed} apart from the loop")
+    context.passed(view, Code.FIRST_ROW_COMPUTED, *listed)
     rows = dict(
         zip(view.op.fgraph.outputs, view.op.fgraph.bind(_inputs_of_first_step(view)), strict=True)
     )
@@ -84,29 +83,29 @@ def _is_first(index: Any) -> bool:
     return isinstance(index, Constant) and number(index) == 0
 
 
-def _obstacle(view: ScanView, slots: Sequence[Slot], lengths: Lengths) -> str | None:
+def _obstacle(view: ScanView, slots: Sequence[Slot], lengths: Lengths) -> Reason | None:
     """Return why the first step can't be computed outside the loop, ``None`` if it can."""
     if view.is_while:
-        return "the loop may stop early"
+        return because(Why.LOOP_STOPS)
     if view.of_kind(SlotKind.MIT_MOT, SlotKind.UNTRACED):
-        return "it has states without a trace"
+        return because(Why.STATE_UNTRACED)
     steps = lengths.value_of(view.n_steps)
     if not lengths.provably_le(_ONE, steps):
-        return f"{steps} steps may be none"
+        return because(Why.NO_STEPS, steps=str(steps))
     for slot in view.of_kind(SlotKind.SEQ):
         if not lengths.provably_le(steps, lengths.length_of(slot.outer_input)):
-            return "one of its sequences may be too short"
+            return because(Why.SEQUENCE_SHORT)
     if any(not isinstance(v.type, TensorType) for v in view.op.fgraph.inputs):
-        return "it reads what is no tensor"
+        return because(Why.NO_TENSORS)
     outputs = [slot.inner_outputs[0] for slot in slots]
     nodes = applys_between(view.op.fgraph.inputs, outputs)
     for count, node in enumerate(nodes, start=1):
         if count > _NODES:
-            return f"a step has more than {_NODES} operations"
+            return because(Why.STEP_LARGE, operations=_NODES)
         if inner_graphs(node.op):
-            return "a step has a loop or a graph inside"
+            return because(Why.STEP_HOLDS_GRAPH)
         if node.op.destroy_map or not all(isinstance(v.type, TensorType) for v in node.outputs):
-            return f"a step does {node.op}"
+            return because(Why.STEP_OP, op=str(node.op))
     return None
 
 

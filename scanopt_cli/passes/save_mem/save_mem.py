@@ -20,7 +20,7 @@ from scanopt_cli.passes.save_mem.trace_reductions import reduce_inside
 from scanopt_cli.passes.save_mem.trimmed_reads import is_mapped, trimmed_reads
 from scanopt_cli.passes.trim_steps.fewer_steps import Looks, cut_to_first, looks_at
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
-from scanopt_cli.text import plural
+from scanopt_cli.remarks import Code, Why, because
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class SaveMem(ScanPass):
         """Return all outputs, on a Scan with fewer steps or shorter buffers."""
         lengths = Lengths(view.n_steps)
         names = context.names(view)
-        looks = looks_at(view, names, context)
+        looks = looks_at(view, context)
         cut = cut_to_first(view, looks, lengths, context)
         if cut is not None:
             return cut
@@ -96,15 +96,15 @@ class SaveMem(ScanPass):
             for slot, found in looks.items()
             if (keep := self._keep(view, slot, names[slot], found, lengths, context)) is not None
         }
-        if not keeps or not context.budget.spend():
+        if not keeps:
             return None
         for slot, keep in keeps.items():
-            why = (
-                ", ".join(dict.fromkeys(read.text for read in looks[slot])) or "its own taps alone"
-            )
-            context.changed(
-                view, f"`{names[slot]}` keeps {plural(slot.n_initial + keep, 'row')}: read as {why}"
-            )
+            reads = tuple(dict.fromkeys(read.text for read in looks[slot]))
+            rows = slot.n_initial + keep
+            if reads:
+                context.passed(view, Code.BUFFER_SHORTENED, names[slot], rows=rows, reads=reads)
+            else:
+                context.passed(view, Code.STATE_SHORTENED, names[slot], rows=rows)
             shorten(view, slot, keep, lengths)
         results = view.rebuild()
         for slot in keeps:
@@ -128,7 +128,7 @@ class SaveMem(ScanPass):
                 if is_whole(view, slot, lengths):
                     counted |= length_reads(view, slot, lengths, context.clients)
         if counted:
-            return counted if context.budget.spend() else None
+            return counted
         return reduce_inside(view, looks, names, lengths, context)
 
     def _keep(
@@ -145,8 +145,8 @@ class SaveMem(ScanPass):
             return None
         unbounded = next((read for read in found if read.tail is None), None)
         if unbounded is not None:
-            steps = lengths.value_of(view.n_steps)
-            context.kept(view, f"all {steps} steps of `{name}`: read as {unbounded.text}")
+            why = because(Why.READ_SO, reads=unbounded.text)
+            context.found(view, Code.BUFFER_KEPT, name, why=why)
             return None
         if slot.kind is SlotKind.NIT_SOT and not found:
             return None
@@ -156,12 +156,13 @@ class SaveMem(ScanPass):
         if lengths.provably_le(lengths.value_of(view.n_steps), AffineExpr(keep)):
             return None
         if view.is_while and keep > 1:
-            context.kept(view, f"all steps of `{name}`: a while loop can keep one step, not {keep}")
+            why = because(Why.WHILE_KEEPS_ONE, rows=keep)
+            context.missed(view, Code.BUFFER_KEPT, why, name)
             return None
         if is_mapped(view, slot):
-            context.kept(view, f"all steps of `{name}`: it depends on no state, and needs no loop")
+            context.missed(view, Code.BUFFER_KEPT, Why.NEEDS_NO_LOOP, name)
             return None
         if scalar_steps(view) is None:
-            context.kept(view, f"all steps of `{name}`: the step count differs within the batch")
+            context.missed(view, Code.BUFFER_KEPT, Why.STEPS_DIFFER_IN_BATCH, name)
             return None
         return keep

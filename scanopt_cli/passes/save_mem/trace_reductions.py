@@ -22,6 +22,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 from scanopt_cli.passes.trim_steps.fewer_steps import Looks
 from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.remarks import Code, Why, because
 
 _ONE = AffineExpr(1)
 
@@ -108,11 +109,11 @@ def reduce_inside(
         for reduction in _reductions(view, slot, looks[slot], context)
     ]
     found = [one for one in found if _fits(one, view, names, lengths, context)]
-    if not found or not context.budget.spend():
+    if not found:
         return None
     for one in found:
         name = type(one.op).__name__.lower()
-        context.changed(view, f"takes the {name} of `{names[one.slot]}` step by step")
+        context.passed(view, Code.REDUCTION_CARRIED, names[one.slot], op=name)
     count = lengths.value_of(view.n_steps) + _ONE
     view.unfreeze()
     added: dict[_Reduction, Variable] = {}
@@ -178,16 +179,16 @@ def _fits(
     steps = lengths.value_of(view.n_steps)
     reason = None
     if kind not in "fiu" or (one.is_negated and kind == "u"):
-        reason = "it is not of plain numbers"
+        reason = because(Why.TYPE_NOT_NUMERIC)
     elif isinstance(one.op, Max) and not lengths.provably_le(_ONE, steps):
-        reason = f"{steps} steps may be none, of which there is no maximum"
+        reason = because(Why.NO_STEPS, steps=str(steps))
     elif one.slot.kind is SlotKind.NIT_SOT and not one.inside:
-        reason = "its rows have no shape before the loop"
+        reason = because(Why.ROW_SHAPE_UNKNOWN)
     elif one.slot.kind is SlotKind.NIT_SOT and one.axes and isinstance(one.op, Prod):
-        reason = "the product of a row costs more in the loop than it saves"
+        reason = because(Why.PRODUCT_COSTS)
     if reason is not None:
         name = type(one.op).__name__.lower()
-        context.kept(view, f"the {name} of `{names[one.slot]}` outside of the loop: {reason}")
+        context.missed(view, Code.REDUCTION_KEPT, reason, names[one.slot], op=name)
     return reason is None
 
 

@@ -16,37 +16,38 @@ from scanopt_cli.analysis.count_variables import scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import capped, with_steps
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import PassContext, not_whole
+from scanopt_cli.remarks import Code, Reason, Why, because
 
 type Looks = Mapping[Slot, Sequence[Read]]
 
 
-def looks_at(view: ScanView, names: Mapping[Slot, str], context: PassContext) -> Looks:
+def looks_at(view: ScanView, context: PassContext) -> Looks:
     """Return the readers of each traced output of a loop."""
     traced = view.of_kind(*TRACED)
-    return {slot: reads(view, slot, names[slot], context.clients) for slot in traced}
+    return {slot: reads(view, slot, context.clients) for slot in traced}
 
 
-def why_all(view: ScanView, lengths: Lengths, context: PassContext) -> str | None:
+def why_all(view: ScanView, lengths: Lengths, context: PassContext) -> Reason | None:
     """Return why a loop must run every step, whatever is read of it; ``None`` if it need not.
 
     Sequences must provably be long enough, since a loop with a sequence that is too short raises.
     """
     if view.of_kind(SlotKind.MIT_MOT):
-        return "a mit_mot is not cut"
+        return because(Why.MIT_MOT)
     if any(context.clients(slot.outer_output) for slot in view.of_kind(SlotKind.UNTRACED)):
-        return "a state without a trace is read"
-    if not all(is_whole(view, slot, lengths) for slot in view.of_kind(*TRACED)):
-        return "its buffers are not proved to hold every step"
+        return because(Why.UNTRACED_READ)
+    if short := [slot for slot in view.of_kind(*TRACED) if not is_whole(view, slot, lengths)]:
+        return not_whole(short)
     counts = [view.n_steps, *(slot.outer_input for slot in view.of_kind(SlotKind.NIT_SOT))]
     if view.batch_ndim and not all(all(count.type.broadcastable) for count in counts):
-        return "the step count differs within the batch"
+        return because(Why.STEPS_DIFFER_IN_BATCH)
     if scalar_steps(view) is None:
-        return "the step count differs within the batch"
+        return because(Why.STEPS_DIFFER_IN_BATCH)
     steps = lengths.value_of(view.n_steps)
     for slot in view.of_kind(SlotKind.SEQ):
         if not lengths.provably_le(steps, rows(view, slot, lengths)):
-            return "one of its sequences may be too short for them"
+            return because(Why.SEQUENCE_SHORT)
     return None
 
 
@@ -65,9 +66,7 @@ def cut_to_first(
         return None
     reason = why_all(view, lengths, context)
     if reason is not None:
-        context.kept(view, f"all {steps} steps: {reason}")
+        context.missed(view, Code.STEPS_KEPT, reason, steps=str(steps))
         return None
-    if not context.budget.spend():
-        return None
-    context.changed(view, f"runs {head} steps at most: no more are read")
+    context.passed(view, Code.FIRST_STEPS_RUN, steps=head)
     return with_steps(view, capped(head, scalar_steps(view), lengths), lengths)

@@ -17,6 +17,7 @@ from scanopt_cli.analysis.shortening import with_steps
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot
 from scanopt_cli.passes.trim_steps.fewer_steps import Looks, why_all
 from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.remarks import Code, Why
 
 # Rows are counted from the end where that saves more than one row in sixteen.
 _PART = 16
@@ -57,15 +58,15 @@ def trim_known(
         return None
     needed = max(1, *(uses.steps for uses in found))
     if needed < steps and (reason := why_all(view, lengths, context)) is not None:
-        context.kept(view, f"all {steps} steps, of which {needed} are read: {reason}")
+        context.missed(view, Code.STEPS_KEPT, reason, steps=steps)
         needed = steps
     counted = [uses for uses in found if _gains_from_end(uses, needed, looks[uses.slot])]
-    if (needed == steps and not counted) or not context.budget.spend():
+    if needed == steps and not counted:
         return None
     if needed < steps:
-        context.changed(view, f"runs {needed} steps of {steps}: no more are read")
+        context.passed(view, Code.STEPS_CUT, needed=needed, steps=steps)
     for uses in counted:
-        context.changed(view, f"counts rows of `{names[uses.slot]}` from the end")
+        context.passed(view, Code.ROWS_FROM_END, names[uses.slot])
     results: dict[Variable, Variable] = {}
     if needed < steps:
         results = with_steps(view, pt.constant(needed, dtype="int64"), lengths)
@@ -80,7 +81,7 @@ def _uses(view: ScanView, slots: Sequence[Slot], steps: int, context: PassContex
     try:
         return [_Uses(slot, readers.of(slot)) for slot in slots]
     except LookupError:
-        context.kept(view, f"all {steps} steps: a reader is out of bounds")
+        context.missed(view, Code.STEPS_KEPT, Why.READ_OUT_OF_BOUNDS, steps=steps)
         return []
 
 

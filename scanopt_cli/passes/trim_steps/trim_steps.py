@@ -19,9 +19,6 @@ from scanopt_cli.passes.trim_steps.known_steps import trim_known
 from scanopt_cli.passes.trim_steps.unknown_steps import trim_unknown
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
-# One rewrite of a loop enables the next; there are at most this many kinds of rewrites.
-_SWEEPS = 8
-
 
 @dataclass(frozen=True)
 class TrimSteps(ScanPass):
@@ -73,13 +70,7 @@ class TrimSteps(ScanPass):
     """
 
     name: ClassVar[str] = "trim-steps"
-
-    def run(self, context: PassContext) -> bool:
-        """Rewrite every Scan of ``context.fgraph`` until nothing changes."""
-        sweeps = 0
-        while sweeps < _SWEEPS and super().run(context):
-            sweeps += 1
-        return sweeps > 0
+    sweeps: ClassVar[int] = 8
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for readers of a loop, to run fewer steps or count from the end."""
@@ -87,8 +78,8 @@ class TrimSteps(ScanPass):
         lengths = Lengths(view.n_steps)
         simpler = _simpler_readers(view, lengths, context)
         if simpler:
-            return simpler if context.budget.spend() else None
-        looks = looks_at(view, names, context)
+            return simpler
+        looks = looks_at(view, context)
         if view.is_while:
             return cut_to_first(view, looks, lengths, context)
         steps = lengths.value_of(view.n_steps)

@@ -16,6 +16,7 @@ from scanopt_cli.analysis.shortening import with_steps
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 from scanopt_cli.passes.trim_steps.fewer_steps import why_all
 from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.remarks import Code, Reason, Why, because
 
 _ONE = AffineExpr(1)
 
@@ -39,19 +40,17 @@ def trim_unknown(
     if reason is None and not lengths.provably_le(AffineExpr(fewer) + _ONE, steps):
         reason = _why_at_least_one(found)
     if reason is not None:
-        context.kept(view, f"all {steps} steps, of which the last {fewer} are not read: {reason}")
+        context.missed(view, Code.STEPS_KEPT, reason, steps=str(steps))
         return None
-    if not context.budget.spend():
-        return None
-    context.changed(view, f"runs {fewer} steps less than {steps}: the last are not read")
+    context.passed(view, Code.LAST_STEPS_CUT, fewer=fewer, steps=str(steps))
     return _without_last(view, found, fewer, lengths, context)
 
 
-def _why_at_least_one(found: list[tuple[Slot, EndRead]]) -> str | None:
+def _why_at_least_one(found: list[tuple[Slot, EndRead]]) -> Reason | None:
     """Return why the loop must run at least one step, ``None`` if it may run none."""
     for slot, reading in found:
         if slot.kind is SlotKind.NIT_SOT and not reading.is_row:
-            return "PyTensor loses the shape of a trace of no steps"
+            return because(Why.TRACE_OF_NO_STEPS)
     return None
 
 

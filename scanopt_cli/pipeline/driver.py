@@ -1,0 +1,169 @@
+"""Drives one pass over a graph and its bodies: applies, counts and bounds what it rewrites."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from pytensor.compile.builders import SymbolicOp
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
+from pytensor.graph.op import Op
+
+from scanopt_cli.analysis.describing import inner_names
+from scanopt_cli.ir.inner_graphs import (
+    body_of,
+    core_op,
+    inner_graphs,
+    only_narrows,
+    op_name,
+    with_body,
+)
+from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.pipeline.contract import Pass, PassContext
+from scanopt_cli.remarks import Code, Remark, RemarkKind
+
+
+class RewriteBudget:
+    """Counts rewrites against a limit; without a limit, any number is allowed."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit
+        self.spent = 0
+
+    @property
+    def is_left(self) -> bool:
+        """Whether another rewrite is allowed."""
+        return self.limit is None or self.spent < self.limit
+
+
+class PassDriver:
+    """One pass of a pipeline, which it runs on bodies bottom-up, on each distinct body once."""
+
+    def __init__(self, item: Pass, budget: RewriteBudget, *, strict: bool = True) -> None:
+        self.item = item
+        self.remarks: list[Remark] = []
+        self.rewrites = 0
+        self._budget = budget
+        self._strict = strict
+        self._done: dict[FrozenFunctionGraph, FunctionGraph | None] = {}
+        self._settled: set[str] = set()
+        self._holds_scan: dict[int, tuple[FrozenFunctionGraph, bool]] = {}
+
+    def run(
+        self,
+        fgraph: FunctionGraph,
+        path: tuple[str, ...] = (),
+        around: Mapping[Variable, str] = MappingProxyType({}),
+        *,
+        is_inlined: bool = False,
+    ) -> bool:
+        """Rewrite the bodies in ``fgraph``, then ``fgraph`` itself."""
+        context = PassContext(
+            fgraph,
+            self.item.name,
+            self.remarks,
+            path,
+            around,
+            is_inlined,
+            self._settled,
+            self._strict,
+        )
+        changed = self._run_bodies(context)
+        for _ in range(self.item.sweeps):
+            if not self._sweep(context):
+                break
+            changed = True
+        context.tell_doubts()
+        return changed
+
+    def _sweep(self, context: PassContext) -> bool:
+        """Apply what the pass yields, until it yields no more or the budget is spent."""
+        changed = False
+        rewrites = self.item.rewrites(context)
+        try:
+            while self._budget.is_left and (rewrite := next(rewrites, None)) is not None:
+                rewrite.apply(context.fgraph, self.item.name)
+                self._budget.spent += rewrite.count
+                self.rewrites += rewrite.count
+                changed = changed or rewrite.count > 0
+        except Exception as error:
+            context.failed(None, error)
+        return changed
+
+    def _run_bodies(self, context: PassContext) -> bool:
+        changed = False
+        fgraph = context.fgraph
+        nodes = fgraph.toposort()
+        shared = Counter(id(body_of(node.op)) for node in nodes)
+        for node in nodes:
+            body = body_of(node.op)
+            if body is None or not (self._is_open(node.op) or self._has_scan(body)):
+                continue
+            # A body is rewritten once: if nodes share it, the name of their Op stands for all.
+            title = context.title(node) if shared[id(body)] == 1 else op_name(node.op)
+            new_op = self._rewritten(node, body, context, title)
+            if new_op is not None:
+                new_node: Apply = new_op.make_node(*node.inputs)
+                context.keep_title(node, new_node)
+                pairs = list(zip(node.outputs, new_node.outputs, strict=True))
+                fgraph.replace_all(pairs, reason=f"{self.item.name} inside {op_name(node.op)}")
+                changed = True
+        return changed
+
+    def _rewritten(
+        self, node: Apply, body: FrozenFunctionGraph, context: PassContext, title: str
+    ) -> Op | None:
+        """Return the Op of ``node`` with its body rewritten, ``None`` if nothing changed there."""
+        if body not in self._done:
+            unfrozen = body.unfreeze()
+            names: Mapping[Variable, str] = {}
+            if scan_op(node) is not None:
+                view = ScanView.of(node)
+                frozen = inner_names(view, list(context.names(view).values()))
+                to_unfrozen = dict(zip(body.inputs, unfrozen.inputs, strict=True))
+                names = {to_unfrozen[variable]: name for variable, name in frozen.items()}
+            path = (*context.path, title)
+            spent, rewrites, n_remarks = self._budget.spent, self.rewrites, len(self.remarks)
+            is_inlined = bool(getattr(node.op, "is_inline", False))
+            changed = self.run(unfrozen, path, names, is_inlined=is_inlined)
+            if changed and only_narrows(body, unfrozen):
+                # The graph around the body relies on its types, which include static lengths.
+                self._budget.spent, self.rewrites, changed = spent, rewrites, False
+                del self.remarks[n_remarks:]
+                self.remarks.append(
+                    Remark(
+                        pass_name=self.item.name,
+                        code=Code.BODY_LEFT,
+                        kind=RemarkKind.MISSED,
+                        scan="/".join(path),
+                    )
+                )
+            self._done[body] = unfrozen if changed else None
+        rewritten = self._done[body]
+        return None if rewritten is None else with_body(node.op, rewritten)
+
+    def _is_open(self, op: Op) -> bool:
+        """Whether the pass works on a body even if it holds no loop.
+
+        The body of a `SymbolicOp`, such as PyTensor's LogAddExp, belongs to its class: a backend
+        may dispatch on the class alone, and a rewrite that makes such an Op makes its body anew.
+        """
+        return self.item.everywhere and not isinstance(core_op(op), SymbolicOp)
+
+    def _has_scan(self, body: FrozenFunctionGraph) -> bool:
+        known = self._holds_scan.get(id(body))
+        if known is None:
+            found = any(
+                scan_op(node) is not None
+                or any(
+                    self._has_scan(inner)
+                    for inner in inner_graphs(node.op)
+                    if isinstance(inner, FrozenFunctionGraph)
+                )
+                for node in body.toposort()
+            )
+            known = (body, found)
+            self._holds_scan[id(body)] = known
+        return known[1]

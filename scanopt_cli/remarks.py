@@ -1,0 +1,203 @@
+"""Remarks of passes as data: a code with its fields. `scanopt_cli.reports.remark_text` words them.
+
+As in LLVM, a remark says that a pass rewrote something (*passed*), that it did not, and why
+(*missed*), or what it found out (*analysis*). Codes are stable: scripts may rely on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+type Detail = str | int | tuple[str, ...]
+
+
+class RemarkKind(StrEnum):
+    """What a remark is about: a rewrite, a rewrite that was not done, or a finding."""
+
+    PASSED = "passed"
+    MISSED = "missed"
+    ANALYSIS = "analysis"
+
+
+class Code(StrEnum):
+    """What a pass did, or did not do."""
+
+    # any pass
+    PASS_FAILED = "pass-failed"
+    PASSES_CYCLE = "passes-cycle"
+    NOTE = "note"
+    LOOP_LEFT = "loop-left"
+    GRAPH_LEFT = "graph-left"
+    BODY_LEFT = "body-left"
+    OPS_BY_IDENTITY = "ops-by-identity"
+    OPS_BY_STATE = "ops-by-state"
+    # clean-slices
+    LENGTH_COUNTED = "length-counted"
+    BUFFER_DROPPED = "buffer-dropped"
+    WRITE_MOVED = "write-moved"
+    WRITE_SIMPLIFIED = "write-simplified"
+    START_FILLED = "start-filled"
+    STORE_FORWARDED = "store-forwarded"
+    SLICE_COMPOSED = "slice-composed"
+    ROW_TAKEN = "row-taken"
+    # compile-safe
+    BUFFERS_COPIED = "buffers-copied"
+    CONDITION_MARKED = "condition-marked"
+    OUTPUTS_COPIED = "outputs-copied"
+    READERS_COPIED = "readers-copied"
+    SEQUENCE_CUT = "sequence-cut"
+    SUM_REGROUPED = "sum-regrouped"
+    # hoist-states
+    STATE_HOISTED = "state-hoisted"
+    STATE_NOT_HOISTED = "state-not-hoisted"
+    # inline-constants
+    CONSTANT_INLINED = "constant-inlined"
+    INPUT_KEPT = "input-kept"
+    SEQUENCE_UNIFORM = "sequence-uniform"
+    # merge-duplicates, merge-equal, merge-scans, merge-states
+    CONSTANTS_MERGED = "constants-merged"
+    NODES_MERGED = "nodes-merged"
+    OPS_SHARED = "ops-shared"
+    SCANS_MERGED = "scans-merged"
+    SCANS_NOT_MERGED = "scans-not-merged"
+    SLOTS_MERGED = "slots-merged"
+    TRACE_KEPT = "trace-kept"
+    TRACE_READ_FROM_STATE = "trace-read-from-state"
+    # mit-mot-to-sit-sot
+    MIT_MOT_KEPT = "mit-mot-kept"
+    MIT_MOT_REPLACED = "mit-mot-replaced"
+    # push-out, push-out-sums
+    INVARIANTS_MOVED = "invariants-moved"
+    SEQUENCES_COMPUTED = "sequences-computed"
+    SEQUENCES_NOT_COMPUTED = "sequences-not-computed"
+    SUM_KEPT = "sum-kept"
+    SUM_MOVED = "sum-moved"
+    # remove-unused, remove-zeros
+    SLOT_REMOVED = "slot-removed"
+    UNUSED_KEPT = "unused-kept"
+    ZEROS_REMOVED = "zeros-removed"
+    # save-mem
+    BUFFER_KEPT = "buffer-kept"
+    BUFFER_SHORTENED = "buffer-shortened"
+    REDUCTION_CARRIED = "reduction-carried"
+    REDUCTION_KEPT = "reduction-kept"
+    STATE_SHORTENED = "state-shortened"
+    # simplify
+    NOT_SIMPLIFIED = "not-simplified"
+    SIMPLIFIED = "simplified"
+    # trim-steps
+    FIRST_ROW_COMPUTED = "first-row-computed"
+    FIRST_ROW_KEPT = "first-row-kept"
+    FIRST_STEPS_RUN = "first-steps-run"
+    LAST_STEPS_CUT = "last-steps-cut"
+    ROWS_FROM_END = "rows-from-end"
+    STEPS_CUT = "steps-cut"
+    STEPS_KEPT = "steps-kept"
+
+
+class Why(StrEnum):
+    """Why a pass did not do something."""
+
+    ADDEND_INVARIANT = "addend-invariant"
+    BATCHES_DIFFER = "batches-differ"
+    BUFFER_SHORT = "buffer-short"
+    BUFFERS_NOT_WHOLE = "buffers-not-whole"
+    BUFFERS_UNCLEAR = "buffers-unclear"
+    CARRIES_BATCH = "carries-batch"
+    CONDITION_DIFFERS = "condition-differs"
+    CONSTANT_LARGE = "constant-large"
+    CONSTANT_RETURNED = "constant-returned"
+    IN_PLACE = "in-place"
+    LOOP_BATCHED = "loop-batched"
+    LOOP_EMPTIES = "loop-empties"
+    LOOP_STOPS = "loop-stops"
+    MIT_MOT = "mit-mot"
+    NEEDS_NO_LOOP = "needs-no-loop"
+    NEGATIVE_ZERO = "negative-zero"
+    NO_FIXPOINT = "no-fixpoint"
+    NO_STEPS = "no-steps"
+    NO_TENSORS = "no-tensors"
+    ONE_CONDITION = "one-condition"
+    ONE_ROW = "one-row"
+    ONE_TRIMMED = "one-trimmed"
+    OPTION_DIFFERS = "option-differs"
+    OTHER = "other"
+    PRODUCT_COSTS = "product-costs"
+    READ_ELSEWHERE = "read-elsewhere"
+    READ_OUT_OF_BOUNDS = "read-out-of-bounds"
+    READ_SO = "read-so"
+    ROW_SHAPE_UNKNOWN = "row-shape-unknown"
+    SEQUENCE_LENGTH = "sequence-length"
+    SEQUENCE_SHORT = "sequence-short"
+    STATE_UNTRACED = "state-untraced"
+    STEP_HOLDS_GRAPH = "step-holds-graph"
+    STEP_LARGE = "step-large"
+    STEP_OP = "step-op"
+    STEPS_DIFFER_IN_BATCH = "steps-differ-in-batch"
+    TAPS_ONE_SIDED = "taps-one-sided"
+    TAPS_UNUSED = "taps-unused"
+    TRACE_OF_NO_STEPS = "trace-of-no-steps"
+    TYPE_DIFFERS = "type-differs"
+    TYPE_NOT_NUMERIC = "type-not-numeric"
+    TERMS_MANY = "terms-many"
+    UNTAKEN_BRANCH = "untaken-branch"
+    UNTRACED_READ = "untraced-read"
+    WHILE_KEEPS_ONE = "while-keeps-one"
+    WRITES_EARLY = "writes-early"
+    WRITES_TWICE = "writes-twice"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a pass did not do something, with the fields of its text."""
+
+    code: Why
+    details: Mapping[str, Detail] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.code, *self.details.items()))
+
+
+def because(code: Why, **details: Detail) -> Reason:
+    """Return the reason ``code`` with its fields."""
+    return Reason(code, details)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """A note that a pass rewrote something, or did not, or found something out.
+
+    Attributes
+    ----------
+    pass_name, code, kind
+        Which pass, what it is about, and whether the pass did it.
+    scan
+        The name of the Scan after the names of the loops and graphs around it, outermost first,
+        joined by ``/``. For a remark on a whole graph, only the names around that graph, or
+        ``graph`` if there are none.
+    slots
+        The names of the slots that it is about.
+    details
+        The fields of its text.
+    reason
+        Why not, for a *missed* rewrite.
+    count
+        How many equal rewrites it stands for.
+    """
+
+    pass_name: str
+    code: Code
+    kind: RemarkKind
+    scan: str
+    slots: tuple[str, ...] = ()
+    details: Mapping[str, Detail] = field(default_factory=dict)
+    reason: Reason | None = None
+    count: int = 1
+
+    @property
+    def subject(self) -> tuple[object, ...]:
+        """What remarks share that differ in their slots and counts at most."""
+        details = self.details.items()
+        return self.pass_name, self.code, self.kind, self.scan, *details, self.reason

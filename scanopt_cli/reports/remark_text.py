@@ -1,0 +1,201 @@
+"""The text of remarks: one place for each code, and hints on what a user can do."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from scanopt_cli.pipeline.runner import PassRun
+from scanopt_cli.remarks import Code, Detail, Remark, Why
+from scanopt_cli.text import plural
+
+# `{n:noun}` is a number with its noun, `{names!q}` a list of quoted names.
+TEXTS: Mapping[Code, str] = {
+    Code.PASS_FAILED: "the pass failed, so this stays as it is: {error}",
+    Code.PASSES_CYCLE: "stopped after {rounds} rounds: {passes} would change the graph again and "
+    "again; the smallest graph is kept",
+    Code.NOTE: "{text}",
+    Code.LOOP_LEFT: "{reason}",
+    Code.GRAPH_LEFT: "nothing is rewritten: {reason}",
+    Code.BODY_LEFT: "its body: what it returns would have another type",
+    Code.OPS_BY_IDENTITY: "compared by identity: {ops}",
+    Code.OPS_BY_STATE: "Ops without __props__, compared by all their state: {ops}",
+    Code.LENGTH_COUNTED: "counted {count:length} by the steps",
+    Code.BUFFER_DROPPED: "did without {count:buffer} where all of it is written",
+    Code.WRITE_MOVED: "wrote {count:value} into zeros to where they end up",
+    Code.WRITE_SIMPLIFIED: "made {count:write} plain",
+    Code.START_FILLED: "filled {count:short start} at once",
+    Code.STORE_FORWARDED: "did without {count:slice} by reading what was written there",
+    Code.SLICE_COMPOSED: "made {count:slice} plain",
+    Code.ROW_TAKEN: "took {count:row} for a sum or an axis of length 1",
+    Code.BUFFERS_COPIED: "made buffers of their own for {states:state}",
+    Code.CONDITION_MARKED: "gave the stop condition a form of its own",
+    Code.OUTPUTS_COPIED: "a step copies {outputs:output}",
+    Code.READERS_COPIED: "readers of {slots!q} read a copy of it",
+    Code.SEQUENCE_CUT: "cut the sequence {slots!q} to the steps",
+    Code.SUM_REGROUPED: "wrote the sum {slots!q} as one that PyTensor leaves alone",
+    Code.STATE_HOISTED: "hoisted the invariant state {slots!q}",
+    Code.STATE_NOT_HOISTED: "the invariant state {slots!q}: {reason}",
+    Code.CONSTANT_INLINED: "inlined constant {kind} {slots!q}",
+    Code.INPUT_KEPT: "{kind} {slots!q}: {reason}",
+    Code.SEQUENCE_UNIFORM: "turned uniform {kind} {slots!q} into a non_seq",
+    Code.CONSTANTS_MERGED: "merged {count:constant} with equal ones",
+    Code.NODES_MERGED: "merged {count:node} with equal ones",
+    Code.OPS_SHARED: "gave {count:equal use} of OpFromGraph {op!q} one Op",
+    Code.SCANS_MERGED: "merged with {others!q}",
+    Code.SCANS_NOT_MERGED: "not merged with {other!q}: {reason}",
+    Code.SLOTS_MERGED: "merged {kind} {slots!q} into {into!q}",
+    Code.TRACE_KEPT: "nit_sot {slots!q}, which is the trace of {state!q}: {reason}",
+    Code.TRACE_READ_FROM_STATE: "read nit_sot {slots!q} off state {state!q}",
+    Code.MIT_MOT_KEPT: "mit_mot {slots!q}: {reason}",
+    Code.MIT_MOT_REPLACED: "turned mit_mot {slots!q} into {into}",
+    Code.INVARIANTS_MOVED: "moved {nodes:invariant node} before the loop",
+    Code.SEQUENCES_COMPUTED: "computes elementwise arithmetic of sequences before the loop",
+    Code.SEQUENCES_NOT_COMPUTED: "arithmetic of sequences: {reason}",
+    Code.SUM_KEPT: "the sum {slots!q}: {reason}",
+    Code.SUM_MOVED: "summed {slots!q} in a matrix product after the loop",
+    Code.SLOT_REMOVED: "removed unused {kind} {slots!q}",
+    Code.UNUSED_KEPT: "unused {kind} {slots!q}: {reason}",
+    Code.ZEROS_REMOVED: "removed {kind} {slots!q}: zero in every step",
+    Code.BUFFER_KEPT: "all steps of {slots!q}: {reason}",
+    Code.BUFFER_SHORTENED: "keeps {rows:row} of {slots!q}: read as {reads}",
+    Code.REDUCTION_CARRIED: "takes the {op} of {slots!q} step by step",
+    Code.REDUCTION_KEPT: "the {op} of {slots!q} outside of the loop: {reason}",
+    Code.STATE_SHORTENED: "keeps {rows:row} of {slots!q}, which its own taps alone read",
+    Code.NOT_SIMPLIFIED: "not simplified: {reason}",
+    Code.SIMPLIFIED: "simplified: {before} → {after} nodes",
+    Code.FIRST_ROW_COMPUTED: "computes the row of the first step of {slots!q} apart from the loop",
+    Code.FIRST_ROW_KEPT: "all steps of {slots!q}, for the row of the first step: {reason}",
+    Code.FIRST_STEPS_RUN: "runs {steps} steps at most: no more are read",
+    Code.LAST_STEPS_CUT: "runs {fewer} steps less than {steps}: the last are not read",
+    Code.ROWS_FROM_END: "counts rows of {slots!q} from the end",
+    Code.STEPS_CUT: "runs {needed} steps of {steps}: no more are read",
+    Code.STEPS_KEPT: "all {steps} steps: {reason}",
+}
+
+REASONS: Mapping[Why, str] = {
+    Why.ADDEND_INVARIANT: "a factor of what it adds is the same in every step",
+    Why.BATCHES_DIFFER: "their batches are not proved to have one shape",
+    Why.BUFFER_SHORT: "its buffer is not proved to be long enough for {steps} steps",
+    Why.BUFFERS_NOT_WHOLE: "the buffers of {slots} are not proved to hold every step",
+    Why.BUFFERS_UNCLEAR: "the buffers of {slots} are shown neither to be trimmed nor to be whole",
+    Why.CARRIES_BATCH: "it alone carries a batch dimension",
+    Why.CONDITION_DIFFERS: "they stop by other conditions",
+    Why.CONSTANT_LARGE: "the constant has more than {elements} elements",
+    Why.CONSTANT_RETURNED: "a step returns the constant as it is, and its type is narrower than "
+    "the state's",
+    Why.IN_PLACE: "{what} works in place",
+    Why.LOOP_BATCHED: "the loop is batched",
+    Why.LOOP_EMPTIES: "without it nothing is left of the loop, which does not keep every step",
+    Why.LOOP_STOPS: "the loop may stop early",
+    Why.MIT_MOT: "a mit_mot is not cut",
+    Why.NEEDS_NO_LOOP: "it depends on no state, and needs no loop",
+    Why.NEGATIVE_ZERO: "it holds -0.0, which PyTensor takes for 0.0 in the body of a loop",
+    Why.NO_FIXPOINT: "{attempts} rewrites lead to no form that stays",
+    Why.NO_STEPS: "{steps} steps may be none",
+    Why.NO_TENSORS: "it reads what is no tensor",
+    Why.ONE_CONDITION: "only one has a stop condition",
+    Why.ONE_ROW: "a sequence has one row, which would serve for all steps",
+    Why.ONE_TRIMMED: "only one keeps every step",
+    Why.OPTION_DIFFERS: "{option} is {ours}, not {theirs}",
+    Why.OTHER: "{text}",
+    Why.PRODUCT_COSTS: "the product of a row costs more in the loop than it saves",
+    Why.READ_ELSEWHERE: "not only its last value is read",
+    Why.READ_OUT_OF_BOUNDS: "a reader is out of bounds",
+    Why.READ_SO: "read as {reads}",
+    Why.ROW_SHAPE_UNKNOWN: "its rows have no shape before the loop",
+    Why.SEQUENCE_LENGTH: "a sequence is not proved to be as long as the loop has steps",
+    Why.SEQUENCE_SHORT: "one of its sequences may be too short",
+    Why.STATE_UNTRACED: "it has states without a trace",
+    Why.STEP_HOLDS_GRAPH: "a step has a loop or a graph inside",
+    Why.STEP_LARGE: "a step has more than {operations} operations",
+    Why.STEP_OP: "a step does {op}",
+    Why.STEPS_DIFFER_IN_BATCH: "the step count differs within the batch",
+    Why.TAPS_ONE_SIDED: "PyTensor's backends disagree on the rows of taps that are all on one side "
+    "of 0",
+    Why.TAPS_UNUSED: "it is never read or never written",
+    Why.TERMS_MANY: "multiplied out, a sum or product has more than {terms} terms, which would "
+    "take PyTensor too long",
+    Why.TRACE_OF_NO_STEPS: "PyTensor loses the shape of a trace of no steps",
+    Why.TYPE_DIFFERS: "its type {type} is not the {read} that the body reads",
+    Why.TYPE_NOT_NUMERIC: "it is not of plain numbers",
+    Why.UNTAKEN_BRANCH: "a branch of an IfElse decides whether it runs",
+    Why.UNTRACED_READ: "a state without a trace is read",
+    Why.WHILE_KEEPS_ONE: "a while loop can keep one step, not {rows}",
+    Why.WRITES_EARLY: "it writes rows before the earliest that it reads",
+    Why.WRITES_TWICE: "a step writes one row twice",
+}
+
+HINTS: Mapping[Why, str] = {
+    Why.BUFFER_SHORT: "give the arrays a static length (pt.specify_shape, pm.freeze_dims_and_data)",
+    Why.NEGATIVE_ZERO: "write 0.0 if the sign does not matter",
+    Why.NO_STEPS: "use a constant n_steps, or sequences of static length",
+    Why.SEQUENCE_SHORT: "cut the sequences to n_steps, or leave n_steps out",
+    Why.TRACE_OF_NO_STEPS: "use a constant n_steps, or sequences of static length",
+}
+"""What a user can do about a missed rewrite, where it is known."""
+
+_NUMBER = re.compile(r"#\d+(?=/|$)")
+_MOST_NAMES = 4
+
+
+class _Formatter(string.Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Format ``{count:noun}`` as a number with its noun."""
+        return plural(int(value), format_spec) if format_spec else _listed(value, "")
+
+    def convert_field(self, value: Any, conversion: str | None) -> Any:
+        """Format ``{names!q}`` as quoted names."""
+        return value if conversion is None else _listed(value, "`")
+
+
+_formatter = _Formatter()
+
+
+def text_of(remark: Remark) -> str:
+    """Return what a remark says."""
+    reason = ""
+    if remark.reason is not None:
+        reason = _formatter.vformat(REASONS[remark.reason.code], (), remark.reason.details)
+    fields = {**remark.details, "slots": remark.slots, "count": remark.count, "reason": reason}
+    return _formatter.vformat(TEXTS[remark.code], (), fields)
+
+
+def hint_of(remark: Remark) -> str | None:
+    """Return what a user can do about a missed rewrite, if that is known."""
+    return HINTS.get(remark.reason.code) if remark.reason is not None else None
+
+
+def failures(runs: Iterable[PassRun]) -> list[Remark]:
+    """Return the remarks on passes that raised an error."""
+    return [remark for run in runs for remark in run.remarks if remark.code is Code.PASS_FAILED]
+
+
+def grouped(remarks: Iterable[Remark]) -> list[Remark]:
+    """Return ``remarks`` with those merged that differ in slots, or in the number of a Scan."""
+    by_scan: dict[object, Remark] = {}
+    for remark in remarks:
+        first = by_scan.setdefault(remark.subject, remark)
+        if first is not remark:
+            slots = tuple(dict.fromkeys((*first.slots, *remark.slots)))
+            by_scan[remark.subject] = replace(first, slots=slots, count=first.count + remark.count)
+    groups: dict[object, list[Remark]] = {}
+    for remark in by_scan.values():
+        alike = replace(remark, scan=_NUMBER.sub("", remark.scan))
+        groups.setdefault((alike.subject, alike.slots, alike.count), []).append(remark)
+    return [
+        first if not others else replace(first, scan=f"{first.scan} and {len(others)} more")
+        for first, *others in groups.values()
+    ]
+
+
+def _listed(value: Detail, mark: str) -> str:
+    if not isinstance(value, tuple):
+        return f"{mark}{value}{mark}"
+    names = [f"{mark}{name}{mark}" for name in value[:_MOST_NAMES]]
+    if len(value) > _MOST_NAMES:
+        names.append(f"{len(value) - _MOST_NAMES} more")
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
