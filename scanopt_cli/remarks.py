@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from scanopt_cli.facts import Fact
+
 type Detail = str | int | tuple[str, ...]
 
 
@@ -149,20 +151,13 @@ class Why(StrEnum):
     WRITES_TWICE = "writes-twice"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a pass did not do something, with the fields of its text."""
-
-    code: Why
-    details: Mapping[str, Detail] = field(default_factory=dict)
-
-    def __hash__(self) -> int:
-        return hash((self.code, *self.details.items()))
+type Reason = Fact
+"""Why a pass did not do something; its code is a `Why`."""
 
 
-def because(code: Why, **details: Detail) -> Reason:
+def because(code: Why, **fields: Detail) -> Reason:
     """Return the reason ``code`` with its fields."""
-    return Reason(code, details)
+    return Fact(code, fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

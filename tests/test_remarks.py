@@ -13,8 +13,10 @@ import pytest
 
 import scanopt_cli as so
 from graph_building import graph_of, scan
+from scanopt_cli.diff.changes import Note, SubjectKind
 from scanopt_cli.remarks import Code, Remark, RemarkKind, Why, because
 from scanopt_cli.reports.as_json import plain
+from scanopt_cli.reports.change_text import NOTES, SUBJECTS
 from scanopt_cli.reports.optimize_rich import shown
 from scanopt_cli.reports.remark_text import HINTS, REASONS, TEXTS, grouped, hint_of, text_of
 
@@ -36,7 +38,16 @@ def test_each_code_has_a_text_and_is_used() -> None:
         assert uses > 1 or code in (Code.NOTE, Why.OTHER), code
 
 
-@pytest.mark.parametrize("text", [*TEXTS.values(), *REASONS.values()])
+def test_each_subject_and_note_of_a_change_has_a_text() -> None:
+    assert set(SUBJECTS) == set(SubjectKind)
+    assert set(NOTES) == set(Note)
+    for code in (*SubjectKind, *Note):
+        assert len(re.findall(rf"\b{type(code).__name__}\.{code.name}\b", SOURCES)) > 1, code
+
+
+@pytest.mark.parametrize(
+    "text", [*TEXTS.values(), *REASONS.values(), *SUBJECTS.values(), *NOTES.values()]
+)
 def test_texts_are_lines_with_fields(text: str) -> None:
     fields = [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
     assert all(map(str.isidentifier, fields))

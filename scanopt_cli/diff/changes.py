@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from scanopt_cli.analysis.statistics import Statistics
+from scanopt_cli.facts import Fact
 
 
 class ChangeKind(StrEnum):
@@ -16,6 +18,70 @@ class ChangeKind(StrEnum):
     CHANGED = "changed"
     REWIRED = "rewired"
     RENAMED = "renamed"
+
+
+class SubjectKind(StrEnum):
+    """The parts of a graph that a change may be about."""
+
+    NODE = "node"
+    NODE_INPUT = "node-input"
+    SLOT = "slot"
+    INPUT = "input"
+    OUTPUT = "output"
+    INPUTS = "inputs"
+    OUTPUTS = "outputs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a change is about.
+
+    Attributes
+    ----------
+    kind
+        A node, one of its inputs, a slot of a Scan, or an input or output of the graph, or all.
+    op, operands
+        The Op of the node, with the name of its loop or graph, and its operands as expressions.
+    place
+        The position of the input or output.
+    slot
+        The kind of the slot, with its name; ``step count`` for the number of steps.
+    variable
+        The input or output as an expression.
+    """
+
+    kind: SubjectKind = SubjectKind.NODE
+    op: str = ""
+    operands: str = ""
+    place: int | None = None
+    slot: str = ""
+    variable: str = ""
+
+    def short(self) -> Subject:
+        """Return the subject without the operands of its node."""
+        return replace(self, operands="")
+
+    def of(self, kind: SubjectKind, **more: Any) -> Subject:
+        """Return an input or slot of this node."""
+        return replace(self, kind=kind, **more)
+
+
+class Note(StrEnum):
+    """What else is known of a change."""
+
+    ALSO = "also"
+    ANOTHER_OBJECT = "another-object"
+    ENTRIES = "entries"
+    MORE_READERS = "more-readers"
+    NODES_INSIDE = "nodes-inside"
+    NO_TEXT = "no-text"
+    PRINTED_ALIKE = "printed-alike"
+    READS_INSTEAD = "reads-instead"
+    READS_IT = "reads-it"
+    TYPE = "type"
+    WITH = "with"
+    WITH_INSIDE = "with-inside"
+    WITHOUT = "without"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,25 +96,25 @@ class Change:
     where
         The names of the loops in whose bodies it is, outermost first. A change of a slot is where
         its loop is, not inside of it.
-    what
+    subject
         The node, input, output or slot that the change is about.
     aspect
         The property or input that changed; empty if no single one did.
     before, after
         The old and the new value; ``None`` for an addition or removal, or if no text shows it.
-    details
+    notes
         What else the change entails: nodes that only it needed, readers that now read another node.
     count
         How many equal changes this one stands for.
     """
 
     kind: ChangeKind
-    where: tuple[str, ...]
-    what: str
+    where: tuple[str, ...] = ()
+    subject: Subject
     aspect: str = ""
     before: str | None = None
     after: str | None = None
-    details: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     count: int = 1
 
 

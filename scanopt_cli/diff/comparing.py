@@ -12,13 +12,14 @@ from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.diff.body_diffs import Behind, Found
-from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff
+from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, Note, Subject, SubjectKind
 from scanopt_cli.diff.graph_changes import compare
 from scanopt_cli.diff.labels import shortened, type_text, variable_text
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs, pair_inputs, two_sides
 from scanopt_cli.diff.outputs import pair_outputs
-from scanopt_cli.diff.regions import summary
+from scanopt_cli.diff.regions import counted
 from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.facts import Fact
 from scanopt_cli.ir.graph import GraphLike, as_graph
 from scanopt_cli.ir.inner_graphs import inner_graphs, op_name, walk
 
@@ -127,7 +128,7 @@ def _output_order(before: IndexedGraph, after: IndexedGraph, outputs: Pairs) -> 
     if order != sorted(order):
         old = (variable_text(before, before.outputs[first]) for first, _ in outputs)
         new = (variable_text(after, after.outputs[second]) for second in sorted(order))
-        yield _changed("outputs", "order", _listed(old), _listed(new))
+        yield _changed(Subject(kind=SubjectKind.OUTPUTS), "order", _listed(old), _listed(new))
 
 
 def _input_changes(
@@ -145,25 +146,28 @@ def _input_changes(
     if order != sorted(order):
         old = (variable_text(before, ours[first]) for first, _ in inputs)
         new = (variable_text(after, theirs[second]) for second in sorted(order))
-        yield _changed("inputs", "order", _listed(old), _listed(new))
+        yield _changed(Subject(kind=SubjectKind.INPUTS), "order", _listed(old), _listed(new))
     for first, second in inputs:
         variable, other = ours[first], theirs[second]
-        what = f"input `{variable_text(before, variable)}`"
+        subject = _input(before, variable)
         if variable.type != other.type:
-            yield _changed(what, "type", type_text(variable), type_text(other))
+            yield _changed(subject, "type", type_text(variable), type_text(other))
         if names and variable.name != other.name:
             yield Change(
                 kind=ChangeKind.RENAMED,
-                where=(),
-                what=what,
+                subject=subject,
                 before=variable.name or "no name",
                 after=other.name or "no name",
             )
 
 
 def _lost_input(kind: ChangeKind, side: IndexedGraph, variable: Variable) -> Change:
-    what = f"input `{variable_text(side, variable)}`"
-    return Change(kind=kind, where=(), what=what, details=(type_text(variable),))
+    note = Fact(Note.TYPE, {"type": type_text(variable)})
+    return Change(kind=kind, subject=_input(side, variable), notes=(note,))
+
+
+def _input(side: IndexedGraph, variable: Variable) -> Subject:
+    return Subject(kind=SubjectKind.INPUT, variable=variable_text(side, variable))
 
 
 def _lost_outputs(
@@ -171,18 +175,16 @@ def _lost_outputs(
 ) -> Iterator[Change]:
     for place, variable in enumerate(side.outputs):
         if place not in kept:
-            nodes = behind.get(place)
-            yield Change(
-                kind=kind,
-                where=(),
-                what=f"output {place}: {variable_text(side, variable)}",
-                details=(f"with {summary(nodes)}",) if nodes else (),
+            subject = Subject(
+                kind=SubjectKind.OUTPUT, place=place, variable=variable_text(side, variable)
             )
+            notes = counted(Note.WITH, behind.get(place))
+            yield Change(kind=kind, subject=subject, notes=notes)
 
 
-def _changed(what: str, aspect: str, before: str, after: str) -> Change:
+def _changed(subject: Subject, aspect: str, before: str, after: str) -> Change:
     return Change(
-        kind=ChangeKind.CHANGED, where=(), what=what, aspect=aspect, before=before, after=after
+        kind=ChangeKind.CHANGED, subject=subject, aspect=aspect, before=before, after=after
     )
 
 

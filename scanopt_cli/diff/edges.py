@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from pytensor.graph.basic import Apply, Constant, Variable
 
-from scanopt_cli.diff.labels import reader_text
+from scanopt_cli.diff.changes import Subject, SubjectKind
+from scanopt_cli.diff.labels import reader_subject
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.regions import Edge
 
@@ -17,12 +18,10 @@ from scanopt_cli.diff.regions import Edge
 class Rewiring:
     """One input of a matched node, or one output, that reads another variable than before.
 
-    ``short`` is ``reader`` without its operands. ``rank`` is the place of the reader among the
-    nodes, which orders the report.
+    ``rank`` is the place of the reader among the nodes, which orders the report.
     """
 
-    reader: str
-    short: str
+    reader: Subject
     rank: int
     variable: Variable
     counterpart: Variable
@@ -53,10 +52,10 @@ class Rewirings:
     moved: list[Rewiring] = field(default_factory=list)
 
 
-def rewirings(matching: Matching, told: tuple[Container[Edge], Container[Edge]]) -> Rewirings:
-    """Return the rewired inputs and outputs, except ``told`` edges, which other changes report."""
+def rewirings(matching: Matching, reported: tuple[Container[Edge], Container[Edge]]) -> Rewirings:
+    """Return the rewired inputs and outputs, except edges that other changes have ``reported``."""
     found = Rewirings()
-    for rewiring in _mismatches(matching, told):
+    for rewiring in _mismatches(matching, reported):
         _sort_in(found, matching, rewiring)
     _keep_clear_replacements(found, matching)
     return found
@@ -76,14 +75,13 @@ def _mismatches(
                 continue
             if (node, place) in reported[0] or (other, other_place) in reported[1]:
                 continue
-            reader = reader_text(before, node, place)
-            short = reader_text(before, node, place, short=True)
-            yield Rewiring(reader, short, before.rank[node], variable, counterpart)
+            reader = reader_subject(before, node, place)
+            yield Rewiring(reader, before.rank[node], variable, counterpart)
     for place, other_place in matching.outputs:
         variable, counterpart = before.outputs[place], after.outputs[other_place]
         if not matching.correspond(variable, counterpart):
-            reader = f"output {place}"
-            yield Rewiring(reader, reader, len(before.nodes), variable, counterpart)
+            reader = Subject(kind=SubjectKind.OUTPUT, place=place)
+            yield Rewiring(reader, len(before.nodes), variable, counterpart)
 
 
 def _sort_in(found: Rewirings, matching: Matching, rewiring: Rewiring) -> None:

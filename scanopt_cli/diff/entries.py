@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
 
 from pytensor.graph.basic import Apply, Constant
 
 from scanopt_cli.diff.body_diffs import nodes_inside
-from scanopt_cli.diff.changes import Change, ChangeKind
+from scanopt_cli.diff.changes import Change, ChangeKind, Note, Subject
 from scanopt_cli.diff.edges import Rewiring, Rewirings
-from scanopt_cli.diff.grouping import Told, unnumbered
+from scanopt_cli.diff.grouping import Located, unnumbered
 from scanopt_cli.diff.labels import (
     constants_text,
+    node_subject,
     node_text,
-    op_text,
     two_texts,
     variable_text,
 )
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.regions import Regions
+from scanopt_cli.facts import Fact
 
 # How many readers of one variable are listed.
 _READERS = 2
-_SAME_TEXT = "different, though printed alike"
-_INPUT = re.compile(r"^input \d+ of ")
+_PRINTED_ALIKE = Fact(Note.PRINTED_ALIKE)
 
 
 def entries(
     matching: Matching, groups: tuple[Regions, Regions], found: Rewirings
-) -> Iterator[Told]:
+) -> Iterator[Located]:
     """Yield the nodes that were added, removed or replaced, and the rewired edges."""
     yield from _constants(matching, found)
     yield from _replaced(matching, groups, found)
@@ -44,7 +44,8 @@ def entries(
                 before,
                 node,
                 readers,
-                lambda r: f"reads {variable_text(after, r.counterpart)} instead",
+                Note.READS_INSTEAD,
+                lambda r: variable_text(after, r.counterpart),
                 groups[0],
             )
     for maker in groups[1].heads:
@@ -55,20 +56,20 @@ def entries(
                 after,
                 maker,
                 readers,
-                lambda r: f"reads it instead of {variable_text(before, r.variable)}",
+                Note.READS_IT,
+                lambda r: variable_text(before, r.variable),
                 groups[1],
             )
     for rewiring in found.moved:
         text, retext = two_texts(before, rewiring.variable, after, rewiring.counterpart)
         change = Change(
             kind=ChangeKind.REWIRED,
-            where=(),
-            what=rewiring.reader,
+            subject=rewiring.reader,
             before=text,
             after=retext,
-            details=() if text != retext else (_SAME_TEXT,),
+            notes=() if text != retext else (_PRINTED_ALIKE,),
         )
-        yield _as_told(matching, rewiring, change, (rewiring.variable, rewiring.counterpart))
+        yield _located(matching, rewiring, change, (rewiring.variable, rewiring.counterpart))
 
 
 def _is_elsewhere(side: IndexedGraph, node: Apply, other: IndexedGraph) -> bool:
@@ -76,48 +77,45 @@ def _is_elsewhere(side: IndexedGraph, node: Apply, other: IndexedGraph) -> bool:
     return all(side.digest(output) in other.digests for output in node.outputs)
 
 
-def _constants(matching: Matching, found: Rewirings) -> Iterator[Told]:
+def _constants(matching: Matching, found: Rewirings) -> Iterator[Located]:
     for rewiring in found.constants:
         variable, counterpart = rewiring.variable, rewiring.counterpart
         assert isinstance(variable, Constant)
         assert isinstance(counterpart, Constant)
-        text, retext, detail = constants_text(variable, counterpart)
+        text, retext, note = constants_text(variable, counterpart)
         change = Change(
             kind=ChangeKind.CHANGED,
-            where=(),
-            what=rewiring.reader,
+            subject=rewiring.reader,
             aspect="constant",
             before=text,
             after=retext,
-            details=(detail,) if detail else (),
+            notes=(note,) if note else (),
         )
         values = matching.first.digest(variable), matching.second.digest(counterpart)
-        yield _as_told(matching, rewiring, change, values)
+        yield _located(matching, rewiring, change, values)
 
 
 def _replaced(
     matching: Matching, groups: tuple[Regions, Regions], found: Rewirings
-) -> Iterator[Told]:
+) -> Iterator[Located]:
     before, after = matching.first, matching.second
     for (node, maker), readers in found.replaced.items():
-        text, retext = node_text(before, node), node_text(after, maker)
-        behind = (*groups[0].text(node, "without"), *groups[1].text(maker, "with"))
-        same = (_SAME_TEXT,) if text == retext else ()
+        old, new = node_subject(before, node), node_subject(after, maker)
+        behind = (*groups[0].note(node, Note.WITHOUT), *groups[1].note(maker, Note.WITH))
+        same = (_PRINTED_ALIKE,) if old == new else ()
         change = Change(
             kind=ChangeKind.CHANGED,
-            where=(),
-            what=readers[0].reader,
-            before=text,
-            after=retext,
-            details=(*same, *_more(readers), *behind),
+            subject=readers[0].reader,
+            before=node_text(old),
+            after=node_text(new),
+            notes=(*same, *_more(readers), *behind),
         )
-        labels = op_text(before, node), op_text(after, maker)
-        yield _as_told(matching, readers[0], change, (*labels, _labels(readers), behind))
+        yield _located(matching, readers[0], change, (old.op, new.op, _labels(readers), behind))
 
 
-def _as_told(matching: Matching, rewiring: Rewiring, change: Change, kin: Hashable) -> Told:
+def _located(matching: Matching, rewiring: Rewiring, change: Change, kin: Hashable) -> Located:
     place = rewiring.rank / max(len(matching.first.nodes), 1)
-    return Told(place, change, kin, rewiring.short)
+    return Located(place, change, kin, rewiring.reader.short())
 
 
 def _alone(
@@ -125,31 +123,33 @@ def _alone(
     side: IndexedGraph,
     node: Apply,
     readers: Sequence[Rewiring],
-    verb_text: Callable[[Rewiring], str],
+    code: Note,
+    variable_of: Callable[[Rewiring], str],
     group: Regions,
-) -> Told:
+) -> Located:
     inside = nodes_inside(node.op)
-    body = (f"{inside} node{'s' if inside != 1 else ''} inside",) if inside else ()
-    behind = group.text(node, "with")
-    lines = [f"{rewiring.short} {verb_text(rewiring)}" for rewiring in readers[:_READERS]]
+    body = (Fact(Note.NODES_INSIDE, {"nodes": inside}),) if inside else ()
+    behind = group.note(node, Note.WITH)
+    notes = [
+        Fact(code, {"reader": reader.reader.short(), "variable": variable_of(reader)})
+        for reader in readers[:_READERS]
+    ]
     if len(readers) > _READERS:
-        lines.append(f"and {len(readers) - _READERS} more")
-    what, details = node_text(side, node), (*body, *lines, *behind)
+        notes.append(Fact(Note.MORE_READERS, {"count": len(readers) - _READERS}))
     # Only repetitions of loops count.
     count = side.copies[node] if body else 1
-    change = Change(kind=kind, where=(), what=what, details=details, count=count)
-    kin = unnumbered(op_text(side, node)), side.op_digest(node.op), _labels(readers), behind
-    return Told(side.rank[node] / len(side.nodes), change, kin, what)
+    subject = node_subject(side, node)
+    change = Change(kind=kind, subject=subject, notes=(*body, *notes, *behind), count=count)
+    kin = unnumbered(subject.short()), side.op_digest(node.op), _labels(readers), behind
+    return Located(side.rank[node] / len(side.nodes), change, kin, subject)
 
 
-def _labels(readers: Sequence[Rewiring]) -> frozenset[str]:
-    """Return texts for the readers, without the input and without numbers."""
-    return frozenset(unnumbered(_INPUT.sub("", rewiring.short)) for rewiring in readers)
+def _labels(readers: Sequence[Rewiring]) -> frozenset[Subject]:
+    """Return the readers without their inputs and without numbers."""
+    return frozenset(replace(unnumbered(r.reader.short()), place=None) for r in readers)
 
 
-def _more(readers: Sequence[Rewiring]) -> tuple[str, ...]:
-    others = [rewiring.short for rewiring in readers[1 : _READERS + 1]]
+def _more(readers: Sequence[Rewiring]) -> tuple[Fact, ...]:
+    others = tuple(rewiring.reader.short() for rewiring in readers[1 : _READERS + 1])
     more = len(readers) - 1 - len(others)
-    if more:
-        others.append(f"{more} more")
-    return (f"also {', '.join(others)}",) if others else ()
+    return (Fact(Note.ALSO, {"subjects": others, "more": more}),) if others else ()

@@ -10,20 +10,20 @@ from pytensor.graph.basic import Apply
 
 from scanopt_cli.diff.body_diffs import Behind, BodyDiffs, Found, nodes_inside
 from scanopt_cli.diff.calling import call_alike
-from scanopt_cli.diff.changes import Change, ChangeKind
+from scanopt_cli.diff.changes import Change, ChangeKind, Note, Subject, SubjectKind
 from scanopt_cli.diff.edges import rewirings
 from scanopt_cli.diff.entries import entries
-from scanopt_cli.diff.grouping import Told, gathered, unnumbered
+from scanopt_cli.diff.grouping import Located, gathered, unnumbered
 from scanopt_cli.diff.indices import has_another_index, index_edges, index_texts, is_indexing
 from scanopt_cli.diff.inner import body_graph
-from scanopt_cli.diff.labels import face_text, node_text, op_text, variable_text
-from scanopt_cli.diff.loop_changes import LoopChange, Property, ToldEdges, loop_change
+from scanopt_cli.diff.labels import node_subject, op_text, slot_subject, variable_text
+from scanopt_cli.diff.loop_changes import LoopChange, Property, ReportedEdges, loop_change
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs, two_sides
 from scanopt_cli.diff.matching.match import match
 from scanopt_cli.diff.matching.slots import inner_inputs, inner_outputs, output_places
-from scanopt_cli.diff.properties import UNTOLD, changed_properties
-from scanopt_cli.diff.regions import Edge, Regions, regions, summary
+from scanopt_cli.diff.properties import NO_TEXT, Difference, changed_properties
+from scanopt_cli.diff.regions import Edge, Regions, counted, regions
 from scanopt_cli.diff.sizes import size_edges
 from scanopt_cli.ir.inner_graphs import body_of, op_name
 from scanopt_cli.ir.scan_view import scan_op
@@ -58,7 +58,7 @@ class _Lost:
 
     kind: ChangeKind
     node: Apply
-    what: str
+    subject: Subject
     key: Hashable
     inside: Counter[str]
 
@@ -70,11 +70,11 @@ class _Comparison:
         self._matching = matching
         self._sides = matching.first, matching.second
         self._swapped = swapped
-        self._found: list[Told] = []
+        self._found: list[Located] = []
         self._lost: list[_Lost] = []
         self._bodies = BodyDiffs()
         self._unchanged = 0
-        self._reported: tuple[ToldEdges, ToldEdges] = ({}, {})
+        self._reported: tuple[ReportedEdges, ReportedEdges] = ({}, {})
         self._sizes: tuple[dict[Edge, int], dict[Edge, int]] = ({}, {})
 
     def run(self) -> Found:
@@ -95,7 +95,7 @@ class _Comparison:
             self._report_lost(lost, groups)
         self._found += entries(matching, groups, rewirings(matching, reported))
         for node, change in self._bodies.changes(matching.first):
-            self._add(node, change, (node, change), change.what)
+            self._add(node, change, (node, change), change.subject)
         return Found(
             tuple(gathered(self._found)),
             (_behind_ends(groups[0]), _behind_ends(groups[1])),
@@ -126,39 +126,36 @@ class _Comparison:
             regions(matching.second, set(others), self._reported[1], later),
         )
 
-    def _add(self, node: Apply, change: Change, kin: Hashable, short: str) -> None:
+    def _add(self, node: Apply, change: Change, kin: Hashable, subject: Subject) -> None:
         """Record a change at the place of ``node``, which is on either side."""
         side = self._sides[node not in self._sides[0].rank]
-        self._found.append(Told(side.rank[node] / len(side.nodes), change, kin, short))
+        self._found.append(Located(side.rank[node] / len(side.nodes), change, kin, subject))
 
-    def _property(
-        self, node: Apply, changed: Property, kin: Hashable, details: tuple[str, ...] = ()
-    ) -> None:
+    def _property(self, node: Apply, changed: Property, kin: Hashable) -> None:
         change = Change(
             kind=ChangeKind.CHANGED,
-            where=(),
-            what=changed.what,
+            subject=changed.subject,
             aspect=changed.aspect,
             before=changed.before,
             after=changed.after,
-            details=details,
+            notes=changed.notes,
         )
-        key = kin, changed.aspect, changed.before, changed.after, details
-        self._add(node, change, key, changed.what)
+        key = kin, changed.aspect, changed.before, changed.after, changed.notes
+        self._add(node, change, key, changed.subject)
 
     def _report_op(self, node: Apply, other: Apply) -> None:
         """Report how two Ops differ, in at least one change."""
         count = len(self._found) + len(self._lost)
         alignment = self._matching.alignments[node]
-        what, kin = node_text(self._sides[0], node), type(node.op).__name__
+        subject, kin = node_subject(self._sides[0], node), type(node.op).__name__
         inside: tuple[Change, ...] = ()
         if alignment.slots is not None:
             change = self._report_loop(node, other)
             inside = self._report_loop_body(node, other, change, alignment.slots).changes
         elif is_indexing(node) and is_indexing(other):
             for changed in changed_properties(node.op, other.op):
-                if changed[0] not in ("idx_list", "op"):
-                    self._property(node, Property(what, *changed), kin)
+                if changed.aspect not in ("idx_list", "op"):
+                    self._property(node, _of(subject, changed), kin)
             text, retext = index_texts(self._matching, node)
             if text != retext:
                 return
@@ -166,22 +163,23 @@ class _Comparison:
             self._note_lost_inputs(node, other, alignment.inputs)
             if body_of(node.op) is None or body_of(other.op) is None:
                 for changed in changed_properties(node.op, other.op):
-                    self._property(node, Property(what, *changed), kin)
+                    self._property(node, _of(subject, changed), kin)
             else:
                 if type(node.op) is not type(other.op):
                     types = type(node.op).__name__, type(other.op).__name__
-                    self._property(node, Property(what, "applied by", *types), unnumbered(what))
+                    applied = Property(subject, "applied by", *types)
+                    self._property(node, applied, unnumbered(subject))
                 inside = self._report_body(node, other, alignment.inputs, alignment.outputs).changes
         if len(self._found) + len(self._lost) == count and not inside:
-            self._property(node, Property(what, *UNTOLD), kin)
+            self._property(node, _of(subject, NO_TEXT), kin)
 
     def _report_loop(self, node: Apply, other: Apply) -> LoopChange:
         alignment = self._matching.alignments[node]
         change = loop_change(self._matching, node, other, alignment)
         for changed in change.properties:
-            self._property(node, changed, unnumbered(changed.what))
+            self._property(node, changed, unnumbered(changed.subject))
         for place in (0, 1):
-            self._reported[place].update(change.told[place])
+            self._reported[place].update(change.reported[place])
             self._sizes[place].update(change.sizes[place])
         return change
 
@@ -197,9 +195,9 @@ class _Comparison:
             ends = output_places(views[place])
             for slot in lost:
                 inside = (behind.get(end, Counter()) for end in ends[slot].values())
-                what = f"{face_text(side, holder, slot + 1)} of {op_text(side, holder)}"
-                kind = _LOST[place]
-                self._lost.append(_Lost(kind, holder, what, (holder, slot), sum(inside, Counter())))
+                subject, key = slot_subject(side, holder, slot + 1), (holder, slot)
+                total = sum(inside, Counter())
+                self._lost.append(_Lost(_LOST[place], holder, subject, key, total))
         return found
 
     def _report_body(self, node: Apply, other: Apply, inputs: Pairs, outputs: Pairs) -> Found:
@@ -223,36 +221,43 @@ class _Comparison:
         ):
             for place, variable in enumerate(holder.inputs):
                 if place not in kept:
-                    text = variable_text(self._sides[side], variable)
-                    what = f"input {place} of {node_text(self._sides[side], holder)}: {text}"
+                    subject = node_subject(self._sides[side], holder).of(
+                        SubjectKind.NODE_INPUT,
+                        place=place,
+                        variable=variable_text(self._sides[side], variable),
+                    )
                     key = (holder, place)
                     self._reported[side][holder, place] = key
-                    self._lost.append(_Lost(_LOST[side], holder, what, key, Counter()))
+                    self._lost.append(_Lost(_LOST[side], holder, subject, key, Counter()))
 
     def _report_lost(self, lost: _Lost, groups: tuple[Regions, Regions]) -> None:
         side = _LOST.index(lost.kind)
-        inside = (f"with {summary(lost.inside)} inside",) if lost.inside else ()
-        details = (*groups[side].text(lost.key, "with"), *inside)
-        change = Change(kind=lost.kind, where=(), what=lost.what, details=details)
-        self._add(lost.node, change, (unnumbered(lost.what), details), lost.what)
+        inside = counted(Note.WITH_INSIDE, lost.inside)
+        notes = (*groups[side].note(lost.key, Note.WITH), *inside)
+        change = Change(kind=lost.kind, subject=lost.subject, notes=notes)
+        self._add(lost.node, change, (unnumbered(lost.subject), notes), lost.subject)
 
     def _report_index(self, node: Apply, groups: tuple[Regions, Regions]) -> None:
-        what, texts = node_text(self._sides[0], node), index_texts(self._matching, node)
+        subject, texts = node_subject(self._sides[0], node), index_texts(self._matching, node)
         other = self._matching.nodes[node]
-        details = (*groups[0].text(node, "without"), *groups[1].text(other, "with"))
-        self._property(node, Property(what, "index", *texts), type(node.op).__name__, details)
+        notes = (*groups[0].note(node, Note.WITHOUT), *groups[1].note(other, Note.WITH))
+        changed = Property(subject, "index", *texts, notes)
+        self._property(node, changed, type(node.op).__name__)
 
     def _report_name(self, node: Apply, other: Apply) -> None:
         if node not in self._sides[0].titles or op_name(node.op) == op_name(other.op):
             return
         change = Change(
             kind=ChangeKind.RENAMED,
-            where=(),
-            what=op_text(self._sides[0], node),
+            subject=Subject(op=op_text(self._sides[0], node)),
             before=op_name(node.op),
             after=op_name(other.op),
         )
-        self._add(node, change, (change.before, change.after), change.what)
+        self._add(node, change, (change.before, change.after), change.subject)
+
+
+def _of(subject: Subject, changed: Difference) -> Property:
+    return Property(subject, changed.aspect, changed.before, changed.after, changed.notes)
 
 
 def _behind_ends(group: Regions) -> Behind:

@@ -25,9 +25,9 @@ def index_texts(matching: Matching, node: Apply) -> tuple[str, str]:
 
 
 def has_another_index(
-    matching: Matching, node: Apply, told: tuple[Container[Edge], Container[Edge]]
+    matching: Matching, node: Apply, reported: tuple[Container[Edge], Container[Edge]]
 ) -> bool:
-    """Whether the index of a matched node changed, but for ``told`` edges, reported elsewhere."""
+    """Whether the index of a matched node changed, but for ``reported`` edges."""
     other = matching.nodes[node]
     if not (is_indexing(node) and is_indexing(other)):
         return False
@@ -36,24 +36,24 @@ def has_another_index(
         return text != retext
     pairs = {
         (n, matching.nodes[n], place)
-        for n, place in _carriers(node, told[0])
+        for n, place in _carriers(node, reported[0])
         if n in matching.nodes
     }
     pairs |= {
         (matching.counterparts[n], n, place)
-        for n, place in _carriers(other, told[1])
+        for n, place in _carriers(other, reported[1])
         if n in matching.counterparts
     }
     return any(not matching.correspond(n.inputs[p], o.inputs[p]) for n, o, p in pairs)
 
 
 def index_edges(
-    side: IndexedGraph, nodes: Sequence[Apply], told: Container[Edge]
+    side: IndexedGraph, nodes: Sequence[Apply], reported: Container[Edge]
 ) -> dict[Edge, Apply]:
     """Map each edge that carries an index of ``nodes`` to the node that it indexes.
 
     The edge into a conversion is included if all edges that read the conversion are included or are
-    ``told``, that is, reported by another change.
+    ``reported`` by another change.
     """
     edges: dict[Edge, Apply] = {}
     for node in nodes:
@@ -64,7 +64,7 @@ def index_edges(
         maker = reader.inputs[place].owner
         if maker is None or not is_conversion(maker) or (maker, 0) in edges:
             continue
-        if all(edge in edges or edge in told for edge in side.readers[maker.outputs[0]]):
+        if all(edge in edges or edge in reported for edge in side.readers[maker.outputs[0]]):
             edges[maker, 0] = edges[reader, place]
             waiting.append((maker, 0))
     return edges

@@ -17,7 +17,9 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 from pytensor.tensor.type_other import NoneTypeT
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom
+from scanopt_cli.diff.changes import Note, Subject, SubjectKind
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
+from scanopt_cli.facts import Fact
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, op_name
 from scanopt_cli.ir.scan_view import scan_op
 
@@ -35,11 +37,14 @@ _LOOK = 4
 _NAMELESS = "?"
 
 
-def node_text(side: IndexedGraph, node: Apply) -> str:
-    """Return the Op of ``node`` and its operands: ``Subtensor[::-1] of xs``."""
-    label = op_text(side, node)
-    arguments = _arguments(side, node, _DEPTH - 2)
-    return f"{label} of {arguments}" if arguments else label
+def node_subject(side: IndexedGraph, node: Apply) -> Subject:
+    """Return the Op of ``node`` and its operands: ``Subtensor[::-1]`` of ``xs``."""
+    return Subject(op=op_text(side, node), operands=_arguments(side, node, _DEPTH - 2))
+
+
+def node_text(subject: Subject) -> str:
+    """Return a node as text: ``Subtensor[::-1] of xs``."""
+    return f"{subject.op} of {subject.operands}" if subject.operands else subject.op
 
 
 def variable_text(side: IndexedGraph, variable: Variable, depth: int = _DEPTH) -> str:
@@ -153,30 +158,31 @@ def length_text(side: IndexedGraph, length: AffineExpr) -> str:
     return shortened(str(AffineExpr(length.constant, terms)))
 
 
-def constants_text(before: Constant, after: Constant) -> tuple[str, str, str]:
+def constants_text(before: Constant, after: Constant) -> tuple[str, str, Fact | None]:
     """Return texts for two different constants, and where they differ if the texts are equal."""
     text, retext = constant_text(before), constant_text(after)
     if text != retext:
-        return text, retext, ""
+        return text, retext, None
     if before.type != after.type:
-        return f"{text} ({type_text(before)})", f"{retext} ({type_text(after)})", ""
-    return text, retext, _entries_text(before.data, after.data)
+        return f"{text} ({type_text(before)})", f"{retext} ({type_text(after)})", None
+    return text, retext, _entries(before.data, after.data)
 
 
-def reader_text(side: IndexedGraph, node: Apply, place: int, *, short: bool = False) -> str:
-    """Return what reads an input: ``input 1 of Add of x, y``, or the slot of a loop."""
+def reader_subject(side: IndexedGraph, node: Apply, place: int) -> Subject:
+    """Return what reads an input: the input of a node, or the slot of a loop."""
     node, place = through_conversions(side, node, place)
     if scan_op(node) is not None:
-        return f"{face_text(side, node, place)} of {op_text(side, node)}"
-    return f"input {place} of {op_text(side, node) if short else node_text(side, node)}"
+        return slot_subject(side, node, place)
+    return node_subject(side, node).of(SubjectKind.NODE_INPUT, place=place)
 
 
-def face_text(side: IndexedGraph, node: Apply, place: int) -> str:
+def slot_subject(side: IndexedGraph, node: Apply, place: int) -> Subject:
     """Return the slot that an input of a Scan feeds, ``seq `x```, or ``step count``."""
-    if place == 0:
-        return "step count"
-    slot = side.view(node).slots[place - 1]
-    return f"{slot.kind} `{shortened(side.slot_names(node)[slot])}`"
+    slot = "step count"
+    if place:
+        fed = side.view(node).slots[place - 1]
+        slot = f"{fed.kind} `{shortened(side.slot_names(node)[fed])}`"
+    return Subject(kind=SubjectKind.SLOT, op=op_text(side, node), slot=slot)
 
 
 def through_conversions(side: IndexedGraph, node: Apply, place: int) -> tuple[Apply, int]:
@@ -236,18 +242,24 @@ def _source(node: Apply) -> Variable:
     return variable
 
 
-def _entries_text(before: Any, after: Any) -> str:
+def _entries(before: Any, after: Any) -> Fact | None:
     """Return where two arrays of one shape differ in bits, so NaN equals NaN, and -0 not 0."""
     if not isinstance(before, np.ndarray) or before.dtype.hasobject:
-        return ""
+        return None
     places = list(_differing(np.ascontiguousarray(before), np.ascontiguousarray(after)))
     if not places:
-        return ""
+        return None
     where = np.unravel_index(places[0], before.shape)
     index = ", ".join(str(int(place)) for place in where)
-    return (
-        f"{len(places)} of {before.size} entries differ, "
-        f"first [{index}]: {before[where]} → {after[where]}"
+    return Fact(
+        Note.ENTRIES,
+        {
+            "count": len(places),
+            "size": before.size,
+            "index": index,
+            "before": str(before[where]),
+            "after": str(after[where]),
+        },
     )
 
 

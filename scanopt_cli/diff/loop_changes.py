@@ -11,11 +11,13 @@ from pytensor.tensor.type import TensorType
 from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.analysis.buffers import rows
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.diff.labels import face_text, length_text, op_text
+from scanopt_cli.diff.changes import Subject
+from scanopt_cli.diff.labels import length_text, op_text, slot_subject
 from scanopt_cli.diff.matching.alignment import Alignment
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.indexed_graph import Pairs
 from scanopt_cli.diff.regions import Edge
+from scanopt_cli.facts import Fact
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
 
 # How many nodes back the computation of a length is compared.
@@ -23,7 +25,7 @@ _DEPTH = 8
 _WITH_ROWS = frozenset({SlotKind.MIT_MOT, SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.NIT_SOT})
 
 
-type ToldEdges = dict[Edge, Hashable]
+type ReportedEdges = dict[Edge, Hashable]
 """Edges that a change reports, each with a key for that change."""
 
 
@@ -31,10 +33,11 @@ type ToldEdges = dict[Edge, Hashable]
 class Property:
     """One property of a node, a loop or a slot, on both sides."""
 
-    what: str
+    subject: Subject
     aspect: str
     before: str | None
     after: str | None
+    notes: tuple[Fact, ...] = ()
 
 
 @dataclass(slots=True)
@@ -47,7 +50,7 @@ class LoopChange:
         Places, in the view's list, of slots that only one side has.
     properties
         The changes of the loop itself and of the slots that it kept.
-    told
+    reported
         Edges of either side that feed dropped or added slots, each with a key for the slot.
     sizes
         Edges of either side whose lengths ``properties`` cover, each with the axis of its length.
@@ -56,7 +59,7 @@ class LoopChange:
     dropped: list[int] = field(default_factory=list)
     added: list[int] = field(default_factory=list)
     properties: list[Property] = field(default_factory=list)
-    told: tuple[dict[Edge, Hashable], dict[Edge, Hashable]] = field(
+    reported: tuple[dict[Edge, Hashable], dict[Edge, Hashable]] = field(
         default_factory=lambda: ({}, {})
     )
     sizes: tuple[dict[Edge, int], dict[Edge, int]] = field(default_factory=lambda: ({}, {}))
@@ -72,22 +75,22 @@ def loop_change(matching: Matching, node: Apply, other: Apply, alignment: Alignm
     before, after = matching.first.view(node), matching.second.view(other)
     pairs = alignment.slots or ()
     kept = {first for first, _ in pairs}, {second for _, second in pairs}
-    loop = op_text(matching.first, node)
+    loop = Subject(op=op_text(matching.first, node))
     change = LoopChange(
         dropped=[place for place in range(len(before.slots)) if place not in kept[0]],
         added=[place for place in range(len(after.slots)) if place not in kept[1]],
         properties=_options(loop, before, after),
     )
-    change.told[0].update({(node, place + 1): (node, place) for place in change.dropped})
-    change.told[1].update({(other, place + 1): (other, place) for place in change.added})
+    change.reported[0].update({(node, place + 1): (node, place) for place in change.dropped})
+    change.reported[1].update({(other, place + 1): (other, place) for place in change.added})
     for first, second in pairs:
-        what = f"{face_text(matching.first, node, first + 1)} of {loop}"
-        change.properties += _slot(what, before.slots[first], after.slots[second])
+        subject = slot_subject(matching.first, node, first + 1)
+        change.properties += _slot(subject, before.slots[first], after.slots[second])
     _compare_sizes(matching, before, after, pairs, change)
     return change
 
 
-def _options(loop: str, before: ScanView, after: ScanView) -> list[Property]:
+def _options(loop: Subject, before: ScanView, after: ScanView) -> list[Property]:
     texts = (
         ("stop condition", _yes(before.is_while), _yes(after.is_while)),
         (
@@ -101,13 +104,13 @@ def _options(loop: str, before: ScanView, after: ScanView) -> list[Property]:
     return [Property(loop, *text) for text in texts if text[1] != text[2]]
 
 
-def _slot(what: str, before: Slot, after: Slot) -> list[Property]:
+def _slot(subject: Subject, before: Slot, after: Slot) -> list[Property]:
     texts = (
         ("kind", str(before.kind), str(after.kind)),
         ("taps", _taps(before.taps), _taps(after.taps)),
         ("written taps", _taps(before.out_taps), _taps(after.out_taps)),
     )
-    return [Property(what, *text) for text in texts if text[1] != text[2]]
+    return [Property(subject, *text) for text in texts if text[1] != text[2]]
 
 
 def _compare_sizes(
@@ -117,7 +120,7 @@ def _compare_sizes(
 
     Lengths that only follow the trip count, such as those of sequences, are not reported again.
     """
-    loop = op_text(matching.first, before.node)
+    loop = Subject(op=op_text(matching.first, before.node))
     lengths, later = Lengths(before.n_steps), Lengths(after.n_steps)
     steps, steps_after = lengths.value_of(before.n_steps), later.value_of(after.n_steps)
     axes = before.batch_ndim, after.batch_ndim
@@ -142,9 +145,9 @@ def _compare_sizes(
             continue
         change.note_sizes(edges, axes)
         if not other_steps or _differ(matching, kept - steps, kept_after - steps_after):
-            what = f"{face_text(matching.first, *edges[0])} of {loop}"
+            subject = slot_subject(matching.first, *edges[0])
             texts = _texts(matching, kept, kept_after)
-            change.properties.append(Property(what, "rows", *texts))
+            change.properties.append(Property(subject, "rows", *texts))
 
 
 def _is_made_alike(

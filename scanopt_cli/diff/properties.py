@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from pytensor.graph.op import Op
 from pytensor.tensor.elemwise import Elemwise
 
+from scanopt_cli.diff.changes import Note
 from scanopt_cli.diff.labels import op_label, shortened
 from scanopt_cli.equivalence.encoding import state
+from scanopt_cli.facts import Fact
 
-type Told = tuple[str, str | None, str | None]
-"""A property, its old and its new value; ``None`` where no text shows the difference."""
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A property, its old and its new value; or, where no text shows these, a note."""
+
+    aspect: str = ""
+    before: str | None = None
+    after: str | None = None
+    notes: tuple[Fact, ...] = ()
+
 
 _ADDRESS = " at 0x"
-UNTOLD: Told = ("differs in a way that has no short text", None, None)
+NO_TEXT = Difference(notes=(Fact(Note.NO_TEXT),))
 
 
-def changed_properties(before: Op, after: Op) -> list[Told]:
+def changed_properties(before: Op, after: Op) -> list[Difference]:
     """Return the differences between two Ops of different digests; at least one."""
     label, relabel = op_label(before), op_label(after)
     if type(before) is not type(after):
-        return [("op", label, relabel)]
+        return [Difference("op", label, relabel)]
     different = list(_different(before, after))
     if label != relabel and (len(different) != 1 or isinstance(before, Elemwise)):
-        return [("op", label, relabel)]
-    return different or [UNTOLD]
+        return [Difference("op", label, relabel)]
+    return different or [NO_TEXT]
 
 
-def _different(before: Op, after: Op) -> Iterator[Told]:
+def _different(before: Op, after: Op) -> Iterator[Difference]:
     others = dict(state(after))
     for name, value in state(before):
         other = others.get(name)
@@ -37,8 +48,9 @@ def _different(before: Op, after: Op) -> Iterator[Told]:
         text, retext = repr(value), repr(other)
         if _ADDRESS in text and type(other) is type(value):
             # The texts hold addresses, not values.
-            yield f"{name} is another {type(value).__name__}", None, None
+            note = Fact(Note.ANOTHER_OBJECT, {"type": type(value).__name__})
+            yield Difference(name, notes=(note,))
         elif text != retext:
             text, retext = shortened(text), shortened(retext)
             is_shown = text != retext
-            yield (name, text, retext) if is_shown else (f"{name} differs", None, None)
+            yield Difference(name, text, retext) if is_shown else Difference(name)

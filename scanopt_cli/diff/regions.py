@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from pytensor.graph.basic import Apply
 
+from scanopt_cli.diff.changes import Note
 from scanopt_cli.diff.labels import op_label
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
+from scanopt_cli.facts import Fact
 
 type Edge = tuple[Apply, int]
 """A node and the place of one of its inputs."""
-
-_LABELS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,9 @@ class Regions:
     heads: tuple[Apply, ...]
     behind: Mapping[Hashable, Counter[str]] = field(default_factory=dict)
 
-    def text(self, key: Hashable, verb: str) -> tuple[str, ...]:
-        """Return a detail that sums up the nodes behind ``key``, if there are any."""
-        counts = self.behind.get(key)
-        return (f"{verb} {summary(counts)}",) if counts else ()
+    def note(self, key: Hashable, code: Note) -> tuple[Fact, ...]:
+        """Return a note that counts the nodes behind ``key``, if there are any."""
+        return counted(code, self.behind.get(key))
 
 
 def regions(
@@ -66,14 +65,9 @@ def regions(
     return Regions(tuple(reversed(heads)), behind)
 
 
-def summary(counts: Counter[str]) -> str:
-    """Return ``4 nodes (2 Mul, Add, Exp)``."""
-    total = counts.total()
-    parts = [
-        label if count == 1 else f"{count} {label}" for label, count in counts.most_common(_LABELS)
-    ]
-    more = ", …" if len(counts) > _LABELS else ""
-    return f"{total} node{'s' if total > 1 else ''} ({', '.join(parts)}{more})"
+def counted(code: Note, counts: Counter[str] | None) -> tuple[Fact, ...]:
+    """Return a note with the numbers of nodes by Op, the most frequent first."""
+    return (Fact(code, {"nodes": tuple(counts.most_common())}),) if counts else ()
 
 
 def _owner(

@@ -26,17 +26,17 @@ _ROUNDS = 8
 def size_edges(
     matching: Matching,
     sizes: tuple[Sizes, Sizes],
-    told: tuple[Collection[Edge], Collection[Edge]],
+    reported: tuple[Collection[Edge], Collection[Edge]],
 ) -> tuple[set[Edge], set[Edge]]:
     """Return the edges of both sides that carry nothing but reported lengths.
 
-    ``told`` are the edges that other changes report; unmatched readers needed only for these do not
-    count. Edges of matched nodes are returned in pairs, except where one side carries more.
+    ``reported`` are the edges that other changes report; unmatched readers needed only for these do
+    not count. Edges of matched nodes are returned in pairs, except where one side carries more.
     """
     left_out: tuple[set[Edge], set[Edge]] = (set(), set())
     for _ in range(_ROUNDS):
-        found = _found(matching.first, matching.nodes, sizes[0], told[0], left_out[0])
-        others = _found(matching.second, matching.counterparts, sizes[1], told[1], left_out[1])
+        found = _found(matching.first, matching.nodes, sizes[0], reported[0], left_out[0])
+        others = _found(matching.second, matching.counterparts, sizes[1], reported[1], left_out[1])
         uneven = [
             (edge, counterpart)
             for edge, counterpart in _paired(matching, found, others)

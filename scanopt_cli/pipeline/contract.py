@@ -14,6 +14,7 @@ from scanopt_cli.analysis.buffers import trimmed
 from scanopt_cli.equivalence.canonical import Digests
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.errors import ScanoptError, brief
+from scanopt_cli.facts import Fact
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.naming import slot_names, titles
 from scanopt_cli.ir.scan_view import ScanView, Slot, scan_op
@@ -76,7 +77,7 @@ class PassContext:
         self, view: ScanView | None, code: Code, why: Reason | Why, *slots: str, **details: Detail
     ) -> None:
         """Add a remark on what was not rewritten in a Scan, or in the graph, and why."""
-        reason = why if isinstance(why, Reason) else Reason(why)
+        reason = why if isinstance(why, Fact) else Fact(why)
         self._remark(view, code, RemarkKind.MISSED, slots, details, reason)
 
     def found(

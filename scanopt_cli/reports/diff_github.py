@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from scanopt_cli.diff.budgets import Violation
 from scanopt_cli.diff.changes import GraphDiff
 from scanopt_cli.reports import diff_markdown
-from scanopt_cli.reports.diff_rich import same_text, sentence
+from scanopt_cli.reports.change_text import same_text, sentence
 from scanopt_cli.text import printable
 
 _MOST = 10

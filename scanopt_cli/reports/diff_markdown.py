@@ -7,7 +7,8 @@ from itertools import groupby
 
 from scanopt_cli.diff.budgets import Violation
 from scanopt_cli.diff.changes import GraphDiff
-from scanopt_cli.reports.diff_rich import SIGNS, categories, same_text, sentence
+from scanopt_cli.reports.change_text import note_texts, same_text, sentence
+from scanopt_cli.reports.diff_rich import SIGNS, categories
 from scanopt_cli.text import markdown
 
 
@@ -33,4 +34,4 @@ def _changes(diff: GraphDiff) -> Iterator[str]:
             yield from ("", f"In {markdown(' / '.join(where))}:", "")
         for change in changes:
             yield f"- `{SIGNS[change.kind]}` {change.kind} {markdown(sentence(change))}"
-            yield from (f"  - {markdown(detail)}" for detail in change.details)
+            yield from (f"  - {markdown(note)}" for note in note_texts(change))

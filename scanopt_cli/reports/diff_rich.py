@@ -12,6 +12,7 @@ from rich.text import Text
 
 from scanopt_cli.diff.budgets import Violation
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff
+from scanopt_cli.reports.change_text import note_texts, same_text, sentence
 from scanopt_cli.text import plural, printable
 
 SIGNS = {
@@ -26,8 +27,6 @@ SIGNS = {
 _STYLES = {"+": "green", "-": "red", "~": "yellow"}
 # Indentation of the changes inside of loops.
 _INDENT = 2
-# How many new names of loops one line shows.
-_NAMED = 2
 _BAR = 60
 
 
@@ -62,29 +61,8 @@ def render(
 
 def _first(changes: Sequence[Change], lines: int) -> Sequence[Change]:
     """Return as many changes as fit in ``lines`` lines, at least one."""
-    ends = accumulate(1 + len(change.details) for change in changes)
+    ends = accumulate(1 + len(note_texts(change)) for change in changes)
     return changes[: max(1, sum(end <= lines for end in ends))]
-
-
-def same_text(diff: GraphDiff) -> str:
-    """Return one line for two graphs that are the same, with their renamed loops, if any."""
-    renamed = [f"{change.what} is now `{change.after}`" for change in diff.changes]
-    if not renamed:
-        return "the graphs are the same"
-    more = len(renamed) - _NAMED
-    names = ", ".join([*renamed[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
-    return f"the graphs are the same, but for names: {names}"
-
-
-def sentence(change: Change) -> str:
-    """Return a change as one line, without its sign and its details."""
-    text = f"{change.what}: {change.aspect}" if change.aspect else change.what
-    if change.before is not None and change.after is not None:
-        text += f": {change.before} → {change.after}"
-    elif change.before is not None or change.after is not None:
-        text += f": {change.before or change.after}"
-    times = f" ({change.count} times)" if change.count > 1 else ""
-    return f"{text}{times}"
 
 
 def _line(change: Change, depth: int) -> RenderableType:
@@ -94,8 +72,8 @@ def _line(change: Change, depth: int) -> RenderableType:
     table.add_row(
         Text(sign, _STYLES[sign]), Text(printable(verb + sentence(change)), _STYLES[sign])
     )
-    for detail in change.details:
-        table.add_row("", Text(printable(detail), "dim"))
+    for note in note_texts(change):
+        table.add_row("", Text(printable(note), "dim"))
     return Padding(table, (0, 0, 0, _INDENT * min(depth, 1)), expand=False)
 
 

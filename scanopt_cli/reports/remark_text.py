@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from scanopt_cli.pipeline.runner import PassRun
-from scanopt_cli.remarks import Code, Detail, Remark, Why
-from scanopt_cli.text import plural
+from scanopt_cli.remarks import Code, Remark, Why
+from scanopt_cli.reports.wording import worded
 
-# `{n:noun}` is a number with its noun, `{names!q}` a list of quoted names.
 TEXTS: Mapping[Code, str] = {
     Code.PASS_FAILED: "the pass failed, so this stays as it is: {error}",
     Code.PASSES_CYCLE: "stopped after {rounds} rounds: {passes} would change the graph again and "
@@ -139,34 +136,20 @@ HINTS: Mapping[Why, str] = {
 """What a user can do about a missed rewrite, where it is known."""
 
 _NUMBER = re.compile(r"#\d+(?=/|$)")
-_MOST_NAMES = 4
-
-
-class _Formatter(string.Formatter):
-    def format_field(self, value: Any, format_spec: str) -> str:
-        """Format ``{count:noun}`` as a number with its noun."""
-        return plural(int(value), format_spec) if format_spec else _listed(value, "")
-
-    def convert_field(self, value: Any, conversion: str | None) -> Any:
-        """Format ``{names!q}`` as quoted names."""
-        return value if conversion is None else _listed(value, "`")
-
-
-_formatter = _Formatter()
 
 
 def text_of(remark: Remark) -> str:
     """Return what a remark says."""
     reason = ""
     if remark.reason is not None:
-        reason = _formatter.vformat(REASONS[remark.reason.code], (), remark.reason.details)
+        reason = worded(REASONS[Why(remark.reason.code)], remark.reason.fields)
     fields = {**remark.details, "slots": remark.slots, "count": remark.count, "reason": reason}
-    return _formatter.vformat(TEXTS[remark.code], (), fields)
+    return worded(TEXTS[remark.code], fields)
 
 
 def hint_of(remark: Remark) -> str | None:
     """Return what a user can do about a missed rewrite, if that is known."""
-    return HINTS.get(remark.reason.code) if remark.reason is not None else None
+    return HINTS.get(Why(remark.reason.code)) if remark.reason is not None else None
 
 
 def failures(runs: Iterable[PassRun]) -> list[Remark]:
@@ -190,12 +173,3 @@ def grouped(remarks: Iterable[Remark]) -> list[Remark]:
         first if not others else replace(first, scan=f"{first.scan} and {len(others)} more")
         for first, *others in groups.values()
     ]
-
-
-def _listed(value: Detail, mark: str) -> str:
-    if not isinstance(value, tuple):
-        return f"{mark}{value}{mark}"
-    names = [f"{mark}{name}{mark}" for name in value[:_MOST_NAMES]]
-    if len(value) > _MOST_NAMES:
-        names.append(f"{len(value) - _MOST_NAMES} more")
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)

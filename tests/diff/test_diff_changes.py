@@ -7,7 +7,18 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Variable
 from recurrences import base, chain, tensor, variant
-from telling import ADDED, CHANGED, REMOVED, RENAMED, REWIRED, changes, only_change, property_of
+from telling import (
+    ADDED,
+    CHANGED,
+    REMOVED,
+    RENAMED,
+    REWIRED,
+    changes,
+    notes_of,
+    only_change,
+    property_of,
+    what_of,
+)
 
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.diff.trees import tree as tree_of
@@ -36,7 +47,7 @@ def test_a_renamed_loop_is_the_same_and_told_as_renamed() -> None:
     assert found.same
     (change,) = found.changes
     assert change.kind is RENAMED
-    assert (change.what, change.before, change.after) == ("Scan `rnn`", "rnn", "gru")
+    assert (what_of(change), change.before, change.after) == ("Scan `rnn`", "rnn", "gru")
     assert not diff(base.graph(), variant(name="gru"), names=True).same
 
 
@@ -80,7 +91,7 @@ def test_a_long_constant_tells_where_it_differs(
 ) -> None:
     x = tensor("x")
     change = only_change(([x], [x * before]), ([x], [x * after]))
-    assert told in change.details[0]
+    assert told in notes_of(change)[0]
 
 
 def test_constants_that_only_differ_in_type_tell_their_types() -> None:
@@ -106,8 +117,8 @@ def test_another_property_of_an_operation() -> None:
 def test_a_node_put_in_between() -> None:
     change = only_change(base.graph(), variant(after=pt.neg))
     assert change.kind is ADDED
-    assert change.what.startswith("Neg of ")
-    assert change.details[0].startswith("output 0 reads it instead of ")
+    assert what_of(change).startswith("Neg of ")
+    assert notes_of(change)[0].startswith("output 0 reads it instead of ")
 
 
 def test_a_subgraph_in_place_of_a_node() -> None:
@@ -136,7 +147,7 @@ def test_a_moved_subgraph_is_rewired_and_not_told_again() -> None:
 def test_outputs_that_change_places() -> None:
     x = tensor("x")
     found = changes(([x], [pt.exp(x), pt.tanh(x)]), ([x], [pt.tanh(x), pt.exp(x)]))
-    assert [(c.kind, c.what, c.before, c.after) for c in found] == [
+    assert [(c.kind, what_of(c), c.before, c.after) for c in found] == [
         (REWIRED, "output 0", "Exp(x)", "Tanh(x)"),
         (REWIRED, "output 1", "Tanh(x)", "Exp(x)"),
     ]
@@ -145,8 +156,8 @@ def test_outputs_that_change_places() -> None:
 def test_a_new_output_with_all_that_only_it_needs() -> None:
     x = tensor("x")
     change = only_change(([x], [pt.exp(x)]), ([x], [pt.exp(x), pt.tanh(pt.sqrt(x))]))
-    assert (change.kind, change.what) == (ADDED, "output 1: Tanh(Sqrt(x))")
-    assert change.details == ("with 2 nodes (Tanh, Sqrt)",)
+    assert (change.kind, what_of(change)) == (ADDED, "output 1: Tanh(Sqrt(x))")
+    assert notes_of(change) == ("with 2 nodes (Tanh, Sqrt)",)
 
 
 def test_inputs_belong_together_by_name() -> None:
@@ -154,7 +165,7 @@ def test_inputs_belong_together_by_name() -> None:
     moved = only_change(([x, y], [x - y]), ([y, x], [x - y]))
     assert property_of(moved) == ("inputs", "order", "x, y", "y, x")
     dropped = only_change(([x, y], [pt.exp(y)]), ([y], [pt.exp(y)]))
-    assert (dropped.kind, dropped.what) == (REMOVED, "input `x`")
+    assert (dropped.kind, what_of(dropped)) == (REMOVED, "input `x`")
 
 
 def test_another_type_of_an_input_is_told_there_and_not_at_what_reads_it() -> None:
@@ -189,8 +200,8 @@ def test_what_an_operation_repeats_is_no_change() -> None:
 def test_what_becomes_equal_is_told_as_one_removed() -> None:
     x, y = tensor("x"), tensor("y")
     change = only_change(([x, y], [pt.exp(x) - pt.exp(y + 1.0)]), ([x, y], [pt.exp(x) - pt.exp(x)]))
-    assert (change.kind, change.what) == (REMOVED, "Exp of Add(y, 1.0)")
-    assert change.details[0] == "input 1 of Sub reads Exp(x) instead"
+    assert (change.kind, what_of(change)) == (REMOVED, "Exp of Add(y, 1.0)")
+    assert notes_of(change)[0] == "input 1 of Sub reads Exp(x) instead"
 
 
 def test_inputs_without_a_name_belong_together_by_who_reads_them() -> None:
@@ -202,7 +213,7 @@ def test_inputs_without_a_name_belong_together_by_who_reads_them() -> None:
         return list(inputs.values()), [operators[name](v) for name, v in inputs.items()]
 
     found = changes(graph("abc"), graph("bc"))
-    assert [(c.kind, c.what.split(":")[0]) for c in found] == [
+    assert [(c.kind, what_of(c).split(":")[0]) for c in found] == [
         (REMOVED, "input `input 0`"),
         (REMOVED, "output 0"),
     ]

@@ -14,7 +14,17 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 from recurrences import base, tensor, variant
 from rich.console import Console
-from telling import ADDED, CHANGED, REMOVED, REWIRED, changes, only_change, property_of
+from telling import (
+    ADDED,
+    CHANGED,
+    REMOVED,
+    REWIRED,
+    changes,
+    notes_of,
+    only_change,
+    property_of,
+    what_of,
+)
 
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph, GraphLike, from_io
@@ -24,7 +34,7 @@ from scanopt_cli.reports import diff_rich
 
 def test_a_sequence_dropped_from_a_loop() -> None:
     found = changes(base.graph(), variant(sequences=("x", "z")))
-    assert [(c.kind, c.where, c.what.partition(" of ")[0]) for c in found] == [
+    assert [(c.kind, c.where, what_of(c).partition(" of ")[0]) for c in found] == [
         (CHANGED, (), "Scan `rnn`"),
         (REMOVED, (), "seq `y`"),
         (REMOVED, ("rnn",), "Add"),
@@ -40,15 +50,17 @@ def test_a_state_dropped_from_the_middle() -> None:
     """The other two states stay what they are, though their places change."""
     found = changes(base.graph(), variant(states=("h", "c")))
     assert [(c.kind, c.where) for c in found] == [(REMOVED, ())] * 2
-    slot = next(change for change in found if "Scan" in change.what)
-    assert slot.what == "sit_sot `b` of Scan `rnn`"
-    assert slot.details[-1] == "with 1 node (Mul) inside"
+    slot = next(change for change in found if "Scan" in what_of(change))
+    assert what_of(slot) == "sit_sot `b` of Scan `rnn`"
+    assert notes_of(slot)[-1] == "with 1 node (Mul) inside"
 
 
 def test_other_taps() -> None:
     found = changes(base.graph(), variant(taps=(-2, -1)))
     slot = "sit_sot `h` of Scan `rnn`"
-    told = {change.aspect: (change.before, change.after) for change in found if change.what == slot}
+    told = {
+        change.aspect: (change.before, change.after) for change in found if what_of(change) == slot
+    }
     steps = "min(x.shape[0],y.shape[0],z.shape[0])"
     assert told == {
         "kind": ("sit_sot", "mit_sot"),
@@ -56,7 +68,7 @@ def test_other_taps() -> None:
         "rows": (f"{steps}+1", f"{steps}+2"),
     }
     (inside,) = [change for change in found if change.where == ("rnn",)]
-    assert (inside.kind, inside.what) == (ADDED, "Add of h[t-2], h[t-1]")
+    assert (inside.kind, what_of(inside)) == (ADDED, "Add of h[t-2], h[t-1]")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +104,7 @@ def test_a_step_count_does_not_hide_another_direction() -> None:
 def test_shorter_buffers_are_told_as_rows() -> None:
     graph = variant(steps=lambda n: n)
     found = changes(graph, optimize(graph, "save-mem").graph)
-    assert {(c.what, c.aspect, c.before, c.after) for c in found if c.aspect} == {
+    assert {(what_of(c), c.aspect, c.before, c.after) for c in found if c.aspect} == {
         (f"sit_sot `{state}` of Scan `rnn`", "rows", "n+1", "min(1,n)+1") for state in "hbc"
     }
 
@@ -109,7 +121,7 @@ def test_a_slot_that_is_fed_from_something_else() -> None:
 
     change = only_change(graph(x), graph(y))
     assert (change.kind, change.before, change.after) == (REWIRED, "x", "y")
-    assert change.what.endswith("of Scan `loop`")
+    assert what_of(change).endswith("of Scan `loop`")
 
 
 def test_options_of_a_loop() -> None:
@@ -229,9 +241,9 @@ def test_a_change_in_a_batched_loop() -> None:
 def test_a_loop_that_came_is_told_with_the_size_of_its_body() -> None:
     forward = base.graph()
     found = changes(forward, replace(base).graph(gradient=True))
-    loop = next(change for change in found if change.what == "Scan `grad_of_rnn`")
+    loop = next(change for change in found if what_of(change) == "Scan `grad_of_rnn`")
     assert loop.kind is ADDED
-    assert "nodes inside" in loop.details[0]
+    assert "nodes inside" in notes_of(loop)[0]
 
 
 def test_a_dropped_state_of_a_differentiated_loop() -> None:

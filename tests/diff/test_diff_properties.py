@@ -8,6 +8,7 @@ from random import Random
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from telling import what_of
 
 from rewriting_alike import mutated, written_otherwise
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff
@@ -42,7 +43,7 @@ def told(changes: tuple[Change, ...]) -> Counter[tuple[object, ...]]:
     """
     counts: Counter[tuple[object, ...]] = Counter()
     for change in changes:
-        what = change.what.partition(" of ")[0] if change.kind in _OPPOSITE else ""
+        what = what_of(change).partition(" of ")[0] if change.kind in _OPPOSITE else ""
         texts = (_NUMBERS.sub("", text or "") for text in (what, change.before, change.after))
         counts[change.kind, change.aspect, *texts] += change.count
     return counts

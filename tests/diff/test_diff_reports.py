@@ -15,7 +15,7 @@ from rich.console import Console
 
 from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.diff.budgets import check, parse_budget
-from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff
+from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, Subject
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.reports import diff_github, diff_markdown, diff_rich
@@ -44,7 +44,7 @@ def printed(found: GraphDiff, *, width: int = 100, stat: bool = False) -> str:
 
 def many(count: int) -> GraphDiff:
     changes = tuple(
-        Change(kind=ChangeKind.ADDED, where=(), what=f"node {place}") for place in range(count)
+        Change(kind=ChangeKind.ADDED, subject=Subject(op=f"node {place}")) for place in range(count)
     )
     statistics = Statistics()
     return GraphDiff(
@@ -83,7 +83,7 @@ def test_stat_has_one_line_a_category() -> None:
     assert printed(found, stat=True).splitlines() == [
         f"same    | {found.unchanged}",
         "removed |  2 --",
-        "passed |  1 ~",
+        "changed |  1 ~",
     ]
     assert "- removed: 2\n- changed: 1" in diff_markdown.render(found, stat=True)
 

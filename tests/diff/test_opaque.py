@@ -11,12 +11,13 @@ from pytensor.compile.ops import FromFunctionOp
 from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 from recurrences import tensor
-from telling import CHANGED, only_change
+from telling import CHANGED, notes_of, only_change
 
 from foreign_ops import Opaque
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import GraphLike
 from scanopt_cli.reports import diff_markdown
+from scanopt_cli.reports.change_text import sentence
 
 
 def closure(factor: float) -> Callable[[Variable], Variable]:
@@ -49,7 +50,7 @@ def test_two_that_look_the_same_are_a_change_with_a_note(
     assert not found.same
     (change,) = found.changes
     assert change.kind is CHANGED
-    assert "is another" in change.aspect
+    assert "is another" in sentence(change)
     (note,) = found.notes
     assert note.startswith("compared by identity")
     assert note in diff_markdown.render(found).replace("\\", "")
@@ -78,7 +79,7 @@ def test_classes_of_one_name_are_not_told_apart_by_silence() -> None:
     twin = type("Opaque", (Opaque,), {})
     change = only_change(applied(Opaque(3)), applied(twin(3)))
     assert change.before == change.after == "Opaque of x"
-    assert change.details == ("different, though printed alike",)
+    assert notes_of(change) == ("different, though printed alike",)
 
 
 def test_what_has_a_value_needs_no_note() -> None:

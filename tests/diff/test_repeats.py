@@ -10,7 +10,7 @@ import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
 from recurrences import tensor
-from telling import ADDED, CHANGED, RENAMED, REWIRED, changes, only_change
+from telling import ADDED, CHANGED, RENAMED, REWIRED, changes, notes_of, only_change, what_of
 
 from scanopt_cli.ir.graph import Graph, from_io
 
@@ -71,13 +71,13 @@ def spread(operator: Operator, over: Operator = lambda v: v) -> Graph:
 def test_another_operation_in_many_places() -> None:
     change = only_change(spread(pt.tanh), spread(pt.sigmoid))
     assert (change.kind, change.aspect, change.count) == (CHANGED, "op", 12)
-    assert change.details[0].startswith("also Tanh of x")
-    assert change.details[0].endswith(", 9 more")
+    assert notes_of(change)[0].startswith("also Tanh of x")
+    assert notes_of(change)[0].endswith(", 9 more")
 
 
 def test_a_node_put_in_between_in_many_places() -> None:
     found = changes(spread(lambda v: v, pt.exp), spread(pt.tanh, pt.exp))
-    assert [(c.kind, c.what.partition(" of ")[0]) for c in found] == [(ADDED, "Tanh")]
+    assert [(c.kind, what_of(c).partition(" of ")[0]) for c in found] == [(ADDED, "Tanh")]
     assert found[0].count == 12
 
 
@@ -103,8 +103,8 @@ def test_one_slot_of_many_loops() -> None:
         return from_io([x, n], [result])
 
     change = only_change(graph(1), graph(2))
-    assert (change.what, change.aspect, change.count) == ("Scan `loop#1`", "steps", 5)
-    assert change.details == ("also Scan `loop#2`, Scan `loop#3`, 2 more",)
+    assert (what_of(change), change.aspect, change.count) == ("Scan `loop#1`", "steps", 5)
+    assert notes_of(change) == ("also Scan `loop#2`, Scan `loop#3`, 2 more",)
 
 
 def test_loops_of_one_name_that_got_another() -> None:

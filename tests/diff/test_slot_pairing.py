@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Variable
 from recurrences import tensor
-from telling import CHANGED, REMOVED, REWIRED, changes, only_change
+from telling import CHANGED, REMOVED, REWIRED, changes, only_change, what_of
 
 from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.diff.comparing import diff
@@ -59,9 +59,9 @@ def test_a_dropped_state_is_the_one_that_went(dropped: str, start: str) -> None:
     found = changes(loop("abcd", start=start), loop(kept, start=start, read=kept))
     name = "h0#" if start else "sit_sot["
     assert [change.kind for change in found] == [REMOVED, REMOVED]
-    slot = next(change for change in found if change.what.startswith("sit_sot"))
+    slot = next(change for change in found if what_of(change).startswith("sit_sot"))
     place = "abcd".index(dropped) + bool(start)
-    assert slot.what.startswith(f"sit_sot `{name}{place}")
+    assert what_of(slot).startswith(f"sit_sot `{name}{place}")
     assert not any(change.where for change in found)
 
 
@@ -76,7 +76,7 @@ def test_states_in_another_order_are_the_same(states: str, order: str) -> None:
 def test_a_dropped_state_among_states_in_another_order(states: str) -> None:
     found = changes(loop("abcd"), loop(states, order="yzx"))
     assert [(c.kind, c.where) for c in found] == [(REMOVED, ())] * 2
-    assert sum(c.what == "sit_sot `sit_sot[3]` of Scan `loop`" for c in found) == 1
+    assert sum(what_of(c) == "sit_sot `sit_sot[3]` of Scan `loop`" for c in found) == 1
 
 
 def test_the_state_that_is_read_stays_where_all_others_go() -> None:
@@ -85,8 +85,8 @@ def test_the_state_that_is_read_stays_where_all_others_go() -> None:
         before = loop("abcd", read=read)
         found = changes(before, optimize(before, "remove-unused").graph)
         assert {change.kind for change in found} == {REMOVED}
-        removed = {c.what for c in found if c.what.startswith("sit_sot")}
-        count = sum(c.count for c in found if c.what.startswith("sit_sot"))
+        removed = {what_of(c) for c in found if what_of(c).startswith("sit_sot")}
+        count = sum(c.count for c in found if what_of(c).startswith("sit_sot"))
         assert count == 3
         assert f"sit_sot `sit_sot[{'abcd'.index(read)}]` of Scan `loop`" not in removed
 
@@ -120,7 +120,7 @@ def test_equal_inputs_that_became_one() -> None:
     graph = from_io([x], [twice])
     assert len(next(scan_views(graph.fgraph)).of_kind(SlotKind.SEQ)) == 2
     gone, read = changes(graph, optimize(graph, "merge-duplicates").graph)
-    assert (gone.kind, gone.what) == (REMOVED, "seq `x#2` of Scan `loop`")
+    assert (gone.kind, what_of(gone)) == (REMOVED, "seq `x#2` of Scan `loop`")
     assert (read.kind, read.before, read.after) == (REWIRED, "x#2[t]", "x#1[t]")
 
 
