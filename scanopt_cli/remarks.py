@@ -80,7 +80,7 @@ class Code(StrEnum):
     SLOT_REMOVED = "slot-removed"
     UNUSED_KEPT = "unused-kept"
     ZEROS_REMOVED = "zeros-removed"
-    # save-mem
+    # carry-reductions, save-mem
     BUFFER_KEPT = "buffer-kept"
     BUFFER_SHORTENED = "buffer-shortened"
     REDUCTION_CARRIED = "reduction-carried"
@@ -89,11 +89,12 @@ class Code(StrEnum):
     # simplify
     NOT_SIMPLIFIED = "not-simplified"
     SIMPLIFIED = "simplified"
-    # trim-steps
+    # normalize-reads, peel-first-step, trim-steps
     FIRST_ROW_COMPUTED = "first-row-computed"
     FIRST_ROW_KEPT = "first-row-kept"
     FIRST_STEPS_RUN = "first-steps-run"
     LAST_STEPS_CUT = "last-steps-cut"
+    READS_NORMALIZED = "reads-normalized"
     ROWS_FROM_END = "rows-from-end"
     STEPS_CUT = "steps-cut"
     STEPS_KEPT = "steps-kept"

@@ -18,10 +18,12 @@ from scanopt_cli.pipeline.registry import registry
 
 PRESETS: dict[str, str] = {
     "default": "merge-equal,remove-unused,inline-constants,hoist-states,merge-scans,"
-    "merge-duplicates,merge-states,remove-unused,trim-steps,save-mem",
+    "merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,trim-steps,"
+    "save-mem",
     "grad": "merge-equal,remove-unused,clean-slices,mit-mot-to-sit-sot,remove-zeros,"
     "simplify{outer=true},push-out-sums,clean-slices,inline-constants,hoist-states,"
-    "merge-scans,merge-duplicates,merge-states,remove-unused,trim-steps,save-mem",
+    "merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,"
+    "trim-steps,save-mem",
     "none": "",
 }
 """Named pipelines."""

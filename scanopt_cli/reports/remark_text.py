@@ -68,6 +68,7 @@ TEXTS: Mapping[Code, str] = {
     Code.FIRST_ROW_KEPT: "all steps of {slots!q}, for the row of the first step: {reason}",
     Code.FIRST_STEPS_RUN: "runs {steps} steps at most: no more are read",
     Code.LAST_STEPS_CUT: "runs {fewer} steps less than {steps}: the last are not read",
+    Code.READS_NORMALIZED: "made the rows known of {count:reader}",
     Code.ROWS_FROM_END: "counts rows of {slots!q} from the end",
     Code.STEPS_CUT: "runs {needed} steps of {steps}: no more are read",
     Code.STEPS_KEPT: "all {steps} steps: {reason}",

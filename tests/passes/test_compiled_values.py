@@ -22,7 +22,7 @@ from graph_building import arguments, graph_of, optimized, scan
 from scanopt_cli.ir.graph import Graph
 
 FAST = Mode(linker="vm", optimizer="fast_run")
-PIPELINES = ("save-mem", "save-mem{reductions=true}", "default", "grad")
+PIPELINES = ("save-mem", "normalize-reads,carry-reductions,save-mem", "default", "grad")
 
 READS: dict[str, Callable[[Any], Any]] = {
     "last": lambda ys: ys[-1],

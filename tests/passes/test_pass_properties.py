@@ -29,9 +29,9 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "push-out-sums": (),
     "remove-zeros": (ValueError,),
     "trim-steps": (Exception,),
-    "trim-steps,save-mem": (Exception,),
+    "normalize-reads,peel-first-step,trim-steps,save-mem": (Exception,),
     "save-mem": (),
-    "save-mem{reductions=true}": (Exception,),
+    "normalize-reads,carry-reductions,save-mem": (Exception,),
     "default": (Exception,),
 }
 if not config.scan__allow_output_prealloc:

@@ -141,57 +141,6 @@ def test_case_2_state_that_only_the_loop_reads() -> None:
     _check(graph, after)
 
 
-FIRST_STEPS: list[tuple[Any, str]] = [
-    (lambda xs: xs[0], "min(1,n)"),
-    (lambda xs: xs[2], "min(3,n)"),
-    (lambda xs: xs[:4], "min(4,n)"),
-    (lambda xs: xs[1:3], "min(3,n)"),
-    (lambda xs: xs[0:4:2], "min(4,n)"),
-    (lambda xs: xs[1] + xs[2], "min(3,n)"),
-    (lambda xs: xs[2::-1], "min(3,n)"),
-    (lambda xs: xs[::-1][-3:], "min(3,n)"),
-    (lambda xs: xs[pt.as_tensor([0, 2])], "min(3,n)"),
-]
-
-
-@pytest.mark.parametrize(("read", "steps"), FIRST_STEPS)
-def test_case_3_first_steps(read, steps: str) -> None:
-    _, xs = power(N)
-    graph = graph_of(read(xs))
-    after, _ = optimized(graph, "save-mem")
-    assert str(Lengths().value_of(only_scan(after.fgraph).n_steps)) == steps
-    assert trimmed(only_scan(after.fgraph)) == []
-    _check(graph, after)
-
-
-def test_case_3_while_loop() -> None:
-    x = pt.dscalar("x")
-    xs = scan(lambda y: (y * 1.5, until(y > 3)), outputs_info=[x], n_steps=N)
-    graph = graph_of(xs[2])
-    after, _ = optimized(graph, "save-mem")
-    assert str(Lengths().value_of(only_scan(after.fgraph).n_steps)) == "min(3,n)"
-    _check(graph, after)
-
-
-def test_case_3_twin_untraced_state_that_is_read() -> None:
-    """The generator after all steps is not the generator after the first."""
-    rng = pt.random.type.random_generator_type("rng")
-
-    def step(y, generator):
-        generator, draw = pt.random.normal(rng=generator).owner.outputs
-        return [y + draw, generator]
-
-    ys, last = scan(step, outputs_info=[pt.dscalar("x"), rng], n_steps=N)
-    after, _ = optimized(graph_of(ys[0], last), "save-mem")
-    assert str(Lengths().value_of(only_scan(after.fgraph).n_steps)) == "n"
-
-
-def test_case_3_twin_reader_of_the_end() -> None:
-    _, xs = power(N)
-    after, _ = optimized(graph_of(xs[0], xs[-1]), "save-mem")
-    assert str(Lengths().value_of(only_scan(after.fgraph).n_steps)) == "n"
-
-
 def test_without_prealloc_no_row_more_than_the_taps_reach() -> None:
     x = pt.dscalar("x")
     _, zs = scan(lambda y, z: [y * 2, z + y], outputs_info=[x, x], n_steps=N)
@@ -257,23 +206,6 @@ def test_scalars_in_the_step_count_may_be_negative(read, a: int) -> None:
     after, _ = optimized(graph, "save-mem")
     values = {"a": a, "x": 1.0}
     assert_same_outcomes(outputs_of(graph, **values), outputs_of(after, **values))
-
-
-def test_case_3_twin_sequence_that_may_be_too_short() -> None:
-    s, x = pt.dvector("s"), pt.dscalar("x")
-    xs = scan(lambda a, y: y + a, sequences=[s], outputs_info=[x], n_steps=N)
-    graph = graph_of(xs[2])
-    after, remarks = optimized(graph, "save-mem")
-    assert "one of its sequences may be too short" in remarks[0]
-    values = {"s": [1.0, 2.0, 3.0], "x": 0.0, "n": 5}
-    assert_same_outcomes(outputs_of(graph, **values), outputs_of(after, **values))
-
-
-def test_case_3_runs_one_step_where_none_is_read() -> None:
-    rows = pt.dmatrix("rows")
-    graph = graph_of(scan(lambda row: row * 2, sequences=[rows])[:0])
-    after, _ = optimized(graph, "save-mem")
-    assert outputs_of(after, rows=[[1.0, 2.0]])[0].shape == (0, 2)
 
 
 def test_step_counts_of_narrow_integers_wrap() -> None:

@@ -7,7 +7,7 @@ reversal count as readers of the output: the first rows of the reversal are the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from scanopt_cli.analysis.accesses.row_ranges import rows_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.describing import describe
 from scanopt_cli.analysis.lengths import Lengths, is_full_slice
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, scan_op
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
 
@@ -45,6 +45,14 @@ class Read:
     text: str
     tail: int | None = None
     head: int | None = None
+
+
+type Reads = Mapping[Slot, Sequence[Read]]
+
+
+def reads_of_outputs(view: ScanView, clients: Clients) -> Reads:
+    """Return the readers of each traced output of a loop."""
+    return {slot: reads(view, slot, clients) for slot in view.of_kind(*TRACED)}
 
 
 def reads(view: ScanView, slot: Slot, clients: Clients) -> list[Read]:

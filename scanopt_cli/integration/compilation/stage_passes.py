@@ -20,6 +20,7 @@ from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.remove_zeros import RemoveZeros
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.passes.simplify import Simplify
+from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
 from scanopt_cli.pipeline.contract import Pass
 
 _PREALLOC = "scan_reduce_trace_prealloc"
@@ -31,6 +32,7 @@ _REPEATED = (
     MergeStates,
     RemoveUnused,
     RemoveZeros,
+    TrimSteps,
 )
 
 
@@ -40,9 +42,10 @@ def passes_of(
     """Return the passes of the pipeline ``passes`` that run in ``stage``, adapted to the mode.
 
     PyTensor's own rewrites of loops do not run. `PushOut`, the sound part of its push-outs, ends
-    the first stage, and `SaveMem` replaces its trimming if ``passes`` contain none that trims. Once
-    PyTensor has simplified the graph around the loops, more of it is equal, unused or constant, so
-    the passes that look for that run again in the second stage. PyTensor compiles the bodies last,
+    the first stage, and `TrimSteps` and `SaveMem` replace its trimming if ``passes`` contain none
+    that trims. Once PyTensor has simplified the graph around the loops, more of it is equal, unused
+    or constant, so the passes that look for that run again in the second stage. PyTensor compiles
+    the bodies last,
     so the second stage ends with `CopyOverwritten`, which gives them a form that PyTensor compiles
     correctly.
     """
@@ -53,7 +56,11 @@ def passes_of(
         chosen = [*passes[:first], PushOut()]
     else:
         again = [item for item in passes[:first] if isinstance(item, _REPEATED)]
-        chosen = [*dict.fromkeys(again), *(passes[first:] or [SaveMem()]), CopyOverwritten()]
+        chosen = [
+            *dict.fromkeys(again),
+            *(passes[first:] or [TrimSteps(), SaveMem()]),
+            CopyOverwritten(),
+        ]
     return tuple(_adapted(item, mode) for item in chosen)
 
 

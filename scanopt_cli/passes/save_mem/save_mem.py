@@ -8,24 +8,21 @@ from typing import ClassVar
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.analysis.accesses.reads import Read
-from scanopt_cli.analysis.accesses.shape_reads import length_reads
+from scanopt_cli.analysis.accesses.reads import Read, reads_of_outputs
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import shorten
-from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
-from scanopt_cli.passes.save_mem.trace_reductions import reduce_inside
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.passes.save_mem.trimmed_reads import is_mapped, trimmed_reads
-from scanopt_cli.passes.trim_steps.fewer_steps import Looks, cut_to_first, looks_at
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
 from scanopt_cli.remarks import Code, Why, because
 
 
 @dataclass(frozen=True)
 class SaveMem(ScanPass):
-    """Run fewer steps and keep shorter buffers where only some rows of a loop's outputs are read.
+    """Keep shorter buffers where only the last rows of a loop's outputs are read.
 
     Legal cases, for a loop of ``n`` steps and a state whose taps reach ``L`` rows back:
 
@@ -33,21 +30,11 @@ class SaveMem(ScanPass):
        (``xs[-1]``, ``xs[-3:]``, ``xs[-1:-4:-1]``): the buffer keeps ``L + min(k, n)`` rows.
     2. Nothing outside the loop reads a state that the loop needs: the buffer keeps ``L`` rows, or
        ``L + 1`` with ``prealloc``.
-    3. Every reader of every output reads only the first ``k`` steps (``xs[2]``, ``xs[:5]``): the
-       loop runs ``min(k, n)`` steps. A while loop may stop earlier. (`trim-steps` covers more of
-       these.)
-    4. With ``reductions``: the only readers of a trace are ``xs.sum()``, ``prod``, ``mean``,
-       ``max`` or ``min`` over time, and readers of last rows. Each reduction becomes a state that
-       every step updates, and the trace is not kept. Sums and products are carried in their
-       accumulator dtype. A reduction carries whole rows if it leaves an axis of the row, or if it
-       is a maximum or minimum of a state; otherwise each step reduces its row to one number.
 
     Preconditions: the buffer provably holds the initial rows and every step. In a while loop a
     buffer keeps at most one step: PyTensor cuts a longer one in the wrong place if the loop stops
     before the buffer is full. The values in the buffer depend on a state: PyTensor computes all
-    others without a loop when it compiles, and then needs the whole buffer. For case 3 the loop has
-    no mit_mot, no untraced state is read, and every sequence is provably long enough, so a sequence
-    that is too short stays an error. Errors raised by steps that no longer run are lost.
+    others without a loop when it compiles, and then needs the whole buffer.
 
     Readers raise in the same cases as before: ``xs[-1]`` of no steps is still an error. The last
     row is read from the trimmed buffer itself, where it provably exists or its absence stays an
@@ -61,20 +48,13 @@ class SaveMem(ScanPass):
     correct only where nothing is written in place: with Numba, JAX, or the flag
     ``scan__allow_output_prealloc=False``.
 
-    ``reductions`` is off by default: the terms of a sum are added in another order, so the last
-    bits of floats differ. Case 4 needs a loop without a stop condition. A ``max`` or ``min`` needs
-    a loop that provably runs at least one step, since it raises for none.
-
     Trimmed loops must not be differentiated: `scanopt grad` refuses them. Run this pass last.
 
     Out of scope: mit_mots, strided readers from the start (``xs[::2]``), symbolic indices, and rows
-    in the middle, which `trim-steps` handles; reductions in batched loops, reductions that would
-    carry whole rows of a nit_sot (whose shape is not known before the loop), and products over axes
-    of such rows.
+    in the middle, for which `trim-steps` runs fewer steps.
     """
 
     prealloc: bool = True
-    reductions: bool = False
 
     name: ClassVar[str] = "save-mem"
     trims: ClassVar[bool] = True
@@ -83,23 +63,16 @@ class SaveMem(ScanPass):
         """Return all outputs, on a Scan with fewer steps or shorter buffers."""
         lengths = Lengths(view.n_steps)
         names = context.names(view)
-        looks = looks_at(view, context)
-        cut = cut_to_first(view, looks, lengths, context)
-        if cut is not None:
-            return cut
-        if self.reductions:
-            reduced = self._reduced(view, looks, names, lengths, context)
-            if reduced is not None:
-                return reduced
+        every = reads_of_outputs(view, context.clients)
         keeps = {
             slot: keep
-            for slot, found in looks.items()
+            for slot, found in every.items()
             if (keep := self._keep(view, slot, names[slot], found, lengths, context)) is not None
         }
         if not keeps:
             return None
         for slot, keep in keeps.items():
-            reads = tuple(dict.fromkeys(read.text for read in looks[slot]))
+            reads = tuple(dict.fromkeys(read.text for read in every[slot]))
             rows = slot.n_initial + keep
             if reads:
                 context.passed(view, Code.BUFFER_SHORTENED, names[slot], rows=rows, reads=reads)
@@ -112,24 +85,6 @@ class SaveMem(ScanPass):
             trimmed = results[slot.outer_output]
             results |= trimmed_reads(view, slot, trimmed, context.clients, lengths)
         return results
-
-    def _reduced(
-        self,
-        view: ScanView,
-        looks: Looks,
-        names: dict[Slot, str],
-        lengths: Lengths,
-        context: PassContext,
-    ) -> dict[Variable, Variable] | None:
-        """Return replacements for reads of lengths, else for reductions, that need no trace."""
-        counted: dict[Variable, Variable] = {}
-        if not view.is_while:
-            for slot in view.of_kind(*TRACED):
-                if is_whole(view, slot, lengths):
-                    counted |= length_reads(view, slot, lengths, context.clients)
-        if counted:
-            return counted
-        return reduce_inside(view, looks, names, lengths, context)
 
     def _keep(
         self,

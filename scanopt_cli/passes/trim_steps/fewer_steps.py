@@ -1,31 +1,18 @@
-"""Whether a loop may run fewer steps, and its cut to the first steps if only these are read.
-
-`trim-steps` and `save-mem` share this module.
-"""
+"""Whether a loop may run fewer steps, and its cut to the first steps if only these are read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.analysis.accesses.reads import Read, reads
+from scanopt_cli.analysis.accesses.reads import Reads
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole, rows
 from scanopt_cli.analysis.count_variables import scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import capped, with_steps
-from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
+from scanopt_cli.ir.scan_view import TRACED, ScanView, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, not_whole
 from scanopt_cli.remarks import Code, Reason, Why, because
-
-type Looks = Mapping[Slot, Sequence[Read]]
-
-
-def looks_at(view: ScanView, context: PassContext) -> Looks:
-    """Return the readers of each traced output of a loop."""
-    traced = view.of_kind(*TRACED)
-    return {slot: reads(view, slot, context.clients) for slot in traced}
 
 
 def why_all(view: ScanView, lengths: Lengths, context: PassContext) -> Reason | None:
@@ -52,10 +39,10 @@ def why_all(view: ScanView, lengths: Lengths, context: PassContext) -> Reason | 
 
 
 def cut_to_first(
-    view: ScanView, looks: Looks, lengths: Lengths, context: PassContext
+    view: ScanView, found: Reads, lengths: Lengths, context: PassContext
 ) -> dict[Variable, Variable] | None:
     """Return the outputs of a loop that runs only first steps, if every reader reads only these."""
-    every = [read for found in looks.values() for read in found]
+    every = [read for reads in found.values() for read in reads]
     heads = [read.head for read in every if read.head is not None]
     if not every or len(heads) < len(every):
         return None

@@ -9,13 +9,14 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
+from scanopt_cli.analysis.accesses.reads import Read, Reads
 from scanopt_cli.analysis.accesses.rows_taken import RowsTaken, Taken
 from scanopt_cli.analysis.accesses.stripped import stripped
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import with_steps
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot
-from scanopt_cli.passes.trim_steps.fewer_steps import Looks, why_all
+from scanopt_cli.passes.trim_steps.fewer_steps import why_all
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.remarks import Code, Why
 
@@ -43,7 +44,7 @@ class _Uses:
 
 
 def trim_known(
-    view: ScanView, steps: int, looks: Looks, names: Mapping[Slot, str], context: PassContext
+    view: ScanView, steps: int, reads: Reads, names: Mapping[Slot, str], context: PassContext
 ) -> dict[Variable, Variable] | None:
     """Return readers of a loop that runs only the steps that are read.
 
@@ -54,13 +55,13 @@ def trim_known(
     lengths = Lengths(view.n_steps)
     whole = [slot for slot in view.of_kind(*TRACED) if is_whole(view, slot, lengths)]
     found = _uses(view, whole, steps, context)
-    if not found or not any(looks.values()):
+    if not found or not any(reads.values()):
         return None
     needed = max(1, *(uses.steps for uses in found))
     if needed < steps and (reason := why_all(view, lengths, context)) is not None:
         context.missed(view, Code.STEPS_KEPT, reason, steps=steps)
         needed = steps
-    counted = [uses for uses in found if _gains_from_end(uses, needed, looks[uses.slot])]
+    counted = [uses for uses in found if _gains_from_end(uses, needed, reads[uses.slot])]
     if needed == steps and not counted:
         return None
     if needed < steps:
@@ -85,12 +86,12 @@ def _uses(view: ScanView, slots: Sequence[Slot], steps: int, context: PassContex
         return []
 
 
-def _gains_from_end(uses: _Uses, steps: int, looks: Sequence[Any]) -> bool:
+def _gains_from_end(uses: _Uses, steps: int, reads: Sequence[Read]) -> bool:
     """Whether rows counted from the end prove that the buffer can keep fewer rows."""
     kept = steps - max(uses.low - uses.slot.n_initial, 0)
     if not any(one.places for one in uses.taken) or kept >= steps - steps // _PART:
         return False
-    return any(read.tail is None or read.tail > kept for read in looks)
+    return any(read.tail is None or read.tail > kept for read in reads)
 
 
 def _rewritten(

@@ -1,24 +1,24 @@
-"""The row of the first step, computed outside the loop so that no buffer is kept for it."""
+"""Compute the row of the first step outside of a loop, so that no buffer is kept for it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import applys_between
 from pytensor.tensor.subtensor import get_idx_list
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.analysis.accesses.reads import Read, number, row_index
+from scanopt_cli.analysis.accesses.reads import Read, number, reads_of_outputs, row_index
 from scanopt_cli.analysis.accesses.stripped import stripped
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
-from scanopt_cli.passes.trim_steps.fewer_steps import Looks
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 from scanopt_cli.remarks import Code, Reason, Why, because
 
 # One step more for each 64 steps takes no noticeable time, nor do 100 more nodes to compile.
@@ -28,35 +28,54 @@ _NODES = 100
 _ONE = AffineExpr(1)
 
 
-def first_rows(
-    view: ScanView, looks: Looks, names: Mapping[Slot, str], lengths: Lengths, context: PassContext
-) -> dict[Variable, Variable] | None:
-    """Return replacements for reads of the first step's row, by one more application of the body.
+@dataclass(frozen=True)
+class PeelFirstStep(ScanPass):
+    """Compute the row of the first step outside of the loop, where only it keeps a long buffer.
 
-    A buffer whose other readers read only its last rows then need not hold every step.
+    Legal cases:
+
+    1. Every reader of a loop's outputs reads last rows or ``xs[0]``: one more application of the
+       body, outside the loop, computes the row of the first step. (A state that records the row
+       costs a copy in every step; this costs one step, and none if PyTensor can fold it.)
+
+    Preconditions: buffers provably hold every step. The loop provably runs a step, and not provably
+    at most 64 steps more than are kept. It has no stop condition, no states but traced ones, and is
+    not batched; its sequences are provably long enough. A step has at most 100 operations, with no
+    inner graph and nothing random.
+
+    The row may differ in the last bits, since PyTensor compiles it differently.
+
+    Out of scope: rows of other steps beside last ones, and batched loops.
     """
-    found: dict[Slot, list[Apply]] = {}
-    for slot in view.of_kind(*TRACED):
-        firsts = _first_row_readers(view, slot, looks[slot], lengths, context)
-        if firsts:
-            found[slot] = firsts
-    if not found:
-        return None
-    listed = [names[slot] for slot in found]
-    if (reason := _obstacle(view, list(found), lengths)) is not None:
-        context.missed(view, Code.FIRST_ROW_KEPT, reason, *listed)
-        return None
-    context.passed(view, Code.FIRST_ROW_COMPUTED, *listed)
-    rows = dict(
-        zip(view.op.fgraph.outputs, view.op.fgraph.bind(_inputs_of_first_step(view)), strict=True)
-    )
-    replaced: dict[Variable, Variable] = {}
-    for slot, nodes in found.items():
-        row: Any = rows[slot.inner_outputs[0]]
-        for node in nodes:
-            rest = tuple(get_idx_list(node.inputs, node.op.idx_list)[1:])
-            replaced[node.outputs[0]] = row[rest] if rest else row
-    return replaced
+
+    name: ClassVar[str] = "peel-first-step"
+
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
+        """Return replacements for reads of the first step's row."""
+        lengths = Lengths(view.n_steps)
+        reads = reads_of_outputs(view, context.clients)
+        found: dict[Slot, list[Apply]] = {}
+        for slot in view.of_kind(*TRACED):
+            firsts = _first_row_readers(view, slot, reads[slot], lengths, context)
+            if firsts:
+                found[slot] = firsts
+        if not found:
+            return None
+        names = context.names(view)
+        listed = [names[slot] for slot in found]
+        if (reason := _obstacle(view, list(found), lengths)) is not None:
+            context.missed(view, Code.FIRST_ROW_KEPT, reason, *listed)
+            return None
+        context.passed(view, Code.FIRST_ROW_COMPUTED, *listed)
+        outputs = view.op.fgraph.bind(_inputs_of_first_step(view))
+        rows = dict(zip(view.op.fgraph.outputs, outputs, strict=True))
+        replaced: dict[Variable, Variable] = {}
+        for slot, nodes in found.items():
+            row: Any = rows[slot.inner_outputs[0]]
+            for node in nodes:
+                rest = tuple(get_idx_list(node.inputs, node.op.idx_list)[1:])
+                replaced[node.outputs[0]] = row[rest] if rest else row
+        return replaced
 
 
 def _first_row_readers(

@@ -1,10 +1,10 @@
-"""Sums, products, maxima and minima of a trace, carried by the loop instead of a buffer."""
+"""Carry sums, products, maxima and minima of a trace in the loop, instead of the trace."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
@@ -13,6 +13,7 @@ from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Max, Prod, Sum
 
+from scanopt_cli.analysis.accesses.reads import Read, reads_of_outputs
 from scanopt_cli.analysis.accesses.stripped import readers_of
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
@@ -20,11 +21,68 @@ from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
-from scanopt_cli.passes.trim_steps.fewer_steps import Looks
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
 from scanopt_cli.remarks import Code, Why, because
 
 _ONE = AffineExpr(1)
+
+
+@dataclass(frozen=True)
+class CarryReductions(ScanPass):
+    """Carry the sum, product, mean, maximum or minimum of a trace in the loop.
+
+    `save-mem` then keeps no trace for it. Run `normalize-reads` before, since a mean reads a length
+    as well. The pass is in no preset: the terms of a sum are added in another order, so the last
+    bits of floats differ.
+
+    Legal cases:
+
+    1. The only readers of a trace are ``xs.sum()``, ``prod``, ``mean``, ``max`` or ``min`` over
+       time, and readers of last rows. Each reduction becomes a state that every step updates. Sums
+       and products are carried in their accumulator dtype. A reduction carries whole rows if it
+       leaves an axis of the row, or if it is a maximum or minimum of a state; otherwise each step
+       reduces its row to one number.
+
+    Preconditions: the buffer provably holds every step. The loop has no stop condition and is not
+    batched. A maximum or minimum needs a loop that provably runs at least one step, since it raises
+    for none.
+
+    Out of scope: reductions that would carry whole rows of a nit_sot (whose shape is not known
+    before the loop), and products over axes of such rows.
+    """
+
+    name: ClassVar[str] = "carry-reductions"
+
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
+        """Return reductions as the last rows of new states, where nothing else needs the trace."""
+        if view.is_while or view.batch_ndim:
+            return None
+        lengths = Lengths(view.n_steps)
+        names = context.names(view)
+        reads = reads_of_outputs(view, context.clients)
+        found = [
+            reduction
+            for slot in view.of_kind(*TRACED)
+            if is_whole(view, slot, lengths)
+            for reduction in _reductions(view, slot, reads[slot], context)
+        ]
+        found = [one for one in found if _fits(one, view, names, lengths, context)]
+        if not found:
+            return None
+        for one in found:
+            name = type(one.op).__name__.lower()
+            context.passed(view, Code.REDUCTION_CARRIED, names[one.slot], op=name)
+        count = lengths.value_of(view.n_steps) + _ONE
+        view.unfreeze()
+        added: dict[_Reduction, Variable] = {}
+        for one in found:
+            added[one] = _add_state(view, one, as_count(count))
+        results = view.rebuild()
+        replaced: dict[Variable, Variable] = {}
+        for one, placeholder in added.items():
+            states: Any = results.pop(placeholder)
+            replaced[one.node.outputs[0]] = one.result(states[-1])
+        return replaced | results
 
 
 @dataclass(slots=True, eq=False)
@@ -96,42 +154,11 @@ class _Reduction:
         return type(self.op)(axis=self.axes, dtype=dtype, acc_dtype=self.dtype)(value)
 
 
-def reduce_inside(
-    view: ScanView, looks: Looks, names: Mapping[Slot, str], lengths: Lengths, context: PassContext
-) -> dict[Variable, Variable] | None:
-    """Return reductions as the last rows of new states, where nothing else needs the trace."""
-    if view.is_while or view.batch_ndim:
-        return None
-    found = [
-        reduction
-        for slot in view.of_kind(*TRACED)
-        if is_whole(view, slot, lengths)
-        for reduction in _reductions(view, slot, looks[slot], context)
-    ]
-    found = [one for one in found if _fits(one, view, names, lengths, context)]
-    if not found:
-        return None
-    for one in found:
-        name = type(one.op).__name__.lower()
-        context.passed(view, Code.REDUCTION_CARRIED, names[one.slot], op=name)
-    count = lengths.value_of(view.n_steps) + _ONE
-    view.unfreeze()
-    added: dict[_Reduction, Variable] = {}
-    for one in found:
-        added[one] = _add_state(view, one, as_count(count))
-    results = view.rebuild()
-    replaced: dict[Variable, Variable] = {}
-    for one, placeholder in added.items():
-        states: Any = results.pop(placeholder)
-        replaced[one.node.outputs[0]] = one.result(states[-1])
-    return replaced | results
-
-
 def _reductions(
-    view: ScanView, slot: Slot, looks: Sequence[Any], context: PassContext
+    view: ScanView, slot: Slot, reads: Sequence[Read], context: PassContext
 ) -> Iterator[_Reduction]:
     """Yield the reductions of all steps of ``slot``, if all other readers read only last rows."""
-    unbounded = sum(read.tail is None for read in looks)
+    unbounded = sum(read.tail is None for read in reads)
     found: list[_Reduction] = []
     for node, _, start in readers_of(view, slot, context.clients):
         if start:

@@ -1,4 +1,4 @@
-"""``save-mem{reductions=true}``: reductions of a trace taken step by step."""
+"""carry-reductions: its legal case, and a twin that must not fire for each precondition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.scan_view import TRACED
 
 N = pt.lscalar("n")
-REDUCTIONS = "save-mem{reductions=true}"
+REDUCTIONS = "normalize-reads,carry-reductions,save-mem"
 
 
 def kept(graph: Graph) -> list[str]:

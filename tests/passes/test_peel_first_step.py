@@ -1,0 +1,61 @@
+"""peel-first-step: its legal case, and a twin that must not fire for each precondition."""
+
+from __future__ import annotations
+
+import pytensor.tensor as pt
+from step_counts import trimmed_to, unchanged
+
+from graph_building import graph_of, optimized, power, scan
+
+N = pt.lscalar("n")
+PASSES = "peel-first-step"
+
+
+def test_case_1_first_and_last() -> None:
+    start = pt.dvector("start")
+    ys, zs = scan(
+        lambda t, a: [a * 0.9 + t, a * t],
+        sequences=[pt.arange(100.0)],
+        outputs_info=[start, None],
+    )
+    graph = graph_of(ys[0, 1], zs[0] + ys[-1], zs[-2])
+    steps, kept, remarks = trimmed_to(graph, PASSES)
+    assert (steps, kept) == ("100", ["2", "2"])
+    assert len(remarks) == 1
+    assert remarks[0].endswith("apart from the loop")
+
+
+def test_case_1_twin_may_run_no_step() -> None:
+    _, xs = power(N)
+    (remark,) = unchanged(graph_of(xs[0], xs[-1]), PASSES)
+    assert remark.endswith("n steps may be none")
+
+
+def test_case_1_twin_loop_inside() -> None:
+    x = pt.dscalar("x")
+
+    def step(y):
+        return scan(lambda z: z * 1.1, outputs_info=[y], n_steps=3, name="inner")
+
+    ys = scan(lambda y: step(y).sum(), outputs_info=[x], n_steps=100, name="outer")
+    (remark,) = unchanged(graph_of(ys[0], ys[-1]), PASSES)
+    assert remark.endswith("a step has a loop or a graph inside")
+
+
+def test_case_1_twin_random_state() -> None:
+    rng = pt.random.type.random_generator_type("rng")
+
+    def step(y, generator):
+        generator, draw = pt.random.normal(rng=generator).owner.outputs
+        return [y + draw, generator]
+
+    ys, _ = scan(step, outputs_info=[pt.dscalar("x"), rng], n_steps=100)
+    _, remarks = optimized(graph_of(ys[0], ys[-1]), PASSES)
+    assert remarks[0].endswith("it has states without a trace")
+
+
+def test_case_1_twin_few_steps_and_other_rows() -> None:
+    _, xs = power(30)
+    assert unchanged(graph_of(xs[0], xs[-1]), PASSES) == []
+    _, xs = power(300)
+    assert unchanged(graph_of(xs[1], xs[-1]), PASSES) == []
