@@ -16,11 +16,11 @@ class BatchShapes:
     are broadcast along it). So the lengths of a loop's inputs along one batch axis are all equal if
     the loop can run at all. A union-find over lengths collects these equalities from all loops.
 
-    ``told`` returns the key of an affine expression: equal keys mean equal lengths.
+    ``key_of`` returns the key of an affine expression: equal keys mean equal lengths.
     """
 
-    def __init__(self, told: Callable[[AffineExpr], Hashable]) -> None:
-        self._key_of = told
+    def __init__(self, key_of: Callable[[AffineExpr], Hashable]) -> None:
+        self._key_of = key_of
         self._lengths = Lengths()
         self._parents: dict[Hashable, Hashable] = {}
 

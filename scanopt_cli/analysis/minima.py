@@ -37,10 +37,10 @@ def minimum_parts(variable: Variable) -> tuple[Variable, ...] | None:
     return tuple(made.inputs)
 
 
-def minimum_text(variable: Variable, told: Callable[[Variable], str]) -> str | None:
+def minimum_text(variable: Variable, text_of: Callable[[Variable], str]) -> str | None:
     """Return ``min(a,b,c)`` for a tree of minima, ``None`` if ``variable`` is not one.
 
-    ``told`` returns the text of an operand; operands past the first few are shown as ``...``.
+    ``text_of`` returns the text of an operand; operands past the first few are shown as ``...``.
     """
     if minimum_parts(variable) is None:
         return None
@@ -52,7 +52,7 @@ def minimum_text(variable: Variable, told: Callable[[Variable], str]) -> str | N
         if smaller is not None:
             waiting.extend(reversed(smaller))
         else:
-            parts.append(told(part))
+            parts.append(text_of(part))
     return f"min({','.join(parts)}{',...' if waiting else ''})"
 
 

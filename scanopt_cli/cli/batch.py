@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.pytensor_log import told_failures
+from scanopt_cli.cli.pytensor_log import reported_failures
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def load_graph(
     from scanopt_cli.serialization.loading import load
 
     until_command_ends.enter_context(bounded_folding())
-    until_command_ends.enter_context(told_failures())
+    until_command_ends.enter_context(reported_failures())
     # Where scanopt makes a variable is of no interest, and recording it takes half of the time.
     until_command_ends.enter_context(config.change_flags(traceback__limit=0))
     # PyTensor's warnings about this machine or about its own calls do not concern the file.

@@ -29,7 +29,7 @@ class _Failures(logging.Handler):
 
 
 @contextmanager
-def told_failures() -> Iterator[None]:
+def reported_failures() -> Iterator[None]:
     """Keep PyTensor's log off stderr, and print at the end which of its rewriters failed."""
     logger = logging.getLogger("pytensor")
     failures = _Failures()

@@ -49,7 +49,7 @@ class Teller(Protocol):
     def of_op(self, op: Op) -> bytes:
         """Return the key of an Op."""
 
-    def of_type(self, told: Type) -> bytes:
+    def of_type(self, kind: Type) -> bytes:
         """Return the key of a Type."""
 
     def of_graph(self, graph: AbstractFunctionGraph) -> bytes:

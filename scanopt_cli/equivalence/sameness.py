@@ -108,13 +108,13 @@ class Sameness:
         """Return bytes that represent the content of a contiguous ``array``."""
         return self._keys.data(array)
 
-    def of_type(self, told: Type) -> bytes:
+    def of_type(self, kind: Type) -> bytes:
         """Return the key of a Type."""
-        if type(told) not in _BY_VALUE:
-            return self.key("type", type(told), state(told))
-        known = self._values.get(told)
+        if type(kind) not in _BY_VALUE:
+            return self.key("type", type(kind), state(kind))
+        known = self._values.get(kind)
         if known is None:
-            known = self._values[told] = self.key("type", type(told), state(told))
+            known = self._values[kind] = self.key("type", type(kind), state(kind))
         return known
 
     def of_op(self, op: Op) -> bytes:

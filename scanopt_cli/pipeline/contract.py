@@ -159,7 +159,7 @@ class PassContext:
             self.missed(None, Code.GRAPH_LEFT, because(Why.IN_PLACE, what=op_name(node.op)))
         return node is not None
 
-    def tell_doubts(self) -> None:
+    def remark_on_comparisons(self) -> None:
         """Remark on anything compared by identity or by state, not by declared properties."""
         if self._digests is None:
             return

@@ -75,7 +75,7 @@ class PassDriver:
             if not self._sweep(context):
                 break
             changed = True
-        context.tell_doubts()
+        context.remark_on_comparisons()
         return changed
 
     def _sweep(self, context: PassContext) -> bool:

@@ -99,9 +99,9 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
     """
     schema = payload.get("schema")
     if schema != SCHEMA:
-        told = schema if type(schema) is int and 0 <= schema < 1000 else "of no number"
+        number = schema if type(schema) is int and 0 <= schema < 1000 else "of no number"
         raise LoadError(
-            f"written in schema {told} of the scanopt format, "
+            f"written in schema {number} of the scanopt format, "
             f"this is scanopt {__version__} with schema {SCHEMA}",
             where=where,
             hint="use the scanopt that wrote it, or write it again",

@@ -63,7 +63,7 @@ def are_alike(matching: Matching, node: Apply, other: Apply) -> bool:
     )
 
 
-def told_apart(
+def by_place_of_reading(
     side: IndexedGraph, readers: Iterable[tuple[Apply, int]], *, constants: bool = False
 ) -> dict[Hashable, list[tuple[Apply, int]]]:
     """Group the readers of a variable by their Op and by the input at which they read it.
@@ -100,8 +100,8 @@ def _share_readers(matching: Matching, node: Apply, other: Apply) -> bool:
     for output, counterpart in zip(node.outputs, other.outputs, strict=False):
         ours = matching.first.readers.get(output, [])[:_READERS]
         theirs = matching.second.readers.get(counterpart, [])[:_READERS]
-        read = told_apart(matching.first, ours).keys()
-        if read & told_apart(matching.second, theirs).keys():
+        read = by_place_of_reading(matching.first, ours).keys()
+        if read & by_place_of_reading(matching.second, theirs).keys():
             return True
         places = matching.first.ends.get(output, ())
         others = matching.second.ends.get(counterpart, ())

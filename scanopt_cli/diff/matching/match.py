@@ -15,7 +15,7 @@ from pytensor.graph.basic import Apply, Variable
 
 from scanopt_cli.diff.deduplicated import is_swappable
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.evidence import are_alike, fits, told_apart
+from scanopt_cli.diff.matching.evidence import are_alike, by_place_of_reading, fits
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs
 from scanopt_cli.diff.matching.numbering import Numbers, numbered
 from scanopt_cli.diff.matching.pairing import pair_up
@@ -194,8 +194,8 @@ class _Matcher:
             if not free:
                 return
             unmatched = [reader for reader in theirs if reader[0] not in self.matching.counterparts]
-            groups = told_apart(self._second, unmatched, constants=constants)
-            for key, readers in told_apart(self._first, free, constants=constants).items():
+            groups = by_place_of_reading(self._second, unmatched, constants=constants)
+            for key, readers in by_place_of_reading(self._first, free, constants=constants).items():
                 others = groups.get(key, ())
                 if len(readers) == len(others) == 1:
                     (node, place), (reader, _) = readers[0], others[0]
