@@ -28,11 +28,11 @@ demo: samples ## Run the main job on the sample graphs
 samples: .venv/installed ## Build sample_graphs/*.pkl
 	$(VENV)/python sample_graphs/build.py
 
-test: .venv/installed-dev ## Run the tests
+test: .venv/installed-dev ## Run the tests, as before each commit
 	$(VENV)/python -m pytest $(PYTEST_ARGS)
 
-test-deep: .venv/installed-dev ## Run the tests that take minutes: the whole zoo, and Numba
-	$(VENV)/python -m pytest $(PYTEST_ARGS) -m deep
+test-deep: .venv/installed-dev ## Run the tests that take long: the whole zoo, Numba, many examples
+	HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest $(PYTEST_ARGS) -m "deep or hypothesis"
 
 fuzz: .venv/installed-dev ## Load files made at random for ten minutes, or FUZZ_SECONDS
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(VENV)/python -m pytest -q tests/hostile/test_fuzzing.py

@@ -13,6 +13,7 @@ from pytensor.graph.traversal import applys_between
 from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
 
+import tiers
 from evaluating import evaluator
 from loop_building import READS
 from loop_plans import Alloc, Constant, Kind, Loop, Program
@@ -163,7 +164,7 @@ def test_nearly_all_outputs_have_values(examples: list[GeneratedScan]) -> None:
 
 
 @given(example=scan_graphs(gradients=False, blockwise=False, op_from_graphs=False))
-@settings(max_examples=30)
+@settings(max_examples=tiers.examples(10, 60))
 def test_arguments_fit_the_inputs(example: GeneratedScan) -> None:
     for values in example.arguments:
         for variable, value in zip(example.inputs, values, strict=True):
@@ -180,7 +181,7 @@ def test_arguments_fit_the_inputs(example: GeneratedScan) -> None:
         max_outputs=1,
     )
 )
-@settings(max_examples=50)
+@settings(max_examples=tiers.examples(20, 100))
 def test_flags_switch_features_off(example: GeneratedScan) -> None:
     (op,) = scans(example) or [None]
     assert len(example.outputs) == 1

@@ -33,6 +33,7 @@ from scanopt_cli.ir.graph import Graph, as_graph
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from strategies import GeneratedScan, scan_graphs
+from tiers import examples
 
 POINT = {
     "x": np.array(0.8),
@@ -300,6 +301,7 @@ def test_many_scans_are_explained() -> None:
     assert derivative.notes == ("32 Scans: each order of repeated reverse mode doubles them",)
 
 
+@pytest.mark.deep
 def test_a_graph_deeper_than_the_recursion_limit() -> None:
     depth = sys.getrecursionlimit() * 3 // 5
     deep = x
@@ -336,7 +338,7 @@ def _only_adds_up() -> GeneratedScan:
 
 @given(example=scan_graphs())
 @given_example(example=_only_adds_up())
-@settings(max_examples=25)
+@settings(max_examples=examples(5, 50))
 def test_every_generated_graph_has_the_derivative_that_pytensor_gives(
     example: GeneratedScan,
 ) -> None:

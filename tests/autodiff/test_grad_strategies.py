@@ -22,6 +22,7 @@ from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import Graph, as_graph
 from strategies import GeneratedScan, scan_graphs
+from tiers import examples
 
 pair = pt.vector("pair", shape=(2,), dtype="float64")
 
@@ -128,6 +129,7 @@ def test_three_orders_agree_where_they_are_many(loop: str) -> None:
     assert_agrees(found, grad(graph, order, strategy="reverse"))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("strategy", ["taylor", "forward-over-reverse"])
 def test_numba_agrees(strategy: str) -> None:
     graph = graph_of(garch())
@@ -297,7 +299,7 @@ def _named(graph: Graph, name: str) -> Any:
 
 
 @given(example=scan_graphs(gradients=False, max_outputs=1))
-@settings(max_examples=25)
+@settings(max_examples=examples(5, 50))
 def test_generated_graphs_have_the_same_derivatives_forwards(example: GeneratedScan) -> None:
     given = as_graph((example.inputs, example.outputs))
     try:

@@ -1,13 +1,18 @@
-"""Running scanopt as its users do: a process of its own."""
+"""Running scanopt as its users do."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
+
+from scanopt_cli.cli import app, console
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,31 @@ class Outcome:
 
 
 def scanopt(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Outcome:
-    """Run ``scanopt`` with ``arguments`` in a pipe, 80 columns wide unless told otherwise."""
+    """Run ``scanopt`` with ``arguments`` in a pipe, 80 columns wide, in this process.
+
+    With a changed ``environment``, which counts when a process starts, in one of its own.
+    """
+    if environment:
+        return process(*arguments, cwd=cwd, **environment)
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
+    with ExitStack() as stack:
+        stack.enter_context(chdir(cwd or Path.cwd()))
+        stack.enter_context(patch.dict(os.environ, COLUMNS="80"))
+        stack.enter_context(patch("sys.stdin", io.TextIOWrapper(io.BytesIO())))
+        stack.enter_context(redirect_stdout(out))
+        stack.enter_context(redirect_stderr(err))
+        for made in (console.out, console.err):
+            made.cache_clear()
+            stack.callback(made.cache_clear)
+        console.set_up()
+        code = app.run([*map(str, arguments)])
+    for stream in (out, err):
+        stream.flush()
+    return Outcome(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))
+
+
+def process(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Outcome:
+    """Run ``scanopt`` with ``arguments`` in a process of its own."""
     return run([sys.executable, "-m", "scanopt_cli", *map(str, arguments)], cwd, environment)
 
 

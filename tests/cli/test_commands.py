@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import run, scanopt
+from command_line import process, run, scanopt
 
 from scanopt_cli import __version__
 from scanopt_cli.serialization.loading import load
@@ -160,7 +160,7 @@ def test_capture(tmp_path: Path) -> None:
         "sys.exit(int(sys.argv[1]))\n"
     )
     folder = tmp_path / "kept"
-    done = scanopt("capture", "-o", folder, "--", sys.executable, script, "3")
+    done = process("capture", "-o", folder, "--", sys.executable, script, "3")
     assert (done.code, done.out) == (3, "12.0\n")
     (graph,) = folder.glob("*.pkl")
     assert load(graph).recorded == ((1.5,),)

@@ -19,6 +19,7 @@ from scanopt_cli.ir.graph import as_graph, from_io
 _DEEP = 50_000
 
 
+@pytest.mark.deep
 def test_one_node_in_a_chain_of_50_000() -> None:
     x = tensor("x")
     exp, tanh = (operator(x).owner.op.make_node for operator in (pt.exp, pt.tanh))

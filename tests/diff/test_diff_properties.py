@@ -17,6 +17,7 @@ from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.pipeline.registry import registry
 from strategies import GeneratedScan, scan_graphs
+from tiers import examples
 
 _PASSES = ("default", *registry())
 # A changed node may be read in several ways, and change the steps and the buffers of loops.
@@ -113,7 +114,7 @@ def test_any_two_graphs_are_told_both_ways(a: GeneratedScan, b: GeneratedScan) -
 
 
 @given(scan_graphs(), st.data())
-@settings(max_examples=30)
+@settings(max_examples=examples(10, 100))
 def test_a_lost_output_is_told(example: GeneratedScan, data: st.DataObject) -> None:
     graph = graph_of(example)
     outputs = list(graph.outputs)

@@ -20,7 +20,7 @@ from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.naming import titles
 from scanopt_cli.pipeline.optimizing import optimize
-from scanopt_cli.reports.optimize_rich import told_once
+from scanopt_cli.reports.remark_text import grouped
 from strategies import GeneratedScan, scan_graphs
 
 NAMES = ["loop#1", "loop#1/inner", "loop#2", "loop#2/inner#1", "loop#2/inner#2", "other"]
@@ -110,8 +110,8 @@ def test_what_is_said_of_every_loop_of_a_name_is_printed_once() -> None:
         last, _unread = scan(lambda a: [pt.exp(a), a], sequences=[last], name="loop")
     run = optimize(graph_of(last), "remove-unused").passes[0]
     assert {remark.scan for remark in run.remarks} == {f"loop#{n}" for n in range(1, 5)}
-    (told,) = told_once(run.remarks)
-    assert told.scan == f"{run.remarks[0].scan} and 3 more"
+    (one,) = grouped(run.remarks)
+    assert one.scan == f"{run.remarks[0].scan} and 3 more"
 
 
 def test_numbers_do_not_meet_names() -> None:

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 
 from compiled_ways import NUMBA, VM, WAYS, assert_right, right_sums
 from strategies import GeneratedScan, scan_graphs
+from tiers import examples
 
-_EXAMPLES = 15 if settings.default.max_examples <= 50 else 60
+_EXAMPLES = examples(6, 60)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -9,8 +9,9 @@ from compiled_readers import ARGUMENTS, INPUTS, read_loops
 from hypothesis import given, settings
 
 from compiled_ways import WAYS, assert_right
+from tiers import examples
 
-_EXAMPLES = 25 if settings.default.max_examples <= 50 else 100
+_EXAMPLES = examples(8, 100)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -25,6 +25,7 @@ from scanopt_cli.passes.merge_duplicates import MergeDuplicates
 from scanopt_cli.passes.merge_scans import merge_scans
 from scanopt_cli.passes.merge_scans.merge_scans import MergeScans
 from strategies import GeneratedScan, scan_graphs
+from tiers import examples
 
 
 @pytest.mark.parametrize(
@@ -229,7 +230,7 @@ def test_work_grows_with_the_graph(counted: dict[str, int]) -> None:
     assert looked(40) < 2.5 * looked(20)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(5, 50))
 @given(generated=scan_graphs())
 def test_a_graph_and_its_twin_with_other_values(generated: GeneratedScan) -> None:
     """Every loop of a graph has a counterpart that it can be merged with, if it stops alike."""

@@ -161,6 +161,7 @@ def test_types_stay(dtype: str) -> None:
     assert after.outputs[0].type == graph.outputs[0].type
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("loop", "cost"), [(power, "sum"), (ar2, "squares")])
 def test_numba(loop, cost: str) -> None:
     start, xs = loop(N)

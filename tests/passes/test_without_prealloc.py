@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.deep
 def test_values_are_kept_where_nothing_is_written_in_place() -> None:
     flags = f"{os.environ['PYTENSOR_FLAGS']},scan__allow_output_prealloc=False"
     properties = Path(__file__).with_name("test_pass_properties.py")

@@ -173,6 +173,7 @@ def test_graphs_that_pickle_writes_twice(file: Path) -> None:
         assert digest(graph.fgraph) == digest(as_graph(([a, b], [gradient])).fgraph)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("mode", "trust"), [("NUMBA", False), ("CVM", False), ("FAST_COMPILE", False), ("CVM", True)]
 )

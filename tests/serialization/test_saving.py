@@ -52,6 +52,7 @@ def test_real_graphs_come_back(name: str, file: Path) -> None:
     assert again.versions["scanopt"] == scanopt_cli.__version__
 
 
+@pytest.mark.deep
 def test_chain_of_50000_nodes(file: Path) -> None:
     x = pt.vector("x")
     y = x

@@ -52,6 +52,7 @@ def test_what_pytensor_does_to_the_original_as_well_is_a_note() -> None:
     assert found.notes == ("mode vm itself changes values, of the original as well",)
 
 
+@pytest.mark.deep
 def test_several_modes_are_compiled_one_after_the_other() -> None:
     found = so.verify(RIGHT, WRONG, modes=["vm", "FAST_COMPILE", "numba"], runs=1)
     assert found.modes == ("vm", "FAST_COMPILE", "numba")

@@ -305,6 +305,7 @@ def test_graphs_that_work_in_place_keep_their_arguments() -> None:
     assert verify(([x, y], [x + y, x.sum()]), ([x, y], [destroying, x.sum()])).ok
 
 
+@pytest.mark.deep
 def test_deep_graphs() -> None:
     deep: Variable = x
     for step in range(3000):

@@ -35,6 +35,7 @@ def test_gradient(model: Model) -> None:
     _assert_derivatives(model, _value_and_gradient(model)(model.arguments)[1:], model.reference)
 
 
+@pytest.mark.deep
 @_twice
 def test_second_derivative(model: Model) -> None:
     gradient = _value_and_gradient(model)
