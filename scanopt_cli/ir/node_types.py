@@ -142,7 +142,10 @@ def _has_given_size(node: Apply) -> bool:
 
     For Numba, PyTensor wraps each draw in an inner graph, and keeps the type that it had outside.
     """
-    return isinstance(node.op, RandomVariable) and node.op.size_param(node).owner is None
+    if not isinstance(node.op, RandomVariable):
+        return False
+    size = node.op.size_param(node)
+    return size.owner is None and not isinstance(size, Constant)
 
 
 def _make(op: Op, inputs: list[Variable]) -> Apply:
@@ -217,8 +220,14 @@ def _kind(variable: Variable) -> Hashable:
 
 
 def _lengths(variable: Variable) -> _Lengths:
-    """Return the static lengths of a variable, known or not; none if it is no array."""
-    lengths: _Lengths = getattr(variable.type, "shape", ())
+    """Return the static lengths of a variable, known or not; none if it is no array.
+
+    Those of a list are the lengths of its elements.
+    """
+    kind: Any = variable.type
+    while isinstance(kind, TypedListType):
+        kind = kind.ttype
+    lengths: _Lengths = getattr(kind, "shape", ())
     return lengths
 
 

@@ -8,13 +8,18 @@ import json
 import pickle
 import zipfile
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any
 
 import cloudpickle
 import numpy as np
 import pytensor.tensor as pt
 from hostile_graphs import nested_graphs
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Apply
 from pytensor.scan.op import Scan, ScanInfo
+from pytensor.typed_list import TypedListType
+from pytensor.typed_list.basic import make_list
 
 from graph_building import graph_of, power
 from hostile import Calls, called, whole, with_op
@@ -116,6 +121,20 @@ def of_length(variable: Any, *shape: int | None) -> bytes:
     return cloudpickle.dumps([variable])
 
 
+def with_output_types(node: Any) -> bytes:
+    """A node whose Op says that its outputs are longer than its inner graph makes them."""
+    op = copy(node.op)
+    op.output_types = [kind.clone(shape=(2**40,) * kind.ndim) for kind in op.output_types]
+    made = Apply(op, node.inputs, [kind() for kind in op.output_types])
+    return cloudpickle.dumps([made.outputs[0]])
+
+
+def longer_elements() -> bytes:
+    listed = make_list([pt.vector("x"), pt.vector("y")])
+    listed.type = TypedListType(pt.vector(shape=(2**40,)).type)
+    return cloudpickle.dumps([listed])
+
+
 def deep_tuple_in_a_set() -> bytes:
     """A deep tuple, of which each level was made before the next."""
     levels: list[Any] = [()]
@@ -200,6 +219,12 @@ FILES: dict[str, Callable[[], bytes]] = {
     "rows that broadcast, of many": lambda: of_length(pt.join(0, pt.row(), pt.row()), 1, None),
     "an array shorter than a sum says": lambda: of_length(pt.zeros(pt.constant(1) + 2), 2),
     "a longer trace": lambda: of_length(power()[1].owner.outputs[0], 7),
+    "a longer draw": lambda: of_length(pt.random.normal(size=(3,)), 2**40),
+    "longer elements of a list": longer_elements,
+    "rows of a loop that are longer": lambda: with_output_types(power()[1].owner.inputs[0].owner),
+    "an output of a graph that is longer": lambda: with_output_types(
+        (lambda x: OpFromGraph([x], [pt.sort(x)])(x).owner)(pt.vector("x"))
+    ),
     "values at no input": lambda: tables(values={5: np.zeros(3)}),
     "values that are a text": lambda: tables(values="x"),
     "calls that are numbers": lambda: tables(recorded=(3,)),

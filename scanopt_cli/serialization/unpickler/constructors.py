@@ -9,7 +9,7 @@ or called later is withheld: the op then has what its class gives it, and the co
 from __future__ import annotations
 
 import inspect
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -119,11 +119,17 @@ def _make_from_graph(cls: type[Any], state: Mapping[str, Any]) -> Any:
         raise StateError("it has options that PyTensor does not know")
     if not set(state.get("_init_kwargs", ())) <= {"inline", "strict", "name"}:
         raise StateError("it would be made anew with options of its own")
+    inputs = _types(state, "input_types", inner.inputs)
+    outputs = _types(state, "output_types", inner.outputs)
+    if not _are_implied(inputs, [variable.type for variable in inner.inputs]):
+        raise StateError("its input types do not fit its inner graph")
+    if not _are_implied([variable.type for variable in inner.outputs], outputs):
+        raise StateError("its output types do not fit its inner graph")
     made: Any = object.__new__(cls)
     OpFromGraph.__init__(
         made,
-        [kind.make_variable() for kind in _types(state, "input_types", inner.inputs)],
-        [kind.make_variable() for kind in _types(state, "output_types", inner.outputs)],
+        [kind.make_variable() for kind in inputs],
+        [kind.make_variable() for kind in outputs],
         inline=state["is_inline"],
         pullback=_override(state["pullback_overrides"], n_inputs),
         pushforward=_override(state["pushforward_overrides"], n_outputs),
@@ -154,6 +160,11 @@ def _types(state: Mapping[str, Any], name: str, variables: Any) -> list[Type]:
     if len(types) != len(variables) or not all(isinstance(kind, Type) for kind in types):
         raise StateError(f"attribute {name!r} does not fit its inner graph")
     return list(types)
+
+
+def _are_implied(known: Sequence[Type], declared: Sequence[Type]) -> bool:
+    """Whether a variable of each type that is ``known`` is one of the type that is ``declared``."""
+    return all(wide.is_super(narrow) for narrow, wide in zip(known, declared, strict=True))
 
 
 def _with_own_attributes(made: Any, state: Mapping[str, Any]) -> Any:
@@ -189,10 +200,7 @@ def _make_scan(cls: type[Scan], state: Mapping[str, Any]) -> Scan:
     made = cls(unfrozen.inputs, unfrozen.outputs, info, **arguments)
     made.fgraph = inner  # the order of its nodes counts, and freezing again may change it
     wanted = _types(state, "output_types", made.output_types)
-    if any(
-        not new.in_same_class(old) and not old.is_super(new)
-        for new, old in zip(wanted, made.output_types, strict=True)
-    ):
+    if not _are_implied(made.output_types, wanted):
         raise StateError("its output types do not fit its inner graph")
     made.output_types = wanted
     preallocated = _list_of(bool, list(state["mitmots_preallocated"]))
