@@ -94,7 +94,9 @@ def _install() -> None:
         try:
             with config.change_flags(cxx=""):
                 return original(fgraph, node, *arguments)
-        except MissingGXX:  # it has no Python code, or none for so many operands
+        except (MissingGXX, AssertionError):
+            # It has no Python code, or none for so many operands; or a check fails, as it will
+            # when the graph runs. PyTensor handles all errors of a rewriter but this one.
             return False
 
     # An attribute of the instance, which `del` takes away again.

@@ -7,18 +7,17 @@ them. Compiled code checks nothing: a static length that is too large makes it r
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.op import Op
+from pytensor.graph.basic import Apply, Constant, FrozenApply, Variable
+from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.traversal import io_toposort
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import constant
-from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.rewriting.basic import unconditional_constant_folding
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType, integer_dtypes
@@ -27,7 +26,7 @@ from pytensor.typed_list.type import TypedListType
 
 from scanopt_cli.errors import brief
 from scanopt_cli.ir.folding import bounded_folding
-from scanopt_cli.ir.inner_graphs import op_name
+from scanopt_cli.ir.inner_graphs import core_op, op_name
 
 _LONGEST_SHAPE = 64
 """How many dimensions an array may have, and so how long a shape may be."""
@@ -59,7 +58,7 @@ def misfit(nodes: Iterable[Apply]) -> str | None:
         declared = [*map(_lengths, node.outputs)]
         if not (
             _are_implied(declared, made.lengths)
-            or _has_given_size(node)
+            or _depends_on_arguments(node, known)
             or _are_implied(declared, upstream.lengths(node))
         ):
             return f"{op_name(node.op)} has outputs of static shapes that its inputs do not imply"
@@ -95,6 +94,9 @@ def _check(node: Apply, inputs: Sequence[Variable]) -> _Made | str:
         made = _make(node.op, given)
     except Exception as error:
         return f"does not take inputs of their static shapes: {brief(error)}"
+    # An Op with an inner graph inserts a SpecifyShape before what is not of its type.
+    if isinstance(core_op(node.op), HasInnerGraph) and made.inputs != given:
+        return "takes inputs of other static shapes"
     if not _are_implied([*map(_lengths, made.inputs)], [*map(_lengths, given)]):
         return "takes inputs of static shapes that its inputs do not have"
     return _Made([*map(_lengths, made.outputs)], _value(made))
@@ -137,15 +139,16 @@ class _Upstream:
         return self._copies[variable]
 
 
-def _has_given_size(node: Apply) -> bool:
-    """Whether ``node`` draws as many numbers as an input of its graph says.
+def _depends_on_arguments(node: Apply, known: Collection[Variable]) -> bool:
+    """Whether numbers given to an inner graph, which are not known inside, may decide lengths.
 
-    For Numba, PyTensor wraps each draw in an inner graph, and keeps the type that it had outside.
+    PyTensor makes inner graphs of graphs with constants, and keeps the types that these implied.
     """
-    if not isinstance(node.op, RandomVariable):
-        return False
-    size = node.op.size_param(node)
-    return size.owner is None and not isinstance(size, Constant)
+    return isinstance(node, FrozenApply) and any(
+        _may_be_length(variable.type) and variable not in known
+        for variable in node.inputs
+        if not isinstance(variable, Constant)
+    )
 
 
 def _make(op: Op, inputs: list[Variable]) -> Apply:

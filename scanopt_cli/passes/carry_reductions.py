@@ -67,16 +67,16 @@ class CarryReductions(ScanPass):
             for reduction in _reductions(view, slot, reads[slot], context)
         ]
         found = [one for one in found if _fits(one, view, names, lengths, context)]
-        if not found:
+        count = as_count(lengths.value_of(view.n_steps) + _ONE)
+        if not found or count is None:
             return None
         for one in found:
             name = type(one.op).__name__.lower()
             context.passed(view, Code.REDUCTION_CARRIED, names[one.slot], op=name)
-        count = lengths.value_of(view.n_steps) + _ONE
         view.unfreeze()
         added: dict[_Reduction, Variable] = {}
         for one in found:
-            added[one] = _add_state(view, one, as_count(count))
+            added[one] = _add_state(view, one, count)
         results = view.rebuild()
         replaced: dict[Variable, Variable] = {}
         for one, placeholder in added.items():

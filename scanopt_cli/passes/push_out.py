@@ -72,7 +72,8 @@ class PushOut(ScanPass):
     Within `scanopt_cli.enabled` this pass replaces PyTensor's own rewriters. It is in no preset,
     since PyTensor runs its own when it compiles a saved graph.
 
-    If shapes do not fit, the result raises an error even if the loop runs no step.
+    If shapes do not fit, the result raises an error even if the loop runs no step. If case 2
+    applies to the whole body, traces of no steps have rows of the right shape, which a Scan loses.
 
     Out of scope: matrix products of sequences, and sums (see ``push-out-sums``).
     """

@@ -29,6 +29,7 @@ _WITHOUT = (
     "inline_ofg",
     "random_unsafe",
     "local_dimshuffle_subtensor",
+    "local_merge_alloc",
 )
 # At most so many rewrites of one graph in search of a fixpoint.
 _ATTEMPTS = 6
@@ -64,7 +65,8 @@ class Simplify(Pass):
     Out of scope: rewrites of loops; bodies that belong to the class of an Op (PyTensor's
     SymbolicOps, such as LogAddExp); and rewrites of PyTensor's that change values: those tagged
     ``random_unsafe``, which return a different generator than the graph does,
-    ``local_dimshuffle_subtensor``, which is wrong for reversed slices of a known length, and
+    ``local_dimshuffle_subtensor``, which is wrong for reversed slices of a known length,
+    ``local_merge_alloc``, which asserts that lengths are equal where one may be 1, and
     ``local_add_canonizer`` where a boolean is added or subtracted.
     """
 

@@ -128,7 +128,7 @@ class PassDriver:
             spent, rewrites, n_remarks = self._budget.spent, self.rewrites, len(self.remarks)
             is_inlined = bool(getattr(node.op, "is_inline", False))
             changed = self.run(unfrozen, path, names, is_inlined=is_inlined)
-            if changed and only_narrows(body, unfrozen):
+            if changed and (only_narrows(body, unfrozen) or not _accepts(node.op, unfrozen)):
                 # The graph around the body relies on its types, which include static lengths.
                 self._budget.spent, self.rewrites, changed = spent, rewrites, False
                 del self.remarks[n_remarks:]
@@ -167,3 +167,15 @@ class PassDriver:
             known = (body, found)
             self._holds_scan[id(body)] = known
         return known[1]
+
+
+def _accepts(op: Op, body: FunctionGraph) -> bool:
+    """Whether PyTensor makes ``op`` with another body.
+
+    It makes loops that it later refuses: those whose states become of another type in each step.
+    """
+    try:
+        with_body(op, body)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -8,13 +8,16 @@ import io
 import os
 import stat
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 from scanopt_cli.errors import LoadError, ScanoptError
 
-MAX_BYTES = 256 << 20
+MAX_BYTES = 128 << 20
 """The largest file that is read, in bytes, compressed and decompressed."""
+
+_MOST_LINKS = 40
 
 _CHUNK = 1 << 20
 _O_BINARY = getattr(os, "O_BINARY", 0)  # Windows
@@ -113,6 +116,16 @@ def values_path(path: Path) -> Path:
     return path.with_name(f"{Path(stem).stem}.values.npz")
 
 
+def _hops(path: Path) -> Iterator[Path]:
+    """Yield ``path`` and where its links lead, one after the other; each parent is resolved."""
+    for _ in range(_MOST_LINKS):
+        path = Path(os.path.realpath(path.parent)) / path.name
+        yield path
+        if not path.is_symlink():
+            break
+        path = path.parent / path.readlink()
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write ``data`` to ``path``, whole or not at all; a file that was there keeps its mode.
 
@@ -122,7 +135,8 @@ def write_atomically(path: Path, data: bytes) -> None:
         If the file cannot be written, or something else than a file is there. What was there before
         is untouched.
     """
-    if os.path.abspath(path).startswith("/dev/"):  # a link to where standard output goes
+    if any(str(hop).startswith(("/dev/", "/proc/")) for hop in _hops(path)):
+        # A link to where standard output goes, or to it.
         raise ScanoptError("is not a regular file", where=str(path), hint=_GIVE_A_FILE)
     target = Path(os.path.realpath(path))
     if target.exists() and not (target.is_file() or target.is_dir()):

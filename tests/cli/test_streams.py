@@ -70,4 +70,10 @@ def test_a_graph_is_not_written_to_where_the_report_goes(files: Path, tmp_path: 
     done = shell(f"{SCANOPT} optimize {files}/wasteful.pkl -o /dev/stdout > {report}")
     assert done.returncode == 2
     assert "/dev/stdout: is not a regular file" in done.stderr
+    link = report.with_name("link")
+    link.symlink_to("/dev/stdout")
+    for target in (link, "/proc/self/fd/1"):
+        done = shell(f"{SCANOPT} optimize {files}/wasteful.pkl -o {target} > {report}")
+        assert done.returncode == 2
+        assert f"{target}: is not a regular file" in done.stderr
     assert "changed by" in report.read_text()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import get_mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -129,3 +130,26 @@ def test_constants_are_as_long_as_they_are() -> None:
     x = pt.constant(np.arange(3.0))
     assert misfit(nodes_of(declared(x + 1, 3))) is None
     assert misfit(nodes_of(declared(x + 1, 4))) is not None
+
+
+def test_numbers_given_to_an_inner_graph_may_decide_lengths() -> None:
+    """The inner graph of a draw or an OpFromGraph keeps the lengths that constants implied."""
+    size, x = pt.constant(5), pt.vector("x", shape=(5,))
+    inner_size, inner_x = size.type(), x.type()
+    made = OpFromGraph([inner_size, inner_x], [declared(pt.alloc(0.0, inner_size), 5) + inner_x])
+    assert misfit(nodes_of(made(size, x))) is None
+    lie = OpFromGraph([inner_x], [declared(pt.sort(inner_x)[:2], 40)])
+    assert misfit(nodes_of(lie(x))) is not None
+
+
+@pytest.mark.parametrize("size", [(3,), None, pt.vector("size", shape=(1,), dtype="int64")])
+def test_draws_are_of_the_length_that_is_known(size: Any) -> None:
+    loc = pt.vector("loc", shape=(3,)) if size is None else 0.0
+    assert misfit(nodes_of(declared(pt.random.normal(loc, size=size), 40))) is not None
+
+
+def test_a_graph_takes_no_rows_of_another_length() -> None:
+    x = pt.vector("x", shape=(5,))
+    node = OpFromGraph([x], [x + 1])(pt.vector("y", shape=(5,))).owner
+    node.inputs[0] = pt.vector("z", shape=(1,))
+    assert misfit([node]) == "OpFromGraph takes inputs of other static shapes"

@@ -51,3 +51,9 @@ def test_case_3_start_joined_again(steps) -> None:
 def test_case_3_twin_another_start() -> None:
     x, xs = power(N)
     assert unchanged(graph_of(pt.concatenate([x[None] * 2, xs])[-1]), PASSES) == []
+
+
+def test_case_2_twin_a_length_without_a_count() -> None:
+    """Its coefficients do not fit in 64 bits, so nothing computes it."""
+    _, xs = power(N * 2**62 + N * 2**62)
+    assert unchanged(graph_of(xs.shape[0], pt.zeros_like(xs).sum()), PASSES) == []

@@ -10,12 +10,21 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.gradient import pushforward
+from pytensor.graph.replace import vectorize_graph
 
 from evaluating import evaluate
-from graph_building import assert_same_values, graph_of, only_scan, optimized, scan
+from graph_building import (
+    assert_same_values,
+    graph_of,
+    only_scan,
+    optimized,
+    outputs_of,
+    scan,
+)
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import from_io
+from scanopt_cli.pipeline.optimizing import optimize
 
 
 def test_case_1_bodies() -> None:
@@ -182,3 +191,26 @@ def test_sums_of_booleans_stay_right(b: float) -> None:
     graph = graph_of((1 - is_large) + (1 - is_large), pt.grad(one + other * 1.0, x))
     work, _ = optimized(graph, "simplify{outer=true}")
     assert_same_values(graph, work, b=b)
+
+
+@pytest.mark.parametrize("passes", ["simplify{outer=true}", "grad"])
+def test_zeros_of_a_batch_are_as_long_as_it(passes: str) -> None:
+    """PyTensor's ``local_merge_alloc`` asserted that the length of the batch is 1."""
+    rows, start, starts = pt.dmatrix("rows"), pt.dvector("start"), pt.dmatrix("starts")
+    ys = scan(lambda row, a: a * row, sequences=[rows], outputs_info=[start])
+    cost = sum((read * 1.3).sum() for read in (ys[-1], ys[:2], ys[:2]))
+    graph = graph_of(vectorize_graph(pt.grad(cost, rows), {start: starts}))
+    work, _ = optimized(graph, passes)
+    values = {"rows": np.ones((4, 3)), "starts": np.ones((2, 3))}
+    (wanted,), (got,) = outputs_of(graph, **values), outputs_of(work, **values)
+    assert wanted.shape == (2, 4, 3)
+    np.testing.assert_allclose(got, wanted)
+
+
+def test_a_check_that_fails_stays_in_the_graph() -> None:
+    """PyTensor folds it, and does not handle the AssertionError."""
+    x = pt.dscalar("x")
+    two = pt.exp(pt.constant(np.ones(3)))[: 2 + pt.constant(0)]
+    work = optimize(graph_of(pt.specify_shape(two, (5,)).sum() + x), "grad").graph
+    (raised,) = outputs_of(work, x=1.0)
+    assert isinstance(raised, AssertionError)

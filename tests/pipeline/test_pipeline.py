@@ -21,6 +21,7 @@ from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.pipeline import registry as registry_module
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite, ScanPass
+from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.optimizing import Snapshot, optimize
 from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.pipeline.runner import run_pipeline
@@ -295,3 +296,14 @@ def test_types_that_do_not_fit_change_nothing() -> None:
     with pytest.raises(TypeError):
         Rewrite({first: X - N, second: pt.dvector("v")}).apply(graph.fgraph, "test")
     assert digest(graph.fgraph) == before
+
+
+def test_a_loop_that_pytensor_would_refuse_stays() -> None:
+    """It makes a loop whose state gets another type in each step, but not with another body."""
+    start, rows = pt.tensor("start", shape=(1, 2)), pt.matrix("rows", shape=(None, 2))
+    ys = scan(lambda h, r: (h * r) * 1.0, outputs_info=[start], non_sequences=[rows], n_steps=4)
+    graph = graph_of(ys[-1])
+    before = digest(graph.fgraph)
+    (run,) = run_pipeline(graph.fgraph, parse("simplify"))
+    assert digest(graph.fgraph) == before
+    assert [remark.code for remark in run.remarks] == [Code.BODY_LEFT]

@@ -35,7 +35,9 @@ def length_reads(
     for node, position, start in readers_of(view, slot, clients):
         length = count + AffineExpr(start)
         source = node.inputs[position] if position < len(node.inputs) else None
-        found.update(_read(node, position, source, axis, as_count(length), clients))
+        counted = as_count(length)
+        if counted is not None:
+            found.update(_read(node, position, source, axis, counted, clients))
         found.update(_read_of_row(node, axis, length, clients))
     return found
 

@@ -36,6 +36,8 @@ def trim_unknown(
         return None
     steps = lengths.value_of(view.n_steps)
     fewer = min(reading.behind for _, reading in found)
+    if as_count(steps) is None or as_count(steps - AffineExpr(fewer)) is None:
+        return None  # its coefficients do not fit in 64 bits
     reason = why_all(view, lengths, context)
     if reason is None and not lengths.provably_le(AffineExpr(fewer) + _ONE, steps):
         reason = _why_at_least_one(found)

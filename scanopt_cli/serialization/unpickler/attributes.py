@@ -65,6 +65,7 @@ _TEXTS: dict[str, re.Pattern[str]] = {
     **_by_name(_CHOICE, "inputs_sig outputs_sig output_sig"),
     **_by_name(_CHOICE, "UPLO assume_a border_mode driver format kind method mode norm order"),
     **_by_name(_CHOICE, "output pad_mode reflect_type side sort trans"),
+    **_by_name(_FREE, "marginalized_name"),
     **_by_name(_CHOICE, "attrs bound_kwargs kwargs _init_kwargs optimizer_kwargs"),
 }
 """The text that an attribute may hold, itself or in a container."""

@@ -143,7 +143,7 @@ class Builder:
     def __init__(self, where: str, allowlist: Allowlist, size: int) -> None:
         self.made: dict[int, Any] = {}
         self.traces: dict[int, list[Any]] = {}
-        self._copies_left = _FREE_COPIES + min(_MOST_COPIES * size, MAX_BYTES)
+        self._copies_left = _FREE_COPIES + min(_MOST_COPIES * size, 2 * MAX_BYTES)
         self._where = where
         self._allowlist = allowlist
         self.nests = Nests()

@@ -13,6 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
+import numpy as np
 from pytensor.assumptions.specify import SpecifyAssumptions
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.fg import FrozenFunctionGraph
@@ -63,7 +64,10 @@ def make(cls: type[Any], state: Mapping[str, Any]) -> Any:
         return _make_scan(cls, state)
     if issubclass(cls, Composite):
         inner = _inner_graph(state)
-        return _briefly(cls(list(inner.inputs), list(inner.outputs), name=state["name"]))
+        made = _briefly(cls(list(inner.inputs), list(inner.outputs), name=state["name"]))
+        if "identity" in state:  # a rewrite for C sets it on what a reduction combines numbers by
+            made.identity = _number_or_none(state["identity"])
+        return made
     if issubclass(cls, ScalarLoop):
         return _make_scalar_loop(cls, state)
     if issubclass(cls, RandomVariable) and name != getattr(cls, "name", name):
@@ -73,6 +77,12 @@ def make(cls: type[Any], state: Mapping[str, Any]) -> Any:
     if issubclass(cls, Print) and not set(state.get("attrs", ())) <= _PRINTED:
         raise StateError("it prints attributes that are not plain properties of arrays")
     return cls(**_arguments(cls, state))
+
+
+def _number_or_none(value: Any) -> Any:
+    if value is not None and not isinstance(value, bool | int | float | np.number | np.bool):
+        raise StateError("its identity is not a number")
+    return value
 
 
 def _briefly(composite: Any) -> Any:
