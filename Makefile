@@ -32,7 +32,7 @@ test: .venv/installed-dev ## Run the tests, as before each commit
 	$(VENV)/python -m pytest $(PYTEST_ARGS)
 
 test-deep: .venv/installed-dev ## Run the tests that take long: the whole zoo, Numba, many examples
-	HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest $(PYTEST_ARGS) -m "deep or hypothesis"
+	HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest $(PYTEST_ARGS) -m "deep or hypothesis or tiered"
 
 fuzz: .venv/installed-dev ## Load files made at random for ten minutes, or FUZZ_SECONDS
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(VENV)/python -m pytest -q tests/hostile/test_fuzzing.py

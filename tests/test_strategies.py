@@ -19,6 +19,8 @@ from loop_building import READS
 from loop_plans import Alloc, Constant, Kind, Loop, Program
 from strategies import GeneratedScan, scan_graphs
 
+pytestmark = pytest.mark.deep
+
 
 @pytest.fixture(scope="module")
 def examples() -> list[GeneratedScan]:

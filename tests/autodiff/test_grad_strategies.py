@@ -113,6 +113,7 @@ def assert_agrees(derivative: Derivative, other: Derivative) -> None:
         assert_same_outcomes(at_point(theirs.graph), at_point(mine.graph), rtol=1e-8)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("strategy", ALL[1:])
 @pytest.mark.parametrize("loop", SCALARS)
 def test_three_orders_agree_where_entries_are_few(loop: str, strategy: str) -> None:
@@ -160,6 +161,7 @@ def test_the_seed_example_is_one_loop_and_little_else() -> None:
     assert value == pytest.approx(16 * 15 * 0.9**14)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("loop", ["RNN", "two taps", "GARCH"])
 def test_many_inputs_need_two_loops(loop: str, order: int) -> None:

@@ -49,6 +49,7 @@ def test_stat_is_one_line_a_category(files: Path) -> None:
     assert lines[1][1].split() == ["1", "+"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("columns", ["40", "80", "200"])
 @pytest.mark.parametrize("command", ["diff", "inspect", "optimize", "grad"])
 def test_no_blanks_at_the_ends_of_lines(files: Path, command: str, columns: str) -> None:

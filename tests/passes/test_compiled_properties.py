@@ -32,6 +32,7 @@ def test_generated_loops_compile_to_their_values(generated: GeneratedScan, way: 
     assert_right(generated.inputs, generated.outputs, generated.arguments, WAYS[way])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_chosen_loops_compile_to_their_values(program: str, way: str) -> None:

@@ -199,6 +199,7 @@ def test_counts() -> None:
     assert not any(isinstance(node.op, SpecifyShape) for node in nodes(clean(None)))
 
 
+@pytest.mark.deep
 @STEPS
 @pytest.mark.parametrize("mode", ["NUMBA", "CVM"])
 def test_values(steps: int | None, mode: str) -> None:

@@ -85,6 +85,7 @@ def test_rows_that_are_handed_on_are_copied(name: str, rows: np.ndarray) -> None
     assert not [remark for remark in more if remark.startswith("passed")]
 
 
+@pytest.mark.deep
 def test_numba_compiles_them_too() -> None:
     step = HANDED_ON["moved up"]
     work, _ = optimized(graph_of(*loop(step, VECTORS)[1]), "compile-safe")

@@ -65,7 +65,9 @@ _ABSTRACT = {
 }
 """Modules, and the names of classes that no graph holds: bases, and marks of rewrites."""
 # Entered by hand, they run something when they are imported.
+# The import of `pytensor.tensor.var` hides the function of that name.
 _LEFT_OUT = ("pytensor.bin", "pytensor.misc", "pytensor.ipython", "pytensor.scan.scan_perform")
+_HIDES = "pytensor.tensor.var"
 
 
 def _names(table: object) -> set[tuple[str, str]]:
@@ -80,7 +82,8 @@ def _import_all(package: str) -> None:
         return
     for found in pkgutil.walk_packages(root.__path__, f"{package}.", onerror=lambda _: None):
         parts = set(found.name.split("."))
-        if not found.name.startswith(_LEFT_OUT) and not parts & {"tests", "__main__"}:
+        is_left_out = found.name.startswith(_LEFT_OUT) or found.name == _HIDES
+        if not is_left_out and not parts & {"tests", "__main__"}:
             try:
                 importlib.import_module(found.name)
             except Exception:
