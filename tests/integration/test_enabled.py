@@ -25,6 +25,13 @@ from scanopt_cli.integration.compilation.blocks import innermost
 from scanopt_cli.integration.compilation.registering import register
 
 MODES = [get_mode("NUMBA"), Mode("vm", "fast_run"), "FAST_COMPILE", None]
+BY_NAME = [
+    pytest.param(MODES[0], id="numba", marks=pytest.mark.deep),
+    *(
+        pytest.param(mode, id=name)
+        for mode, name in zip(MODES[1:], ["vm", "FAST_COMPILE", "default"], strict=True)
+    ),
+]
 VM = Mode("vm", "fast_run")
 
 
@@ -32,7 +39,7 @@ def plain(mode: object) -> list[np.ndarray]:
     return function(*growth(), mode=mode)(*ARGUMENTS)
 
 
-@pytest.mark.parametrize("mode", MODES, ids=["numba", "vm", "FAST_COMPILE", "default"])
+@pytest.mark.parametrize("mode", BY_NAME)
 def test_enabled_in_any_mode(mode: object) -> None:
     before = function(*growth(), mode=mode)
     with so.enabled() as done:
@@ -46,7 +53,7 @@ def test_enabled_in_any_mode(mode: object) -> None:
     assert compilation.seconds > 0
 
 
-@pytest.mark.parametrize("mode", MODES[:2], ids=["numba", "vm"])
+@pytest.mark.parametrize("mode", BY_NAME[:2])
 def test_including_the_tag(mode: Mode) -> None:
     compiled = function(*growth(), mode=mode.including("scanopt"))
     assert counts(compiled).mit_mot == 0
@@ -188,7 +195,7 @@ def test_errors_of_passes_are_handled_by_pytensor(
     assert innermost() is None
 
 
-@pytest.mark.parametrize("mode", MODES[:3], ids=["numba", "vm", "FAST_COMPILE"])
+@pytest.mark.parametrize("mode", BY_NAME[:3])
 def test_shared_variables_updates_and_inputs_that_are_overwritten(mode: object) -> None:
     """What stands around a graph stays: updates, unused inputs, aliased and mutable ones."""
 

@@ -42,7 +42,9 @@ def read_in_a_loop() -> Any:
     return scan(last_of, sequences=[pt.matrix("rows")])
 
 
-@pytest.mark.parametrize("build", [read_by_length, read_in_a_loop])
+@pytest.mark.parametrize(
+    "build", [read_by_length, pytest.param(read_in_a_loop, marks=pytest.mark.deep)]
+)
 def test_no_mode_evaluates_what_is_not_as_long_as_declared(build: Any) -> None:
     graph = graph_of(build())
     found = verify(graph, graph, modes="numba", runs=2)

@@ -26,8 +26,8 @@ CASES = [
     for order in range(model.order + 1)
 ]
 QUICK = ("optimize -p grad", "enabled('grad')")
-# One model of each kind of loop: Numba takes half a minute for some.
-COMPILED_BY_NUMBA = (
+# One model of each kind of loop.
+CHOSEN = (
     "Kalman",
     "HMM, log space",
     "AR(2)",
@@ -60,7 +60,7 @@ def _by_the_virtual_machine() -> Iterator[object]:
     for case in CASES:
         model, order = case.values
         for way in WAYS:
-            is_quick = way == QUICK[0] and order == min(1, model.order)
+            is_quick = model.name in CHOSEN and way == QUICK[0] and order == min(1, model.order)
             marks = [] if is_quick else [pytest.mark.deep]
             yield pytest.param(model, order, way, marks=marks, id=f"{case.id}-{way}")
 
@@ -73,7 +73,7 @@ def test_in_the_virtual_machine(model: Model, order: int, way: str) -> None:
 def _by_numba() -> Iterator[object]:
     for case in CASES:
         model, order = case.values
-        is_chosen = model.name in COMPILED_BY_NUMBA and order == min(1, model.order)
+        is_chosen = model.name in CHOSEN and order == min(1, model.order)
         for way in WAYS:
             is_deep = is_chosen and way in ("optimize -p default", *QUICK)
             marks = pytest.mark.deep if is_deep else pytest.mark.numba_zoo
