@@ -152,7 +152,15 @@ def _targets(graphs: list[Path], output: Path | None) -> dict[Path, Path]:
     # Files with the same name in several directories keep their directories.
     sources = {path: Path(os.path.abspath(path)) for path in graphs}
     common = os.path.commonpath([source.parent for source in sources.values()])
-    return {path: output / source.relative_to(common) for path, source in sources.items()}
+    targets = {path: output / source.relative_to(common) for path, source in sources.items()}
+    for path, target in targets.items():
+        if target.exists() and target.samefile(path):
+            raise ScanoptError(
+                "would be overwritten",
+                where=str(path),
+                hint=f"give another directory than {output}, or the name of a file",
+            )
+    return targets
 
 
 def _show(

@@ -242,3 +242,14 @@ def test_a_file_that_is_named_like_an_option_is_a_file_to_the_hook(files: Path) 
     assert program == "scanopt"
     done = scanopt(*arguments, files / "clean.pkl", "-ostolen.pkl")
     assert (done.code, "-ostolen.pkl: no such file" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("output", [".", ""])
+def test_a_directory_is_not_that_of_the_graph(output: str, files: Path, tmp_path: Path) -> None:
+    graph = tmp_path / "wasteful.pkl"
+    graph.write_bytes((files / "wasteful.pkl").read_bytes())
+    before = graph.read_bytes()
+    done = scanopt("optimize", graph.name, "-o", output, cwd=tmp_path)
+    assert done.code == 2
+    assert "wasteful.pkl: would be overwritten" in done.err
+    assert graph.read_bytes() == before
