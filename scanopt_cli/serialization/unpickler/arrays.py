@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+from pytensor.sparse.type import SparseTensorType
 
 _DTYPE = re.compile(r"[<>|=]?(?:[?]|b1|[iu][1248]|f[248]|c8|c16)")
 _MAX_NDIM = 64
@@ -79,7 +79,7 @@ def sparse_from(kind: str, data: Any, indices: Any, indptr: Any, shape: Any) -> 
     """Return the SciPy sparse matrix of ``kind`` (``csc`` or ``csr``), its indices checked."""
     if not all(isinstance(part, np.ndarray) for part in (data, indices, indptr)):
         raise ValueError("a sparse matrix whose parts are not arrays")
-    make = sparse.csc_matrix if kind == "csc" else sparse.csr_matrix
+    make = SparseTensorType.format_cls[kind]
     matrix = make((data, indices, indptr), shape=shape)
     matrix.check_format(full_check=True)
     return matrix
