@@ -188,10 +188,10 @@ def _show(
     if result.verification is not None:
         out().print("verification:", end=" ")
         out().print(render_verification(result.verification))
-    runs = [run for run in result.passes if optimize_rich.shown(run, verbose=verbose)]
-    if runs and not quiet:
+    remarks = None if quiet else optimize_rich.remarks(result.passes, verbose=verbose)
+    if remarks is not None:
         err().print(optimize_rich.heading(graph.source, "remarks"), soft_wrap=True)
-        err().print(optimize_rich.remarks(runs, verbose=verbose))
+        err().print(remarks)
     if time_passes:
         err().print(optimize_rich.timings(result.passes))
 

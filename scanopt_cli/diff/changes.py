@@ -57,6 +57,11 @@ class Subject:
     slot: str = ""
     variable: str = ""
 
+    @property
+    def node(self) -> str:
+        """The node with its operands: ``Subtensor[::-1] of xs``."""
+        return f"{self.op} of {self.operands}" if self.operands else self.op
+
     def short(self) -> Subject:
         """Return the subject without the operands of its node."""
         return replace(self, operands="")

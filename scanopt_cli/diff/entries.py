@@ -14,7 +14,6 @@ from scanopt_cli.diff.grouping import Located, unnumbered
 from scanopt_cli.diff.labels import (
     constants_text,
     node_subject,
-    node_text,
     two_texts,
     variable_text,
 )
@@ -106,8 +105,8 @@ def _replaced(
         change = Change(
             kind=ChangeKind.CHANGED,
             subject=readers[0].reader,
-            before=node_text(old),
-            after=node_text(new),
+            before=old.node,
+            after=new.node,
             notes=(*same, *_more(readers), *behind),
         )
         yield _located(matching, readers[0], change, (old.op, new.op, _labels(readers), behind))

@@ -132,15 +132,16 @@ class _Comparison:
         self._found.append(Located(side.rank[node] / len(side.nodes), change, kin, subject))
 
     def _property(self, node: Apply, changed: Property, kin: Hashable) -> None:
+        found = changed.difference
         change = Change(
             kind=ChangeKind.CHANGED,
             subject=changed.subject,
-            aspect=changed.aspect,
-            before=changed.before,
-            after=changed.after,
-            notes=changed.notes,
+            aspect=found.aspect,
+            before=found.before,
+            after=found.after,
+            notes=found.notes,
         )
-        key = kin, changed.aspect, changed.before, changed.after, changed.notes
+        key = kin, found
         self._add(node, change, key, changed.subject)
 
     def _report_op(self, node: Apply, other: Apply) -> None:
@@ -155,7 +156,7 @@ class _Comparison:
         elif is_indexing(node) and is_indexing(other):
             for changed in changed_properties(node.op, other.op):
                 if changed.aspect not in ("idx_list", "op"):
-                    self._property(node, _of(subject, changed), kin)
+                    self._property(node, Property(subject, changed), kin)
             text, retext = index_texts(self._matching, node)
             if text != retext:
                 return
@@ -163,15 +164,15 @@ class _Comparison:
             self._note_lost_inputs(node, other, alignment.inputs)
             if body_of(node.op) is None or body_of(other.op) is None:
                 for changed in changed_properties(node.op, other.op):
-                    self._property(node, _of(subject, changed), kin)
+                    self._property(node, Property(subject, changed), kin)
             else:
                 if type(node.op) is not type(other.op):
                     types = type(node.op).__name__, type(other.op).__name__
-                    applied = Property(subject, "applied by", *types)
+                    applied = Property(subject, Difference("applied by", *types))
                     self._property(node, applied, unnumbered(subject))
                 inside = self._report_body(node, other, alignment.inputs, alignment.outputs).changes
         if len(self._found) + len(self._lost) == count and not inside:
-            self._property(node, _of(subject, NO_TEXT), kin)
+            self._property(node, Property(subject, NO_TEXT), kin)
 
     def _report_loop(self, node: Apply, other: Apply) -> LoopChange:
         alignment = self._matching.alignments[node]
@@ -241,7 +242,7 @@ class _Comparison:
         subject, texts = node_subject(self._sides[0], node), index_texts(self._matching, node)
         other = self._matching.nodes[node]
         notes = (*groups[0].note(node, Note.WITHOUT), *groups[1].note(other, Note.WITH))
-        changed = Property(subject, "index", *texts, notes)
+        changed = Property(subject, Difference("index", *texts, notes))
         self._property(node, changed, type(node.op).__name__)
 
     def _report_name(self, node: Apply, other: Apply) -> None:
@@ -254,10 +255,6 @@ class _Comparison:
             after=op_name(other.op),
         )
         self._add(node, change, (change.before, change.after), change.subject)
-
-
-def _of(subject: Subject, changed: Difference) -> Property:
-    return Property(subject, changed.aspect, changed.before, changed.after, changed.notes)
 
 
 def _behind_ends(group: Regions) -> Behind:

@@ -42,11 +42,6 @@ def node_subject(side: IndexedGraph, node: Apply) -> Subject:
     return Subject(op=op_text(side, node), operands=_arguments(side, node, _DEPTH - 2))
 
 
-def node_text(subject: Subject) -> str:
-    """Return a node as text: ``Subtensor[::-1] of xs``."""
-    return f"{subject.op} of {subject.operands}" if subject.operands else subject.op
-
-
 def variable_text(side: IndexedGraph, variable: Variable, depth: int = _DEPTH) -> str:
     """Return the name of ``variable``, else the expression that makes it, ``depth`` Ops deep."""
     if isinstance(variable, Constant):

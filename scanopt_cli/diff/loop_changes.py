@@ -16,8 +16,8 @@ from scanopt_cli.diff.labels import length_text, op_text, slot_subject
 from scanopt_cli.diff.matching.alignment import Alignment
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.indexed_graph import Pairs
+from scanopt_cli.diff.properties import Difference
 from scanopt_cli.diff.regions import Edge
-from scanopt_cli.facts import Fact
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
 
 # How many nodes back the computation of a length is compared.
@@ -34,10 +34,7 @@ class Property:
     """One property of a node, a loop or a slot, on both sides."""
 
     subject: Subject
-    aspect: str
-    before: str | None
-    after: str | None
-    notes: tuple[Fact, ...] = ()
+    difference: Difference
 
 
 @dataclass(slots=True)
@@ -101,7 +98,7 @@ def _options(loop: Subject, before: ScanView, after: ScanView) -> list[Property]
         ("works in place on", _in_place(before), _in_place(after)),
         ("batch dimensions", str(before.batch_ndim), str(after.batch_ndim)),
     )
-    return [Property(loop, *text) for text in texts if text[1] != text[2]]
+    return [Property(loop, Difference(*text)) for text in texts if text[1] != text[2]]
 
 
 def _slot(subject: Subject, before: Slot, after: Slot) -> list[Property]:
@@ -110,7 +107,7 @@ def _slot(subject: Subject, before: Slot, after: Slot) -> list[Property]:
         ("taps", _taps(before.taps), _taps(after.taps)),
         ("written taps", _taps(before.out_taps), _taps(after.out_taps)),
     )
-    return [Property(subject, *text) for text in texts if text[1] != text[2]]
+    return [Property(subject, Difference(*text)) for text in texts if text[1] != text[2]]
 
 
 def _compare_sizes(
@@ -129,7 +126,7 @@ def _compare_sizes(
     )
     if other_steps:
         texts = _texts(matching, steps, steps_after)
-        change.properties.append(Property(loop, "steps", *texts))
+        change.properties.append(Property(loop, Difference("steps", *texts)))
         change.note_sizes(((before.node, 0), (after.node, 0)), axes)
     for first, second in pairs:
         edges = (before.node, first + 1), (after.node, second + 1)
@@ -147,7 +144,7 @@ def _compare_sizes(
         if not other_steps or _differ(matching, kept - steps, kept_after - steps_after):
             subject = slot_subject(matching.first, *edges[0])
             texts = _texts(matching, kept, kept_after)
-            change.properties.append(Property(subject, "rows", *texts))
+            change.properties.append(Property(subject, Difference("rows", *texts)))
 
 
 def _is_made_alike(

@@ -21,7 +21,7 @@ from scanopt_cli.ir.inner_graphs import (
     with_body,
 )
 from scanopt_cli.ir.scan_view import ScanView, scan_op
-from scanopt_cli.pipeline.contract import Pass, PassContext
+from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
 
@@ -107,8 +107,8 @@ class PassDriver:
             if new_op is not None:
                 new_node: Apply = new_op.make_node(*node.inputs)
                 context.keep_title(node, new_node)
-                pairs = list(zip(node.outputs, new_node.outputs, strict=True))
-                fgraph.replace_all(pairs, reason=f"{self.item.name} inside {op_name(node.op)}")
+                replacements = dict(zip(node.outputs, new_node.outputs, strict=True))
+                Rewrite(replacements).apply(fgraph, f"{self.item.name} inside {op_name(node.op)}")
                 changed = True
         return changed
 

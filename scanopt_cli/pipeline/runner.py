@@ -99,11 +99,13 @@ def run_pipeline(
             break
         if rounds is None and number >= _ROUNDS_WITHOUT_DOUBT:
             state = digest(fgraph)
-            if state in forms or number + 1 == most:
+            is_again = state in forms
+            if not is_again:
+                forms[state] = copy_nodes(fgraph)
+            if is_again or number + 1 == most:
                 _stop(busy, number + 1)
-                take_over(fgraph, _smallest(forms, state))
+                take_over(fgraph, _smallest(forms, state if is_again else next(iter(forms))))
                 break
-            forms[state] = copy_nodes(fgraph)
     return tuple(
         PassRun(
             name=driver.item.name,
@@ -117,9 +119,9 @@ def run_pipeline(
 
 
 def _smallest(forms: Mapping[str, FunctionGraph], state: str) -> FunctionGraph:
-    """Return the form with the fewest nodes of those since ``state``, or of all."""
+    """Return the form with the fewest nodes of those since ``state``."""
     digests = list(forms)
-    cycle = digests[digests.index(state) :] if state in forms else digests
+    cycle = digests[digests.index(state) :]
     return forms[min(cycle, key=lambda form: (sum(1 for _ in walk(forms[form])), form))]
 
 

@@ -45,8 +45,7 @@ _NAMED = 2
 
 def subject_text(subject: Subject) -> str:
     """Return what a change is about: ``input 1 of Add of x, y``."""
-    node = f"{subject.op} of {subject.operands}" if subject.operands else subject.op
-    fields = {"node": node, "place": subject.place, "slot": subject.slot}
+    fields = {"node": subject.node, "place": subject.place, "slot": subject.slot}
     text = worded(SUBJECTS[subject.kind], {**fields, "variable": subject.variable})
     is_shown = subject.variable and subject.kind is not SubjectKind.INPUT
     return f"{text}: {subject.variable}" if is_shown else text
@@ -91,8 +90,6 @@ def _note(change: Change, note: Fact) -> str:
             fields["nodes"] = _counts(note.fields["nodes"])
         case Note.READS_INSTEAD | Note.READS_IT:
             fields["reader"] = subject_text(note.fields["reader"])
-        case Note.ANOTHER_OBJECT:
-            pass
     return worded(NOTES[Note(note.code)], fields)
 
 

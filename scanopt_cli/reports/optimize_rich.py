@@ -72,10 +72,10 @@ def buffers(before: Statistics, after: Statistics) -> Text:
     return Text(f"{text}{UNNAMED}\n" if "?" in text else text)
 
 
-def remarks(runs: Iterable[PassRun], *, verbose: bool = False) -> RenderableType:
+def remarks(runs: Iterable[PassRun], *, verbose: bool = False) -> RenderableType | None:
     """Return what each pass did, and what it did not do, and why.
 
-    With ``verbose``, also what the passes found out.
+    With ``verbose``, also what the passes found out. ``None`` if there is nothing to show.
     """
     parts: list[RenderableType] = []
     for run in runs:
@@ -83,7 +83,7 @@ def remarks(runs: Iterable[PassRun], *, verbose: bool = False) -> RenderableType
         if texts:
             parts.append(Text(run.name, style="bold"))
             parts.extend(Padding(text, (0, 0, 0, 2), expand=False) for text in texts)
-    return Group(*parts)
+    return Group(*parts) if parts else None
 
 
 def shown(run: PassRun, *, verbose: bool) -> list[Remark]:

@@ -27,7 +27,10 @@ class StaticShapeError(Exception):
 
 
 class CheckingLinker(VMLinker):
-    """PyTensor's virtual machine; raises `StaticShapeError`."""
+    """PyTensor's virtual machine, which checks the static shape of all that it computes.
+
+    A node whose output is of another shape raises `StaticShapeError`.
+    """
 
     def make_vm(self, nodes: Sequence[Apply], thunks: Sequence[Any], *more: Any) -> Any:
         """Return a virtual machine that checks what each of ``thunks`` computes."""

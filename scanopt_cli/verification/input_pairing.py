@@ -98,7 +98,7 @@ def _places(a: Sequence[Variable], b: Sequence[Variable]) -> list[Place] | None:
 
 
 def _remarks(a: Graph, b: Graph, places: Sequence[Place]) -> tuple[str, ...]:
-    """Describe a pairing by name and the inputs that one graph lacks; ``None`` if by position."""
+    """Describe a pairing by name and the inputs that one graph lacks; nothing if by position."""
     if all(x == y for x, y in places):
         return ()
     only_a = [str(a.inputs[x].name) for x, y in places if x is not None and y is None]

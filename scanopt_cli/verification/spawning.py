@@ -136,8 +136,8 @@ def _environment(modes: Collection[str], directory: Path) -> dict[str, str]:
     # The keys of PyTensor's cache of compiled code do not cover all that the code depends on. A
     # separate cache keeps code compiled for a file with wrong types from the user's own programs.
     flags += [f"base_compiledir={Path(config.base_compiledir) / 'scanopt-checked'}"]
-    # PyTensor does not delete the temporary files of the code that it generates for Numba.
     environment["NUMBA_BOUNDSCHECK"] = "1"
+    # PyTensor does not delete the temporary files of the code that it generates for Numba.
     environment["TMPDIR"] = str(directory)
     environment["PYTENSOR_FLAGS"] = ",".join(filter(None, flags))
     return environment

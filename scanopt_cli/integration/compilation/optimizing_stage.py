@@ -23,7 +23,7 @@ from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import PassRun, run_pipeline
-from scanopt_cli.remarks import Code, RemarkKind
+from scanopt_cli.remarks import RemarkKind
 
 # A third round would find little, and PyTensor finds most of that too. It would take as long as
 # the second, in a compilation that a user waits for.
@@ -137,6 +137,7 @@ def _copy(fgraph: FunctionGraph) -> FunctionGraph:
 def _log_remarks(runs: tuple[PassRun, ...]) -> None:
     for run in runs:
         for remark in run.remarks:
-            level = logging.WARNING if remark.code is Code.PASS_FAILED else _LEVELS[remark.kind]
             facts = {**remark.details, "slots": remark.slots, "reason": remark.reason}
-            _logger.log(level, "%s: %s: %s %s", run.name, remark.scan, remark.code, facts)
+            _logger.log(
+                _LEVELS[remark.kind], "%s: %s: %s %s", run.name, remark.scan, remark.code, facts
+            )
