@@ -47,11 +47,11 @@ class StepCounts:
         return _form_key(form, self._atom_key)
 
     def unified(self, counts: Iterable[Variable]) -> dict[Variable, Variable]:
-        """Return one variable for the equal atoms of ``counts``, which have one key.
+        """Map the equal atoms of ``counts``, which have one key, to one variable.
 
-        Otherwise, if a loop's trip count is replaced by an equal one, its buffers are no longer
-        provably as long as its steps. Of equal atoms, the first in topological order replaces the
-        others. None of them depends on a loop, so no path between loops is added.
+        Without this, a loop whose trip count is replaced by an equal one has buffers that are no
+        longer provably as long as its steps. Of equal atoms, the first in topological order
+        replaces the others. None of them depends on a loop, so no path between loops is added.
         """
         lengths = Lengths()
         equal: dict[Hashable, dict[Variable, None]] = defaultdict(dict)

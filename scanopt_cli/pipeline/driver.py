@@ -128,9 +128,10 @@ class PassDriver:
             spent, rewrites, n_remarks = self._budget.spent, self.rewrites, len(self.remarks)
             is_inlined = bool(getattr(node.op, "is_inline", False))
             changed = self.run(unfrozen, path, names, is_inlined=is_inlined)
-            if changed and (only_narrows(body, unfrozen) or not _accepts(node.op, unfrozen)):
-                # The graph around the body relies on its types, which include static lengths.
-                self._budget.spent, self.rewrites, changed = spent, rewrites, False
+            made = _with_body(node.op, body, unfrozen) if changed else None
+            self._done[body] = None if made is None else unfrozen
+            if changed and made is None:
+                self._budget.spent, self.rewrites = spent, rewrites
                 del self.remarks[n_remarks:]
                 self.remarks.append(
                     Remark(
@@ -140,7 +141,7 @@ class PassDriver:
                         scan="/".join(path),
                     )
                 )
-            self._done[body] = unfrozen if changed else None
+            return made
         rewritten = self._done[body]
         return None if rewritten is None else with_body(node.op, rewritten)
 
@@ -169,13 +170,15 @@ class PassDriver:
         return known[1]
 
 
-def _accepts(op: Op, body: FunctionGraph) -> bool:
-    """Whether PyTensor makes ``op`` with another body.
+def _with_body(op: Op, old: FrozenFunctionGraph, new: FunctionGraph) -> Op | None:
+    """Return ``op`` with its body replaced, ``None`` if that cannot be.
 
-    It makes loops that it later refuses: those whose states become of another type in each step.
+    The graph around a body relies on its types, which include static lengths. PyTensor makes loops
+    that it later refuses to make again: those whose states get another type in each step.
     """
+    if only_narrows(old, new):
+        return None
     try:
-        with_body(op, body)
+        return with_body(op, new)
     except (TypeError, ValueError):
-        return False
-    return True
+        return None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytensor.tensor as pt
 
 from evaluating import assert_same_outcomes
-from graph_building import only_scan, optimized, outputs_of
+from graph_building import only_scan, optimized, outputs_of, scan
 from scanopt_cli.analysis.buffers import rows, trimmed
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.graph import Graph
@@ -53,3 +55,15 @@ def unchanged(graph: Graph, passes: str) -> list[str]:
     check(graph, after)
     assert all(remark.startswith("missed") for remark in remarks), remarks
     return remarks
+
+
+def noisy_walk() -> tuple[Any, Any]:
+    """The states of a walk of 100 steps, and the generator after it, which has no trace."""
+    rng = pt.random.type.random_generator_type("rng")
+
+    def step(y: Any, generator: Any) -> list[Any]:
+        generator, draw = pt.random.normal(rng=generator).owner.outputs
+        return [y + draw, generator]
+
+    ys, last = scan(step, outputs_info=[pt.dscalar("x"), rng], n_steps=100)
+    return ys, last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytensor.tensor as pt
-from step_counts import trimmed_to, unchanged
+from step_counts import noisy_walk, trimmed_to, unchanged
 
 from graph_building import graph_of, optimized, power, scan
 
@@ -43,13 +43,7 @@ def test_case_1_twin_loop_inside() -> None:
 
 
 def test_case_1_twin_random_state() -> None:
-    rng = pt.random.type.random_generator_type("rng")
-
-    def step(y, generator):
-        generator, draw = pt.random.normal(rng=generator).owner.outputs
-        return [y + draw, generator]
-
-    ys, _ = scan(step, outputs_info=[pt.dscalar("x"), rng], n_steps=100)
+    ys, _ = noisy_walk()
     _, remarks = optimized(graph_of(ys[0], ys[-1]), PASSES)
     assert remarks[0].endswith("it has states without a trace")
 

@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
-from step_counts import check, steps_of, trimmed_to, unchanged
+from step_counts import check, noisy_walk, steps_of, trimmed_to, unchanged
 
 from evaluating import assert_same_outcomes
 from graph_building import graph_of, only_scan, optimized, outputs_of, power, scan
@@ -204,13 +204,7 @@ def test_twin_mit_mot() -> None:
 
 
 def test_twin_untraced_state_that_is_read() -> None:
-    rng = pt.random.type.random_generator_type("rng")
-
-    def step(y, generator):
-        generator, draw = pt.random.normal(rng=generator).owner.outputs
-        return [y + draw, generator]
-
-    ys, last = scan(step, outputs_info=[pt.dscalar("x"), rng], n_steps=100)
+    ys, last = noisy_walk()
     after, remarks = optimized(graph_of(ys[5], last), "trim-steps")
     assert steps_of(only_scan(after.fgraph)) == "100"
     assert "a state without a trace is read" in remarks[0]
