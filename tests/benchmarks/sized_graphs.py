@@ -12,6 +12,7 @@ SIZES = (100, 1_000, 10_000)
 _NODES_A_LOOP = 44
 _NODES_A_GRADIENT = 62
 _NODES_A_SUM = 22
+_NODES_A_READER = 48
 # `pytensor.scan` walks all that its inputs depend on, so one chain of a thousand loops takes hours.
 _CHAIN = 8
 
@@ -66,6 +67,19 @@ def summing_graph(nodes: int) -> Graph:
             outputs_info=[start],
         )
         results.append(ys.owner.inputs[0][-1])
+    return graph_of(*results)
+
+
+def reading_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, loops of which a few rows or their sum is read."""
+    results = []
+    for _ in range(max(nodes // _NODES_A_READER, 1)):
+        x, n = pt.dscalar("x"), pt.lscalar("n")
+        counted = scan(lambda y: pt.tanh(y), outputs_info=[x], n_steps=n)
+        both_ends = scan(lambda y: pt.sin(y), outputs_info=[x], n_steps=1000)
+        summed = scan(lambda y: pt.cos(y), outputs_info=[x], n_steps=n)
+        begun = scan(lambda y: y**2, outputs_info=[x], n_steps=1000)
+        results += [counted[n - 1], both_ends[0] + both_ends[-1], summed.sum(), begun[:3]]
     return graph_of(*results)
 
 

@@ -15,6 +15,7 @@ from sized_graphs import (
     SIZES,
     differentiated_graph,
     invariant_graph,
+    reading_graph,
     sized_graph,
     summing_graph,
 )
@@ -23,10 +24,13 @@ from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph
+from scanopt_cli.passes.carry_reductions import CarryReductions
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.mit_mot_to_sit_sot import MitMotToSitSot
+from scanopt_cli.passes.normalize_reads import NormalizeReads
+from scanopt_cli.passes.peel_first_step import PeelFirstStep
 from scanopt_cli.passes.push_out import PushOut
 from scanopt_cli.passes.push_out_sums import PushOutSums
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
@@ -37,12 +41,13 @@ from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
 
-_ON_GRADIENTS = (MitMotToSitSot.name, CleanSlices.name, TrimSteps.name, "grad")
+_ON_GRADIENTS = (MitMotToSitSot.name, CleanSlices.name, "grad")
 _ON_INVARIANTS = (HoistStates.name, CompileSafe.name, PushOut.name)
+_ON_READERS = (NormalizeReads.name, PeelFirstStep.name, CarryReductions.name, TrimSteps.name)
 _PIPELINES = [
     name
     for name in (*(cls.name for cls in builtin()), "default")
-    if name not in (*_ON_GRADIENTS, *_ON_INVARIANTS, PushOutSums.name)
+    if name not in (*_ON_GRADIENTS, *_ON_INVARIANTS, *_ON_READERS, PushOutSums.name)
 ]
 graph_of_size = cache(sized_graph)
 differentiated = cache(differentiated_graph)
@@ -68,6 +73,12 @@ def test_pipeline_on_gradients(benchmark, nodes: int, pipeline: str) -> None:
 @pytest.mark.parametrize("pipeline", _ON_INVARIANTS)
 def test_pipeline_on_invariants(benchmark, nodes: int, pipeline: str) -> None:
     _run_on_copies(benchmark, cache(invariant_graph)(nodes), pipeline)
+
+
+@pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
+@pytest.mark.parametrize("pipeline", _ON_READERS)
+def test_pipeline_on_readers(benchmark, nodes: int, pipeline: str) -> None:
+    _run_on_copies(benchmark, cache(reading_graph)(nodes), pipeline)
 
 
 @pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
