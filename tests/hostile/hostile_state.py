@@ -102,6 +102,12 @@ def composite_that_hides_its_c_code(marker: Path) -> bytes:
 
 
 @hostile
+def composite_identity_of_text(marker: Path) -> bytes:
+    """A reduction begins with it, as a literal of generated code."""
+    return _composite(marker, "identity")
+
+
+@hostile
 def reshape_ndim(marker: Path) -> bytes:
     op = pt.vector().reshape((2, 2)).owner.op
     return tampered(type(op)(2), ndim=f'0; system("{touch(marker)}")')

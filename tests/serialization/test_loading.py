@@ -15,12 +15,14 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import pytensor
+import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable, equal_computations
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.rewriting.elemwise import local_careduce_fusion
 
 from real_graphs import GRAPHS
 from scanopt_cli.equivalence.canonical import digest
@@ -198,6 +200,27 @@ def test_compiled_function(mode: str, trust: bool, file: Path) -> None:
     got = again(value, graph.values[1])
     for left, right in zip(got, [*function(value), 0.5 * np.ones((3, 3))], strict=True):
         np.testing.assert_allclose(left, right)
+
+
+def test_reduction_that_was_fused_for_c(file: Path) -> None:
+    """The rewrite sets the identity of the Composite by which it combines numbers."""
+    x = pt.vector("x")
+    total = pt.exp(x).sum()
+    fused = local_careduce_fusion.transform(FunctionGraph([x], [total], clone=False), total.owner)
+    assert fused[0].owner.op.scalar_op.identity == 0
+    graph = loaded(file, fused)
+    (node,) = graph.fgraph.apply_nodes
+    assert isinstance(node.op.scalar_op, ps.Composite)
+    assert node.op.scalar_op.identity == 0
+
+
+@pytest.mark.parametrize("protocol", [3, 5])
+def test_large_array_loads(protocol: int, file: Path) -> None:
+    """Its bytes are copied once, however they are written."""
+    values = np.arange(float(6 << 20))
+    file.write_bytes(pickle.dumps([pt.vector("x") + pt.constant(values)], protocol))
+    (node,) = load(file).fgraph.apply_nodes
+    np.testing.assert_array_equal(node.inputs[1].data, values)
 
 
 def test_differentiated_graph_op_loads_without_its_closures(file: Path) -> None:

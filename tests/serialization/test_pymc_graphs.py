@@ -13,6 +13,7 @@ import pytest
 
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import as_graph
+from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
 
@@ -56,5 +57,22 @@ def test_models_with_dims_load(tmp_path: Path) -> None:
         with pm.Model(coords={"a": range(3)}) as model:
             pmd.Normal("y", pmd.Normal("x", 0, 1, dims="a"), 1, dims="a")
         graph = as_graph(([], list(model.free_RVs)))
+        save(graph, tmp_path / "saved.pkl")
+        assert digest(load(tmp_path / "saved.pkl").fgraph) == digest(graph.fgraph)
+
+
+def test_marginalized_models_load(tmp_path: Path) -> None:
+    """Its Op remembers the name of the variable, any text, that was summed over."""
+    extras = pytest.importorskip("pymc_extras")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pm.Model() as model:
+            kind = pm.Bernoulli("kind of x", 0.3)
+            x = pm.Normal("x", kind * 2.0, 1.0)
+            pm.Normal("y", x, 1.0)
+        marginal = extras.marginalize(model, ["kind of x"])
+        graph = as_graph(([], [marginal["y"]]))
+        held = [vars(node.op).get("marginalized_name") for node in walk(graph.fgraph)]
+        assert "kind of x" in held
         save(graph, tmp_path / "saved.pkl")
         assert digest(load(tmp_path / "saved.pkl").fgraph) == digest(graph.fgraph)

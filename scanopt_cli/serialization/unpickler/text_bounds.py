@@ -35,7 +35,7 @@ class TextBoundedStream(io.BytesIO):
     def _spend(self, size: int) -> None:
         self._left -= size
         if size > _MOST_TEXT or self._left < 0:
-            raise ValueError("it has more text than a graph")
+            raise ValueError("it has more text than a graph (arrays are text below protocol 3)")
 
     def _is_of_bytes(self) -> bool:
         """Whether what comes next is the argument of an opcode of bytes.
