@@ -16,7 +16,7 @@ from mit_mot_loops import MitMotLoop, N
 from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.passes.mit_mot_to_sit_sot import MitMotToSitSot
+from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.reports.remark_text import text_of
 

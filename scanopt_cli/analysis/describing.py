@@ -12,7 +12,8 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
-from scanopt_cli.analysis.lengths import Lengths, is_full_slice
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.indexing import is_full_slice
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.scan_view import ScanView, SlotKind, scan_op
 

@@ -13,6 +13,7 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.rows import Rows, is_zero
+from scanopt_cli.ir.indexing import along
 
 
 def with_room(
@@ -24,7 +25,7 @@ def with_room(
     buffer has ``dtype``, by default that of ``start``.
     """
     empty: Any = AllocEmpty(start.type.dtype if dtype is None else dtype)(*shape)
-    made: Variable = empty[(*(slice(None),) * axis, slice(None, width))].set(start)
+    made: Variable = empty[along(axis, slice(None, width))].set(start)
     return made
 
 

@@ -27,11 +27,12 @@ from pytensor.tensor.basic import (
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
-from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom, is_sum_of_dimensions
 from scanopt_cli.analysis.minima import minimum_parts
+from scanopt_cli.ir.indexing import indices_of, is_full_slice
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, batch_ndim, scan_op
 
 # To prove a difference non-negative, this many multiples of the trip count (from 0 times on) are
@@ -190,7 +191,7 @@ class Lengths:
 
     def _indexed(self, node: Apply, depth: int) -> AffineExpr | None:
         """The value of ``x[..., i]`` with a constant ``i`` and all other axes taken whole."""
-        *front, last = get_idx_list(node.inputs, node.op.idx_list)
+        *front, last = indices_of(node)
         complete = len(front) + 1 == node.inputs[0].type.ndim
         if not isinstance(last, Constant) or not complete or not all(map(is_full_slice, front)):
             return None
@@ -213,7 +214,7 @@ class Lengths:
                     return self.value_of(value, depth - 1)
                 return self._entry(value, position, depth - 1)
             case Subtensor() if node.inputs[0].type.ndim == vector.type.ndim == 1 and position >= 0:
-                (index,) = get_idx_list(node.inputs, node.op.idx_list)
+                (index,) = indices_of(node)
                 start, stop, step = index.start, index.stop, index.step
                 if step is None and (start is None or isinstance(start, Constant)):
                     begin = 0 if start is None else int(start.data)
@@ -263,7 +264,7 @@ class Lengths:
 
     def _subtensor_length(self, node: Apply, axis: int, depth: int) -> AffineExpr | None:
         """Length of ``x[start:stop]``, ``x[start:stop:-1]`` and of axes that are not indexed."""
-        indices = list(get_idx_list(node.inputs, node.op.idx_list))
+        indices = list(indices_of(node))
         kept = [place for place, index in enumerate(indices) if isinstance(index, slice)]
         source = node.inputs[0]
         if axis >= len(kept):
@@ -359,11 +360,6 @@ class Lengths:
         return stopped + AffineExpr(slot.n_initial - first.n_initial)
 
 
-def is_full_slice(index: object) -> bool:
-    """Whether an index is ``:``. (Comparing slices would compare the variables in them.)"""
-    return isinstance(index, slice) and index.start is index.stop is index.step is None
-
-
 def with_start(length: AffineExpr, reach: int) -> AffineExpr:
     """Return a buffer's ``length``, with the length of initial rows ``x[:reach]`` as ``reach``.
 
@@ -373,7 +369,7 @@ def with_start(length: AffineExpr, reach: int) -> AffineExpr:
         node = atom.variable.owner
         if atom.axis is None or count != 1 or node is None or not isinstance(node.op, Subtensor):
             continue
-        indices = get_idx_list(node.inputs, node.op.idx_list)
+        indices = indices_of(node)
         index = indices[atom.axis] if atom.axis < len(indices) else None
         if not isinstance(index, slice) or index.start is not None or index.step is not None:
             continue

@@ -22,7 +22,8 @@ from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.variable import TensorConstant
 
-from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered, rows_index
+from scanopt_cli.analysis.accesses.indices import rows_index
+from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.rows import Rows, Run, is_zero

@@ -12,6 +12,7 @@ from pytensor.tensor.subtensor import IncSubtensor
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import scalar_steps
 from scanopt_cli.analysis.lengths import Lengths, with_start
+from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 
 
@@ -78,7 +79,7 @@ def _shorter_buffer(buffer: Any, reach: int, steps: Any, batch_ndim: int, length
         value = node.inputs[0]
         if value.type.ndim < buffer.type.ndim - batch_ndim:
             return _with_length(node, 1 + batch_ndim, _sum(reach, steps), axis=batch_ndim)
-    return buffer[(slice(None),) * batch_ndim + (slice(None, _sum(reach, steps)),)]
+    return buffer[along(batch_ndim, slice(None, _sum(reach, steps)))]
 
 
 def _with_length(node: Apply, position: int, rows: Any, axis: int = 0) -> Variable:

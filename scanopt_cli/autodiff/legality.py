@@ -10,7 +10,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import IncSubtensor
 
-from scanopt_cli.analysis.accesses.row_ranges import rows_index
+from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_trimmed, rows, trimmed
 from scanopt_cli.analysis.lengths import Lengths

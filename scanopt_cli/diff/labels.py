@@ -13,13 +13,14 @@ from pytensor.scalar.basic import Composite
 from pytensor.tensor.basic import ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape
-from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type_other import NoneTypeT
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.diff.changes import Note, Subject, SubjectKind
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.facts import Fact
+from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, op_name
 from scanopt_cli.ir.scan_view import scan_op
 
@@ -109,8 +110,7 @@ def op_label(op: Op) -> str:
 
 def index_text(side: IndexedGraph, node: Apply) -> str:
     """Return the index of a Subtensor or IncSubtensor node as Python writes it: ``[0, :n]``."""
-    inputs = node.inputs[1:] if isinstance(node.op, IncSubtensor) else node.inputs
-    parts = [_index_part(side, part) for part in get_idx_list(inputs, node.op.idx_list)]
+    parts = [_index_part(side, part) for part in indices_of(node)]
     return shortened(f"[{', '.join(parts)}]")
 
 

@@ -13,8 +13,7 @@ from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Max, Prod, Sum
 
-from scanopt_cli.analysis.accesses.reads import Read, reads_of_outputs
-from scanopt_cli.analysis.accesses.stripped import readers_of
+from scanopt_cli.analysis.accesses.accesses import Access, accesses_of_outputs
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import as_count
@@ -59,12 +58,12 @@ class CarryReductions(ScanPass):
             return None
         lengths = Lengths(view.n_steps)
         names = context.names(view)
-        reads = reads_of_outputs(view, context.clients)
+        accesses = accesses_of_outputs(view, context.clients)
         found = [
             reduction
             for slot in view.of_kind(*TRACED)
             if is_whole(view, slot, lengths)
-            for reduction in _reductions(view, slot, reads[slot], context)
+            for reduction in _reductions(slot, accesses[slot], context)
         ]
         found = [one for one in found if _fits(one, view, names, lengths, context)]
         count = as_count(lengths.value_of(view.n_steps) + _ONE)
@@ -155,19 +154,19 @@ class _Reduction:
 
 
 def _reductions(
-    view: ScanView, slot: Slot, reads: Sequence[Read], context: PassContext
+    slot: Slot, accesses: Sequence[Access], context: PassContext
 ) -> Iterator[_Reduction]:
     """Yield the reductions of all steps of ``slot``, if all other readers read only last rows."""
-    unbounded = sum(read.tail is None for read in reads)
     found: list[_Reduction] = []
-    for node, _, start in readers_of(view, slot, context.clients):
-        if start:
+    for access in accesses:
+        if access.tail is not None:
             continue
-        reductions = list(_reduction(slot, node, context))
-        unbounded -= bool(reductions)
+        is_of_steps = access.is_plain and not access.n_initial
+        reductions = list(_reduction(slot, access.node, context)) if is_of_steps else []
+        if not reductions:
+            return
         found += reductions
-    if unbounded == 0:
-        yield from found
+    yield from found
 
 
 def _reduction(slot: Slot, node: Apply, context: PassContext) -> Iterator[_Reduction]:

@@ -13,11 +13,12 @@ from pytensor.graph.rewriting.basic import NodeProcessingGraphRewriter, in2out, 
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.basic import alloc as alloc_tensor
 from pytensor.tensor.rewriting.basic import constant_folding
-from pytensor.tensor.subtensor import Subtensor, get_idx_list
+from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
 
 from scanopt_cli.ir.constants import has_negative_zero
+from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
@@ -134,7 +135,7 @@ def _uniform_row(sequence: Variable, inner_type: TensorType) -> Any:
 def _unsliced(sequence: Variable) -> Variable:
     """Look through slices of the first axis alone, which leave each row unchanged."""
     while sequence.owner is not None and isinstance(sequence.owner.op, Subtensor):
-        indices = get_idx_list(sequence.owner.inputs, sequence.owner.op.idx_list)
+        indices = indices_of(sequence.owner)
         if len(indices) != 1 or not isinstance(indices[0], slice):
             break
         sequence = sequence.owner.inputs[0]

@@ -12,6 +12,7 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.equivalence.loop_forms import Trajectory, trajectories
+from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass, not_whole
 from scanopt_cli.remarks import Code, Reason, Why, because
@@ -67,7 +68,7 @@ class MergeStates(ScanPass):
             code = Code.TRACE_READ_FROM_STATE
             context.passed(view, code, names[trace], state=names[state])
             buffer: Any = replacements[_output(state)]
-            steps = (*(slice(None),) * view.batch_ndim, slice(state.n_initial, None))
+            steps = along(view.batch_ndim, slice(state.n_initial, None))
             replacements[_output(trace)] = buffer[steps]
         # The kept slot may itself be a nit_sot that is now read from a state.
         for twin, first in twins.items():

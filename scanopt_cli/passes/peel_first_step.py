@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import applys_between
-from pytensor.tensor.subtensor import get_idx_list
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.analysis.accesses.reads import Read, number, reads_of_outputs, row_index
-from scanopt_cli.analysis.accesses.stripped import stripped
+from scanopt_cli.analysis.accesses.accesses import Access, accesses_of_outputs
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
@@ -53,10 +51,10 @@ class PeelFirstStep(ScanPass):
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for reads of the first step's row."""
         lengths = Lengths(view.n_steps)
-        reads = reads_of_outputs(view, context.clients)
-        found: dict[Slot, list[Apply]] = {}
+        accesses = accesses_of_outputs(view, context.clients)
+        found: dict[Slot, list[Access]] = {}
         for slot in view.of_kind(*TRACED):
-            firsts = _first_row_readers(view, slot, reads[slot], lengths, context)
+            firsts = _reads_of_first_row(view, slot, accesses[slot], lengths)
             if firsts:
                 found[slot] = firsts
         if not found:
@@ -70,36 +68,32 @@ class PeelFirstStep(ScanPass):
         outputs = view.op.fgraph.bind(_inputs_of_first_step(view))
         rows = dict(zip(view.op.fgraph.outputs, outputs, strict=True))
         replaced: dict[Variable, Variable] = {}
-        for slot, nodes in found.items():
+        for slot, firsts in found.items():
             row: Any = rows[slot.inner_outputs[0]]
-            for node in nodes:
-                rest = tuple(get_idx_list(node.inputs, node.op.idx_list)[1:])
-                replaced[node.outputs[0]] = row[rest] if rest else row
+            for access in firsts:
+                rest = access.index.rest if access.index is not None else ()
+                replaced[access.result] = row[rest] if rest else row
         return replaced
 
 
-def _first_row_readers(
-    view: ScanView, slot: Slot, found: Sequence[Read], lengths: Lengths, context: PassContext
-) -> list[Apply]:
-    """Return the readers of the first step's row, if nothing else keeps ``slot`` from trimming."""
+def _reads_of_first_row(
+    view: ScanView, slot: Slot, accesses: Sequence[Access], lengths: Lengths
+) -> list[Access]:
+    """Return the reads of the first step's row, if nothing else keeps ``slot`` from trimming."""
     if view.batch_ndim or not is_whole(view, slot, lengths):
         return []
-    steps = stripped(view, slot, context.clients) if slot.n_initial else slot.outer_output
     firsts = [
-        node
-        for node, position in context.clients(steps)
-        if position == 0 and _is_first(row_index(node, 0))
+        access
+        for access in accesses
+        if access.is_plain and not access.n_initial
+        if access.index is not None and access.index.in_numbers == 0
     ]
-    kept = max((read.tail for read in found if read.tail is not None), default=0)
+    kept = max((access.tail for access in accesses if access.tail is not None), default=0)
     # Every other reader must read from the end.
-    unbounded = sum(read.tail is None for read in found)
+    unbounded = sum(access.tail is None for access in accesses)
     count = lengths.value_of(view.n_steps)
     is_few = lengths.provably_le(count, AffineExpr(kept + _STEPS))
     return firsts if firsts and unbounded == len(firsts) and not is_few else []
-
-
-def _is_first(index: Any) -> bool:
-    return isinstance(index, Constant) and number(index) == 0
 
 
 def _obstacle(view: ScanView, slots: Sequence[Slot], lengths: Lengths) -> Reason | None:

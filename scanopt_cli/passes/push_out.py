@@ -19,12 +19,13 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, Prod, Sum
 from pytensor.tensor.shape import Shape, Shape_i
-from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_map
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind, scan_op
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
 from scanopt_cli.remarks import Code, Reason, Why, because
@@ -260,7 +261,7 @@ def _is_total(node: Apply) -> bool:
     """Whether a node computes a result for all values of its inputs, without an error."""
     op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
     if isinstance(op, Subtensor):
-        return all(isinstance(part, slice) for part in get_idx_list(node.inputs, op.idx_list))
+        return all(isinstance(part, slice) for part in indices_of(node))
     is_squeeze = isinstance(op, DimShuffle) and any(
         node.inputs[0].type.shape[axis] != 1 for axis in op.drop
     )

@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs
-from pytensor.tensor.subtensor import Subtensor, get_idx_list
+from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.accumulators import added, outer_product, readers
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
 from scanopt_cli.remarks import Code, Reason, Why, because
@@ -151,8 +152,8 @@ def _lasts(slot: Slot, context: PassContext) -> list[Variable]:
     found = []
     for node, position in context.clients(slot.outer_output):
         if position == 0 and isinstance(node.op, Subtensor):
-            (index, *others) = get_idx_list(node.inputs, node.op.idx_list)
-            if not others and isinstance(index, Constant) and int(index.data) == -1:
+            (index, *others) = indices_of(node)
+            if not others and number(index) == -1:
                 found.append(node.outputs[0])
     return found
 

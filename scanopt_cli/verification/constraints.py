@@ -9,9 +9,10 @@ from enum import StrEnum
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.shape import Shape, Shape_i
-from pytensor.tensor.subtensor import Subtensor, get_idx_list
+from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import discrete_dtypes
 
+from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.verification.constraint_rules import walk
 from scanopt_cli.verification.constraint_survey import Survey
 from scanopt_cli.verification.dimensions import Label, Labels
@@ -134,7 +135,7 @@ def _measured(node: Apply, survey: Survey) -> Labels:
             node.inputs[0].owner.op, Shape
         ):
             labels = survey.of(node.inputs[0].owner.inputs[0])
-            (index,) = get_idx_list(node.inputs, node.op.idx_list)
+            (index,) = indices_of(node)
             # An index out of range raises when the graph is evaluated.
             is_known = isinstance(index, Constant) and -len(labels) <= index.data < len(labels)
             return (labels[int(index.data)],) if is_known else labels

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytensor.tensor.subtensor import get_idx_list
 
-from scanopt_cli.analysis.accesses.row_ranges import RowRange, rows_index
+from scanopt_cli.analysis.accesses.indices import rows_index
+from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 

@@ -28,8 +28,8 @@ from scanopt_cli.passes.carry_reductions import CarryReductions
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.hoist_states import HoistStates
-from scanopt_cli.passes.mit_mot_to_sit_sot import MitMotToSitSot
-from scanopt_cli.passes.normalize_reads import NormalizeReads
+from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
+from scanopt_cli.passes.normalize_reads.normalize_reads import NormalizeReads
 from scanopt_cli.passes.peel_first_step import PeelFirstStep
 from scanopt_cli.passes.push_out import PushOut
 from scanopt_cli.passes.push_out_sums import PushOutSums

@@ -23,6 +23,7 @@ from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.errors import PassError
 from scanopt_cli.integration.compilation.blocks import innermost
 from scanopt_cli.integration.compilation.registering import register
+from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
 
 MODES = [get_mode("NUMBA"), Mode("vm", "fast_run"), "FAST_COMPILE", None]
 BY_NAME = [
@@ -180,7 +181,7 @@ def test_errors_of_passes_are_handled_by_pytensor(
     def fail(*_: object) -> bool:
         raise error
 
-    monkeypatch.setattr("scanopt_cli.passes.mit_mot_to_sit_sot.MitMotToSitSot.rewrites", fail)
+    monkeypatch.setattr(MitMotToSitSot, "rewrites", fail)
 
     def compile_it() -> Callable:
         with so.enabled(), pytensor.config.change_flags(on_opt_error=how):

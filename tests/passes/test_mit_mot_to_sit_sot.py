@@ -17,7 +17,7 @@ from mit_mot_loops import READERS, MitMotLoop, N, mit_mot_loops, simulated
 from scanopt_cli.analysis.statistics import scan_views, statistics
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph, from_io
-from scanopt_cli.passes.mit_mot_to_sit_sot import MitMotToSitSot
+from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.pipeline.runner import run_pipeline
 from taking_apart import STEPS, ar2, check, check_loop, loop_of, taken_apart, vector_power, view_of

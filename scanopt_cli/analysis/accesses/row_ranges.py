@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pytensor.graph.basic import Apply, Variable
-from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
+from pytensor.graph.basic import Variable
 
 from scanopt_cli.analysis.affine import AffineExpr
-from scanopt_cli.analysis.lengths import Lengths, is_full_slice
+from scanopt_cli.analysis.lengths import Lengths
 
 _ONE = AffineExpr(1)
 
@@ -40,6 +38,13 @@ class RowRange:
         begin, end, is_reversed = span
         low = self.high - end if self.is_reversed else self.low + begin
         return RowRange(low, end - begin, self.is_reversed ^ is_reversed)
+
+    def taken(self, index: Any, lengths: Lengths, reach: int = 0) -> RowRange | None:
+        """Return the row range that an index or slice of this one takes, ``None`` if undecided."""
+        if isinstance(index, slice):
+            return self.cut(index, lengths, reach)
+        row = self.place(index, lengths)
+        return None if row is None else RowRange(row, _ONE)
 
     def within(self, outer: RowRange) -> RowRange:
         """Return the rows that this range takes of those of ``outer``, as rows of the buffer."""
@@ -71,26 +76,3 @@ def ordered(
     if lengths.provably_le(left, right):
         return left, right
     return (right, left) if lengths.provably_le(right, left) else None
-
-
-def rows_index(node: Apply, axis: int) -> Any:
-    """Return the index or slice by which ``node`` reads or writes rows, which are on ``axis``.
-
-    ``None`` if ``node`` is no Subtensor or IncSubtensor, plain or in a Blockwise, or if it indexes
-    other axes too.
-    """
-    op, before = node.op, axis
-    if isinstance(op, Blockwise):
-        op, before = op.core_op, 0
-        if node.op.batch_ndim(node) != axis:
-            return None
-    if not isinstance(op, Subtensor | IncSubtensor):
-        return None
-    written = isinstance(op, IncSubtensor)
-    source, *parts = node.inputs[:1] + node.inputs[1 + written :]
-    indices = list(get_idx_list([source, *parts], op.idx_list))
-    while indices and is_full_slice(indices[-1]) and len(indices) > before + 1:
-        indices.pop()
-    if len(indices) != before + 1 or not all(map(is_full_slice, indices[:before])):
-        return None
-    return indices[before]

@@ -22,11 +22,11 @@ from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import SpecifyShape
-from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
-from scanopt_cli.analysis.lengths import is_full_slice
 from scanopt_cli.autodiff.provenance.lineage import Origin
 from scanopt_cli.autodiff.provenance.reach import Reach
+from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.naming import PULLBACK, TANGENTS
 from scanopt_cli.ir.scan_view import ScanView, SlotKind, batch_ndim
@@ -240,17 +240,15 @@ def _row_step(variable: Variable, batch: int) -> int | None:
     node = variable.owner
     if node is None:
         return None
-    op, inputs, axis = node.op, list(node.inputs), batch
+    op, axis = node.op, batch
     if isinstance(op, Blockwise) and batch_ndim(node) == batch:
         op, axis = op.core_op, 0
     if not isinstance(op, Subtensor):
         return None
-    indices = get_idx_list(inputs, op.idx_list)
+    indices = indices_of(node)
     if len(indices) <= axis or not all(map(is_full_slice, indices[:axis])):
         return None
     rows = indices[axis]
     if not isinstance(rows, slice):
         return None
-    if rows.step is None:
-        return 1
-    return int(rows.step.data) if isinstance(rows.step, Constant) else None
+    return number(rows.step, 1)

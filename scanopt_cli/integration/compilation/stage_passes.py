@@ -17,7 +17,7 @@ from scanopt_cli.passes.merge_scans.merge_scans import MergeScans
 from scanopt_cli.passes.merge_states import MergeStates
 from scanopt_cli.passes.push_out import PushOut
 from scanopt_cli.passes.remove_unused import RemoveUnused
-from scanopt_cli.passes.remove_zeros import RemoveZeros
+from scanopt_cli.passes.remove_zeros.remove_zeros import RemoveZeros
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.passes.simplify import Simplify
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.accesses.row_ranges import rows_index
-from scanopt_cli.analysis.accesses.slice_chains import axis_of
+from scanopt_cli.analysis.accesses.indices import axis_of, rows_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.levels import IfElse

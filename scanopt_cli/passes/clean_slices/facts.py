@@ -10,12 +10,13 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.subtensor import IncSubtensor
 
-from scanopt_cli.analysis.accesses.row_ranges import RowRange, rows_index
-from scanopt_cli.analysis.accesses.slice_chains import axis_of
+from scanopt_cli.analysis.accesses.indices import axis_of, rows_index
+from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.analysis.rows import is_zero
+from scanopt_cli.ir.indexing import along, is_full_slice
 
 _ONE = AffineExpr(1)
 
@@ -98,16 +99,10 @@ class Facts:
         base, value = node.inputs[:2]
         index = rows_index(node, axis)
         length = self.lengths.length_of(base, axis)
-        window: RowRange | None = RowRange(AffineExpr(), length)
-        assert window is not None
-        is_row = not isinstance(index, slice)
-        if is_row:
-            row = window.place(index, self.lengths)
-            window = None if row is None else RowRange(row, _ONE)
-        else:
-            window = window.cut(index, self.lengths)
+        window = RowRange(AffineExpr(), length).taken(index, self.lengths)
         if window is None:
             return None
+        is_row = not isinstance(index, slice)
         target = [self.lengths.length_of(base, other) for other in range(base.type.ndim)]
         target[axis : axis + 1] = [] if is_row else [window.length]
         shape = [self.lengths.length_of(value, other) for other in range(value.type.ndim)]
@@ -140,10 +135,10 @@ def relative(inner: RowRange, outer: RowRange) -> RowRange:
 
 def taken(source: Any, axis: int, index: Any) -> Variable:
     """Return ``source`` indexed along one axis; a full slice leaves it as it is."""
-    if isinstance(index, slice) and index.start is index.stop is index.step is None:
+    if is_full_slice(index):
         whole: Variable = source
         return whole
-    read: Variable = source[(*(slice(None),) * axis, index)]
+    read: Variable = source[along(axis, index)]
     return read
 
 

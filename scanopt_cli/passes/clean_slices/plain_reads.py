@@ -11,13 +11,15 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.accesses.plain_slices import cost, plain_index, plain_slice
-from scanopt_cli.analysis.accesses.row_ranges import RowRange, rows_index
-from scanopt_cli.analysis.accesses.slice_chains import Chain, axis_of, chains
+from scanopt_cli.analysis.accesses.indices import axis_of, rows_index
+from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.row_values import unexpanded
 from scanopt_cli.ir.constants import has_negative_zero
+from scanopt_cli.ir.indexing import along
 from scanopt_cli.passes.clean_slices.facts import Facts, Write, filled, relative, taken
+from scanopt_cli.passes.clean_slices.plain_slices import cost, plain_index, plain_slice
+from scanopt_cli.passes.clean_slices.slice_chains import Chain, chains
 
 _ONE = AffineExpr(1)
 
@@ -246,7 +248,7 @@ def written(write: Write, window: RowRange, value: Any, facts: Facts) -> Variabl
         index = plain_slice(replace(window, is_reversed=False), write.length, facts.lengths)
     if index is None:
         return None
-    place = base[(*(slice(None),) * write.axis, index)]
+    place = base[along(write.axis, index)]
     made: Variable = place.set(value) if write.sets else place.inc(value)
     return made
 

@@ -9,14 +9,15 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.basic import Alloc, AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
-from scanopt_cli.analysis.accesses.plain_slices import cost, plain_slice
-from scanopt_cli.analysis.accesses.row_ranges import rows_index
-from scanopt_cli.analysis.accesses.slice_chains import chains
+from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.row_values import filling, unexpanded
 from scanopt_cli.ir.constants import has_negative_zero
+from scanopt_cli.ir.indexing import along
 from scanopt_cli.passes.clean_slices.facts import Facts, Write, filled, relative, taken
 from scanopt_cli.passes.clean_slices.plain_reads import written
+from scanopt_cli.passes.clean_slices.plain_slices import cost, plain_slice
+from scanopt_cli.passes.clean_slices.slice_chains import chains
 
 _ONE = AffineExpr(1)
 
@@ -106,7 +107,7 @@ def plainer(node: Apply, facts: Facts) -> Variable | None:
     if index is None or cost(index) >= cost(rows_index(node, write.axis)):
         return None
     base: Any = write.base
-    place = base[(*(slice(None),) * write.axis, index)]
+    place = base[along(write.axis, index)]
     made: Variable = place.set(write.value) if write.sets else place.inc(write.value)
     return made
 

@@ -16,7 +16,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.accesses.row_ranges import rows_index
+from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.dependence import (
     are_elementwise_map,
     dependent_nodes,

@@ -15,10 +15,11 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor
 
-from scanopt_cli.analysis.accesses.reads import is_strip, number, row_index
+from scanopt_cli.analysis.accesses.indices import RowIndex, read_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.indexing import number
 from scanopt_cli.ir.scan_view import STATES, TRACED, ScanView, Slot, SlotKind, scan_op
 from scanopt_cli.passes.save_mem.trimmed_reads import is_unsafe_reader
 from scanopt_cli.pipeline.contract import PassContext, Rewrite
@@ -171,33 +172,33 @@ class _Read:
     The latter if ``is_stripped``. If ``is_indexed``, PyTensor may index the result once more.
     """
 
-    index: Any
+    index: RowIndex | None
     is_stripped: bool
     is_indexed: bool
 
 
 def _reads(node: Apply, slot: Slot, context: PassContext, indices: _Indices) -> Iterator[_Read]:
     """Yield what ``node`` reads; if it only strips the initial rows, what its readers read."""
-    index = row_index(node, 0)
-    if not (isinstance(index, slice) and is_strip(index, slot.n_initial)):
+    index = read_index(node, 0)
+    if index is None or not index.strips(slot.n_initial):
         yield _Read(index, is_stripped=not slot.n_initial, is_indexed=indices.may_reach(node))
         return
     for reader, position in context.clients(node.outputs[0]):
         is_index = isinstance(reader.op, Subtensor) and not position
-        inner = row_index(reader, 0) if is_index else None
+        inner = read_index(reader, 0) if is_index else None
         yield _Read(inner, is_stripped=True, is_indexed=indices.may_reach(reader))
 
 
 def _is_understood(view: ScanView, slot: Slot, read: _Read, lengths: Lengths) -> bool:
     """Whether PyTensor's trimming keeps the rows that are read, errors aside."""
-    index = read.index
-    if index is not None and not isinstance(index, slice):
+    if read.index is not None and not read.index.is_slice:
         # For an initial row PyTensor may compute a negative trip count.
-        return read.is_stripped or slot.n_initial < 2 or number(index) == -1
+        return read.is_stripped or slot.n_initial < 2 or read.index.reads_last
     if read.is_indexed:
         return False
-    if index is None:
+    if read.index is None:
         return True
+    index = read.index.value
     step = number(index.step, 1)
     start, stop = number(index.start, 0), number(index.stop)
     if step is None or step < 0:

@@ -8,12 +8,12 @@ from typing import Any
 
 from pytensor.graph.basic import Apply
 
-from scanopt_cli.analysis.batches import BatchShapes
 from scanopt_cli.analysis.buffers import is_trimmed, trimmed
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.trip_counts import StepCounts
 from scanopt_cli.ir.levels import always_computed
 from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.passes.merge_scans.batches import BatchShapes
+from scanopt_cli.passes.merge_scans.trip_counts import StepCounts
 from scanopt_cli.pipeline.contract import PassContext, works_in_place
 from scanopt_cli.remarks import Reason, Why, because
 

@@ -10,11 +10,11 @@ from typing import ClassVar
 from pytensor.graph.basic import Apply
 from pytensor.tensor.blockwise import Blockwise
 
-from scanopt_cli.analysis.trip_counts import StepCounts, loop_free
 from scanopt_cli.ir.levels import levels
 from scanopt_cli.ir.naming import PULLBACK
 from scanopt_cli.ir.scan_view import ScanView, batch_ndim, scan_op
 from scanopt_cli.passes.merge_scans.loop_terms import Judge, LoopTerms
+from scanopt_cli.passes.merge_scans.trip_counts import StepCounts, loop_free
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.remarks import Code
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.analysis.accesses.reads import Read, reads_of_outputs
+from scanopt_cli.analysis.accesses.accesses import Access, accesses_of_outputs
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import scalar_steps
@@ -63,7 +63,7 @@ class SaveMem(ScanPass):
         """Return all outputs, on a Scan with fewer steps or shorter buffers."""
         lengths = Lengths(view.n_steps)
         names = context.names(view)
-        every = reads_of_outputs(view, context.clients)
+        every = accesses_of_outputs(view, context.clients)
         keeps = {
             slot: keep
             for slot, found in every.items()
@@ -72,7 +72,7 @@ class SaveMem(ScanPass):
         if not keeps:
             return None
         for slot, keep in keeps.items():
-            reads = tuple(dict.fromkeys(read.text for read in every[slot]))
+            reads = tuple(dict.fromkeys(access.text for access in every[slot]))
             rows = slot.n_initial + keep
             if reads:
                 context.passed(view, Code.BUFFER_SHORTENED, names[slot], rows=rows, reads=reads)
@@ -91,21 +91,21 @@ class SaveMem(ScanPass):
         view: ScanView,
         slot: Slot,
         name: str,
-        found: Sequence[Read],
+        found: Sequence[Access],
         lengths: Lengths,
         context: PassContext,
     ) -> int | None:
         """Return how many steps the buffer of ``slot`` must hold, ``None`` to leave it alone."""
         if not is_whole(view, slot, lengths):
             return None
-        unbounded = next((read for read in found if read.tail is None), None)
+        unbounded = next((access for access in found if access.tail is None), None)
         if unbounded is not None:
             why = because(Why.READ_SO, reads=unbounded.text)
             context.found(view, Code.BUFFER_KEPT, name, why=why)
             return None
         if slot.kind is SlotKind.NIT_SOT and not found:
             return None
-        keep = max((read.tail for read in found if read.tail is not None), default=0)
+        keep = max((access.tail for access in found if access.tail is not None), default=0)
         if self.prealloc and slot.kind is not SlotKind.NIT_SOT:
             keep = max(keep, 1)
         if lengths.provably_le(lengths.value_of(view.n_steps), AffineExpr(keep)):

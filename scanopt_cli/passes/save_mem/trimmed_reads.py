@@ -19,7 +19,8 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.accesses.reads import Clients, is_strip, number, row_index, rows_alone
+from scanopt_cli.analysis.accesses.accesses import Clients
+from scanopt_cli.analysis.accesses.indices import RowIndex, read_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.dependence import state_inputs
 from scanopt_cli.analysis.lengths import Lengths
@@ -64,8 +65,7 @@ def is_unsafe_reader(
     readers = list(_last_row_readers(view, slot, node, clients, lengths))
     if None not in readers:
         return False
-    index = rows_alone(node, 0)
-    if not (isinstance(index, slice) and is_strip(index, slot.n_initial)):
+    if not _strips(read_index(node, 0), slot):
         return True
     indexing = [c for c, _ in clients(node.outputs[0]) if isinstance(c.op, Subtensor)]
     return any(reader not in readers for reader in indexing)
@@ -87,35 +87,31 @@ def _last_row_readers(
     steps = lengths.value_of(view.n_steps)
 
     def is_there(reader: Apply, start: int, *, is_raw: bool) -> bool:
-        if not _reads_last(reader):
+        index = read_index(reader, 0)
+        if index is None or not index.reads_last:
             return False
         # An index out of bounds of the buffer itself is an error before and after.
-        is_error = is_raw and not isinstance(row_index(reader, 0), slice)
+        is_error = is_raw and not index.is_slice
         return is_error or lengths.provably_le(AffineExpr(1 - start), steps)
 
-    index = rows_alone(node, 0)
     if is_there(node, slot.n_initial, is_raw=True):
         yield node
-    elif isinstance(index, slice) and is_strip(index, slot.n_initial):
+    elif _strips(read_index(node, 0), slot):
         for reader, position in clients(node.outputs[0]):
             yield reader if position == 0 and is_there(reader, 0, is_raw=False) else None
     else:
         yield None
 
 
-def _reads_last(node: Apply) -> bool:
-    """Whether ``node`` reads the last row and no other."""
-    index = row_index(node, 0)
-    if isinstance(index, slice):
-        is_last = number(index.start) == -1 and index.stop is None and number(index.step, 1) == 1
-        return is_last and rows_alone(node, 0) is not None
-    return index is not None and number(index) == -1
+def _strips(index: RowIndex | None, slot: Slot) -> bool:
+    """Whether an index takes all steps of ``slot``, without its initial rows."""
+    return index is not None and not index.rest and index.strips(slot.n_initial)
 
 
 def _last_row(node: Apply, buffer: Any) -> Variable:
     """Return ``node`` as a read of ``buffer``; a slice becomes the row with its axis inserted."""
-    index = row_index(node, 0)
-    if isinstance(index, slice):
+    index = read_index(node, 0)
+    if index is not None and index.is_slice:
         rows: Variable = pt.expand_dims(buffer[-1], 0)
         return rows
     read: Variable = node.op.make_node(buffer, *node.inputs[1:]).outputs[0]

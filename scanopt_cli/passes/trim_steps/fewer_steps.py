@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.analysis.accesses.reads import Reads
+from scanopt_cli.analysis.accesses.accesses import Accesses
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole, rows
 from scanopt_cli.analysis.count_variables import scalar_steps
@@ -39,11 +39,11 @@ def why_all(view: ScanView, lengths: Lengths, context: PassContext) -> Reason | 
 
 
 def cut_to_first(
-    view: ScanView, found: Reads, lengths: Lengths, context: PassContext
+    view: ScanView, found: Accesses, lengths: Lengths, context: PassContext
 ) -> dict[Variable, Variable] | None:
     """Return the outputs of a loop that runs only first steps, if every reader reads only these."""
-    every = [read for reads in found.values() for read in reads]
-    heads = [read.head for read in every if read.head is not None]
+    every = [access for accesses in found.values() for access in accesses]
+    heads = [access.head for access in every if access.head is not None]
     if not every or len(heads) < len(every):
         return None
     # A loop of no steps would differ: in the error for a negative trip count, and in its shapes.

@@ -9,14 +9,13 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.analysis.accesses.reads import Read, Reads
-from scanopt_cli.analysis.accesses.rows_taken import RowsTaken, Taken
-from scanopt_cli.analysis.accesses.stripped import stripped
+from scanopt_cli.analysis.accesses.accesses import Access, Accesses, stripped
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import with_steps
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot
 from scanopt_cli.passes.trim_steps.fewer_steps import why_all
+from scanopt_cli.passes.trim_steps.rows_taken import RowsTaken, Taken
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.remarks import Code, Why
 
@@ -44,7 +43,7 @@ class _Uses:
 
 
 def trim_known(
-    view: ScanView, steps: int, reads: Reads, names: Mapping[Slot, str], context: PassContext
+    view: ScanView, steps: int, reads: Accesses, names: Mapping[Slot, str], context: PassContext
 ) -> dict[Variable, Variable] | None:
     """Return readers of a loop that runs only the steps that are read.
 
@@ -86,7 +85,7 @@ def _uses(view: ScanView, slots: Sequence[Slot], steps: int, context: PassContex
         return []
 
 
-def _gains_from_end(uses: _Uses, steps: int, reads: Sequence[Read]) -> bool:
+def _gains_from_end(uses: _Uses, steps: int, reads: Sequence[Access]) -> bool:
     """Whether rows counted from the end prove that the buffer can keep fewer rows."""
     kept = steps - max(uses.low - uses.slot.n_initial, 0)
     if not any(one.places for one in uses.taken) or kept >= steps - steps // _PART:

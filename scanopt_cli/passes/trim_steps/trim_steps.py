@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.analysis.accesses.reads import reads_of_outputs
+from scanopt_cli.analysis.accesses.accesses import accesses_of_outputs
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.passes.trim_steps.fewer_steps import cut_to_first
@@ -61,9 +61,9 @@ class TrimSteps(ScanPass):
         """Return replacements for readers of a loop, to run fewer steps or count from the end."""
         names = context.names(view)
         lengths = Lengths(view.n_steps)
-        reads = reads_of_outputs(view, context.clients)
+        found = accesses_of_outputs(view, context.clients)
         steps = lengths.value_of(view.n_steps)
         if steps.is_constant and not view.is_while:
-            return trim_known(view, steps.constant, reads, names, context)
-        cut = cut_to_first(view, reads, lengths, context)
+            return trim_known(view, steps.constant, found, names, context)
+        cut = cut_to_first(view, found, lengths, context)
         return cut if cut or view.is_while else trim_unknown(view, lengths, context)

@@ -7,13 +7,13 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.analysis.accesses.end_reads import EndRead, end_read, only_sequences
-from scanopt_cli.analysis.accesses.stripped import readers_of, stripped
+from scanopt_cli.analysis.accesses.accesses import accesses
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import with_steps
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
+from scanopt_cli.passes.trim_steps.end_reads import EndRead, end_read, only_sequences
 from scanopt_cli.passes.trim_steps.fewer_steps import why_all
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.remarks import Code, Reason, Why, because
@@ -27,8 +27,8 @@ def trim_unknown(
     """Return readers of a loop without the last steps, which every reader leaves out."""
     found: list[tuple[Slot, EndRead]] = []
     for slot in view.of_kind(*TRACED):
-        for node, position, start in readers_of(view, slot, context.clients):
-            reading = end_read(node, position, view, lengths, start=start)
+        for access in accesses(view, slot, context.clients):
+            reading = end_read(access, view, lengths)
             if reading is None:
                 return None
             found.append((slot, reading))
@@ -68,7 +68,6 @@ def _without_last(
     has_enough = lengths.provably_le(AffineExpr(fewer), trip_count)
     old_count: Any = as_count(trip_count)
     axis = view.batch_ndim
-    strips = {slot: stripped(view, slot, context.clients) for slot, _ in found}
     # A negative count stays negative, and so stays an error.
     new_count = as_count(trip_count - AffineExpr(fewer))
     if not has_enough:
@@ -77,20 +76,20 @@ def _without_last(
         new_count = pt.minimum(old_count, least)
     results = with_steps(view, new_count, lengths)
     written: dict[Variable, Variable] = {}
-    behind: dict[Slot, Any] = {}
+    sources: dict[Variable, Any] = {}
     for slot, reading in found:
         assert slot.outer_output is not None
         if reading.index is None:
             continue  # a loop that reads a sequence: the rows it reads are still there
-        rows: Any = results[slot.outer_output]
-        if reading.start != slot.n_initial:
-            strip = strips[slot]
-            if slot not in behind:
-                behind[slot] = strip.owner.op(rows, *strip.owner.inputs[1:])
-                behind[slot].name = strip.name
-            rows = behind[slot]
-        old = reading.node.outputs[0]
-        length = trip_count + AffineExpr(reading.start)
+        source: Any = reading.access.source
+        if source not in sources:
+            sources[source] = results[slot.outer_output]
+            if source is not slot.outer_output:
+                sources[source] = source.owner.op(sources[source], *source.owner.inputs[1:])
+                sources[source].name = source.name
+        rows = sources[source]
+        old = reading.access.result
+        length = trip_count + AffineExpr(reading.access.n_initial)
         new = None
         if only_sequences(old, context.clients, length - AffineExpr(reading.behind)):
             new = reading.of_sequence(rows, axis, fewer)

@@ -19,10 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from scanopt_cli.analysis.accesses.parts import Part
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import Slot
+from scanopt_cli.passes.mit_mot_to_sit_sot.parts import Part
 from scanopt_cli.remarks import Reason, Why, because
 
 

@@ -13,13 +13,13 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
 
-from scanopt_cli.analysis.accesses.parts import Part, Reading
 from scanopt_cli.analysis.accumulators import readers
 from scanopt_cli.analysis.initial_buffers import InitialBuffer
-from scanopt_cli.analysis.mit_mots import Form, Stretch, rows_from_first
 from scanopt_cli.analysis.rows import is_zero
 from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.ir.scan_view import Slot, SlotKind
+from scanopt_cli.passes.mit_mot_to_sit_sot.exact_form import Form, Stretch, rows_from_first
+from scanopt_cli.passes.mit_mot_to_sit_sot.parts import Part, Reading
 
 # A constant row of more elements is not written into a body.
 _LARGEST = 4096

@@ -13,16 +13,10 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
-from pytensor.tensor.subtensor import get_idx_list
 
-from scanopt_cli.analysis.accesses.reads import (
-    Clients,
-    in_numbers,
-    row_index,
-    rows_alone,
-    sequence_steps,
-)
-from scanopt_cli.analysis.lengths import is_full_slice
+from scanopt_cli.analysis.accesses.accesses import Clients, sequence_steps
+from scanopt_cli.analysis.accesses.indices import RowIndex, read_index
+from scanopt_cli.ir.indexing import along, is_full_slice
 from scanopt_cli.ir.scan_view import ScanView, Slot
 
 type Rows = range | int | list[int]
@@ -59,7 +53,7 @@ class Taken:
         index = _index(self.rows, first, length, from_end=from_end)
         if not self.rest and is_full_slice(index):
             return buffer  # type: ignore[no-any-return]
-        made: Variable = buffer[(*(slice(None),) * axis, index, *self.rest)]
+        made: Variable = buffer[along(axis, index, *self.rest)]
         made.name = self.variable.name
         return made
 
@@ -87,25 +81,24 @@ class RowsTaken:
         """Yield what readers take of ``variable``, which holds ``rows`` of the buffer."""
         first: int | None = None
         for node, position in self._clients(variable):
-            index = in_numbers(row_index(node, self._axis)) if position == 0 else None
-            if index is not None:
+            index = read_index(node, self._axis) if position == 0 else None
+            if index is not None and index.in_numbers is not None:
                 yield from self._indexed(node, index, rows)
             else:
                 first = max(first or 0, _first_rows(node, position, len(rows)))
         if first is not None:
             yield Taken(variable, rows[:first])
 
-    def _indexed(self, node: Apply, index: Any, rows: range) -> Iterator[Taken]:
-        result = node.outputs[0]
-        if isinstance(index, np.ndarray):
-            yield Taken(result, [rows[place] for place in index.tolist()])
+    def _indexed(self, node: Apply, index: RowIndex, rows: range) -> Iterator[Taken]:
+        result, places = node.outputs[0], index.in_numbers
+        if isinstance(places, np.ndarray):
+            yield Taken(result, [rows[place] for place in places.tolist()])
             return
-        taken = rows[index]
-        if isinstance(taken, range) and rows_alone(node, self._axis) is not None:
+        taken = rows[places]
+        if isinstance(taken, range) and not index.rest:
             yield from self._taken(result, taken)
         else:
-            indices = get_idx_list(node.inputs, node.op.idx_list)
-            yield Taken(result, taken, tuple(indices[self._axis + 1 :]))
+            yield Taken(result, taken, index.rest)
 
 
 def _first_rows(node: Apply, position: int, length: int) -> int:

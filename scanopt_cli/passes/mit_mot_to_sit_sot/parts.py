@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,12 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered, rows_index
+from scanopt_cli.analysis.accesses.accesses import Clients
+from scanopt_cli.analysis.accesses.indices import rows_index
+from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-
-type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
+from scanopt_cli.ir.indexing import along
 
 _ONE = AffineExpr(1)
 
@@ -59,19 +60,18 @@ class Reading:
 
     def built(self, axis: int) -> Variable:
         """Return the variable built from the parts' sources; ``axis`` is the axis of the rows."""
-        front = (slice(None),) * axis
         if self.is_row:
             (piece,) = self.pieces
-            row: Variable = piece.part.source[(*front, piece.begin)]
+            row: Variable = piece.part.source[along(axis, piece.begin)]
             return row
         taken = [
             piece.part.source
             if piece.begin is piece.end is None
-            else piece.part.source[(*front, slice(piece.begin, piece.end))]
+            else piece.part.source[along(axis, slice(piece.begin, piece.end))]
             for piece in self.pieces
         ]
         rows: Any = taken[0] if len(taken) == 1 else pt.join(axis, *taken)
-        result: Variable = rows[(*front, slice(None, None, -1))] if self.is_reversed else rows
+        result: Variable = rows[along(axis, slice(None, None, -1))] if self.is_reversed else rows
         return result
 
 

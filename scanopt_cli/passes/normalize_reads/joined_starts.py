@@ -7,12 +7,13 @@ from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.basic import AllocEmpty, Join
-from pytensor.tensor.subtensor import IncSubtensor, get_idx_list
+from pytensor.tensor.subtensor import IncSubtensor
 
-from scanopt_cli.analysis.accesses.reads import Clients, number, rows_alone
-from scanopt_cli.analysis.accesses.stripped import stripped
+from scanopt_cli.analysis.accesses.accesses import Clients, stripped
+from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths, with_start
+from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.scan_view import ScanView, Slot
 
 
@@ -33,7 +34,7 @@ def joined_starts(
         return {}
     starts = [start]
     node = start.owner
-    index = None if node is None else rows_alone(node, 0)
+    index = None if node is None else rows_index(node, 0)
     if isinstance(index, slice) and index.start is index.step is None:
         whole = node.inputs[0]
         if lengths.length_of(whole) == lengths.length_of(start) == AffineExpr(slot.n_initial):
@@ -69,7 +70,7 @@ def _start(slot: Slot, lengths: Lengths) -> Any:
     empty, start = node.inputs[:2]
     if empty.owner is None or not isinstance(empty.owner.op, AllocEmpty):
         return None
-    index, *rest = get_idx_list([empty, *node.inputs[2:]], node.op.idx_list)
+    index, *rest = indices_of(node)
     if rest or not isinstance(index, slice) or index.start is not None or index.stop is None:
         return None
     if number(index.step, 1) != 1 or start.type.ndim != empty.type.ndim:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
-from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
+from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.accesses.plain_slices import plain_index, plain_slice
-from scanopt_cli.analysis.accesses.row_ranges import RowRange, rows_index
+from scanopt_cli.analysis.accesses.indices import axis_of, rows_index
+from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import AffineExpr
-from scanopt_cli.analysis.lengths import Lengths, is_full_slice
-
-_ONE = AffineExpr(1)
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.passes.clean_slices.plain_slices import plain_index, plain_slice
 
 # Chains of slices are short; a longer one is shortened from its outer end.
 _LINKS = 8
@@ -87,15 +86,9 @@ def chains(node: Apply, lengths: Lengths) -> Iterator[Chain]:
         window: RowRange | None = RowRange(AffineExpr(), length)
         for cut in reversed(cuts[:depth]):
             window = None if window is None else window.cut(cut, lengths)
-        if window is None:
-            continue
-        is_row = not isinstance(last, slice)
-        if is_row:
-            row = window.place(last, lengths)
-            window = None if row is None else RowRange(row, _ONE)
-        else:
-            window = window.cut(last, lengths)
+        window = None if window is None else window.taken(last, lengths)
         if window is not None:
+            is_row = not isinstance(last, slice)
             yield Chain(sources[depth], axis, length, window, is_row, depth + 1)
 
 
@@ -115,18 +108,3 @@ def _links(node: Apply, axis: int) -> tuple[list[Variable], list[slice]]:
         cuts.append(index)
         sources.append(inner.inputs[0])
     return sources, cuts
-
-
-def axis_of(node: Apply) -> int | None:
-    """Return the one axis that a Subtensor or IncSubtensor indexes, ``None`` if there are more.
-
-    It is axis 0 if every index is a full slice.
-    """
-    if not isinstance(node.op, Subtensor | IncSubtensor):
-        return None
-    parts = node.inputs[:1] + node.inputs[1 + isinstance(node.op, IncSubtensor) :]
-    indices = get_idx_list(parts, node.op.idx_list)
-    used = [axis for axis, index in enumerate(indices) if not is_full_slice(index)]
-    if len(used) > 1 or not indices:
-        return None
-    return used[0] if used else 0

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 
-from scanopt_cli.analysis.accesses.reads import Clients, number, row_index, rows_alone
-from scanopt_cli.analysis.accesses.stripped import readers_of
+from scanopt_cli.analysis.accesses.accesses import Access, Clients, accesses
+from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
@@ -32,24 +32,24 @@ def length_reads(
     count = lengths.value_of(steps)
     axis = view.batch_ndim
     found: dict[Variable, Variable] = {}
-    for node, position, start in readers_of(view, slot, clients):
-        length = count + AffineExpr(start)
-        source = node.inputs[position] if position < len(node.inputs) else None
+    for access in accesses(view, slot, clients):
+        length = count + AffineExpr(access.n_initial)
         counted = as_count(length)
         if counted is not None:
-            found.update(_read(node, position, source, axis, counted, clients))
-        found.update(_read_of_row(node, axis, length, clients))
+            found.update(_read(access, axis, counted, clients))
+        found.update(_read_of_row(access, length, clients))
     return found
 
 
 def _read(
-    node: Apply, position: int, source: Any, axis: int, length: Any, clients: Clients
+    access: Access, axis: int, length: Any, clients: Clients
 ) -> Iterator[tuple[Variable, Variable]]:
-    """Replacements for a reader of the length of ``source``, which is ``length``."""
+    """Replacements for a reader that needs only the ``length`` of what it reads."""
+    node, source = access.node, access.source
     is_shape = isinstance(node.op, Shape)
     if isinstance(node.op, Shape_i) and node.op.i == axis:
         yield node.outputs[0], length
-    if not is_shape and not _is_fill(node, position):
+    if not is_shape and not _is_fill(node, access.position):
         return
     result: Any = node.outputs[0]
     if is_shape:
@@ -69,23 +69,26 @@ def _read(
 
 
 def _read_of_row(
-    node: Apply, axis: int, length: AffineExpr, clients: Clients
+    access: Access, length: AffineExpr, clients: Clients
 ) -> Iterator[tuple[Variable, Variable]]:
     """Replacement for ``ones_like(ys[-1])`` if the row is a scalar and in bounds: it is 1."""
-    index = rows_alone(node, axis)
-    row = number(index) if isinstance(index, Constant) else None
-    if row is None or not length.is_constant or not -length.constant <= row < length.constant:
+    index = access.index
+    row = None if index is None or index.rest else index.in_numbers
+    if not isinstance(row, int) or not length.is_constant:
         return
-    if node.outputs[0].type.ndim == 0:
-        for reader, position in clients(node.outputs[0]):
+    if not -length.constant <= row < length.constant:
+        return
+    if access.result.type.ndim == 0:
+        for reader, position in clients(access.result):
             if _is_fill(reader, position):
                 yield reader.outputs[0], reader.inputs[1]
 
 
 def _number(node: Apply) -> int | None:
     """The constant index at which ``node`` reads a vector; ``None`` if there is none."""
-    index = row_index(node, 0)
-    return number(index) if isinstance(index, Constant) else None
+    index = read_index(node, 0)
+    place = None if index is None else index.in_numbers
+    return place if isinstance(place, int) else None
 
 
 def _is_fill(node: Apply, position: int) -> bool:

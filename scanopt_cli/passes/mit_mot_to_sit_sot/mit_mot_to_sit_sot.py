@@ -8,14 +8,14 @@ from typing import ClassVar
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
-from scanopt_cli.analysis.accesses.parts import Readers
 from scanopt_cli.analysis.count_variables import scalar_steps
 from scanopt_cli.analysis.initial_buffers import InitialBuffer
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.mit_mot_slots import MitMotSlots, Plan
-from scanopt_cli.analysis.mit_mots import form_of, unfit
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.passes.mit_mot_to_sit_sot.exact_form import form_of, unfit
+from scanopt_cli.passes.mit_mot_to_sit_sot.new_slots import MitMotSlots, Plan
+from scanopt_cli.passes.mit_mot_to_sit_sot.parts import Readers
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
 from scanopt_cli.remarks import Code, Reason, Why, because
 

@@ -1,0 +1,39 @@
+"""The indices of Subtensor and IncSubtensor nodes, which PyTensor keeps apart from their inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytensor.graph.basic import Apply, Constant
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.subtensor import IncSubtensor, indices_from_subtensor
+
+
+def indices_of(node: Apply) -> list[Any]:
+    """Return the indices of a node that reads or writes by index: variables, and slices of them.
+
+    For a Blockwise they are those of its core Op, which come after the batch axes.
+    """
+    op: Any = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    n_operands = 2 if isinstance(op, IncSubtensor) else 1
+    return list(indices_from_subtensor(node.inputs[n_operands:], op.idx_list))
+
+
+def along(axis: int, index: Any, *rest: Any) -> tuple[Any, ...]:
+    """Return what indexes ``axis`` by ``index``, and by ``rest`` the axes that follow."""
+    return (*(slice(None),) * axis, index, *rest)
+
+
+def is_full_slice(index: object) -> bool:
+    """Whether an index is ``:``. (Comparing slices would compare the variables in them.)"""
+    return isinstance(index, slice) and index.start is index.stop is index.step is None
+
+
+def number(part: Any, missing: int | None = None) -> int | None:
+    """Return a constant index, or bound of a slice, as a number; ``missing`` for no bound.
+
+    ``None`` if it is not constant.
+    """
+    if part is None:
+        return missing
+    return int(part.data) if isinstance(part, Constant) else None

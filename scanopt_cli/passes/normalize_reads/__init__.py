@@ -1,0 +1,1 @@
+"""The pass `normalize-reads`: writes the readers of a loop so that their rows are known."""
