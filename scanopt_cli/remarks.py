@@ -70,6 +70,8 @@ class Code(StrEnum):
     # mit-mot-to-sit-sot
     MIT_MOT_KEPT = "mit-mot-kept"
     MIT_MOT_REPLACED = "mit-mot-replaced"
+    ADDED_LATER = "added-later"
+    ROWS_AHEAD_EQUAL = "rows-ahead-equal"
     # push-out, push-out-sums
     INVARIANTS_MOVED = "invariants-moved"
     SEQUENCES_COMPUTED = "sequences-computed"

@@ -48,7 +48,10 @@ TEXTS: Mapping[Code, str] = {
     Code.TRACE_KEPT: "nit_sot {slots!q}, which is the trace of {state!q}: {reason}",
     Code.TRACE_READ_FROM_STATE: "read nit_sot {slots!q} off state {state!q}",
     Code.MIT_MOT_KEPT: "mit_mot {slots!q}: {reason}",
-    Code.MIT_MOT_REPLACED: "turned mit_mot {slots!q} into {into}",
+    Code.MIT_MOT_REPLACED: "turned mit_mot {slots!q} into {into!n}",
+    Code.ADDED_LATER: "adds to {slots!q} where it is read: the rows that it adds to are all equal",
+    Code.ROWS_AHEAD_EQUAL: "needs no sequence for {slots!q}: the rows that it reads ahead are all "
+    "{value}",
     Code.INVARIANTS_MOVED: "moved {nodes:invariant node} before the loop",
     Code.SEQUENCES_COMPUTED: "computes elementwise arithmetic of sequences before the loop",
     Code.SEQUENCES_NOT_COMPUTED: "arithmetic of sequences: {reason}",

@@ -1,8 +1,13 @@
-"""Templates of texts: ``{n:noun}`` is a number with its noun, ``{names!q}`` quotes names."""
+"""Templates of texts.
+
+``{n:noun}`` is a number with its noun, ``{names!q}`` quotes names, and ``{kinds!n}`` counts how
+often each kind occurs.
+"""
 
 from __future__ import annotations
 
 import string
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +26,9 @@ class _Formatter(string.Formatter):
         return plural(int(value), format_spec) if format_spec else _listed(value, "")
 
     def convert_field(self, value: Any, conversion: str | None) -> Any:
+        if conversion == "n":
+            counts = Counter(value).items()
+            return ", ".join(f"{count} {kind}" for kind, count in counts) or "nothing"
         return value if conversion is None else _listed(value, "`")
 
 

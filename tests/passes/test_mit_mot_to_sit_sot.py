@@ -123,8 +123,8 @@ def test_case_3_cost_on_the_last_state_has_no_sequence(steps: Any) -> None:
     after, remarks = check(graph_of(pt.grad(xs[-1], x)))
     assert labels(view_of(after, "grad_of_square")) == ["seq[0]", "sit_sot[0]"]
     assert remarks == [
-        "passed turned mit_mot `mit_mot[0]` into 1 sit_sot; the rows that it reads ahead are all"
-        " zero"
+        "passed turned mit_mot `mit_mot[0]` into 1 sit_sot",
+        "passed needs no sequence for `mit_mot[0]`: the rows that it reads ahead are all zero",
     ]
 
 
@@ -170,7 +170,7 @@ def test_case_3_rows_that_are_all_the_same(buffer: str, told: str, is_vector: bo
     taps = (-2, -1, 0) if buffer == "joined" else (0, 1)
     loop = loop_of(taps=taps, out_taps=(max(taps),), buffer=buffer, is_vector=is_vector)
     after, remarks = check_loop(loop)
-    assert f"the rows that it reads ahead are all {told}" in remarks[0]
+    assert f"the rows that it reads ahead are all {told}" in remarks[1]
     assert kinds(after).count("seq") == 1
 
 
@@ -223,7 +223,7 @@ def test_case_4_sum_of_all_states_has_no_sequence(loop, steps: Any) -> None:
     start, xs = loop(steps)
     after, remarks = check(graph_of(pt.grad(xs.sum(), start)))
     assert labels(view_of(after, "grad_of_square")) == ["seq[0]", "sit_sot[0]"]
-    assert remarks[0].endswith("the rows that it adds to are all equal")
+    assert remarks[1].endswith("the rows that it adds to are all equal")
 
 
 @pytest.mark.parametrize(
@@ -242,15 +242,15 @@ def test_case_4_sum_of_all_states_has_no_sequence(loop, steps: Any) -> None:
 def test_case_4_twins(changes) -> None:
     """Read outside; no sum; rows that differ; an error; rows read in between; several writes."""
     _, remarks = check_loop(loop_of(**{"buffer": "last rows zero", **changes}))
-    assert "adds to" not in remarks[0]
+    assert "adds to" not in " ".join(remarks)
 
 
 def test_case_4_twin_row_that_something_else_reads() -> None:
     """The state beside it reads the first tap of a hand-built loop."""
     loop = loop_of(buffer="last rows zero", readers=("last",))
-    assert "adds to" in check_loop(loop)[1][0]
+    assert "adds to" in check_loop(loop)[1][1]
     turned = dataclasses.replace(loop, taps=(1, 0))
-    assert "adds to" not in check_loop(turned)[1][0]
+    assert "adds to" not in " ".join(check_loop(turned)[1])
 
 
 @pytest.mark.parametrize("reader", [*READERS])

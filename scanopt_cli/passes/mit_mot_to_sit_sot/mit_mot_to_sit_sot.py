@@ -83,8 +83,12 @@ class MitMotToSitSot(ScanPass):
         substitutes: dict[Variable, Variable] = {}
         for plan in found:
             made = MitMotSlots(plan, view.inner_outputs())
-            into = made.summary()
-            context.passed(view, Code.MIT_MOT_REPLACED, names[plan.slot], into=into)
+            name, kinds = names[plan.slot], tuple(str(slot.kind) for slot in made.slots)
+            context.passed(view, Code.MIT_MOT_REPLACED, name, into=kinds)
+            if made.adds_late:
+                context.passed(view, Code.ADDED_LATER, name)
+            for value in made.equal_ahead:
+                context.passed(view, Code.ROWS_AHEAD_EQUAL, name, value=value)
             place = view.slots.index(plan.slot)
             view.slots[place : place + 1] = made.slots
             substitutes |= made.substitutes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,19 +70,24 @@ class MitMotSlots:
     ``slots`` replace the mit_mot's slot. ``substitutes`` maps variables to their replacements in
     the body that computes ``outputs``. The outer outputs of states and traces are placeholders:
     they are the sources of the parts of the final buffer until a new Scan is built.
+
+    ``adds_late`` if the value of the rows that a step adds to is added where they are read.
+    ``equal_ahead`` says of the rows that are read ahead whether all are zero or just equal, so that
+    no sequence is needed.
     """
 
     def __init__(self, plan: Plan, outputs: Sequence[Variable]) -> None:
         self.slots: list[Slot] = []
         self.substitutes: dict[Variable, Variable] = {}
         self._plan = plan
-        self._notes: list[str] = []
+        self.equal_ahead: list[str] = []
         reads, writes = rows_from_first(plan.slot)
         self._reads: dict[int, Any] = {}
         for row, variable in zip(reads, plan.slot.inner_inputs, strict=True):
             self._reads.setdefault(row, variable)
         self._writes: dict[int, Any] = dict(zip(writes, plan.slot.inner_outputs, strict=True))
-        if not self._adds_late(outputs):
+        self.adds_late = self._adds_late(outputs)
+        if not self.adds_late:
             for stretch in plan.form.stretches:
                 self._add_state(stretch)
             for row in plan.form.ahead:
@@ -95,12 +99,6 @@ class MitMotSlots:
         rest = plan.form.rest
         if rest is not None and plan.is_read(rest):
             rest.source = plan.initial.after(rest.low)
-
-    def summary(self) -> str:
-        """Return the number of slots of each kind, and what is known of their rows."""
-        counts = Counter(str(slot.kind) for slot in self.slots)
-        kinds = [f"{count} {kind}" for kind, count in counts.items()]
-        return "; ".join([", ".join(kinds) or "nothing", *self._notes])
 
     def _adds_late(self, outputs: Sequence[Variable]) -> bool:
         """Add the initial rows where they are read, if that is legal; return whether it is done.
@@ -126,7 +124,6 @@ class MitMotSlots:
         self._writes[stretch.end] = rest
         self._add_state(stretch, plan.initial.zero_state(stretch.width))
         self._reads[0] = read
-        self._notes.append("the rows that it adds to are all equal")
         return True
 
     def _add_state(self, stretch: Stretch, start: Variable | None = None) -> None:
@@ -172,8 +169,7 @@ class MitMotSlots:
             filled = self._row(value, variable)
             if filled is not None:
                 self.substitutes[variable] = filled
-                text = "zero" if is_zero(value) else "equal"
-                self._notes.append(f"the rows that it reads ahead are all {text}")
+                self.equal_ahead.append("zero" if is_zero(value) else "equal")
                 return
         self._add_input(SlotKind.SEQ, plan.initial.sequence(row), variable)
 
