@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pytensor.graph.basic import Variable
-
-from scanopt_cli.analysis.minima import minimum_parts, minimum_text
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """An unknown of an affine expression: a scalar ``variable``, or its length along ``axis``."""
+    """An unknown of an affine expression: a scalar ``variable``, or its length along ``axis``.
+
+    ``text`` is shown for a variable that is better described by what it computes.
+    """
 
     variable: Variable
     axis: int | None = None
+    text: str | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        variable = self.variable
-        name = variable.name or "?"
-        if self.axis is not None:
-            return f"{name}.shape[{self.axis}]"
-        return minimum_text(variable, _part_text) or name
+        name = self.text or self.variable.name or "?"
+        return name if self.axis is None else f"{name}.shape[{self.axis}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +80,3 @@ def is_sum_of_dimensions(form: AffineExpr) -> bool:
     return form.constant >= 0 and all(
         count > 0 and atom.axis is not None for atom, count in form.terms
     )
-
-
-def _part_text(part: Variable) -> str:
-    # Imported here, as `lengths` imports this module.
-    from scanopt_cli.analysis.lengths import Lengths
-
-    form = Lengths().value_of(part)
-    return "…" if any(minimum_parts(atom.variable) for atom in form.atoms) else str(form)

@@ -31,7 +31,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom, is_sum_of_dimensions
-from scanopt_cli.analysis.minima import minimum_parts
+from scanopt_cli.analysis.minima import minimum_parts, minimum_text
 from scanopt_cli.ir.indexing import indices_of, is_full_slice
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, batch_ndim, scan_op
 
@@ -89,7 +89,9 @@ class Lengths:
             self._nested += 1
             form = self._value(variable, depth) if depth > 0 else None
             self._nested -= 1
-            known = AffineExpr.of(Atom(variable)) if form is None else form
+            if form is None:
+                form = AffineExpr.of(Atom(variable, text=minimum_text(variable, self._part_text)))
+            known = form
             self._known[variable, None] = known
         return known
 
@@ -188,6 +190,11 @@ class Lengths:
             case ps.Cast() if np.can_cast(node.inputs[0].type.dtype, node.outputs[0].type.dtype):
                 return parts[0]
         return None
+
+    def _part_text(self, part: Variable) -> str:
+        """The text of an operand of a minimum."""
+        form = self.value_of(part)
+        return "…" if any(minimum_parts(atom.variable) for atom in form.atoms) else str(form)
 
     def _indexed(self, node: Apply, depth: int) -> AffineExpr | None:
         """The value of ``x[..., i]`` with a constant ``i`` and all other axes taken whole."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
@@ -14,6 +13,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
 
 from scanopt_cli.autodiff.connections import is_float
+from scanopt_cli.autodiff.derivative import Check, Derivative, Outcome
 from scanopt_cli.autodiff.forward import push
 from scanopt_cli.autodiff.hessian import times
 from scanopt_cli.autodiff.provenance.lineage import Lineage
@@ -22,11 +22,8 @@ from scanopt_cli.autodiff.reverse import derivatives, total
 from scanopt_cli.autodiff.strategies import Strategy, along, cleaned
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.ir.graph import Graph
-from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict, Verification
+from scanopt_cli.verification.result import DifferenceKind, Verdict, Verification
 from scanopt_cli.verification.verifying import verify
-
-if TYPE_CHECKING:
-    from scanopt_cli.autodiff.derivative import Derivative
 
 _RUNS = 10
 # Reverse mode doubles the loops with each order. A check that would build more Scans than this by
@@ -34,64 +31,6 @@ _RUNS = 10
 _MOST_SCANS = 64
 # The step of finite differences.
 _STEP = 1e-4
-
-
-class Outcome(StrEnum):
-    """The outcome of a check; ``NOT_CHECKED`` says nothing about whether the values are right."""
-
-    AGREES = "agrees"
-    DIFFERS = "differs"
-    NOT_CHECKED = "not_checked"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """How the values of a derivative compare with those of an independent computation.
-
-    Attributes
-    ----------
-    outcome
-        Whether the values agree.
-    against
-        The name of the independent computation.
-    runs, runs_tried
-        How many runs on random arguments agree, and how many were tried.
-    reason
-        Why nothing, or not everything, could be compared; or where the derivative raises although
-        the independent computation gives values.
-    differences
-        The differences in value.
-    modes
-        The modes that also compiled the derivative for the check.
-    seconds
-        Duration of the check.
-    """
-
-    outcome: Outcome
-    against: str
-    runs: int = 0
-    runs_tried: int = 0
-    reason: str | None = None
-    differences: tuple[Difference, ...] = ()
-    modes: tuple[str, ...] = ()
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        runs = f"{self.runs} of {self.runs_tried} runs"
-        match self.outcome:
-            case Outcome.AGREES:
-                text = f"agrees with {self.against} on {runs}"
-                text += f", compiled by {', '.join(self.modes)} as well" if self.modes else ""
-                text += f" (in {self.seconds:.1f} s)"
-                return f"{text}; {self.reason}" if self.reason else text
-            case Outcome.DIFFERS:
-                first = self.differences[0]
-                return (
-                    f"differs from {self.against}: {first.b} instead of {first.a} "
-                    f"in run {first.run} ({first.arguments}"
-                    f"{'' if first.mode is None else f', compiled by {first.mode}'})"
-                )
-        return f"not checked: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,72 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from scanopt_cli.analysis.statistics import Statistics
-from scanopt_cli.autodiff.checking import Check
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree
 from scanopt_cli.autodiff.stages import StageReport
 from scanopt_cli.autodiff.strategies import Strategy
 from scanopt_cli.ir.graph import Graph
+from scanopt_cli.verification.result import Difference
+
+
+class Outcome(StrEnum):
+    """The outcome of a check; ``NOT_CHECKED`` says nothing about whether the values are right."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    NOT_CHECKED = "not_checked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """How the values of a derivative compare with those of an independent computation.
+
+    Attributes
+    ----------
+    outcome
+        Whether the values agree.
+    against
+        The name of the independent computation.
+    runs, runs_tried
+        How many runs on random arguments agree, and how many were tried.
+    reason
+        Why nothing, or not everything, could be compared; or where the derivative raises although
+        the independent computation gives values.
+    differences
+        The differences in value.
+    modes
+        The modes that also compiled the derivative for the check.
+    seconds
+        Duration of the check.
+    """
+
+    outcome: Outcome
+    against: str
+    runs: int = 0
+    runs_tried: int = 0
+    reason: str | None = None
+    differences: tuple[Difference, ...] = ()
+    modes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        runs = f"{self.runs} of {self.runs_tried} runs"
+        match self.outcome:
+            case Outcome.AGREES:
+                text = f"agrees with {self.against} on {runs}"
+                text += f", compiled by {', '.join(self.modes)} as well" if self.modes else ""
+                text += f" (in {self.seconds:.1f} s)"
+                return f"{text}; {self.reason}" if self.reason else text
+            case Outcome.DIFFERS:
+                first = self.differences[0]
+                return (
+                    f"differs from {self.against}: {first.b} instead of {first.a} "
+                    f"in run {first.run} ({first.arguments}"
+                    f"{'' if first.mode is None else f', compiled by {first.mode}'})"
+                )
+        return f"not checked: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,7 +168,7 @@ def _code(derivative: Derivative, *, is_asked_for: bool) -> ExitCode:
 
     No comparison at all is a failure if the user asked for one.
     """
-    from scanopt_cli.autodiff.checking import Outcome
+    from scanopt_cli.autodiff.derivative import Outcome
 
     outcome = derivative.check.outcome if derivative.check is not None else None
     if outcome is Outcome.DIFFERS:

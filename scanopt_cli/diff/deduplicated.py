@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 
-from scanopt_cli.equivalence.canonical import Digests
+from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.operands import commutes
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import scan_op

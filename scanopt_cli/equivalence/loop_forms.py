@@ -24,11 +24,11 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import io_toposort
 from pytensor.scan.op import Scan
 
+from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.uses import Uses
 from scanopt_cli.ir.scan_view import InnerSlot, ScanView, Slot, inner_condition, inner_slots
 
 if TYPE_CHECKING:
-    from scanopt_cli.equivalence.canonical import Digests
     from scanopt_cli.equivalence.sameness import Sameness
 
 # The nodes that all rounds on one body may visit together, and the rounds that any body has.
@@ -90,8 +90,6 @@ class Step:
 
     def digests(self, colours: Sequence[bytes]) -> Digests:
         """Return the digests of everything that a step computes."""
-        from scanopt_cli.equivalence.canonical import Digests
-
         if self._last is not None and self._last[0] == colours:
             return self._last[1]
         key = self.sameness.key

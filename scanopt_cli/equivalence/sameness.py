@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
@@ -17,10 +18,12 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.type import TensorType
 
+from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.encoding import Encoder, state
 from scanopt_cli.equivalence.keys import Hashed, Interned, Keys
-from scanopt_cli.equivalence.loop_forms import LoopForm, loop_form
+from scanopt_cli.equivalence.loop_forms import LoopForm, loop_form, output_keys
 from scanopt_cli.equivalence.opaque import token
+from scanopt_cli.ir.scan_view import ScanView
 
 # Loops with slots that only their feeds distinguish are refined again where they are applied. In
 # bodies of other loops, this many nodes may be visited so; beyond it, places distinguish such
@@ -137,11 +140,9 @@ class Sameness:
 
     def of_graph(self, graph: AbstractFunctionGraph) -> bytes:
         """Return the key of a whole graph, which is independent of any graph around it."""
-        from scanopt_cli.equivalence.canonical import Digests
-
         known = self._graphs.get(id(graph))
         if known is None:
-            digests = Digests(graph.inputs, sameness=self)
+            digests = Digests(graph.inputs, self)
             for node in graph.toposort():
                 digests.add(node)
             types = [variable.type for variable in graph.inputs]
@@ -157,6 +158,10 @@ class Sameness:
             known = (op, loop_form(self, op))
             self._forms[id(op)] = known
         return known[1]
+
+    def of_loop(self, digests: Digests, view: ScanView) -> dict[Variable, bytes]:
+        """Return the key of each output of an applied loop."""
+        return output_keys(digests, view)
 
     def may_look_into(self, nodes: int) -> bool:
         """Count ``nodes`` of a body that are to be visited again; return whether they may be."""

@@ -11,7 +11,8 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.analysis.buffers import trimmed
-from scanopt_cli.equivalence.canonical import Digests
+from scanopt_cli.equivalence.digests import Digests
+from scanopt_cli.equivalence.loop_forms import condition_key
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.errors import ScanoptError, brief
 from scanopt_cli.facts import Fact
@@ -136,9 +137,7 @@ class PassContext:
         order, so nothing upstream changes once its key is computed.
         """
         if self._digests is None:
-            self._digests = Digests(
-                self.fgraph.inputs, sameness=Sameness(gradients=True, exact=True)
-            )
+            self._digests = Digests(self.fgraph.inputs, Sameness(gradients=True, exact=True))
         return self._digests
 
     def same(self, variable: Variable) -> bytes:
@@ -150,7 +149,7 @@ class PassContext:
 
         Keys are equal only for loops that always stop after equally many steps.
         """
-        return None if view.condition is None else self.digests.of_condition(view)
+        return None if view.condition is None else condition_key(self.digests, view)
 
     def is_in_place(self) -> bool:
         """Whether a node of the graph works in place; if so, remark that nothing is rewritten."""

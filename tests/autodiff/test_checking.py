@@ -10,7 +10,8 @@ from gradient_loops import clipped, garch
 from pytensor.graph.replace import clone_replace
 
 from graph_building import graph_of, power, scan
-from scanopt_cli.autodiff.checking import Outcome, check_derivative
+from scanopt_cli.autodiff.checking import check_derivative
+from scanopt_cli.autodiff.derivative import Outcome
 from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.ir.graph import as_graph
 

@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from graph_building import graph_of, power, scan
-from scanopt_cli.autodiff.checking import Check, Outcome
-from scanopt_cli.autodiff.derivative import Derivative
+from scanopt_cli.autodiff.derivative import Check, Derivative, Outcome
 from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.errors import GradientError
 from scanopt_cli.reports import grad_markdown, grad_rich

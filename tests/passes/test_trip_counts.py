@@ -11,7 +11,7 @@ from pytensor.graph.fg import FunctionGraph
 from graph_building import scan
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.equivalence.canonical import Digests
+from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.passes.merge_scans.trip_counts import StepCounts, loop_free
 
@@ -30,7 +30,7 @@ def _least(*sequences: Any) -> Any:
 
 def _counts(*outputs: Any) -> tuple[FunctionGraph, StepCounts]:
     fgraph = FunctionGraph(outputs=list(outputs), clone=False)
-    digests = Digests(fgraph.inputs, sameness=Sameness(exact=True))
+    digests = Digests(fgraph.inputs, Sameness(exact=True))
     return fgraph, StepCounts(digests.of, loop_free(fgraph.toposort()))
 
 

@@ -12,8 +12,9 @@ from pytensor.graph.op import Op
 
 from scanopt_cli.diff.deduplicated import count_loops, node_digest, once
 from scanopt_cli.diff.matching.pairing import Evidence, pair_up
-from scanopt_cli.equivalence.canonical import Digests
+from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.loop_forms import LoopForm
+from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.naming import slot_names, titles
 from scanopt_cli.ir.scan_view import ScanView, Slot
 
@@ -156,10 +157,10 @@ def two_sides(
     others = [v for place, v in enumerate(after.inputs) if place not in seconds]
     # An unpaired input takes a position that no input of the other side has.
     gap = [variable.type() for variable in alone]
-    known, known_after = (None, None) if around is None else (side.sameness for side in around)
+    first, second = (Sameness(), Sameness()) if around is None else (s.sameness for s in around)
     digests = (
-        Digests([before.inputs[place] for place, _ in inputs] + alone, sameness=known),
-        Digests([after.inputs[place] for _, place in inputs] + gap + others, sameness=known_after),
+        Digests([before.inputs[place] for place, _ in inputs] + alone, first),
+        Digests([after.inputs[place] for _, place in inputs] + gap + others, second),
     )
     counts, distinct = zip(
         count_loops(before, digests[0]), count_loops(after, digests[1]), strict=True

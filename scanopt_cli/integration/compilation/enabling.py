@@ -1,89 +1,14 @@
-"""`enabled`: run passes in every compilation inside a block of code, and record their effect."""
+"""`enabled`: run passes in every compilation inside a block of code."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from weakref import WeakKeyDictionary
 
-from pytensor.graph.fg import FunctionGraph
-
-from scanopt_cli.analysis.statistics import Statistics
-from scanopt_cli.integration.compilation.blocks import enter, leave
+from scanopt_cli.integration.compilation.blocks import DEFAULT, Enabled, enter, leave
 from scanopt_cli.integration.compilation.registering import register
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.grammar import parse, print_pipeline
-from scanopt_cli.pipeline.runner import PassRun
-
-DEFAULT = "grad"
-"""The pipeline if none is named: programs that wait for a compilation wait for gradients."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compilation:
-    """What the passes did to one compiled graph, or to the body of one of its loops.
-
-    Attributes
-    ----------
-    before, after
-        Statistics of the graph before and after the passes. This is the graph at the point where
-        PyTensor would rewrite its loops, not the graph at the end of the compilation.
-    passes
-        What each pass did, in order.
-    seconds
-        Wall time of the passes, which is part of the compilation time.
-    """
-
-    before: Statistics
-    after: Statistics
-    passes: tuple[PassRun, ...]
-    seconds: float
-
-
-class Enabled:
-    """What `enabled` yields: the passes, and a record of what they did.
-
-    Attributes
-    ----------
-    passes
-        The passes that run in every compilation.
-    """
-
-    def __init__(self, passes: Sequence[Pass]) -> None:
-        self.passes = tuple(passes)
-        self._compilations: list[Compilation] = []
-        self._positions: WeakKeyDictionary[FunctionGraph, int] = WeakKeyDictionary()
-
-    @property
-    def pipeline(self) -> str:
-        """The passes as the text of a pipeline."""
-        return print_pipeline(self.passes)
-
-    @property
-    def compilations(self) -> tuple[Compilation, ...]:
-        """What the passes did so far: one entry for each graph that they changed."""
-        return tuple(self._compilations)
-
-    @property
-    def seconds(self) -> float:
-        """Wall time of the passes so far, in the graphs that they changed."""
-        return sum(done.seconds for done in self._compilations)
-
-    def record(self, fgraph: FunctionGraph, done: Compilation) -> None:
-        """Record what the passes did to ``fgraph``, joined with what they did to it before."""
-        position = self._positions.get(fgraph)
-        if position is None:
-            self._positions[fgraph] = len(self._compilations)
-            self._compilations.append(done)
-            return
-        earlier = self._compilations[position]
-        self._compilations[position] = replace(
-            done,
-            before=earlier.before,
-            passes=earlier.passes + done.passes,
-            seconds=earlier.seconds + done.seconds,
-        )
+from scanopt_cli.pipeline.grammar import parse
 
 
 @contextmanager

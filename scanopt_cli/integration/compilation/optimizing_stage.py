@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from time import perf_counter
 from weakref import WeakKeyDictionary
 
-from pytensor.compile.mode import Mode, optdb
+from pytensor.compile.mode import Mode
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.errors import PassError
-from scanopt_cli.integration.compilation.enabling import DEFAULT, Compilation, Enabled
-from scanopt_cli.integration.compilation.rewriters import CompilationStage, Unseal, query_of
+from scanopt_cli.integration.compilation.blocks import DEFAULT, Compilation, Enabled
 from scanopt_cli.integration.compilation.sealing import seal
 from scanopt_cli.integration.compilation.stage_passes import passes_of
+from scanopt_cli.integration.compilation.stages import CompilationStage
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.ir.inner_graphs import inner_graphs, walk
 from scanopt_cli.ir.scan_view import scan_op
@@ -40,12 +40,17 @@ _LEVELS = {
 
 
 def run_stage(
-    fgraph: FunctionGraph, stage: CompilationStage, block: Enabled | None, mode: Mode | None
+    fgraph: FunctionGraph,
+    stage: CompilationStage,
+    block: Enabled | None,
+    mode: Mode | None,
+    *,
+    seals: bool,
 ) -> None:
     """Run one stage of the passes of ``block`` on ``fgraph``, if there is a loop in it.
 
-    Without a block, the passes are those of the preset `DEFAULT`. After the first stage the loops
-    are sealed: PyTensor's own rewrites of loops see none until the second stage.
+    Without a block, the passes are those of the preset `DEFAULT`. If it ``seals``, the loops are
+    sealed after the first stage: PyTensor's own rewrites of loops see none until the second.
 
     The passes work on a copy of the nodes over the same inputs. The outputs of the copy then
     replace the old ones in one step. So PyTensor validates that no protected input is overwritten,
@@ -62,14 +67,8 @@ def run_stage(
         return
     if not _is_done(fgraph, stage, pipeline):
         _run_passes(fgraph, stage, passes, pipeline, block)
-    if stage is CompilationStage.LOOPS and _will_unseal(mode):
+    if stage is CompilationStage.LOOPS and seals:
         seal(fgraph)
-
-
-def _will_unseal(mode: Mode | None) -> bool:
-    """Whether the mode runs `Unseal`, which restores the Scans."""
-    query = query_of(mode)
-    return query is None or any(isinstance(item, Unseal) for item in optdb.query(query))
 
 
 def _is_done(fgraph: FunctionGraph, stage: CompilationStage, pipeline: tuple[Pass, ...]) -> bool:

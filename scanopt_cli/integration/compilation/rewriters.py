@@ -5,21 +5,12 @@ Until then they cost nothing: this module imports neither the passes nor PyTenso
 
 from __future__ import annotations
 
-from enum import StrEnum
-
-from pytensor.compile.mode import Mode, get_mode
+from pytensor.compile.mode import Mode, optdb
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import GraphRewriter
-from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from scanopt_cli.integration.compilation.blocks import innermost
-
-
-class CompilationStage(StrEnum):
-    """The two places in a compilation where passes run."""
-
-    LOOPS = "loops"
-    TRIMS = "trims"
+from scanopt_cli.integration.compilation.stages import CompilationStage, mode_of, query_of
 
 
 class Always(GraphRewriter):
@@ -39,7 +30,7 @@ class Always(GraphRewriter):
         mode = mode_of(fgraph)
         # DebugMode compares the graph before and after each rewrite, and rewrites several times.
         if type(mode).__name__ != "DebugMode":
-            run_stage(fgraph, self.stage, innermost(), mode)
+            run_stage(fgraph, self.stage, innermost(), mode, seals=_will_unseal(mode))
 
 
 class WhenEnabled(Always):
@@ -67,13 +58,7 @@ class Unseal(GraphRewriter):
             unseal(fgraph)
 
 
-def mode_of(fgraph: FunctionGraph) -> Mode | None:
-    """Return the mode of the compilation in progress; ``None`` if unknown."""
-    mode = getattr(fgraph, "_compile_mode", None)
-    return None if mode is None else get_mode(mode)
-
-
-def query_of(mode: Mode | None) -> RewriteDatabaseQuery | None:
-    """Return the query by which ``mode`` selects from ``optdb``; ``None`` if unknown."""
-    query = getattr(mode, "_optimizer", None)
-    return query if isinstance(query, RewriteDatabaseQuery) else None
+def _will_unseal(mode: Mode | None) -> bool:
+    """Whether the mode runs `Unseal`, which restores the Scans."""
+    query = query_of(mode)
+    return query is None or any(isinstance(item, Unseal) for item in optdb.query(query))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
 
-from scanopt_cli.integration.compilation.rewriters import CompilationStage, query_of
+from scanopt_cli.integration.compilation.stages import CompilationStage, query_of
 from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.inline_constants import InlineConstants

@@ -13,7 +13,8 @@ from pytensor.scalar.basic import EQ, OR
 from pytensor.tensor.basic import as_tensor
 from pytensor.tensor.elemwise import Elemwise
 
-from scanopt_cli.equivalence.canonical import Digests
+from scanopt_cli.equivalence.digests import Digests
+from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.pipeline.contract import PassContext, Rewrite
@@ -29,7 +30,7 @@ def mark_conditions(context: PassContext) -> Iterator[Rewrite]:
     loops = sum(map(_is_while, walk(context.fgraph)))
     if loops < 2 and not context.is_inlined:
         return
-    digests = Digests(context.fgraph.inputs)
+    digests = Digests(context.fgraph.inputs, Sameness())
     for view in context.scans():
         if view.batch_ndim or view.condition is None or _is_marked(view.condition):
             continue
