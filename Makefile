@@ -11,7 +11,7 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 BENCH_ARGS ?= --benchmark-only
 
 .DEFAULT_GOAL := help
-.PHONY: help demo samples test test-deep fuzz lint bench clean FORCE
+.PHONY: help demo samples test test-deep mutants fuzz lint bench clean FORCE
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -33,6 +33,9 @@ test: .venv/installed-dev ## Run the tests, as before each commit
 
 test-deep: .venv/installed-dev ## Run the tests that take long: the whole zoo, Numba, many examples
 	HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest $(PYTEST_ARGS) -m "deep or hypothesis or tiered"
+
+mutants: .venv/installed-dev ## Break each pass in ten ways, or MUTANTS, and report which tests notice
+	$(VENV)/python tests/mutation --count $${MUTANTS:-10}
 
 fuzz: .venv/installed-dev ## Load files made at random for ten minutes, or FUZZ_SECONDS
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(VENV)/python -m pytest -q tests/hostile/test_fuzzing.py
