@@ -1,26 +1,36 @@
-"""Pairs the slots of one Scan with those of another, by the strongest evidence first.
+"""Pairs the slots of one Scan with those of another by partition refinement.
 
-Inputs of the loop come first, since what feeds them is known. Then a state is identified by what a
-step computes for it from the slots paired so far. Every new pair helps to distinguish the remaining
-slots: two states with equal feeds and equal updates separate as soon as what they read does. Where
-a changed body leaves no exact match, a slot is identified by its surroundings.
+Both loops are refined together, as `scanopt_cli.equivalence.loop_forms` refines one: slots begin
+with colours, what a step computes for them from slots of these colours splits the colours, and so
+on. Slots that have a colour to themselves on their side, and the same colour, are a pair. If a body
+changed, so did the colours of all slots that depend on the change, some rounds later. Therefore the
+colours of every round count, those of late rounds before those of early ones. Pairs have colours of
+their own, so every pair helps to distinguish the other slots.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import cached_property
 
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Constant, Variable
 
 from scanopt_cli.diff.matching.indexed_graph import Pairs
-from scanopt_cli.diff.matching.numbering import Numbers
 from scanopt_cli.diff.matching.pairing import pair_up
-from scanopt_cli.diff.matching.slot_features import Witness
 from scanopt_cli.diff.matching.terms import SharedTerms
+from scanopt_cli.equivalence.loop_forms import Step
+from scanopt_cli.ir.naming import slot_name
+from scanopt_cli.ir.scan_view import ScanView, SlotKind
 
-# The most walks over the bodies: for many states that separate only one by one, the time would
-# otherwise be quadratic.
-_LOOKS = 50
+# The most rounds from one set of pairs, and the most walks over the bodies in all: for many states
+# that separate only one by one, the time would otherwise be quadratic.
+_ROUNDS = 8
+_WALKS = 50
+# How many readers of a result are examined.
+_READERS = 8
+
+type _Key = Callable[[int, int], Hashable]
+"""Returns a key for a slot, given as a side, 0 or 1, and a place; ``None`` for no key."""
 
 
 def pair_slots(ours: SharedTerms, theirs: SharedTerms, node: Apply, other: Apply) -> Pairs:
@@ -30,193 +40,214 @@ def pair_slots(ours: SharedTerms, theirs: SharedTerms, node: Apply, other: Apply
     has the same part in the loop.
     """
     is_one_op = ours.side.op_digest(node.op) == theirs.side.op_digest(other.op)
-    return _Pairing(Witness(ours, node), Witness(theirs, other), is_one_op=is_one_op).run()
+    return _Pairing(_Slots(ours, node), _Slots(theirs, other), is_one_op=is_one_op).run()
+
+
+class _Slots:
+    """What is known of the slots of one Scan node, by their places in its view."""
+
+    def __init__(self, terms: SharedTerms, node: Apply) -> None:
+        self._terms = terms
+        self._side = terms.side
+        view: ScanView = terms.side.view(node)
+        self.slots = view.slots
+        self.ports: Sequence[bytes] = terms.side.form(node).ports
+        self.step = Step(terms.side.sameness, view.slots, view.op.fgraph.toposort(), None)
+        self.kinds = [(slot.kind, slot.taps, slot.out_taps) for slot in self.slots]
+
+    @cached_property
+    def names(self) -> list[str | None]:
+        """The name of each slot without its number; ``None`` if it is only the default label."""
+        names = [slot_name(slot, self._clients) for slot in self.slots]
+        return [
+            None if name == slot.label else name
+            for name, slot in zip(names, self.slots, strict=True)
+        ]
+
+    @cached_property
+    def feeds(self) -> list[Hashable]:
+        """The key of what feeds each slot; ``None`` for a nit_sot, whose length says nothing."""
+        return [
+            None if slot.kind is SlotKind.NIT_SOT else self._terms.token(slot.outer_input)
+            for slot in self.slots
+        ]
+
+    @cached_property
+    def types(self) -> list[tuple[str, ...]]:
+        """The types of what a step first reads of each slot and first computes for it."""
+        return [
+            tuple(str(v.type) for v in (*slot.inner_inputs[:1], *slot.inner_outputs[:1]))
+            for slot in self.slots
+        ]
+
+    @cached_property
+    def readers(self) -> list[Hashable]:
+        """The readers of each slot's result, and their readers; ``None`` if there are none."""
+        return [
+            None if slot.outer_output is None else self._read_by(slot.outer_output, 2)
+            for slot in self.slots
+        ]
+
+    def _clients(self, variable: Variable) -> Sequence[tuple[Apply, int]]:
+        return self._side.readers.get(variable, ())
+
+    def _read_by(self, variable: Variable, depth: int) -> Hashable:
+        found: set[Hashable] = {("output", place) for place in self._side.ends.get(variable, ())}
+        for node, place in self._clients(variable)[:_READERS]:
+            partner = self._terms.partner(node)
+            if partner is not None:
+                found.add((partner, place))
+                continue
+            others = tuple(self._side.digest(v) for v in node.inputs if isinstance(v, Constant))
+            then = self._read_by(node.outputs[0], depth - 1) if depth > 1 else None
+            found.add((self._side.op_digest(node.op), place, others, then))
+        return frozenset(found) or None
 
 
 class _Pairing:
-    """The pairs so far. In all methods a slot is a side, 0 or 1, and a place on that side."""
+    """The pairs so far."""
 
-    def __init__(self, here: Witness, there: Witness, *, is_one_op: bool) -> None:
-        self._witnesses = here, there
+    def __init__(self, here: _Slots, there: _Slots, *, is_one_op: bool) -> None:
+        self._sides = here, there
         self._is_one_op = is_one_op
-        self._numbers = Numbers()
-        self._looks = 0
         # For each side, the pair that each slot is in, identified by its place on the second side.
         self._known: tuple[dict[int, int], dict[int, int]] = ({}, {})
-        self._updates: tuple[list[Hashable], list[Hashable]] | None = None
+        self._numbers: dict[Hashable, int] = {}
+        self._walks = 0
 
     def run(self) -> Pairs:
-        if self._is_one_op:
-            self._pair(_anything)
-        while self._is_incomplete() and any(
-            self._pair(evidence, repeats=repeats) for evidence, repeats in _EVIDENCE
-        ):
+        while self._is_incomplete() and any(self._pair(*one) for one in self._evidence()):
             pass
         if self._is_incomplete():
             self._pair_remaining()
         return sorted(self._known[0].items())
 
     def _is_incomplete(self) -> bool:
-        return all(len(self._known[0]) < len(witness.slots) for witness in self._witnesses)
+        return all(
+            len(known) < len(s.slots) for known, s in zip(self._known, self._sides, strict=True)
+        )
 
-    def _pair(self, evidence: _Evidence, *, repeats: bool = False) -> bool:
-        """Pair unpaired slots of equal ``evidence``; return whether there were any.
+    def _evidence(self) -> Iterator[tuple[_Key, bool]]:
+        """Yield keys to pair slots by, the surest first, and whether equal ones pair in order."""
+        if self._is_one_op:
+            yield self._port, False
+        yield self._joined(self._kind, self._name, self._feed), False
+        # Inputs of one kind that are fed the same have the same values.
+        yield self._joined(self._is_input, self._kind, self._feed), True
+        yield self._joined(self._is_input, self._kind, self._name), False
+        rounds = self._rounds()
+        for update in reversed(rounds):
+            yield self._joined(self._kind, self._feed, update), False
+        for update in reversed(rounds):
+            yield self._joined(self._kind, update), False
+        # States with equal initial rows and equal updates, as far as the loop is known.
+        for update in rounds[-1:]:
+            yield self._joined(self._kind, self._feed, update), True
+        yield self._joined(self._kind, self._feed, self._readers), False
+        yield self._joined(self._kind, self._readers), False
+        yield self._joined(self._kind, self._name), False
+        yield self._joined(self._kind, self._feed), False
+        yield self._name, False
 
-        The evidence has to be unique on its side, unless ``repeats`` pairs equal slots in order.
+    def _joined(self, *parts: _Key) -> _Key:
+        """Return the key of several parts, ``None`` if one is; for equal loops, with the port."""
+
+        def key(side: int, place: int) -> Hashable:
+            keys = [part(side, place) for part in parts]
+            return None if None in keys else (*keys, self._is_one_op and self._port(side, place))
+
+        return key
+
+    def _pair(self, key: _Key, repeats: bool) -> bool:
+        """Pair slots whose key is unique on both sides; return whether there were any.
+
+        With ``repeats``, also slots of equal keys in order.
         """
         unpaired, others = self._unpaired()
-
-        def key_on(side: int) -> Callable[[int], Hashable]:
-            ports = self._witnesses[side].ports
-
-            def of(place: int) -> Hashable:
-                found = evidence(self, side, place)
-                if found is None or not self._is_one_op:
-                    return found
-                return ports[place], found
-
-            return of
-
-        pairs = pair_up(unpaired, others, (key_on(0), key_on(1)), repeats=repeats)
+        pairs = pair_up(
+            unpaired,
+            others,
+            (lambda place: key(0, place), lambda place: key(1, place)),
+            repeats=repeats,
+        )
         self._add([(unpaired[first], others[second]) for first, second in pairs])
         return bool(pairs)
 
     def _pair_remaining(self) -> None:
         """Pair unpaired slots of one kind and type in order, if both Scans have as many of them."""
         unpaired = self._unpaired()
-        shapes = [[self.shape(side, place) for place in unpaired[side]] for side in (0, 1)]
+        shapes = [[self._shape(side, place) for place in unpaired[side]] for side in (0, 1)]
         counted, others = ([(shape, known.count(shape)) for shape in known] for known in shapes)
         pairs = pair_up(counted, others, (lambda key: key, lambda key: key), repeats=True)
         self._add([(unpaired[0][first], unpaired[1][second]) for first, second in pairs])
 
     def _add(self, pairs: Pairs) -> None:
-        if pairs:
-            self._known[0].update(pairs)
-            self._known[1].update((second, second) for _, second in pairs)
-            self._updates = None
+        self._known[0].update(pairs)
+        self._known[1].update((second, second) for _, second in pairs)
 
     def _unpaired(self) -> tuple[list[int], list[int]]:
         first, second = (
-            [place for place in range(len(witness.slots)) if place not in known]
-            for witness, known in zip(self._witnesses, self._known, strict=True)
+            [place for place in range(len(side.slots)) if place not in known]
+            for side, known in zip(self._sides, self._known, strict=True)
         )
         return first, second
 
-    def is_input(self, side: int, place: int) -> bool:
-        """Whether the loop only reads the slot."""
-        return self._witnesses[side].slots[place].outer_output is None
+    def _rounds(self) -> list[_Key]:
+        """Refine both loops from the pairs so far; return the key of the updates in each round."""
+        shared = self._fed(0) & self._fed(1)
+        colours = [
+            [self._colour(side, place, shared) for place in range(len(self._sides[side].slots))]
+            for side in (0, 1)
+        ]
+        found: list[_Key] = []
+        classes = 0
+        while len(found) < _ROUNDS and self._walks < _WALKS:
+            self._walks += 1
+            updates, keys = [], []
+            for side, known in zip(self._sides, colours, strict=True):
+                of = side.step.digests(known).of
+                updates.append([tuple(map(of, slot.inner_outputs)) or None for slot in side.slots])
+                keys.append(side.step.updates(known))
+            found.append(lambda side, place, updates=updates: updates[side][place])  # type: ignore[misc]
+            if len({*keys[0], *keys[1]}) == classes:
+                break
+            classes, colours = len({*keys[0], *keys[1]}), keys
+        return found
 
-    def kind(self, side: int, place: int) -> tuple[Hashable, ...]:
-        """Return the kind and taps of the slot."""
-        slot = self._witnesses[side].slots[place]
-        return slot.kind, slot.taps, slot.out_taps
+    def _fed(self, side: int) -> set[Hashable]:
+        """Return what feeds the inputs of a loop."""
+        places = range(len(self._sides[side].slots))
+        return {self._feed(side, place) for place in places if self._is_input(side, place)}
 
-    def shape(self, side: int, place: int) -> Hashable:
-        """Return the kind, taps and types of the slot, which many slots may share."""
-        return *self.kind(side, place), self._witnesses[side].types[place]
+    def _colour(self, side: int, place: int, shared: set[Hashable]) -> bytes:
+        """Return the first colour of a slot: of its pair; of what feeds it, for shared inputs."""
+        feed, pair = self._feed(side, place), self._known[side].get(place)
+        colour: Hashable = (self._shape(side, place), feed)
+        if self._is_input(side, place) and feed in shared:
+            colour = self._kind(side, place), feed
+        elif pair is not None:
+            colour = ("pair", pair)
+        number = self._numbers.setdefault(colour, len(self._numbers))
+        return self._sides[side].step.sameness.key("colour", number)
 
-    def name(self, side: int, place: int) -> str | None:
-        return self._witnesses[side].names[place]
+    def _is_input(self, side: int, place: int) -> Hashable:
+        """``True`` if the loop only reads the slot."""
+        return self._sides[side].slots[place].outer_output is None or None
 
-    def source(self, side: int, place: int) -> Hashable:
-        """Return the key of what feeds the slot."""
-        return self._witnesses[side].sources[place]
+    def _kind(self, side: int, place: int) -> Hashable:
+        return self._sides[side].kinds[place]
 
-    def role(self, side: int, place: int) -> Hashable:
-        """Return the surroundings of the slot in the body."""
-        return self._witnesses[side].roles[place]
+    def _shape(self, side: int, place: int) -> Hashable:
+        return self._kind(side, place), self._sides[side].types[place]
 
-    def readers(self, side: int, place: int) -> Hashable:
-        """Return the readers of the slot's result."""
-        return self._witnesses[side].readers[place]
+    def _port(self, side: int, place: int) -> Hashable:
+        return self._sides[side].ports[place]
 
-    def needs(self, side: int, place: int) -> Hashable:
-        """Return the pairs that a step needs to compute the slot."""
-        known = self._known[side]
-        return frozenset(known[p] for p in self._witnesses[side].needs[place] if p in known)
+    def _name(self, side: int, place: int) -> Hashable:
+        return self._sides[side].names[place]
 
-    def update(self, side: int, place: int) -> Hashable:
-        """Return the key of what a step computes for the slot, from the colours of all slots."""
-        if self._updates is None:
-            self._looks += 1
-            if self._looks > _LOOKS:
-                return None
-            shared = self._sources(0) & self._sources(1)
-            first, second = (
-                witness.updates(
-                    self._numbers,
-                    [self._colour(side, p, shared) for p in range(len(witness.slots))],
-                )
-                for side, witness in enumerate(self._witnesses)
-            )
-            self._updates = first, second
-        return self._updates[side][place]
+    def _feed(self, side: int, place: int) -> Hashable:
+        return self._sides[side].feeds[place]
 
-    def _sources(self, side: int) -> set[Hashable]:
-        places = range(len(self._witnesses[side].slots))
-        return {self.source(side, place) for place in places if self.is_input(side, place)}
-
-    def _colour(self, side: int, place: int, shared: set[Hashable]) -> Hashable:
-        """Return the colour of a slot: an input's feed, else its pair, else its shape and feed."""
-        source = self.source(side, place)
-        if self.is_input(side, place) and source in shared:
-            return self.kind(side, place), source
-        pair = self._known[side].get(place)
-        return ("pair", pair) if pair is not None else (self.shape(side, place), source)
-
-
-type _Evidence = Callable[[_Pairing, int, int], Hashable]
-
-
-def _anything(*_: object) -> bool:
-    return True
-
-
-def _of_inputs(*parts: _Evidence) -> _Evidence:
-    return _joined(parts, True)
-
-
-def _of_results(*parts: _Evidence) -> _Evidence:
-    return _joined(parts, False)
-
-
-def _joined(parts: Sequence[_Evidence], inputs: bool) -> _Evidence:
-    """Combine kinds of evidence, for inputs or for results only; ``None`` if one is ``None``."""
-
-    def evidence(pairing: _Pairing, side: int, place: int) -> Hashable:
-        if pairing.is_input(side, place) is not inputs:
-            return None
-        keys = [part(pairing, side, place) for part in parts]
-        return None if None in keys else tuple(keys)
-
-    return evidence
-
-
-_P = _Pairing
-_EVIDENCE: tuple[tuple[_Evidence, bool], ...] = (
-    (_of_inputs(_P.kind, _P.name, _P.source), False),
-    (_of_inputs(_P.kind, _P.source, _P.role), False),
-    (_of_inputs(_P.kind, _P.source), False),
-    # Inputs of one kind that are fed the same have the same values.
-    (_of_inputs(_P.kind, _P.source), True),
-    (_of_inputs(_P.kind, _P.name), False),
-    (_of_results(_P.kind, _P.name, _P.source), False),
-    (_of_results(_P.kind, _P.source, _P.update), False),
-    (_of_results(_P.kind, _P.update), False),
-    (_of_results(_P.kind, _P.source, _P.update, _P.readers), False),
-    (_of_results(_P.kind, _P.update, _P.readers), False),
-    # States with equal initial rows and equal updates, as far as the loop is known.
-    (_of_results(_P.kind, _P.source, _P.update), True),
-    (_of_results(_P.kind, _P.source, _P.readers), False),
-    (_of_results(_P.kind, _P.source, _P.role), False),
-    (_of_results(_P.kind, _P.source), False),
-    (_of_results(_P.kind, _P.name), False),
-    (_of_results(_P.kind, _P.role), False),
-    (_of_results(_P.kind, _P.needs), False),
-    (_of_inputs(_P.kind, _P.role), False),
-    (_of_inputs(_P.name), False),
-    (_of_results(_P.name), False),
-    (_of_inputs(_P.kind, _P.role), True),
-    (_of_results(_P.kind, _P.role), True),
-)
-"""Kinds of evidence, the strongest first, and whether each also pairs equal slots in order."""
+    def _readers(self, side: int, place: int) -> Hashable:
+        return self._sides[side].readers[place]
