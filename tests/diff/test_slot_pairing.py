@@ -17,16 +17,18 @@ from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.scan_view import SlotKind
 from scanopt_cli.pipeline.optimizing import optimize
 
-# What a step makes of a state ``v`` and of what three sequences hold; all start alike.
-UPDATES = {
-    "a": lambda v, x, y, z: v * 0.5 + x,
-    "b": lambda v, x, y, z: v * 0.5 + y,
-    "c": lambda v, x, y, z: v * 0.5 + z,
-    "d": lambda v, x, y, z: v * 0.5 + pt.exp(x * z),
+# What a step adds to a state of what three sequences hold; all start alike.
+ADDED = {
+    "a": lambda x, y, z: x,
+    "b": lambda x, y, z: y,
+    "c": lambda x, y, z: z,
+    "d": lambda x, y, z: pt.exp(x * z),
 }
 
 
-def loop(states: str, *, start: str = "", read: str = "abcd", order: str = "xyz") -> Graph:
+def loop(
+    states: str, *, start: str = "", read: str = "abcd", order: str = "xyz", factor: float = 0.5
+) -> Graph:
     """A loop of ``states`` that start with zero or with the input ``start``; some are read."""
     inputs = {name: tensor(name) for name in "xyz"} | {"h0": pt.dscalar("h0"), "n": pt.lscalar("n")}
 
@@ -34,7 +36,7 @@ def loop(states: str, *, start: str = "", read: str = "abcd", order: str = "xyz"
         seen = dict(zip(order, arguments, strict=False))
         past = arguments[len(order) :]
         return [
-            UPDATES[name](v, seen["x"], seen["y"], seen["z"])
+            v * factor + ADDED[name](seen["x"], seen["y"], seen["z"])
             for name, v in zip(states, past, strict=True)
         ]
 
@@ -77,6 +79,35 @@ def test_a_dropped_state_among_states_in_another_order(states: str) -> None:
     found = changes(loop("abcd"), loop(states, order="yzx"))
     assert [(c.kind, c.where) for c in found] == [(REMOVED, ())] * 2
     assert sum(what_of(c) == "sit_sot `sit_sot[3]` of Scan `loop`" for c in found) == 1
+
+
+def test_changed_states_in_another_order_are_known_by_their_readers() -> None:
+    """They start alike, and no update is what it was."""
+    found = changes(loop("abcd"), loop("cabd", factor=0.25))
+    assert {(c.kind, c.before, c.after) for c in found} == {(CHANGED, "0.5", "0.25")}
+
+
+OPERATORS = {"p": pt.exp, "q": pt.tanh, "r": pt.cosh}
+
+
+def folded(states: str, factor: float) -> Graph:
+    """States that start alike, each with an Op of its own, and their sum, which alone is read."""
+    x = tensor("x")
+
+    def step(seen: Variable, *past: Variable) -> list[Variable]:
+        parts = zip(states, past, strict=False)
+        new = {name: OPERATORS[name](v * factor) + seen for name, v in parts}
+        return [*new.values(), new["p"] - new["q"] / new["r"]]
+
+    starts = [*(pt.zeros(()) for _ in states), None]
+    *_, total = pytensor.scan(step, [x], starts, name="loop", return_updates=False)
+    return from_io([x], [total])
+
+
+def test_changed_states_in_another_order_are_known_by_their_ops() -> None:
+    found = changes(folded("pqr", 0.5), folded("rpq", 0.25))
+    assert not {"exp", "tanh", "cosh"} & {part for c in found for part in (c.before, c.after)}
+    assert any((c.before, c.after) == ("0.5", "0.25") for c in found)
 
 
 def test_the_state_that_is_read_stays_where_all_others_go() -> None:

@@ -10,6 +10,7 @@ their own, so every pair helps to distinguish the other slots.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 
@@ -26,8 +27,10 @@ from scanopt_cli.ir.scan_view import ScanView, SlotKind
 # that separate only one by one, the time would otherwise be quadratic.
 _ROUNDS = 8
 _WALKS = 50
-# How many readers of a result are examined.
+# How many readers of a result are examined, and how many readers of readers: the steps of a state,
+# their last row, and what that is for.
 _READERS = 8
+_DEPTH = 3
 
 type _Key = Callable[[int, int], Hashable]
 """Returns a key for a slot, given as a side, 0 or 1, and a place; ``None`` for no key."""
@@ -81,10 +84,34 @@ class _Slots:
         ]
 
     @cached_property
+    def roles(self) -> list[Hashable]:
+        """Which Ops of the body read each slot, and which make its next value."""
+        readers: dict[Variable, Counter[tuple[bytes, int]]] = defaultdict(Counter)
+        for node in self.step.nodes:
+            for place, variable in enumerate(node.inputs):
+                if variable.owner is None:
+                    readers[variable][self._side.op_digest(node.op), place] += 1
+        return [
+            (
+                types,
+                tuple(frozenset(readers[variable].items()) for variable in slot.inner_inputs),
+                tuple(map(self._makers, slot.inner_outputs)),
+            )
+            for slot, types in zip(self.slots, self.types, strict=True)
+        ]
+
+    def _makers(self, variable: Variable) -> tuple[bytes, ...]:
+        """Return the digests of the Op that makes ``variable`` and of those behind it."""
+        if variable.owner is None:
+            return ()
+        behind = [part.owner for part in variable.owner.inputs if part.owner is not None]
+        return tuple(self._side.op_digest(maker.op) for maker in (variable.owner, *behind))
+
+    @cached_property
     def readers(self) -> list[Hashable]:
         """The readers of each slot's result, and their readers; ``None`` if there are none."""
         return [
-            None if slot.outer_output is None else self._read_by(slot.outer_output, 2)
+            None if slot.outer_output is None else self._read_by(slot.outer_output, _DEPTH)
             for slot in self.slots
         ]
 
@@ -140,14 +167,10 @@ class _Pairing:
             yield self._joined(self._kind, self._feed, update), False
         for update in reversed(rounds):
             yield self._joined(self._kind, update), False
-        # States with equal initial rows and equal updates, as far as the loop is known.
-        for update in rounds[-1:]:
-            yield self._joined(self._kind, self._feed, update), True
-        yield self._joined(self._kind, self._feed, self._readers), False
         yield self._joined(self._kind, self._readers), False
-        yield self._joined(self._kind, self._name), False
         yield self._joined(self._kind, self._feed), False
         yield self._name, False
+        yield self._joined(self._kind, self._role), True
 
     def _joined(self, *parts: _Key) -> _Key:
         """Return the key of several parts, ``None`` if one is; for equal loops, with the port."""
@@ -245,6 +268,9 @@ class _Pairing:
 
     def _name(self, side: int, place: int) -> Hashable:
         return self._sides[side].names[place]
+
+    def _role(self, side: int, place: int) -> Hashable:
+        return self._sides[side].roles[place]
 
     def _feed(self, side: int, place: int) -> Hashable:
         return self._sides[side].feeds[place]
