@@ -196,6 +196,6 @@ class Remark:
 
     @property
     def subject(self) -> tuple[object, ...]:
-        """What remarks share that differ in their slots and counts at most."""
+        """A key, equal for remarks that differ at most in their slots and counts."""
         details = self.details.items()
         return self.pass_name, self.code, self.kind, self.scan, *details, self.reason

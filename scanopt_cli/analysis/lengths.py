@@ -3,8 +3,8 @@
 PyTensor leaves the static length of loop buffers unknown, so scanopt reads lengths off the
 expressions that made the buffers. An `AffineExpr` is ``constant + sum(coefficient * atom)``; an
 atom is a variable or one dimension of a variable. An expression that is not affine is an atom of
-its own. Two lengths are equal when their difference is the constant 0. All answers are one-sided:
-what is not proved may still be true.
+its own. Two lengths are equal when their difference is the constant 0. Comparisons are
+conservative: an inequality that is not proved may still hold.
 """
 
 from __future__ import annotations
@@ -283,11 +283,12 @@ class Lengths:
     def span(
         self, index: slice, length: AffineExpr, *, reach: int = 0, depth: int = _DEPTH
     ) -> tuple[AffineExpr, AffineExpr, bool] | None:
-        """Return the first of ``length`` rows that a slice takes, one past the last, and the order.
+        """Return ``(begin, end, is_reversed)`` for a slice of an axis of ``length`` rows.
 
-        The order is whether the rows are taken last row first. ``None`` if that cannot be decided,
-        or if the step is neither 1 nor -1. In a slice with step 1, a bound that is the length of
-        initial rows ``x[:reach]`` counts as ``reach``.
+        The slice takes the rows ``begin`` to ``end``, without ``end``, last row first if
+        ``is_reversed``. ``None`` if that cannot be decided, or if the step is neither 1 nor -1.
+        With step 1, a bound that is the length of ``x[:reach]`` is taken to be ``reach``: with
+        fewer initial rows, the loop could not run.
         """
         step = AffineExpr(1) if index.step is None else self.value_of(index.step, depth - 1)
         if step not in (AffineExpr(1), AffineExpr(-1)):

@@ -55,10 +55,10 @@ def check_derivative(
 
     ``original`` has the differentiated output only; ``by`` holds the positions of the inputs to
     differentiate by. Derivatives by ``forward`` and ``taylor`` are compared with reverse mode,
-    entry by entry. Those by other strategies are compared along one direction, in which every entry
-    has a rate of its own: a whole Hessian with the product of Hessian and vector by the strategy
-    that did not build it, anything else with forward mode. Finite differences of the order before
-    replace a computation that takes too long or lacks a pushforward.
+    entry by entry. Those by other strategies are compared along one direction whose components all
+    differ: a whole Hessian by a Hessian-vector product of the strategy that did not build it,
+    anything else with forward mode. Finite differences of the next lower order replace a
+    computation that takes too long or lacks a pushforward.
 
     No values are compared where an argument, the output or an expected value is not finite.
     ``modes``, which also compile the derivative, ``timeout`` (in seconds) and ``progress`` are

@@ -1,4 +1,8 @@
-"""The variables and nodes between the inputs and outputs of a derivative, bodies included."""
+"""Activity analysis: which variables and nodes, bodies included, a derivative depends on.
+
+In the terms of automatic differentiation, `reached` gives the *varied* variables, which depend on
+an input, and `needed` the *useful* ones, on which an output depends. Both together are *active*.
+"""
 
 from __future__ import annotations
 

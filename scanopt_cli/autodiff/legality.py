@@ -95,8 +95,8 @@ def refuse_lost_starts(
                 continue
             if not all(_skips(reader, view, slot) for reader in readers[buffer]):
                 raise GradientError(
-                    f"no step of {op_name(node.op)} computes {_slot_text(slot)} from itself, and "
-                    "PyTensor's reverse mode loses what its start does beside that",
+                    f"no step of {op_name(node.op)} computes {_slot_text(slot)} from itself, so "
+                    "PyTensor's reverse mode drops the derivative through its initial rows",
                     where=source,
                     hint="use strategy forward-over-reverse",
                 )

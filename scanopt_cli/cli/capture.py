@@ -29,7 +29,7 @@ def capture(
     before = set(directory.glob("*.pkl"))
     code = run_captured(program, directory)
     kept = len(set(directory.glob("*.pkl")) - before)
-    there = f", beside {plural(len(before), 'graph')} of before" if before else ""
+    there = f", which already held {plural(len(before), 'graph')}" if before else ""
     tell(
         f"kept {plural(kept, 'graph')} in {directory}{there}"
         if kept

@@ -28,8 +28,8 @@ def diff(
         str | None,
         typer.Option(
             metavar="COUNTS",
-            help="Most that B may hold, such as 'scans=2,mit_mot=0,outer=30'; without it, "
-            "what \\[tool.scanopt.budget] in pyproject.toml says.",
+            help="Upper limits on the counts of B, such as 'scans=2,mit_mot=0,outer=30'; by "
+            "default those of \\[tool.scanopt.budget] in pyproject.toml.",
         ),
     ] = None,
     only_budget: Annotated[
@@ -38,7 +38,7 @@ def diff(
     ] = False,
     stat: Annotated[bool, typer.Option("--stat", help="Only counts, one line a category.")] = False,
     names: Annotated[
-        bool, typer.Option("--names", help="Other names of inputs and loops are differences, too.")
+        bool, typer.Option("--names", help="Report renamed inputs and loops as differences too.")
     ] = False,
     output_format: Annotated[DiffFormat, typer.Option("--format", help="How to print it.")] = (
         DiffFormat.RICH

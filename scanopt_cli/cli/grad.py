@@ -58,8 +58,8 @@ def grad(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Differentiate by this input, by name or '#position'. Repeatable; "
-            "without it, by every floating-point input that counts.",
+            help="Differentiate by this input, by name or '#position'. Repeatable; by default by "
+            "every floating-point input that the output depends on.",
         ),
     ] = None,
     output: Annotated[
@@ -80,8 +80,8 @@ def grad(
         list[StageName] | None,
         typer.Option(
             metavar="STAGE",
-            help="Also count what this leaves: pytensor, scanopt or both, which compare without "
-            "this option; raw for neither. Repeatable.",
+            help="Also count the graph after these rewrites: pytensor, scanopt, both (scanopt, "
+            "then pytensor), or raw for none. Repeatable; by default pytensor and both.",
         ),
     ] = None,
     check: Annotated[
@@ -106,7 +106,7 @@ def grad(
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
-    """Build the N-th derivative; show what each order is made of, and which Scan is whose."""
+    """Build the N-th derivative; show the counts of each order, and the pedigree of its Scans."""
     from scanopt_cli.autodiff.differentiating import grad as differentiate
     from scanopt_cli.reports import grad_markdown, grad_rich
     from scanopt_cli.reports.as_json import to_json

@@ -24,13 +24,13 @@ def hash_graphs(
         ),
     ] = False,
     names: Annotated[
-        bool, typer.Option("--names", help="Names of variables, loops and OpFromGraphs count.")
+        bool, typer.Option("--names", help="Hash names of variables, loops and OpFromGraphs too.")
     ] = False,
     gradients: Annotated[
         bool,
         typer.Option(
             "--gradients",
-            help="How an OpFromGraph is differentiated, and whether it is inlined, counts.",
+            help="Hash how an OpFromGraph is differentiated and whether it is inlined, too.",
         ),
     ] = False,
     output_format: OutputFormat = Format.RICH,

@@ -96,8 +96,8 @@ Modes = Annotated[
     list[str] | None,
     typer.Option(
         metavar="MODE",
-        help="Compile by this mode, and compare compiled values too: default, vm, cvm, numba, jax, "
-        "a mode of PyTensor's, or plain for none. Repeatable.",
+        help="Also compile in this mode and compare its values: default, vm, cvm, numba, jax, "
+        "another mode of PyTensor's, or plain to compile nothing. Repeatable.",
     ),
 ]
 OutputFormat = Annotated[Format, typer.Option("--format", help="How to print the result.")]

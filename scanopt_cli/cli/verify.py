@@ -20,15 +20,15 @@ from scanopt_cli.cli.options import (
 
 
 def verify(
-    a: Annotated[Path, typer.Argument(metavar="A", help="A pickled graph: what is right.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="A pickled graph: what is checked.")],
+    a: Annotated[Path, typer.Argument(metavar="A", help="A pickled graph: the reference.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="A pickled graph: the one to check.")],
     runs: Annotated[
         int, typer.Option(min=1, help="How many random runs, beside recorded ones.")
     ] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
     mode: Modes = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="If only the first graph raises, they differ.")
+        bool, typer.Option("--strict", help="It is a difference if only A raises.")
     ] = False,
     timeout: Annotated[
         float, typer.Option(min=1, max=1_000_000, help="Seconds until the evaluation is given up.")

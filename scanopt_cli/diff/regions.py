@@ -26,9 +26,9 @@ class Regions:
     heads
         The nodes to report: remaining nodes or outputs read them, or they hold a graph.
     behind
-        Counts by Op of the nodes that only feed a head or another reported change. The key is the
-        head, the key of the change that absorbs an edge, or ``("end", place)`` for an output that
-        only one side has.
+        Counts by Op of the nodes that are not reported themselves: each reader is a head, counted
+        with one, or part of another reported change. The key is the head, the key of the change
+        that absorbs an edge, or ``("end", place)`` for an output that only one side has.
     """
 
     heads: tuple[Apply, ...]

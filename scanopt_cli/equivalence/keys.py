@@ -1,8 +1,8 @@
-"""Short keys for encoded content: hashes that agree in every process, or exact numbers.
+"""Short keys for encoded content: hashes that agree in every process, or value numbers.
 
-A digest must be the same in every process, so it is a hash; two contents with one hash are
-unlikely, not impossible. A rewrite needs certainty. For it, each content gets a number when it is
-first seen, so equal keys mean equal contents as long as the numbering is kept.
+A digest must be the same in every process, so it is a hash; a collision is unlikely, but possible.
+A rewrite must exclude it. For a rewrite, contents are interned (hash-consing): each distinct
+content gets a number when it is first seen, so equal keys mean equal contents within one table.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """The canonical form of a loop, which does not depend on the order of its slots.
 
 The form comes from partition refinement, as in the minimisation of automata (Hopcroft, 1971). Each
-slot starts with a colour: its kind, taps and types, and what feeds it. A round digests what a step
+slot starts with a colour: its kind, taps, types and outer input. A round digests what a step
 computes for each slot from inputs of these colours, and splits a colour whose slots have different
 updates. At the fixpoint, slots of one colour start equal and are updated equally, so they have
 equal values at every step. If two loops have equal multisets of colours, there is a bijection
 between their slots that preserves these values.
 
-`loop_form` refines the loop alone, where the feeds of the slots are unknown. There a slot is also
-distinguished by its readers, so that in most loops no two slots share a colour, and sorting by
-colour gives the canonical order of the slots, whatever feeds them. A loop is refined again where it
-is applied only if some of its slots differ in nothing but their feeds.
+`loop_form` refines the Scan Op alone, without the outer inputs of its slots. There a slot is also
+distinguished by its readers in the body, so that in most loops no two slots share a colour, and
+sorting by colour gives the canonical order of the slots, whatever their outer inputs. A loop is
+refined again where it is applied only if some of its slots differ in nothing but outer inputs.
 """
 
 from __future__ import annotations

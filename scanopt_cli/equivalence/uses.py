@@ -1,4 +1,4 @@
-"""The readers of each slot in a loop's body, which distinguish slots whose feeds are unknown."""
+"""Distinguishes the slots of a Scan Op, whose outer inputs are unknown, by readers in the body."""
 
 from __future__ import annotations
 

@@ -12,15 +12,15 @@ from scanopt_cli.errors import PassError
 
 
 def check_integrity(fgraph: FunctionGraph) -> None:
-    """See that ``fgraph`` knows its nodes, who reads what, and all its inputs, in linear time.
+    """Check that the nodes, clients and inputs that ``fgraph`` records are those of its outputs.
 
-    ``FunctionGraph.check_integrity`` looks for each reader of a variable in the list of its
-    readers, which takes time that grows with their square.
+    This takes linear time. ``FunctionGraph.check_integrity`` searches the list of a variable's
+    clients once for each client, which takes quadratic time.
 
     Raises
     ------
     PassError
-        If it does not.
+        If they are not.
     """
     nodes = io_toposort(fgraph.inputs, fgraph.outputs)
     if fgraph.apply_nodes != set(nodes):

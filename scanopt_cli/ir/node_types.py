@@ -1,7 +1,7 @@
-"""Nodes that are what their Ops make: of these inputs, outputs of these types.
+"""Type-checks nodes: ``make_node`` of an Op has to give the inputs and outputs that a node has.
 
-A file may declare any inputs and outputs for any Op, and what rewrites or evaluates a node believes
-them. Compiled code checks nothing: a static length that is too large makes it read beyond arrays.
+A file may declare any inputs and outputs for any Op, and rewrites and backends trust them. Compiled
+code checks nothing: a static length that is too large makes it read out of bounds.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ type _Lengths = tuple[int | None, ...]
 
 @bounded_folding()
 def misfit(nodes: Iterable[Apply]) -> str | None:
-    """Return what is wrong with the first of ``nodes`` that its Op would not make of its inputs.
+    """Return what is wrong with the first ill-typed node, ``None`` if there is none.
 
-    ``nodes`` are in topological order. An Op decides by the types of its inputs and by the values
-    of short constants, so of nodes that agree in these one is enough.
+    ``nodes`` are in topological order. The outputs of ``make_node`` depend on the types of its
+    inputs and on the values of short constants; of nodes that agree in these, one is checked.
     """
     checked: dict[Hashable, _Made | str] = {}
     known: dict[Variable, Constant] = {}

@@ -30,9 +30,9 @@ LABELS = {
     Stage.BOTH: "scanopt, compiled",
 }
 _LEGEND = {
-    Stage.PYTENSOR: "what PyTensor's rewrites leave of it",
-    Stage.SCANOPT: "what `scanopt optimize -p grad` leaves of it",
-    Stage.BOTH: "what PyTensor's rewrites leave of what scanopt leaves",
+    Stage.PYTENSOR: "after PyTensor's rewrites alone",
+    Stage.SCANOPT: "after `scanopt optimize -p grad`",
+    Stage.BOTH: "after `scanopt optimize -p grad`, then PyTensor's rewrites",
 }
 
 

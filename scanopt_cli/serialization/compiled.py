@@ -1,9 +1,9 @@
 """The graph of a compiled Function, with the in-placing of its compilation undone.
 
-PyTensor rewrites the graph of a Function where it stands, so the graph as it was written is not in
-the Function, nor in its pickle. What is there is the optimised graph. A node that writes into its
-inputs is replaced by one that does not, copies and views made for the memory interface go, and
-nodes that were fused for one backend are opened again.
+PyTensor rewrites the graph of a Function in place, so the Function and its pickle hold only the
+optimised graph, not the graph as it was written. Here a node that overwrites its inputs is replaced
+by one that does not, copies and views made for the memory interface are removed, and OpFromGraphs
+that work in place or were finalized for a backend are inlined.
 """
 
 from __future__ import annotations

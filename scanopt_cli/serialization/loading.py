@@ -29,7 +29,8 @@ from scanopt_cli.serialization.unpickler.builder import read_safely
 from scanopt_cli.serialization.values import read_values
 
 MOST_UNFOLDED = 300_000
-"""Graphs that hold each other twice have few nodes, and take for ever to look into one by one."""
+"""The most nodes, counted at each application: nested graphs that share a body have few distinct
+nodes, but the time to visit each application grows exponentially with their depth."""
 
 
 class VersionWarning(UserWarning):
@@ -93,9 +94,9 @@ def _unpickle(data: bytes, where: str) -> Any:
 
 
 def interpret(held: Any, where: str, *, trust: bool = False) -> Graph:
-    """Return the graph that an unpickled object stands for, of nodes that are what their Ops make.
+    """Return the graph that an unpickled object stands for, after type-checking its nodes.
 
-    Of a file that the caller trusts, this is asked of Scans only.
+    With ``trust``, only Scans are checked.
 
     Raises
     ------

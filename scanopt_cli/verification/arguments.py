@@ -125,7 +125,7 @@ def draw(
     recorded: Sequence[Any],
     rng: np.random.Generator,
 ) -> tuple[Any, ...]:
-    """DrawAttempt one argument for each input, aligned with ``types``.
+    """Draw one argument for each input, aligned with ``types``.
 
     ``contents`` holds the contents of former shared variables by input position, ``recorded`` the
     arguments of a recorded call, if there is one.
@@ -242,7 +242,7 @@ def _numbers(
 
 
 def _floats(shape: tuple[int, ...], style: Style, rng: np.random.Generator) -> Any:
-    """DrawAttempt floats: inside (0, 1), of both signs, or with positive definite matrices."""
+    """Draw floats: inside (0, 1), of both signs, or with positive definite matrices."""
     if style == "normal":
         return rng.standard_normal(shape)
     values = rng.uniform(0.05, 0.95, shape)

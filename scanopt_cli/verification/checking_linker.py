@@ -1,7 +1,8 @@
-"""Evaluation in Python that believes nothing a graph declares: it checks every static length.
+"""A linker that checks, at run time, that every array has the static shape of its variable.
 
-Compiled code takes static lengths for granted, and indexes without checking bounds. PyTensor itself
-declares wrong ones at times (of a loop that takes no step), and so may a file.
+Compiled code trusts static lengths, and indexes without checking bounds; a file may declare wrong
+ones. PyTensor itself declares wrong ones for loops of no steps, so empty outputs of loops are not
+checked. `filled_buffers` shows which outputs depend on memory that was never written.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _checked(node: Apply, thunk: Any) -> Any:
 
 @contextmanager
 def filled_buffers() -> Iterator[None]:
-    """Fill the arrays that are allocated without writing to them, with another number each time."""
+    """Fill the arrays that AllocEmpty makes with a number, another one for each block."""
     global _filling
     _filling = next(_numbers)
     try:

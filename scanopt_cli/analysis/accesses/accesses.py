@@ -69,9 +69,9 @@ class Access:
     def tail(self) -> int | None:
         """How many last steps it reads, if it counts from the end only; else ``None``.
 
-        With as many steps kept it reads the same values, for any trip count, and raises in the same
-        cases. An index that stays within the initial rows has 0. Of a trace one step is kept even
-        if none is read: without it, its rows lose their shape.
+        From a buffer that keeps this many steps it reads the same values, for any trip count, and
+        raises in the same cases. It is 0 for an index that stays within the initial rows, and at
+        least 1 if ``source`` has none: a trace of no rows loses the shape of its rows.
         """
         if self.extent is None or self.extent.n_last is None:
             return None

@@ -7,6 +7,8 @@ single out one Scan, the parent stays unknown.
 
 A loop with tangents is called ``rop_of_f``. It computes what ``f`` computed and replaces it, so
 there is no parent to find: the name is trusted if the slots can be values and tangents.
+
+`directions` then tells which Scans run backward in time: a pullback runs opposite to its parent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Matches the nodes of two graphs.
 
 Equal digests come first: nodes that compute the same match. The remaining nodes are matched by
-their neighbourhood, upstream from the outputs and downstream from the inputs: a node matches one at
-the same place with an Op of the same digest. Then come nodes at the same place whose Op changed,
-and last similar nodes, wherever they are. Every step is near linear in the size of the graphs.
+their neighbours, upstream from the outputs and downstream from the inputs: a node matches one with
+an Op of the same digest that makes the corresponding input of a matched node, or reads its output
+at the same input. Then come nodes found in this way whose Op changed, and last similar nodes,
+wherever they are. Every step is near linear in the size of the graphs.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scanopt_cli.pipeline.runner import PassRun
 
 DEFAULT = "grad"
-"""The pipeline if none is named: programs that wait for a compilation wait for gradients."""
+"""The default pipeline: what programs compile under `enabled` is mostly gradients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,10 +44,9 @@ def passes_of(
     PyTensor's own rewrites of loops do not run. `PushOut`, the sound part of its push-outs, ends
     the first stage, and `TrimSteps` and `SaveMem` replace its trimming if ``passes`` contain none
     that trims. Once PyTensor has simplified the graph around the loops, more of it is equal, unused
-    or constant, so the passes that look for that run again in the second stage. PyTensor compiles
-    the bodies last,
-    so the second stage ends with `CopyOverwritten`, which gives them a form that PyTensor compiles
-    correctly.
+    or constant, so the passes in `_REPEATED` run again in the second stage. PyTensor compiles
+    bodies last, so the second stage ends with `CopyOverwritten`, which copies the outputs of a
+    body that may alias an overwritten row of a mit_mot.
     """
     if not passes:
         return ()

@@ -32,8 +32,8 @@ class Stretch:
 
     ``end`` is the row that is written, ``begin`` the write before it; both are counted from the
     earliest read. ``reads`` are the rows read in between, ``part`` is the part of the final buffer
-    that the state gives. A stretch may be empty: then its write becomes a trace. With ``is_led``
-    that trace is a state with one initial row of zeros.
+    that the state holds. If the stretch is empty, its write becomes a nit_sot; or, with ``is_led``,
+    a sit_sot with one initial row of zeros, which keeps the shape of the rows if no step runs.
     """
 
     begin: int

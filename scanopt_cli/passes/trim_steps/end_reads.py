@@ -21,8 +21,8 @@ from scanopt_cli.ir.scan_view import ScanView
 class EndRead:
     """A reader that leaves out the last ``behind`` steps; it may read no step at all.
 
-    ``index`` is in numbers. It is ``None`` for a reader of a number of first rows, as a loop reads
-    a sequence; that needs no other index where there are fewer rows.
+    ``index`` has constant bounds. It is ``None`` for a loop that reads the source as a sequence:
+    such a loop takes as many first rows as it has steps, so its read need not be rewritten.
     """
 
     access: Access

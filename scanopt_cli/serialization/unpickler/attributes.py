@@ -76,7 +76,7 @@ _COUNTS = frozenset(
         *("start_axis", "n_axes", "nin", "nout"),
     }
 )
-"""Attributes up to which constructors count."""
+"""Attributes that bound a loop in a constructor: at most `_MAX_COUNT`."""
 
 _HOLDERS: tuple[tuple[type[Any], frozenset[str]], ...] = (
     (Op, frozenset(HELD_OPS)),

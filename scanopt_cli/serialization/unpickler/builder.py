@@ -38,7 +38,8 @@ _CONTAINERS = (list, tuple, dict, set, frozenset)
 _MOST_PARTS = 1_000_000
 _MOST_PER_PART = 4
 _DEEPEST = 500
-# What a file's bytes are made into, a byte for a byte, and so many for a part of a container.
+# Copies of a file's contents may cost `_FREE_COPIES` plus `_MOST_COPIES` times its size: a byte
+# costs 1, a part of a container `_COPIED_PART`.
 _MOST_COPIES = 4
 _FREE_COPIES = 16 << 20
 _COPIED_PART = 32
@@ -288,8 +289,9 @@ class Builder:
     def _setters(self, record: Call) -> list[Call]:
         """Return the calls that may change what ``record`` makes.
 
-        Pickle calls a function of an object that holds itself, and drops the result that it has
-        made already. What the functions among `CALLS` stand for changes nothing.
+        A setter is a call with ``record`` as first argument, whose result the pickle drops. Pickle
+        also writes such a call for an object that contains itself; that is a call of a function in
+        `CALLS`, which changes nothing.
         """
         return [
             call

@@ -2,8 +2,8 @@
 
 A class is admitted because its constructor only checks and keeps what it is given, as long as that
 is what `op_state` lets pass: plain values, other Ops and Types, inner graphs. One that compiles,
-calls, imports or reads what it is given is not. One that is in neither list no graph holds, or
-nobody has looked at: `tests/serialization/test_reviewed.py` names the new ones of a release.
+calls, imports or reads what it is given is not. A class in neither list occurs in no graph, or has
+not been reviewed: `tests/serialization/test_reviewed.py` lists those that a release adds.
 """
 
 from __future__ import annotations
