@@ -281,14 +281,14 @@ class Lengths:
         return None if span is None else span[1] - span[0]
 
     def span(
-        self, index: slice, length: AffineExpr, *, reach: int = 0, depth: int = _DEPTH
+        self, index: slice, length: AffineExpr, *, n_initial: int = 0, depth: int = _DEPTH
     ) -> tuple[AffineExpr, AffineExpr, bool] | None:
         """Return ``(begin, end, is_reversed)`` for a slice of an axis of ``length`` rows.
 
         The slice takes the rows ``begin`` to ``end``, without ``end``, last row first if
         ``is_reversed``. ``None`` if that cannot be decided, or if the step is neither 1 nor -1.
-        With step 1, a bound that is the length of ``x[:reach]`` is taken to be ``reach``: with
-        fewer initial rows, the loop could not run.
+        With step 1, a bound that is the length of ``x[:n_initial]`` is taken to be ``n_initial``:
+        with fewer initial rows, the loop could not run.
         """
         step = AffineExpr(1) if index.step is None else self.value_of(index.step, depth - 1)
         if step not in (AffineExpr(1), AffineExpr(-1)):
@@ -298,14 +298,16 @@ class Lengths:
             return AffineExpr(), length, is_reversed
         # x[s:e:-1] are the rows e+1 to s, last first.
         low, high = (index.stop, index.start) if is_reversed else (index.start, index.stop)
-        begin = AffineExpr() if low is None else self._bound(low, length, is_reversed, reach, depth)
-        end = length if high is None else self._bound(high, length, is_reversed, reach, depth)
+        begin = (
+            AffineExpr() if low is None else self._bound(low, length, is_reversed, n_initial, depth)
+        )
+        end = length if high is None else self._bound(high, length, is_reversed, n_initial, depth)
         if begin is None or end is None or not self.provably_le(begin, end):
             return None
         return begin, end, is_reversed
 
     def _bound(
-        self, bound: Variable, length: AffineExpr, is_behind: bool, reach: int, depth: int
+        self, bound: Variable, length: AffineExpr, is_behind: bool, n_initial: int, depth: int
     ) -> AffineExpr | None:
         """Where a bound falls in ``0..length``.
 
@@ -313,7 +315,7 @@ class Lengths:
         """
         row = self.value_of(bound, depth - 1)
         if not is_behind:
-            return self.clipped(length, with_start(row, reach))
+            return self.clipped(length, with_start(row, n_initial))
         if row == AffineExpr(-1):
             return length
         if row.is_constant or self.provably_le(AffineExpr(), row):
@@ -368,10 +370,10 @@ class Lengths:
         return stopped + AffineExpr(slot.n_initial - first.n_initial)
 
 
-def with_start(length: AffineExpr, reach: int) -> AffineExpr:
-    """Return a buffer's ``length``, with the length of initial rows ``x[:reach]`` as ``reach``.
+def with_start(length: AffineExpr, n_initial: int) -> AffineExpr:
+    """Return a buffer's ``length``, with ``n_initial`` for the length of ``x[:n_initial]``.
 
-    ``reach`` is how many initial rows the taps need: with fewer, the loop could not run.
+    ``n_initial`` is how many initial rows the taps need: with fewer, the loop could not run.
     """
     for atom, count in length.terms:
         node = atom.variable.owner
@@ -381,8 +383,8 @@ def with_start(length: AffineExpr, reach: int) -> AffineExpr:
         index = indices[atom.axis] if atom.axis < len(indices) else None
         if not isinstance(index, slice) or index.start is not None or index.step is not None:
             continue
-        if isinstance(index.stop, Constant) and int(index.stop.data) == reach:
-            return length - AffineExpr.of(atom) + AffineExpr(reach)
+        if isinstance(index.stop, Constant) and int(index.stop.data) == n_initial:
+            return length - AffineExpr.of(atom) + AffineExpr(n_initial)
     return length
 
 

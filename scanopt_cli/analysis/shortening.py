@@ -59,8 +59,10 @@ def _batched(view: ScanView, count: Any) -> Variable:
     return batched
 
 
-def _shorter_buffer(buffer: Any, reach: int, steps: Any, batch_ndim: int, lengths: Lengths) -> Any:
-    """``buffer`` with ``steps`` rows after its ``reach`` initial rows.
+def _shorter_buffer(
+    buffer: Any, n_initial: int, steps: Any, batch_ndim: int, lengths: Lengths
+) -> Any:
+    """``buffer`` with ``steps`` rows after its ``n_initial`` initial rows.
 
     An expression of a known form is rebuilt with fewer rows; any other buffer is sliced.
     """
@@ -70,16 +72,18 @@ def _shorter_buffer(buffer: Any, reach: int, steps: Any, batch_ndim: int, length
         is_start = node.op.idx_list == (slice(None, 0),) and len(bounds) == 1
         if is_start and empty.owner is not None and isinstance(empty.owner.op, AllocEmpty):
             known = lengths.value_of(bounds[0])
-            if with_start(known, reach) == AffineExpr(reach):
-                start_rows: Any = reach if known.is_constant else pt.tensor_from_scalar(bounds[0])
+            if with_start(known, n_initial) == AffineExpr(n_initial):
+                start_rows: Any = (
+                    n_initial if known.is_constant else pt.tensor_from_scalar(bounds[0])
+                )
                 shorter = _with_length(empty.owner, 0, _sum(start_rows, steps))
                 return node.op(shorter, start, *bounds)
     if node is not None and isinstance(node.op, Alloc):
         # Every row is the value, if the value has no axis of rows.
         value = node.inputs[0]
         if value.type.ndim < buffer.type.ndim - batch_ndim:
-            return _with_length(node, 1 + batch_ndim, _sum(reach, steps), axis=batch_ndim)
-    return buffer[along(batch_ndim, slice(None, _sum(reach, steps)))]
+            return _with_length(node, 1 + batch_ndim, _sum(n_initial, steps), axis=batch_ndim)
+    return buffer[along(batch_ndim, slice(None, _sum(n_initial, steps)))]
 
 
 def _with_length(node: Apply, position: int, rows: Any, axis: int = 0) -> Variable:

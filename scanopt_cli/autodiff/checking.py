@@ -14,9 +14,9 @@ from pytensor.graph.replace import clone_replace
 
 from scanopt_cli.autodiff.connections import is_float
 from scanopt_cli.autodiff.derivative import Check, Derivative, Outcome
-from scanopt_cli.autodiff.forward import push
-from scanopt_cli.autodiff.hessian import times
-from scanopt_cli.autodiff.provenance.lineage import Lineage
+from scanopt_cli.autodiff.forward import jvp
+from scanopt_cli.autodiff.hessian import hessian_vector_product
+from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import TangentError
 from scanopt_cli.autodiff.reverse import derivatives, total
 from scanopt_cli.autodiff.strategies import Strategy, along, cleaned
@@ -144,7 +144,7 @@ def _build_comparison(
     if derivative.strategy in (Strategy.FORWARD, Strategy.TAYLOR):
         if derivative.orders[0].statistics.scans * 2**order <= _MOST_SCANS:
             (target,) = graphs[0]
-            repeated = derivatives(target, inputs, Lineage({}))
+            repeated = derivatives(target, inputs, ProvenanceRecorder({}))
             wanted = next(islice(repeated, order - 1, None))
             return _Comparison("reverse mode", wanted, results)
         return _central_differences(graphs, inputs, [_along(results, _rates(inputs))])
@@ -165,9 +165,11 @@ def _slope(cost: Any, inputs: Sequence[Variable], rates: Sequence[Any], order: i
     Only forward mode is used.
     """
     for _ in range(order - 1):
-        (tangent,) = push([cost], [along(inputs)]).tangents[0]
-        (cost,) = cleaned([pt.zeros_like(cost) if tangent is None else tangent], Lineage({}))
-    (tangent,) = push([cost], [dict(zip(inputs, rates, strict=True))]).tangents[0]
+        (tangent,) = jvp([cost], [along(inputs)]).tangents[0]
+        (cost,) = cleaned(
+            [pt.zeros_like(cost) if tangent is None else tangent], ProvenanceRecorder({})
+        )
+    (tangent,) = jvp([cost], [dict(zip(inputs, rates, strict=True))]).tangents[0]
     return pt.zeros_like(cost) if tangent is None else tangent
 
 
@@ -186,7 +188,7 @@ def _hessian_comparison(
     is_reverse = strategy is Strategy.REVERSE
     other = Strategy.FORWARD_OVER_REVERSE if is_reverse else Strategy.REVERSE
     try:
-        products = times(graphs[1], inputs, rates, other, Lineage({}))
+        products = hessian_vector_product(graphs[1], inputs, rates, other, ProvenanceRecorder({}))
     except TangentError:
         moved = [_moved(graphs[1], inputs, rates, sign * _STEP) for sign in (1, -1)]
         slopes = [(up - down) / (2 * _STEP) for up, down in zip(*moved, strict=True)]

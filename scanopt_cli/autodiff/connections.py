@@ -1,7 +1,7 @@
 """Activity analysis: which variables and nodes, bodies included, a derivative depends on.
 
-In the terms of automatic differentiation, `reached` gives the *varied* variables, which depend on
-an input, and `needed` the *useful* ones, on which an output depends. Both together are *active*.
+In the terms of automatic differentiation, `varied` gives the *varied* variables, which depend on
+an input, and `useful` the *useful* ones, on which an output depends. Both together are *active*.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def is_float(variable: Variable) -> bool:
     return isinstance(kind, TensorType) and str(kind.dtype).startswith("float")
 
 
-def needed(outputs: Sequence[Variable], *, smooth: bool = True) -> set[Variable]:
+def useful(outputs: Sequence[Variable], *, smooth: bool = True) -> set[Variable]:
     """Return the variables that ``outputs`` depend on along paths that PyTensor differentiates.
 
     A path ends at an input that an Op declares disconnected (an index, a shape, a trip count). With
@@ -48,7 +48,7 @@ def needed(outputs: Sequence[Variable], *, smooth: bool = True) -> set[Variable]
     return _needed(list(toposort(outputs)), outputs, is_float if smooth else _is_any)
 
 
-def reached(outputs: Sequence[Variable], starts: Iterable[Variable]) -> set[Variable]:
+def varied(outputs: Sequence[Variable], starts: Iterable[Variable]) -> set[Variable]:
     """Return the floats in ``starts`` and, up to ``outputs``, all that depends smoothly on them."""
     return _reached(list(toposort(outputs)), starts, is_float)
 

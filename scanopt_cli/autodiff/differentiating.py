@@ -15,7 +15,7 @@ from pytensor.graph.fg import FunctionGraph
 from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.autodiff.checking import check_derivative
 from scanopt_cli.autodiff.choosing import Choice, choose
-from scanopt_cli.autodiff.connections import needed
+from scanopt_cli.autodiff.connections import useful
 from scanopt_cli.autodiff.derivative import Derivative, OrderReport
 from scanopt_cli.autodiff.diagnose import blamed
 from scanopt_cli.autodiff.hessian import hessian_rows
@@ -27,9 +27,9 @@ from scanopt_cli.autodiff.legality import (
     truncations,
 )
 from scanopt_cli.autodiff.provenance.inference import infer
-from scanopt_cli.autodiff.provenance.lineage import Lineage
 from scanopt_cli.autodiff.provenance.pedigree import pedigree_of
 from scanopt_cli.autodiff.provenance.reach import Reach
+from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import TangentError
 from scanopt_cli.autodiff.selecting import (
     input_names,
@@ -38,7 +38,7 @@ from scanopt_cli.autodiff.selecting import (
     output_position,
 )
 from scanopt_cli.autodiff.stages import Stage, staged
-from scanopt_cli.autodiff.strategies import Strategy, steps
+from scanopt_cli.autodiff.strategies import Strategy, derivatives_by_order
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
@@ -272,10 +272,10 @@ def _orders(problem: _Problem, order: int, strategy: Strategy, *, full: bool) ->
     original, inputs, names = problem.original, problem.inputs, problem.names
     notes = _notes(order, problem, full=full)
     reach = Reach(original.fgraph)
-    lineage = Lineage(infer(reach.scans, reach))
-    orders = [_report(0, original.fgraph, original, lineage, [problem.output_name])]
+    recorder = ProvenanceRecorder(infer(reach.scans, reach))
+    orders = [_report(0, original.fgraph, original, recorder, [problem.output_name])]
     results: list[Variable] = [problem.target]
-    building = steps(strategy, problem.target, inputs, names, lineage)
+    building = derivatives_by_order(strategy, problem.target, inputs, names, recorder)
     for number in range(1, order + 1):
         if number > 1:
             refuse_truncated(inputs, results, problem.source)
@@ -285,7 +285,7 @@ def _orders(problem: _Problem, order: int, strategy: Strategy, *, full: bool) ->
         try:
             with _recursion(orders[-1].statistics):
                 if full and number == order:
-                    results = hessian_rows(results, inputs, strategy, lineage)
+                    results = hessian_rows(results, inputs, strategy, recorder)
                 else:
                     results = next(building)
         except TangentError:
@@ -297,7 +297,7 @@ def _orders(problem: _Problem, order: int, strategy: Strategy, *, full: bool) ->
                 raise
             raise blamed(error, inputs, names, results, problem.source) from error
         fgraph = FunctionGraph(original.inputs, results, clone=False)
-        orders.append(_report(number, fgraph, original, lineage, _titles(number, problem, full)))
+        orders.append(_report(number, fgraph, original, recorder, _titles(number, problem, full)))
     scans = orders[-1].statistics.scans
     if scans >= _MANY_SCANS and strategy is Strategy.REVERSE:
         notes.append(f"{scans} Scans: each order of repeated reverse mode doubles them")
@@ -318,7 +318,11 @@ def _titles(number: int, problem: _Problem, full: bool) -> list[str]:
 
 
 def _report(
-    order: int, fgraph: FunctionGraph, original: Graph, lineage: Lineage, titles: list[str]
+    order: int,
+    fgraph: FunctionGraph,
+    original: Graph,
+    recorder: ProvenanceRecorder,
+    titles: list[str],
 ) -> OrderReport:
     """Report on a copy of ``fgraph``, which shares no node with the graphs of other orders."""
     copied, copies = fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)
@@ -326,7 +330,7 @@ def _report(
     return OrderReport(
         order=order,
         statistics=statistics(copied),
-        pedigree=pedigree_of(copied, lineage.within(nodes)),
+        pedigree=pedigree_of(copied, recorder.within(nodes)),
         graph=replace(original, fgraph=copied, output_names=tuple(titles)),
     )
 
@@ -357,7 +361,7 @@ def _zero_notes(
 
     ``results``, the order before, do not depend on them.
     """
-    smooth = needed(results)
+    smooth = useful(results)
     return [
         f"order {order} is zero for {name}: order {order - 1} does not depend on it smoothly"
         for variable, name in zip(inputs, names, strict=True)

@@ -23,7 +23,7 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 
-from scanopt_cli.autodiff.connections import is_float, needed, reached
+from scanopt_cli.autodiff.connections import is_float, useful, varied
 from scanopt_cli.autodiff.pushforward_rules import (
     Pushed,
     TangentError,
@@ -39,8 +39,8 @@ from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 
 
 @dataclass(slots=True)
-class Forward:
-    """The result of `push`.
+class Jvp:
+    """The result of `jvp`.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Forward:
     nodes: dict[Apply, Apply] = field(default_factory=dict)
 
 
-def push(outputs: Sequence[Variable], directions: Sequence[Mapping[Variable, Variable]]) -> Forward:
+def jvp(outputs: Sequence[Variable], directions: Sequence[Mapping[Variable, Variable]]) -> Jvp:
     """Return ``outputs`` and their tangents in each of ``directions``.
 
     A direction maps some variables without an owner to their tangents; the tangents of the others
@@ -68,7 +68,7 @@ def push(outputs: Sequence[Variable], directions: Sequence[Mapping[Variable, Var
     TangentError
         If an Op that a tangent reaches has no pushforward.
     """
-    wanted = needed(outputs)
+    wanted = useful(outputs)
     values: dict[Variable, Variable] = {}
     tangent_maps = [dict(direction) for direction in directions]
     nodes: dict[Apply, Apply] = {}
@@ -93,7 +93,7 @@ def push(outputs: Sequence[Variable], directions: Sequence[Mapping[Variable, Var
             made = found.outputs[0].owner
             if made is not None:
                 nodes[node] = made
-    return Forward(
+    return Jvp(
         [values.get(output, output) for output in outputs],
         [[tangent_of.get(output) for output in outputs] for tangent_of in tangent_maps],
         nodes,
@@ -114,7 +114,7 @@ def _scan(op: Scan, node: Apply, directions: Sequence[Tangents]) -> Pushed:
         {v: v.type() for slot in slots for v in slot.inner_inputs if is_float(v)}
         for slots in active
     ]
-    body = push(view.inner_outputs(), inside)
+    body = jvp(view.inner_outputs(), inside)
     computed = [dict(zip(view.inner_outputs(), row, strict=True)) for row in body.tangents]
     places = dict(zip(view.inner_outputs(), body.outputs, strict=True))
     marks: list[dict[Variable, Variable]] = []
@@ -162,7 +162,7 @@ def _slots_with_tangents(
     slots = [slot for slot in view.slots if known.get(slot.outer_input) is not None]
     slots = [slot for slot in slots if slot.kind is not SlotKind.NIT_SOT]
     for _ in range(len(view.slots) + 1):
-        moved = reached(view.inner_outputs(), [v for slot in slots for v in slot.inner_inputs])
+        moved = varied(view.inner_outputs(), [v for slot in slots for v in slot.inner_inputs])
         more = [
             slot
             for slot in view.slots
@@ -191,7 +191,7 @@ def _op_from_graph(op: OpFromGraph, node: Apply, directions: Sequence[Tangents])
         {v: v.type() for v, t in zip(body.inputs, tangents, strict=True) if t is not None}
         for tangents in directions
     ]
-    pushed = push(body.outputs, inside)
+    pushed = jvp(body.outputs, inside)
     given = [t for tangents in directions for t in tangents if t is not None]
     seeds = [seed for known in inside for seed in known.values()]
     results = [t for row in pushed.tangents for t in row if t is not None]
@@ -263,7 +263,7 @@ def _applied(
         {v: v.type() for v, t in zip(inputs, tangents, strict=True) if t is not None}
         for tangents in directions
     ]
-    pushed = push(outputs, inside)
+    pushed = jvp(outputs, inside)
     replace = dict(zip(inputs, node.inputs, strict=True))
     for known, tangents in zip(inside, directions, strict=True):
         pairs = zip(inputs, tangents, strict=True)
@@ -278,7 +278,7 @@ def _core(variable: Variable, batch: int) -> Variable:
     return core
 
 
-def _unpacked(made: Sequence[Variable], pushed: Forward) -> Pushed:
+def _unpacked(made: Sequence[Variable], pushed: Jvp) -> Pushed:
     """Replace the outputs of ``pushed`` and its non-zero tangents by ``made``, in this order."""
     rest = iter(made)
     outputs = [next(rest) for _ in pushed.outputs]

@@ -10,16 +10,19 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import graph_inputs
 
-from scanopt_cli.autodiff.connections import needed
-from scanopt_cli.autodiff.forward import push
-from scanopt_cli.autodiff.provenance.lineage import Lineage
+from scanopt_cli.autodiff.connections import useful
+from scanopt_cli.autodiff.forward import jvp
+from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import fitted
 from scanopt_cli.autodiff.reverse import total
-from scanopt_cli.autodiff.strategies import Strategy, relearn
+from scanopt_cli.autodiff.strategies import Strategy, record_inferred
 
 
 def hessian_rows(
-    gradient: Sequence[Variable], wrt: Sequence[Variable], strategy: Strategy, lineage: Lineage
+    gradient: Sequence[Variable],
+    wrt: Sequence[Variable],
+    strategy: Strategy,
+    recorder: ProvenanceRecorder,
 ) -> list[Variable]:
     """Return the rows of the Hessian, as a block of shape ``(m, *x.shape)`` for each input x.
 
@@ -32,13 +35,13 @@ def hessian_rows(
         If a node that a tangent reaches has no pushforward.
     """
     directions = [variable.type() for variable in wrt]
-    products = times(gradient, wrt, directions, strategy, lineage)
+    products = hessian_vector_product(gradient, wrt, directions, strategy, recorder)
     batches = _basis(wrt)
     used = set(graph_inputs([p for p in products if p is not None]))
     replace = {d: b for d, b in zip(directions, batches, strict=True) if d in used}
     known = [product for product in products if product is not None]
     made = vectorize_graph(known, replace=replace) if known else []
-    relearn(made, lineage)
+    record_inferred(made, recorder)
     rows = iter(made)
     return [
         pt.zeros_like(batch) if product is None else next(rows)
@@ -46,12 +49,12 @@ def hessian_rows(
     ]
 
 
-def times(
+def hessian_vector_product(
     gradient: Sequence[Variable],
     wrt: Sequence[Variable],
     directions: Sequence[Variable],
     strategy: Strategy,
-    lineage: Lineage,
+    recorder: ProvenanceRecorder,
 ) -> list[Any]:
     """Return the Hessian times a vector, in one part for each input; ``None`` is zero.
 
@@ -60,13 +63,13 @@ def times(
     if strategy is Strategy.REVERSE:
         pairs = zip(gradient, directions, strict=True)
         cost = total([g * d for g, d in pairs])  # type: ignore[operator]
-        smooth = needed([cost])
+        smooth = useful([cost])
         reached = [variable for variable in wrt if variable in smooth]
-        found = lineage.grad(cost, reached) if reached else []
+        found = recorder.grad(cost, reached) if reached else []
         terms = dict(zip(reached, found, strict=True))
         return [terms.get(variable) for variable in wrt]
-    pushed = push(gradient, [dict(zip(wrt, directions, strict=True))])
-    lineage.follow(pushed.nodes)
+    pushed = jvp(gradient, [dict(zip(wrt, directions, strict=True))])
+    recorder.follow(pushed.nodes)
     (row,) = pushed.tangents
     return [None if t is None else fitted(t, x) for t, x in zip(row, wrt, strict=True)]
 

@@ -27,7 +27,7 @@ from pytensor.tensor.linalg.products import Expm
 from pytensor.tensor.math import Prod
 from pytensor.tensor.subtensor import IncSubtensor
 
-from scanopt_cli.autodiff.connections import is_float, needed, pattern
+from scanopt_cli.autodiff.connections import is_float, pattern, useful
 
 type Tangents = Sequence[Variable | None]
 """The tangents of a sequence of variables in one direction; ``None`` is zero."""
@@ -170,7 +170,7 @@ def transposed(node: Apply, tangents: Tangents) -> Tangents:
         raise TangentError(node, short(error)) from error
     found = [_sum(column) for column in zip(*rows, strict=True)] or [None] * len(floats)
     known = [tangent for tangent in found if tangent is not None]
-    if not needed(known, smooth=False).isdisjoint(floats):
+    if not useful(known, smooth=False).isdisjoint(floats):
         raise TangentError(node, "its pullback is not linear, so only reverse mode follows it")
     # The tangents may still depend on the shapes of the cotangents, which are those of the outputs.
     left = set(graph_inputs(known)).intersection(floats)

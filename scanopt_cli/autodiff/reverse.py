@@ -8,12 +8,12 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.autodiff.connections import needed
-from scanopt_cli.autodiff.provenance.lineage import Lineage
+from scanopt_cli.autodiff.connections import useful
+from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 
 
 def derivatives(
-    output: Variable, wrt: Sequence[Variable], lineage: Lineage
+    output: Variable, wrt: Sequence[Variable], recorder: ProvenanceRecorder
 ) -> Iterator[list[Variable]]:
     """Yield the derivatives of ``output`` of order 1, 2 and so on, one variable for each input.
 
@@ -24,9 +24,9 @@ def derivatives(
     results = [output]
     while True:
         cost = total(results)
-        smooth = needed([cost])
+        smooth = useful([cost])
         reached = [variable for variable in wrt if variable in smooth]
-        found = lineage.grad(cost, reached) if reached else []
+        found = recorder.grad(cost, reached) if reached else []
         terms = dict(zip(reached, found, strict=True))
         results = [_or_zeros(terms.get(variable), variable) for variable in wrt]
         yield results

@@ -11,7 +11,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.traversal import graph_inputs
 
-from scanopt_cli.autodiff.connections import is_float, needed
+from scanopt_cli.autodiff.connections import is_float, useful
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import Graph, GraphLike
 
@@ -56,7 +56,7 @@ def input_positions(
         If ``wrt`` selects no input, or one that does not exist, whose name is not unique, that
         holds no floats, or by which ``target`` has no derivative.
     """
-    names, smooth = input_names(graph.inputs), needed([target])
+    names, smooth = input_names(graph.inputs), useful([target])
     if wrt is None:
         found = [i for i, variable in enumerate(graph.inputs) if variable in smooth]
         if not found:

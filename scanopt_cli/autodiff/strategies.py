@@ -19,10 +19,10 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
-from scanopt_cli.autodiff.forward import push
+from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.provenance.inference import infer
-from scanopt_cli.autodiff.provenance.lineage import Lineage
 from scanopt_cli.autodiff.provenance.reach import Reach
+from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import fitted, zeros
 from scanopt_cli.autodiff.reverse import derivatives, total
 from scanopt_cli.errors import GradientError
@@ -52,12 +52,12 @@ class Strategy(StrEnum):
     AUTO = "auto"
 
 
-def steps(
+def derivatives_by_order(
     strategy: Strategy,
     output: Variable,
     wrt: Sequence[Variable],
     names: Sequence[str],
-    lineage: Lineage,
+    recorder: ProvenanceRecorder,
 ) -> Iterator[list[Variable]]:
     """Yield the derivatives of ``output`` of order 1, 2 and so on, one variable for each input.
 
@@ -70,10 +70,10 @@ def steps(
         If a node that a tangent reaches has no pushforward.
     """
     if strategy is Strategy.REVERSE:
-        return derivatives(output, wrt, lineage)
+        return derivatives(output, wrt, recorder)
     if strategy is Strategy.FORWARD_OVER_REVERSE:
-        return _forward_over_reverse(output, wrt, lineage)
-    return _forward(output, wrt, names, lineage, is_cleaned=strategy is Strategy.TAYLOR)
+        return _forward_over_reverse(output, wrt, recorder)
+    return _forward(output, wrt, names, recorder, is_cleaned=strategy is Strategy.TAYLOR)
 
 
 def entries(variable: Any) -> int | None:
@@ -88,49 +88,49 @@ def along(wrt: Sequence[Variable]) -> Mapping[Variable, Variable]:
 
 
 def _forward_over_reverse(
-    output: Variable, wrt: Sequence[Variable], lineage: Lineage
+    output: Variable, wrt: Sequence[Variable], recorder: ProvenanceRecorder
 ) -> Iterator[list[Variable]]:
-    results = next(derivatives(output, wrt, lineage))
+    results = next(derivatives(output, wrt, recorder))
     yield results
     while True:
-        found = push(results, [along(wrt)])
-        lineage.follow(found.nodes)
+        found = jvp(results, [along(wrt)])
+        recorder.follow(found.nodes)
         (row,) = found.tangents
         results = [
             zeros(x) if tangent is None else fitted(tangent, x)
             for tangent, x in zip(row, wrt, strict=True)
         ]
         yield results
-        results = cleaned(results, lineage)
+        results = cleaned(results, recorder)
 
 
 def _forward(
     output: Variable,
     wrt: Sequence[Variable],
     names: Sequence[str],
-    lineage: Lineage,
+    recorder: ProvenanceRecorder,
     *,
     is_cleaned: bool,
 ) -> Iterator[list[Variable]]:
     units = _units(wrt, names)
     base: Any = total([output])
     while True:
-        found = push([base], units)
-        lineage.follow(found.nodes)
+        found = jvp([base], units)
+        recorder.follow(found.nodes)
         column = [pt.zeros_like(base) if t is None else t for (t,) in found.tangents]
         results = _assembled(column, wrt)
         if is_cleaned:
-            results = cleaned(results, lineage)
+            results = cleaned(results, recorder)
         yield results
         if len(units) == 1:
             base = total(results)
             continue
-        found = push([base], [along(wrt)])
-        lineage.follow(found.nodes)
+        found = jvp([base], [along(wrt)])
+        recorder.follow(found.nodes)
         tangent = found.tangents[0][0]
         base = pt.zeros_like(base) if tangent is None else tangent
         if is_cleaned:
-            (base,) = cleaned([base], lineage)
+            (base,) = cleaned([base], recorder)
 
 
 def _units(wrt: Sequence[Any], names: Sequence[str]) -> list[Mapping[Variable, Variable]]:
@@ -177,7 +177,7 @@ def _assembled(column: Sequence[Any], wrt: Sequence[Any]) -> list[Variable]:
     return results
 
 
-def cleaned(outputs: Sequence[Variable], lineage: Lineage) -> list[Variable]:
+def cleaned(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -> list[Variable]:
     """Return ``outputs`` with bodies simplified and equal states merged."""
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
     work = FunctionGraph(inputs, list(outputs), clone=True)
@@ -185,12 +185,12 @@ def cleaned(outputs: Sequence[Variable], lineage: Lineage) -> list[Variable]:
     # Without this pass PyTensor would compile some of the simplified sums wrongly.
     run_pipeline(work, [CompileSafeBodies()])
     results = clone_replace(work.outputs, replace=dict(zip(work.inputs, inputs, strict=True)))
-    relearn(results, lineage)
+    record_inferred(results, recorder)
     return list(results)
 
 
-def relearn(outputs: Sequence[Variable], lineage: Lineage) -> None:
-    """Record in ``lineage`` the origins of Scans of ``outputs`` that rewriting made from others."""
+def record_inferred(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -> None:
+    """Record the origins of Scans of ``outputs`` that rewriting made from others."""
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
     reach = Reach(FunctionGraph(inputs, list(outputs), clone=False))
-    lineage.relearn(infer(reach.scans, reach))
+    recorder.record_inferred(infer(reach.scans, reach))

@@ -16,7 +16,7 @@ from scanopt_cli.ir.scan_view import scan_op
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class DeduplicatedGraph:
     """A graph without repetitions; ``copies`` counts the nodes that each node stands for."""
 
     nodes: list[Apply]
@@ -24,7 +24,7 @@ class Once:
     copies: Counter[Apply]
 
 
-def once(graph: FunctionGraph, digests: Digests, *, loops: bool) -> Once:
+def deduplicated(graph: FunctionGraph, digests: Digests, *, loops: bool) -> DeduplicatedGraph:
     """Return ``graph`` with one node in place of all that repeat it.
 
     The nodes of ``graph`` are modified: they read the remaining nodes. Nodes that hold a graph are
@@ -56,7 +56,7 @@ def once(graph: FunctionGraph, digests: Digests, *, loops: bool) -> Once:
         if not needed.isdisjoint(node.outputs):
             needed.update(node.inputs)
             kept.append(node)
-    return Once(kept[::-1], outputs, copies)
+    return DeduplicatedGraph(kept[::-1], outputs, copies)
 
 
 def node_digest(digests: Digests, node: Apply) -> tuple[bytes, ...]:

@@ -40,7 +40,7 @@ _INCIDENTAL = frozenset(
 )
 
 
-class Teller(Protocol):
+class KeySource(Protocol):
     """Provides the keys of the values that an `Encoder` does not encode itself."""
 
     opaque: list[str]
@@ -62,7 +62,7 @@ class Teller(Protocol):
 class Encoder:
     """Turns values into unambiguous bytes, collected in ``parts``."""
 
-    def __init__(self, teller: Teller) -> None:
+    def __init__(self, teller: KeySource) -> None:
         self.parts: list[bytes] = []
         self._teller = teller
 

@@ -25,7 +25,7 @@ from pytensor.graph.traversal import io_toposort
 from pytensor.scan.op import Scan
 
 from scanopt_cli.equivalence.digests import Digests
-from scanopt_cli.equivalence.uses import Uses
+from scanopt_cli.equivalence.slot_readers import SlotReaders
 from scanopt_cli.ir.scan_view import InnerSlot, ScanView, Slot, inner_condition, inner_slots
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def loop_form(sameness: Sameness, op: Scan) -> LoopForm:
     """Return the canonical form of ``op``."""
     slots = inner_slots(op)
     step = Step(sameness, slots, op.fgraph.toposort(), inner_condition(op))
-    uses = Uses(step)
+    uses = SlotReaders(step)
     budget = _RoundBudget(step)
     starts = [sameness.key("slot", *_shape(slot)) for slot in slots]
     colours, keys = _refine(step, uses.of_slots, starts, budget)

@@ -38,7 +38,7 @@ type _Lengths = tuple[int | None, ...]
 
 
 @bounded_folding()
-def misfit(nodes: Iterable[Apply]) -> str | None:
+def type_error(nodes: Iterable[Apply]) -> str | None:
     """Return what is wrong with the first ill-typed node, ``None`` if there is none.
 
     ``nodes`` are in topological order. The outputs of ``make_node`` depend on the types of its

@@ -20,7 +20,7 @@ from scanopt_cli.errors import LoadError, ScanoptError, brief
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, as_graph, from_io
 from scanopt_cli.ir.inner_graphs import all_graphs, unfolded, walk
-from scanopt_cli.ir.node_types import misfit
+from scanopt_cli.ir.node_types import type_error
 from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.serialization.compiled import CompiledGraph, graph_of, inspect_function
 from scanopt_cli.serialization.files import read_file
@@ -113,7 +113,7 @@ def interpret(held: Any, where: str, *, trust: bool = False) -> Graph:
             )
         # An Op of the user's own may take what it would not make; the passes take loops apart.
         nodes = (n for n in walk(graph.fgraph, all_graphs) if not trust or scan_op(n) is not None)
-        problem = misfit(nodes)
+        problem = type_error(nodes)
     except ScanoptError as error:
         raise LoadError(error.what, where=where, hint=error.hint) from None
     except Exception as error:

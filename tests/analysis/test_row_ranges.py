@@ -88,7 +88,7 @@ def test_symbolic_lengths() -> None:
     assert window.cut(slice(pt.constant(-2), None), lengths) is None
     start = slice(None, pt.dvector("v")[:1].shape[0])
     assert window.cut(start, lengths) is None
-    assert window.cut(start, lengths, reach=1) == RowRange(AffineExpr(), AffineExpr(1))
+    assert window.cut(start, lengths, n_initial=1) == RowRange(AffineExpr(), AffineExpr(1))
 
 
 def test_index_of_the_rows_alone() -> None:

@@ -16,8 +16,8 @@ from graph_building import graph_of, power, scan
 from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.autodiff.differentiating import grad as differentiate
 from scanopt_cli.autodiff.provenance.inference import Direction
-from scanopt_cli.autodiff.provenance.lineage import rename
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord, pedigree
+from scanopt_cli.autodiff.provenance.recorder import rename
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import Graph, as_graph
 

@@ -15,7 +15,7 @@ from pytensor.raise_op import Assert
 
 from evaluating import evaluate
 from graph_building import graph_of, power, scan
-from scanopt_cli.autodiff.forward import push
+from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.provenance.inference import Direction
 from scanopt_cli.autodiff.provenance.pedigree import pedigree
 from scanopt_cli.autodiff.pushforward_rules import TangentError
@@ -72,7 +72,7 @@ def test_tangents_agree_with_reverse_mode(name: str) -> None:
     seeds = [pt.constant(rng.normal(size=POINT[str(u.name)].shape)) for u in inputs]
     slopes = pytensor.grad(cost, inputs, disconnected_inputs="ignore")
     wanted = sum((slope * seed).sum() for slope, seed in zip(slopes, seeds, strict=True))
-    pushed = push([cost], [dict(zip(inputs, seeds, strict=True))])
+    pushed = jvp([cost], [dict(zip(inputs, seeds, strict=True))])
     found = pushed.tangents[0][0]
     assert found is not None
     first, second = evaluate(inputs, [wanted, found], [POINT[str(u.name)] for u in inputs])
@@ -83,7 +83,7 @@ def test_several_directions_share_one_loop() -> None:
     w = pt.dscalar("w")
     last = scan(lambda h, f: pt.sin(h * f), outputs_info=[x], non_sequences=[w], n_steps=3)[-1]
     one = pt.constant(1.0, dtype="float64")
-    pushed = push([last], [{x: one}, {w: one}])
+    pushed = jvp([last], [{x: one}, {w: one}])
     nodes = {row[0].owner.inputs[0].owner.inputs[0].owner for row in pushed.tangents}  # type: ignore[union-attr]
     assert len(nodes) == 1
     values = [np.array(0.4), np.array(0.7)]
@@ -95,11 +95,11 @@ def test_several_directions_share_one_loop() -> None:
 def test_a_draw_has_no_tangent() -> None:
     rng = pytensor.shared(np.random.default_rng(0))
     with pytest.raises(TangentError, match=r"normal.* has no pushforward"):
-        push([pt.random.normal(x, 1.0, rng=rng)], [{x: pt.ones_like(x)}])
+        jvp([pt.random.normal(x, 1.0, rng=rng)], [{x: pt.ones_like(x)}])
 
 
 def test_what_nothing_moves_has_no_tangent() -> None:
-    pushed = push([v.sum(), x * 2], [{x: pt.ones_like(x)}])
+    pushed = jvp([v.sum(), x * 2], [{x: pt.ones_like(x)}])
     assert pushed.tangents[0][0] is None
     assert pushed.tangents[0][1] is not None
 

@@ -190,9 +190,9 @@ def test_set_in_place_of_increment() -> None:
 def test_what_an_operation_repeats_is_no_change() -> None:
     """Of equal nodes one is compared, however often either graph has it."""
     x = tensor("x")
-    once, again = pt.exp(x), pt.exp(x)
-    before = [x], [pt.tanh(once) + once, pt.sin(x)]
-    after = [x], [pt.tanh(once) + again, pt.cos(x)]
+    deduplicated, again = pt.exp(x), pt.exp(x)
+    before = [x], [pt.tanh(deduplicated) + deduplicated, pt.sin(x)]
+    after = [x], [pt.tanh(deduplicated) + again, pt.cos(x)]
     change = only_change(before, after)
     assert (change.before, change.after) == ("Sin", "Cos")
 

@@ -209,9 +209,9 @@ def test_a_change_in_the_body_of_an_op_from_graph() -> None:
 def test_a_graph_that_is_applied_to_each_entry_of_a_batch() -> None:
     x, batch = tensor("x"), tensor("x", 2)
     u = tensor("u")
-    once = OpFromGraph([u], [pt.exp(u).sum()], name="wrapped")(x)
-    (each,) = vectorize_graph([once], replace={x: batch})
-    found = changes(([x], [once]), ([batch], [each]))
+    deduplicated = OpFromGraph([u], [pt.exp(u).sum()], name="wrapped")(x)
+    (each,) = vectorize_graph([deduplicated], replace={x: batch})
+    found = changes(([x], [deduplicated]), ([batch], [each]))
     assert {(c.aspect, c.before, c.after) for c in found} == {
         ("type", "float64[?]", "float64[?, ?]"),
         ("applied by", "OpFromGraph", "Blockwise"),

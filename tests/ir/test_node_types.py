@@ -1,4 +1,4 @@
-"""What `misfit` finds: inputs that an Op does not take, and outputs that it does not make."""
+"""What `type_error` finds: inputs that an Op does not take, and outputs that it does not make."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytensor.typed_list.basic import make_list
 from graph_building import scan
 from real_graphs import GRAPHS
 from scanopt_cli.ir.inner_graphs import all_graphs, walk
-from scanopt_cli.ir.node_types import misfit
+from scanopt_cli.ir.node_types import type_error
 
 
 def nodes_of(*outputs: Variable) -> list[Apply]:
@@ -66,17 +66,17 @@ def drawn(length: int) -> Variable:
 def test_static_lengths_are_those_that_the_inputs_imply(
     make: Callable[[Any], Variable], right: int | None, wrong: int
 ) -> None:
-    assert misfit(nodes_of(make(right))) is None
-    assert misfit(nodes_of(make(None))) is None
-    problem = misfit(nodes_of(make(wrong)))
+    assert type_error(nodes_of(make(right))) is None
+    assert type_error(nodes_of(make(None))) is None
+    problem = type_error(nodes_of(make(wrong)))
     assert problem is not None
     assert problem.endswith("has outputs of static shapes that its inputs do not imply")
 
 
 def test_nodes_of_equal_types_are_told_apart_by_their_constants() -> None:
     x = pt.vector("x", shape=(9,))
-    assert misfit(nodes_of(x[:3], x[:4])) is None
-    assert misfit(nodes_of(x[:3], declared(x[:4], 3))) is not None
+    assert type_error(nodes_of(x[:3], x[:4])) is None
+    assert type_error(nodes_of(x[:3], declared(x[:4], 3))) is not None
 
 
 def test_lengths_inside_loops_are_checked() -> None:
@@ -84,7 +84,7 @@ def test_lengths_inside_loops_are_checked() -> None:
         return declared(pt.sort(row), 40)[0]
 
     trace = scan(step, sequences=[pt.matrix("rows")])
-    problem = misfit(nodes_of(trace))
+    problem = type_error(nodes_of(trace))
     assert problem is not None
     assert problem.startswith("SortOp has outputs")
 
@@ -93,25 +93,27 @@ def test_rows_of_a_sequence_are_no_shorter_than_the_loop_takes_them_for() -> Non
     trace = scan(lambda row: row.sum(), sequences=[pt.matrix("rows", shape=(None, 40))])
     loop = trace.owner
     assert isinstance(loop.op, Scan)
-    assert misfit(nodes_of(trace)) is None
+    assert type_error(nodes_of(trace)) is None
     rows = pt.matrix("rows")[:, :3]
     loop.inputs[1] = rows
-    problem = misfit(nodes_of(trace))
+    problem = type_error(nodes_of(trace))
     assert problem is not None
     assert "static shapes" in problem
 
 
 def test_elements_of_a_list_are_of_its_type() -> None:
     honest = make_list([pt.vector("x"), pt.vector("y")])
-    assert misfit(nodes_of(honest)) is None
+    assert type_error(nodes_of(honest)) is None
     honest.type = TypedListType(pt.matrix().type)
-    assert misfit(nodes_of(honest)) == "MakeList has outputs that it does not make of its inputs"
+    assert (
+        type_error(nodes_of(honest)) == "MakeList has outputs that it does not make of its inputs"
+    )
 
 
 def test_looking_upstream_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = [as_long_as_a_trace(4) for _ in range(3)]
     monkeypatch.setattr("scanopt_cli.ir.node_types._MOST_UPSTREAM", 5)
-    problem = misfit(nodes_of(*outputs))
+    problem = type_error(nodes_of(*outputs))
     assert problem is not None
     assert problem.startswith("Alloc has outputs")
 
@@ -123,13 +125,13 @@ def test_what_pytensor_makes_of_real_graphs_fits(name: str, mode: str) -> None:
     inputs, outputs = GRAPHS[name]()
     fgraph = FunctionGraph(inputs, outputs, clone=True)
     get_mode(mode).optimizer.rewrite(fgraph)
-    assert misfit(walk(fgraph, all_graphs)) is None
+    assert type_error(walk(fgraph, all_graphs)) is None
 
 
 def test_constants_are_as_long_as_they_are() -> None:
     x = pt.constant(np.arange(3.0))
-    assert misfit(nodes_of(declared(x + 1, 3))) is None
-    assert misfit(nodes_of(declared(x + 1, 4))) is not None
+    assert type_error(nodes_of(declared(x + 1, 3))) is None
+    assert type_error(nodes_of(declared(x + 1, 4))) is not None
 
 
 def test_numbers_given_to_an_inner_graph_may_decide_lengths() -> None:
@@ -137,19 +139,19 @@ def test_numbers_given_to_an_inner_graph_may_decide_lengths() -> None:
     size, x = pt.constant(5), pt.vector("x", shape=(5,))
     inner_size, inner_x = size.type(), x.type()
     made = OpFromGraph([inner_size, inner_x], [declared(pt.alloc(0.0, inner_size), 5) + inner_x])
-    assert misfit(nodes_of(made(size, x))) is None
+    assert type_error(nodes_of(made(size, x))) is None
     lie = OpFromGraph([inner_x], [declared(pt.sort(inner_x)[:2], 40)])
-    assert misfit(nodes_of(lie(x))) is not None
+    assert type_error(nodes_of(lie(x))) is not None
 
 
 @pytest.mark.parametrize("size", [(3,), None, pt.vector("size", shape=(1,), dtype="int64")])
 def test_draws_are_of_the_length_that_is_known(size: Any) -> None:
     loc = pt.vector("loc", shape=(3,)) if size is None else 0.0
-    assert misfit(nodes_of(declared(pt.random.normal(loc, size=size), 40))) is not None
+    assert type_error(nodes_of(declared(pt.random.normal(loc, size=size), 40))) is not None
 
 
 def test_a_graph_takes_no_rows_of_another_length() -> None:
     x = pt.vector("x", shape=(5,))
     node = OpFromGraph([x], [x + 1])(pt.vector("y", shape=(5,))).owner
     node.inputs[0] = pt.vector("z", shape=(1,))
-    assert misfit([node]) == "OpFromGraph takes inputs of other static shapes"
+    assert type_error([node]) == "OpFromGraph takes inputs of other static shapes"

@@ -10,14 +10,14 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import Output
 from pytensor.tensor.shape import Shape_i
 
-from scanopt_cli.analysis.accesses.indices import Extent, Place, RowIndex, read_index
+from scanopt_cli.analysis.accesses.indices import Bound, Extent, RowIndex, read_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, scan_op
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
 
-_NO_ROW = Extent(Place(0), Place(0))
+_NO_ROW = Extent(Bound(0), Bound(0))
 
 
 @dataclass(frozen=True, slots=True)

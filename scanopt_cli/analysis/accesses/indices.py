@@ -15,15 +15,15 @@ from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Bound:
     """A place between two rows: ``offset`` rows behind the first, or before the end (negative)."""
 
     offset: int
     from_end: bool = False
 
-    def reversed(self) -> Place:
+    def reversed(self) -> Bound:
         """Return the same place, if the rows are counted last row first."""
-        return Place(-self.offset, not self.from_end)
+        return Bound(-self.offset, not self.from_end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Extent:
     There may be fewer rows than the places presume; then it reads fewer, or raises.
     """
 
-    low: Place
-    high: Place
+    low: Bound
+    high: Bound
 
     @classmethod
     def of(cls, index: Any) -> Extent:
@@ -44,8 +44,8 @@ class Extent:
         rows = np.atleast_1d(np.asarray(index))
         low, high = int(rows.min()), int(rows.max())
         if low < 0 <= high:
-            return cls(Place(0), Place(0, from_end=True))
-        return cls(Place(low, low < 0), Place(high + 1, high < 0))
+            return cls(Bound(0), Bound(0, from_end=True))
+        return cls(Bound(low, low < 0), Bound(high + 1, high < 0))
 
     @property
     def is_empty(self) -> bool:
@@ -53,7 +53,7 @@ class Extent:
         low, high = self.low, self.high
         if low.from_end == high.from_end:
             return high.offset <= low.offset
-        return high == Place(0) or low == Place(0, from_end=True)
+        return high == Bound(0) or low == Bound(0, from_end=True)
 
     @property
     def n_last(self) -> int | None:
@@ -80,12 +80,12 @@ class Extent:
 
 
 def _of_slice(index: slice) -> Extent:
-    def place(bound: int | None, missing: Place, behind: int) -> Place:
+    def place(bound: int | None, missing: Bound, behind: int) -> Bound:
         if bound is None:
             return missing
-        return Place(bound + behind, bound < 0)
+        return Bound(bound + behind, bound < 0)
 
-    first, end = Place(0), Place(0, from_end=True)
+    first, end = Bound(0), Bound(0, from_end=True)
     if index.step is None or index.step > 0:
         return Extent(place(index.start, first, 0), place(index.stop, end, 0))
     # x[s:e:-1] are the rows e+1 to s, last first.

@@ -26,23 +26,23 @@ class RowRange:
         """One past the last row."""
         return self.low + self.length
 
-    def cut(self, index: slice, lengths: Lengths, reach: int = 0) -> RowRange | None:
+    def cut(self, index: slice, lengths: Lengths, n_initial: int = 0) -> RowRange | None:
         """Return the row range that a slice of this one takes, ``None`` if undecided.
 
-        In a slice with step 1, a bound that is the length of initial rows ``x[:reach]`` counts as
-        ``reach``: with fewer initial rows, the loop could not run.
+        With step 1, a bound that is the length of ``x[:n_initial]`` is taken to be ``n_initial``:
+        with fewer initial rows, the loop could not run.
         """
-        span = lengths.span(index, self.length, reach=reach)
+        span = lengths.span(index, self.length, n_initial=n_initial)
         if span is None:
             return None
         begin, end, is_reversed = span
         low = self.high - end if self.is_reversed else self.low + begin
         return RowRange(low, end - begin, self.is_reversed ^ is_reversed)
 
-    def taken(self, index: Any, lengths: Lengths, reach: int = 0) -> RowRange | None:
+    def taken(self, index: Any, lengths: Lengths, n_initial: int = 0) -> RowRange | None:
         """Return the row range that an index or slice of this one takes, ``None`` if undecided."""
         if isinstance(index, slice):
-            return self.cut(index, lengths, reach)
+            return self.cut(index, lengths, n_initial)
         row = self.place(index, lengths)
         return None if row is None else RowRange(row, _ONE)
 

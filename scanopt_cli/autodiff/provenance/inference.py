@@ -8,7 +8,7 @@ single out one Scan, the parent stays unknown.
 A loop with tangents is called ``rop_of_f``. It computes what ``f`` computed and replaces it, so
 there is no parent to find: the name is trusted if the slots can be values and tangents.
 
-`directions` then tells which Scans run backward in time: a pullback runs opposite to its parent.
+`time_directions` finds which Scans run backward in time: a pullback runs opposite to its parent.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
-from scanopt_cli.autodiff.provenance.lineage import Origin
 from scanopt_cli.autodiff.provenance.reach import Reach
+from scanopt_cli.autodiff.provenance.recorder import Origin
 from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.naming import PULLBACK, TANGENTS
@@ -81,7 +81,9 @@ def infer(scans: Sequence[Apply], reach: Reach) -> dict[Apply, Origin]:
     return {node: _with_generation(origin, found) for node, origin in found.items()}
 
 
-def directions(scans: Sequence[Apply], origins: Mapping[Apply, Origin]) -> dict[Apply, Direction]:
+def time_directions(
+    scans: Sequence[Apply], origins: Mapping[Apply, Origin]
+) -> dict[Apply, Direction]:
     """Return the direction of each of ``scans``.
 
     It is opposite to that of the parent, or follows from the sequences if there is no known parent.

@@ -10,8 +10,8 @@ from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.autodiff.printing import scan_text
 from scanopt_cli.autodiff.provenance.inference import Direction
-from scanopt_cli.autodiff.provenance.lineage import Origin
-from scanopt_cli.autodiff.provenance.scan_instances import Member, collect
+from scanopt_cli.autodiff.provenance.recorder import Origin
+from scanopt_cli.autodiff.provenance.scan_instances import ScanInstance, collect
 from scanopt_cli.autodiff.selecting import position_of
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import GraphLike, as_graph
@@ -83,7 +83,9 @@ class Pedigree:
     """
 
     scans: tuple[ScanRecord, ...]
-    members: tuple[Member, ...] = field(repr=False, compare=False, metadata={"as_json": False})
+    members: tuple[ScanInstance, ...] = field(
+        repr=False, compare=False, metadata={"as_json": False}
+    )
 
     def show(self, name: str) -> str:
         """Return one Scan as text: its outer inputs, and what a step computes.
@@ -127,7 +129,7 @@ def pedigree_of(
     return Pedigree(tuple(map(_record, members)), tuple(members))
 
 
-def _record(member: Member) -> ScanRecord:
+def _record(member: ScanInstance) -> ScanRecord:
     def count(kind: SlotKind) -> int:
         return len(member.view.of_kind(kind))
 
@@ -152,6 +154,6 @@ def _record(member: Member) -> ScanRecord:
     )
 
 
-def _parent_name(member: Member, parent: Member) -> str:
+def _parent_name(member: ScanInstance, parent: ScanInstance) -> str:
     is_beside = parent.path == member.path
     return parent.title if is_beside else "/".join((*parent.path, parent.title))

@@ -9,9 +9,9 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.analysis.describing import scan_results
-from scanopt_cli.autodiff.provenance.inference import Direction, directions, infer
-from scanopt_cli.autodiff.provenance.lineage import Origin
+from scanopt_cli.autodiff.provenance.inference import Direction, infer, time_directions
 from scanopt_cli.autodiff.provenance.reach import Reach
+from scanopt_cli.autodiff.provenance.recorder import Origin
 from scanopt_cli.autodiff.selecting import input_names
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.naming import PULLBACK, Clients, slot_names, titles
@@ -19,7 +19,7 @@ from scanopt_cli.ir.scan_view import ScanView
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class ScanInstance:
     """A Scan at one place of a graph.
 
     ``title`` is its name in its graph, and ``path`` holds the titles of the nodes whose bodies it
@@ -35,14 +35,16 @@ class Member:
     clients: Clients
     origin: Origin
     direction: Direction
-    holder: Member | None
-    parent: Member | None = None
-    depends_on: list[Member] = field(default_factory=list)
+    holder: ScanInstance | None
+    parent: ScanInstance | None = None
+    depends_on: list[ScanInstance] = field(default_factory=list)
     input_names: list[str] = field(default_factory=list)
-    inside: list[Member] = field(default_factory=list)
+    inside: list[ScanInstance] = field(default_factory=list)
 
 
-def collect(graph: AbstractFunctionGraph, origins: Mapping[Apply, Origin] | None) -> list[Member]:
+def collect(
+    graph: AbstractFunctionGraph, origins: Mapping[Apply, Origin] | None
+) -> list[ScanInstance]:
     """Return every Scan of ``graph``, each followed by those in its body.
 
     ``origins`` are those of the outer Scans. If it is ``None`` they are inferred, as the origins of
@@ -56,18 +58,18 @@ def _collect(
     graph: AbstractFunctionGraph,
     names: Mapping[Variable, str],
     origins: Mapping[Apply, Origin] | None,
-    holder: Member | None,
+    holder: ScanInstance | None,
     path: tuple[str, ...],
-) -> list[Member]:
+) -> list[ScanInstance]:
     def clients(variable: Variable) -> list[tuple[Apply, int]]:
         return list(graph.clients.get(variable, ()))
 
     reach = Reach(graph)
     known = infer(reach.scans, reach) if origins is None else origins
-    direction_of, title_of = directions(reach.scans, known), titles(graph.outputs)
+    direction_of, title_of = time_directions(reach.scans, known), titles(graph.outputs)
     results = scan_results(title_of)
     members = {
-        node: Member(
+        node: ScanInstance(
             view=ScanView.of(node),
             title=title_of[node],
             path=path,
@@ -86,7 +88,7 @@ def _collect(
             _look_in_parent_of(holder, member)
         member.depends_on = [members[scan] for scan in reach.scans_feeding(node)]
         member.input_names = [names[variable] for variable in reach.inputs_feeding(node)]
-    found: list[Member] = []
+    found: list[ScanInstance] = []
     for node, title in title_of.items():
         own = members.get(node)
         if own is not None:
@@ -100,7 +102,7 @@ def _collect(
     return found
 
 
-def _look_in_parent_of(holder: Member | None, member: Member) -> None:
+def _look_in_parent_of(holder: ScanInstance | None, member: ScanInstance) -> None:
     """Find the parent of a pullback in the body of the Scan that ``holder`` is the pullback of.
 
     The body of a pullback may run the pullback of an inner loop without the inner loop itself.
@@ -117,7 +119,7 @@ def _look_in_parent_of(holder: Member | None, member: Member) -> None:
 
 
 def _inner_names(
-    node: Apply, body: AbstractFunctionGraph, member: Member | None
+    node: Apply, body: AbstractFunctionGraph, member: ScanInstance | None
 ) -> dict[Variable, str]:
     """The names of a body's inputs, from outside of it."""
     if member is None:

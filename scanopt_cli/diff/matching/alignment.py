@@ -10,8 +10,8 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from scanopt_cli.diff.deduplicated import is_swappable
 from scanopt_cli.diff.matching.indexed_graph import Pairs
 from scanopt_cli.diff.matching.pairing import pair_up
+from scanopt_cli.diff.matching.shared_keys import SharedKeys
 from scanopt_cli.diff.matching.slot_pairing import pair_slots
-from scanopt_cli.diff.matching.terms import SharedTerms
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 
 
@@ -35,7 +35,7 @@ class Alignment:
         )
 
 
-def align(ours: SharedTerms, theirs: SharedTerms, node: Apply, other: Apply) -> Alignment:
+def align(ours: SharedKeys, theirs: SharedKeys, node: Apply, other: Apply) -> Alignment:
     """Align two nodes by what is matched so far."""
     is_one_op = ours.side.op_digest(node.op) == theirs.side.op_digest(other.op)
     if scan_op(node) is not None and scan_op(other) is not None:
@@ -59,7 +59,7 @@ def align(ours: SharedTerms, theirs: SharedTerms, node: Apply, other: Apply) -> 
 
 
 def _uneven(
-    ours: SharedTerms, theirs: SharedTerms, inputs: list[Variable], others: list[Variable]
+    ours: SharedKeys, theirs: SharedKeys, inputs: list[Variable], others: list[Variable]
 ) -> Pairs:
     return pair_up(
         inputs,

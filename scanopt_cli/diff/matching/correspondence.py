@@ -12,7 +12,7 @@ from pytensor.graph.basic import Apply, Variable
 
 from scanopt_cli.diff.matching.alignment import Alignment, align
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs
-from scanopt_cli.diff.matching.terms import SharedTerms
+from scanopt_cli.diff.matching.shared_keys import SharedKeys
 
 
 @dataclass(slots=True)
@@ -68,15 +68,15 @@ class Matching:
         linked = self.backlinks.get(variable)
         return digest if linked is None or self.first.digest(linked) == digest else variable
 
-    def terms(self) -> tuple[SharedTerms, SharedTerms]:
+    def terms(self) -> tuple[SharedKeys, SharedKeys]:
         """Return both sides with keys that identify what is matched so far."""
 
         def itself(node: Apply) -> Apply | None:
             return node if node in self.counterparts else None
 
         return (
-            SharedTerms(self.first, self.token, self.nodes.get),
-            SharedTerms(self.second, self.other_token, itself),
+            SharedKeys(self.first, self.token, self.nodes.get),
+            SharedKeys(self.second, self.other_token, itself),
         )
 
     def flipped(self) -> Matching:

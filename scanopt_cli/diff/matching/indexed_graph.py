@@ -10,7 +10,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
-from scanopt_cli.diff.deduplicated import count_loops, node_digest, once
+from scanopt_cli.diff.deduplicated import count_loops, deduplicated, node_digest
 from scanopt_cli.diff.matching.pairing import Evidence, pair_up
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.loop_forms import LoopForm
@@ -47,7 +47,7 @@ class IndexedGraph:
         self.sameness = digests.sameness
         self._digests = digests
         known = titles(graph.outputs)
-        merged = once(graph, digests, loops=loops_once)
+        merged = deduplicated(graph, digests, loops=loops_once)
         self.nodes, self.outputs, self.copies = merged.nodes, merged.outputs, merged.copies
         self.titles: Mapping[Apply, str] = {n: known[n] for n in self.nodes if n in known}
         self.rank = {node: rank for rank, node in enumerate(self.nodes)}

@@ -8,7 +8,7 @@ from pytensor.graph.basic import Apply, Variable
 
 from scanopt_cli.diff.deduplicated import is_swappable
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
-from scanopt_cli.diff.matching.terms import Token
+from scanopt_cli.diff.matching.shared_keys import Token
 from scanopt_cli.ir.scan_view import scan_op
 
 

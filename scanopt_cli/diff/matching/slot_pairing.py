@@ -18,7 +18,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 
 from scanopt_cli.diff.matching.indexed_graph import Pairs
 from scanopt_cli.diff.matching.pairing import pair_up
-from scanopt_cli.diff.matching.terms import SharedTerms
+from scanopt_cli.diff.matching.shared_keys import SharedKeys
 from scanopt_cli.equivalence.loop_forms import Step
 from scanopt_cli.ir.naming import slot_name
 from scanopt_cli.ir.scan_view import ScanView, SlotKind
@@ -36,7 +36,7 @@ type _Key = Callable[[int, int], Hashable]
 """Returns a key for a slot, given as a side, 0 or 1, and a place; ``None`` for no key."""
 
 
-def pair_slots(ours: SharedTerms, theirs: SharedTerms, node: Apply, other: Apply) -> Pairs:
+def pair_slots(ours: SharedKeys, theirs: SharedKeys, node: Apply, other: Apply) -> Pairs:
     """Pair the slots of two Scans, each given by its place in the list of its view.
 
     If the two Scans compute the same whatever feeds them, all slots are paired, each with one that
@@ -49,7 +49,7 @@ def pair_slots(ours: SharedTerms, theirs: SharedTerms, node: Apply, other: Apply
 class _Slots:
     """What is known of the slots of one Scan node, by their places in its view."""
 
-    def __init__(self, terms: SharedTerms, node: Apply) -> None:
+    def __init__(self, terms: SharedKeys, node: Apply) -> None:
         self._terms = terms
         self._side = terms.side
         view: ScanView = terms.side.view(node)

@@ -11,25 +11,34 @@ from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.ir.levels import IfElse
-from scanopt_cli.passes.clean_slices.always_before import Ahead, Attempt
-from scanopt_cli.passes.clean_slices.facts import Facts
-from scanopt_cli.passes.clean_slices.lengths_of_outputs import counted
-from scanopt_cli.passes.clean_slices.plain_reads import behind_write, element, merged
-from scanopt_cli.passes.clean_slices.plain_writes import nested, plainer, started, whole
+from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts
+from scanopt_cli.passes.clean_slices.implied_facts import ConditionalFacts, ImpliedFacts
+from scanopt_cli.passes.clean_slices.lengths_of_outputs import length_by_trip_count
+from scanopt_cli.passes.clean_slices.plain_reads import (
+    composed_slice,
+    forwarded_load,
+    single_element,
+)
+from scanopt_cli.passes.clean_slices.plain_writes import (
+    filled_buffer,
+    full_write,
+    merged_writes,
+    simplified_write,
+)
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.remarks import Code
 
-type _Rule = Callable[[Apply, Facts], Variable | None]
+type _Rule = Callable[[Apply, BufferFacts], Variable | None]
 
 _RULES: tuple[tuple[Code, _Rule], ...] = (
-    (Code.LENGTH_COUNTED, counted),
-    (Code.BUFFER_DROPPED, whole),
-    (Code.WRITE_MOVED, nested),
-    (Code.WRITE_SIMPLIFIED, plainer),
-    (Code.START_FILLED, started),
-    (Code.STORE_FORWARDED, behind_write),
-    (Code.SLICE_COMPOSED, merged),
-    (Code.ROW_TAKEN, element),
+    (Code.LENGTH_COUNTED, length_by_trip_count),
+    (Code.BUFFER_DROPPED, full_write),
+    (Code.WRITE_MOVED, merged_writes),
+    (Code.WRITE_SIMPLIFIED, simplified_write),
+    (Code.START_FILLED, filled_buffer),
+    (Code.STORE_FORWARDED, forwarded_load),
+    (Code.SLICE_COMPOSED, composed_slice),
+    (Code.ROW_TAKEN, single_element),
 )
 
 
@@ -111,7 +120,7 @@ class _Sweep:
     def __init__(self, context: PassContext) -> None:
         self._context = context
         self._fgraph: FunctionGraph = context.fgraph
-        self._ahead = Ahead()
+        self._ahead = ImpliedFacts()
 
     def rewrites(self) -> Iterator[Rewrite]:
         """Yield what the rules make of the nodes."""
@@ -132,7 +141,9 @@ class _Sweep:
                     yield Rewrite({part.outputs[0]: new})
                     todo += reversed(fresh)
 
-    def _rewritten(self, node: Apply, attempts: list[Attempt]) -> tuple[Code, Variable] | None:
+    def _rewritten(
+        self, node: Apply, attempts: list[ConditionalFacts]
+    ) -> tuple[Code, Variable] | None:
         """Return the code of the first rule that applies to ``node``, and its result."""
         for attempt in attempts:
             for code, rule in _RULES:

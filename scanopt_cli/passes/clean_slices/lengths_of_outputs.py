@@ -10,10 +10,10 @@ from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.count_variables import as_count
-from scanopt_cli.passes.clean_slices.facts import Facts
+from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts
 
 
-def counted(node: Apply, facts: Facts) -> Variable | None:
+def length_by_trip_count(node: Apply, facts: BufferFacts) -> Variable | None:
     """Return a length as a constant, or as one scalar variable plus a constant."""
     out = node.outputs[0]
     if isinstance(node.op, ScalarFromTensor) and isinstance(node.inputs[0], Constant):

@@ -17,7 +17,7 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.row_values import unexpanded
 from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.ir.indexing import along
-from scanopt_cli.passes.clean_slices.facts import Facts, Write, filled, relative, taken
+from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative, taken
 from scanopt_cli.passes.clean_slices.plain_slices import cost, plain_index, plain_slice
 from scanopt_cli.passes.clean_slices.slice_chains import Chain, chains
 
@@ -27,7 +27,7 @@ _ONE = AffineExpr(1)
 _WRITES = 64
 
 
-def merged(node: Apply, facts: Facts) -> Variable | None:
+def composed_slice(node: Apply, facts: BufferFacts) -> Variable | None:
     """Return a slice, or a chain of slices, as one simple slice or as the variable it slices."""
     axis = axis_of(node)
     if axis is None or not isinstance(node.op, Subtensor):
@@ -42,7 +42,7 @@ def merged(node: Apply, facts: Facts) -> Variable | None:
     return _of_any_length(node, axis) if found is None else found
 
 
-def _stepped_row(node: Apply, axis: int, facts: Facts) -> Variable | None:
+def _stepped_row(node: Apply, axis: int, facts: BufferFacts) -> Variable | None:
     """Return a stepped slice that reads one row, as ``x[:-3:-2]`` does of 5, as a forward slice.
 
     PyTensor misreads a reversed slice of one row, see `plain_slice`.
@@ -121,7 +121,7 @@ def _last(count: int) -> slice:
     return slice(-1, None) if count == 1 else slice(None, -count - 1, -1)
 
 
-def behind_write(node: Apply, facts: Facts) -> Variable | None:
+def forwarded_load(node: Apply, facts: BufferFacts) -> Variable | None:
     """Return rows of a buffer as the written value, or as rows of the buffer before the write."""
     if not isinstance(node.op, Subtensor):
         return None
@@ -134,7 +134,7 @@ def behind_write(node: Apply, facts: Facts) -> Variable | None:
     return None
 
 
-def _look_behind(chain: Chain, facts: Facts) -> Variable | None:
+def _look_behind(chain: Chain, facts: BufferFacts) -> Variable | None:
     """Look behind writes to other rows, and forward the value of the first write to these rows.
 
     If that fails, return the read of the deepest buffer behind the writes to other rows.
@@ -162,7 +162,7 @@ def _look_behind(chain: Chain, facts: Facts) -> Variable | None:
     return None
 
 
-def _known_row(chain: Chain, node: Apply, facts: Facts) -> Variable | None:
+def _known_row(chain: Chain, node: Apply, facts: BufferFacts) -> Variable | None:
     """Return the value of a row read by an index, if it is known without reading the buffer."""
     if not chain.is_row:
         return None
@@ -176,7 +176,7 @@ def _known_row(chain: Chain, node: Apply, facts: Facts) -> Variable | None:
     return value if is_same else None
 
 
-def _forwarded(chain: Chain, write: Write, facts: Facts) -> Variable | None:
+def _forwarded(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None:
     asked = chain.window
     if write.is_aligned and facts.within(asked, write.window):
         if not write.sets and not facts.is_zero(write.base, chain.axis, asked):
@@ -189,7 +189,7 @@ def _forwarded(chain: Chain, write: Write, facts: Facts) -> Variable | None:
     return None
 
 
-def _of_value(chain: Chain, write: Write, facts: Facts) -> Variable | None:
+def _of_value(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None:
     """Return the rows of the written value that ``chain`` reads."""
     value: Any = write.value
     if write.is_row:
@@ -206,7 +206,7 @@ def _of_value(chain: Chain, write: Write, facts: Facts) -> Variable | None:
     return None if index is None else taken(value, chain.axis, index)
 
 
-def _of_scalar(chain: Chain, write: Write, facts: Facts) -> Variable | None:
+def _of_scalar(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None:
     """Return a known number of rows of a vector, to all of which one scalar was written."""
     value, length = write.value, chain.window.length
     if write.base.type.ndim != 1 or value.type.ndim or write.is_cast or not length.is_constant:
@@ -216,7 +216,7 @@ def _of_scalar(chain: Chain, write: Write, facts: Facts) -> Variable | None:
     return None if chain.is_row else filled(value, [length.constant])
 
 
-def _reversed_write(chain: Chain, write: Write, facts: Facts) -> Variable | None:
+def _reversed_write(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None:
     """Return a reversed buffer of zeros with one write as a write to the mirrored rows.
 
     A value of several rows must itself be a reversed slice, so that the two reversals cancel.
@@ -236,7 +236,7 @@ def _reversed_write(chain: Chain, write: Write, facts: Facts) -> Variable | None
     return written(write, window, value, facts)
 
 
-def written(write: Write, window: RowRange, value: Any, facts: Facts) -> Variable | None:
+def written(write: Write, window: RowRange, value: Any, facts: BufferFacts) -> Variable | None:
     """Return ``write``, but of ``value`` to the rows ``window``, by an index that goes forwards."""
     base: Any = write.base
     index: Any
@@ -253,7 +253,7 @@ def written(write: Write, window: RowRange, value: Any, facts: Facts) -> Variabl
     return made
 
 
-def element(node: Apply, facts: Facts) -> Variable | None:
+def single_element(node: Apply, facts: BufferFacts) -> Variable | None:
     """Return a sum over axes of length 1, or a squeeze of such an axis, as the element."""
     if not isinstance(node.op, DimShuffle | Sum):
         return None
@@ -276,7 +276,7 @@ def element(node: Apply, facts: Facts) -> Variable | None:
     return found
 
 
-def _squeezed(node: Apply, facts: Facts) -> Variable | None:
+def _squeezed(node: Apply, facts: BufferFacts) -> Variable | None:
     """Return ``x[-1:].squeeze(0)`` as ``x[-1]``, and ``expand_dims(x, 0).squeeze(0)`` as ``x``."""
     source = node.inputs[0]
     dropped = [axis for axis in range(source.type.ndim) if axis not in node.op.new_order]

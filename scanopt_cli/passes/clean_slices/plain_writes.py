@@ -14,7 +14,7 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.row_values import filling, unexpanded
 from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.ir.indexing import along
-from scanopt_cli.passes.clean_slices.facts import Facts, Write, filled, relative, taken
+from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative, taken
 from scanopt_cli.passes.clean_slices.plain_reads import written
 from scanopt_cli.passes.clean_slices.plain_slices import cost, plain_slice
 from scanopt_cli.passes.clean_slices.slice_chains import chains
@@ -25,7 +25,7 @@ _ONE = AffineExpr(1)
 _SHORT = 8
 
 
-def whole(node: Apply, facts: Facts) -> Variable | None:
+def full_write(node: Apply, facts: BufferFacts) -> Variable | None:
     """Return the value of a write that sets every row, or adds to zeros in every row."""
     write = facts.write(node)
     if write is None or write.is_row or not write.is_whole:
@@ -38,7 +38,7 @@ def whole(node: Apply, facts: Facts) -> Variable | None:
     return _filled(write, facts)
 
 
-def _filled(write: Write, facts: Facts) -> Variable | None:
+def _filled(write: Write, facts: BufferFacts) -> Variable | None:
     """Return a value that is broadcast to all of an Alloc or AllocEmpty as an Alloc."""
     base, value = write.base, write.value
     is_mirrored = write.order is not None and write.window.is_reversed
@@ -54,7 +54,7 @@ def _filled(write: Write, facts: Facts) -> Variable | None:
     return filled(value, base.owner.inputs[isinstance(base.owner.op, Alloc) :])
 
 
-def nested(node: Apply, facts: Facts) -> Variable | None:
+def merged_writes(node: Apply, facts: BufferFacts) -> Variable | None:
     """Return a write into zeros, whose value is itself a write into zeros, as one write."""
     outer = facts.write(node)
     if outer is None or outer.is_row or not outer.is_aligned:
@@ -67,7 +67,7 @@ def nested(node: Apply, facts: Facts) -> Variable | None:
     return written(moved, window, inner.value, facts)
 
 
-def _inner_write(variable: Variable, axis: int, facts: Facts) -> Write | None:
+def _inner_write(variable: Variable, axis: int, facts: BufferFacts) -> Write | None:
     """Return the write into zeros that made ``variable``, through slices that keep all of it."""
     node = variable.owner
     if node is None:
@@ -91,7 +91,7 @@ def _inner_write(variable: Variable, axis: int, facts: Facts) -> Write | None:
     return None
 
 
-def plainer(node: Apply, facts: Facts) -> Variable | None:
+def simplified_write(node: Apply, facts: BufferFacts) -> Variable | None:
     """Return a write with a simpler index; one row loses the axis that was inserted for it."""
     write = facts.write(node)
     if write is None or write.is_row:
@@ -112,7 +112,7 @@ def plainer(node: Apply, facts: Facts) -> Variable | None:
     return made
 
 
-def started(node: Apply, facts: Facts) -> Variable | None:
+def filled_buffer(node: Apply, facts: BufferFacts) -> Variable | None:
     """Return the short buffer ``AllocEmpty(5)[:1].set(expand_dims(h0, 0))`` as an Alloc."""
     write = facts.write(node)
     if write is None or write.axis or write.is_row or write.is_cast or not write.sets:

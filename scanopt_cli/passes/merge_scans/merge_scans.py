@@ -13,7 +13,7 @@ from pytensor.tensor.blockwise import Blockwise
 from scanopt_cli.ir.levels import levels
 from scanopt_cli.ir.naming import PULLBACK
 from scanopt_cli.ir.scan_view import ScanView, batch_ndim, scan_op
-from scanopt_cli.passes.merge_scans.loop_terms import Judge, LoopTerms
+from scanopt_cli.passes.merge_scans.fusion_criteria import FusionAnalysis, FusionCriteria
 from scanopt_cli.passes.merge_scans.trip_counts import StepCounts, loop_free
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.remarks import Code
@@ -79,10 +79,12 @@ class MergeScans(Pass):
         candidates = [loops for loops in by_count.values() if len(loops) > 1]
         if not candidates or context.is_in_place():
             return
-        judge = Judge(context, counts, [node for loops in by_count.values() for node in loops])
+        judge = FusionAnalysis(
+            context, counts, [node for loops in by_count.values() for node in loops]
+        )
         classes = [{node: judge.terms(node) for node in loops} for loops in candidates]
         for terms in classes:
-            by_terms: dict[LoopTerms, list[Apply]] = defaultdict(list)
+            by_terms: dict[FusionCriteria, list[Apply]] = defaultdict(list)
             for node, own in terms.items():
                 by_terms[own].append(node)
             for own, equal in by_terms.items():
@@ -120,7 +122,7 @@ class MergeScans(Pass):
                 yield Rewrite(joined.rebuild())
 
 
-def _explain(terms: Mapping[Apply, LoopTerms], free: set[Apply], context: PassContext) -> None:
+def _explain(terms: Mapping[Apply, FusionCriteria], free: set[Apply], context: PassContext) -> None:
     """Remark why independent loops with equal trip counts were not merged.
 
     There is one remark for each way to differ from the first loop of a level, so at most one for a
@@ -130,7 +132,7 @@ def _explain(terms: Mapping[Apply, LoopTerms], free: set[Apply], context: PassCo
         return  # they depend on one another, or the budget is spent
     found = levels(terms, free)
     first: dict[int, Apply] = {}
-    reported: set[tuple[int, LoopTerms]] = set()
+    reported: set[tuple[int, FusionCriteria]] = set()
     for node in sorted(terms, key=lambda node: (_rank(terms[node]), context.title(node))):
         level, own = found[node], terms[node]
         other = first.setdefault(level, node)
@@ -141,7 +143,7 @@ def _explain(terms: Mapping[Apply, LoopTerms], free: set[Apply], context: PassCo
             context.missed(view, Code.SCANS_NOT_MERGED, reason, other=context.title(other))
 
 
-def _rank(terms: LoopTerms) -> str:
+def _rank(terms: FusionCriteria) -> str:
     return "" if terms.obstacle is None else terms.obstacle.code
 
 

@@ -78,20 +78,20 @@ class Reading:
 class Readers:
     """Finds the readers of a buffer that is kept in ``parts``, with its rows on ``axis``.
 
-    The buffer is the gradient of another loop, which needs ``reach`` initial rows.
+    The buffer is the gradient of another loop, which needs ``n_initial`` initial rows.
     """
 
     def __init__(
         self,
         parts: Sequence[Part],
         axis: int,
-        reach: int,
+        n_initial: int,
         clients: Clients,
         lengths: Lengths,
     ) -> None:
         self._parts = parts
         self._axis = axis
-        self._reach = reach
+        self._reach = n_initial
         self._clients = clients
         self._lengths = lengths
 

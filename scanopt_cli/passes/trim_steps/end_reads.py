@@ -19,14 +19,14 @@ from scanopt_cli.ir.scan_view import ScanView
 
 @dataclass(frozen=True, slots=True)
 class EndRead:
-    """A reader that leaves out the last ``behind`` steps; it may read no step at all.
+    """A reader that leaves out the last ``n_left_out`` steps; it may read no step at all.
 
     ``index`` has constant bounds. It is ``None`` for a loop that reads the source as a sequence:
     such a loop takes as many first rows as it has steps, so its read need not be rewritten.
     """
 
     access: Access
-    behind: int
+    n_left_out: int
     index: Any = None
 
     @property
@@ -44,7 +44,7 @@ class EndRead:
         index = self.index
         made: Variable
         if self.access.n_initial and length is not None:
-            counted = as_count(length - AffineExpr(self.behind))
+            counted = as_count(length - AffineExpr(self.n_left_out))
             if _stride(index) > 0:
                 made = rows[along(axis, slice(index.start, counted))]
             else:
@@ -70,7 +70,7 @@ class EndRead:
             return None
         if _stride(index) > 0:
             return rows if not index.start else None
-        if self.access.n_initial <= 1 and self.behind == fewer == 1 and index.stop is None:
+        if self.access.n_initial <= 1 and self.n_left_out == fewer == 1 and index.stop is None:
             turned: Variable = rows[along(axis, slice(None, None, -1))]
             return turned
         return None
@@ -80,15 +80,15 @@ def end_read(access: Access, view: ScanView, lengths: Lengths) -> EndRead | None
     """Return how a reader leaves out the last steps, ``None`` if it may read the last one."""
     if (count := sequence_steps(access.node, access.position)) is not None:
         left = lengths.value_of(view.n_steps) + AffineExpr(access.n_initial) - count
-        behind = left.constant if left.is_constant and not access.is_reversed else 0
-        return EndRead(access, behind) if behind > 0 else None
+        n_left_out = left.constant if left.is_constant and not access.is_reversed else 0
+        return EndRead(access, n_left_out) if n_left_out > 0 else None
     if access.index is None or access.extent is None or access.is_reversed:
         return None
     index = access.index.in_numbers
     if access.n_initial and (access.index.rest or not _reaches_into(index, access.n_initial)):
         return None
-    behind = access.extent.n_left_out
-    return EndRead(access, behind, index) if behind > 0 else None
+    n_left_out = access.extent.n_left_out
+    return EndRead(access, n_left_out, index) if n_left_out > 0 else None
 
 
 def only_sequences(variable: Variable, clients: Clients, length: AffineExpr) -> bool:

@@ -35,7 +35,7 @@ def trim_unknown(
     if not found:
         return None
     steps = lengths.value_of(view.n_steps)
-    fewer = min(reading.behind for _, reading in found)
+    fewer = min(reading.n_left_out for _, reading in found)
     if as_count(steps) is None or as_count(steps - AffineExpr(fewer)) is None:
         return None  # its coefficients do not fit in 64 bits
     reason = why_all(view, lengths, context)
@@ -91,7 +91,7 @@ def _without_last(
         old = reading.access.result
         length = trip_count + AffineExpr(reading.access.n_initial)
         new = None
-        if only_sequences(old, context.clients, length - AffineExpr(reading.behind)):
+        if only_sequences(old, context.clients, length - AffineExpr(reading.n_left_out)):
             new = reading.of_sequence(rows, axis, fewer)
         if new is None:
             new = reading.of(rows, axis, fewer, None if has_enough else length)

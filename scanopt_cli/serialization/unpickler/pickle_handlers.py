@@ -30,7 +30,7 @@ from scanopt_cli.serialization.unpickler.records import KEY_PARTS, Call, Global,
 if TYPE_CHECKING:
     from scanopt_cli.serialization.unpickler.builder import Builder
 
-type Form = Callable[[Builder, Call], Any]
+type Handler = Callable[[Builder, Call], Any]
 type Key = tuple[str, str]
 
 
@@ -53,7 +53,7 @@ def _encode(builder: Builder, record: Call) -> bytes:
     return bytes(builder.copied(text.encode("latin-1")))
 
 
-def _container(kind: type[Any]) -> Form:
+def _container(kind: type[Any]) -> Handler:
     def form(builder: Builder, record: Call) -> Any:
         parts = builder.value(record.args[0]) if record.args else ()
         if not isinstance(parts, list | tuple):
@@ -124,7 +124,7 @@ def _generator(builder: Builder, record: Call) -> np.random.Generator:
     return generator_from_state(builder.expect(record.args[0], dict))
 
 
-def _sparse(kind: str) -> Form:
+def _sparse(kind: str) -> Handler:
     def form(builder: Builder, record: Call) -> Any:
         state = builder.state(record)
         parts = (builder.value(state[name]) for name in ("data", "indices", "indptr", "_shape"))
@@ -234,7 +234,7 @@ def _compiled(builder: Builder, record: Call) -> CompiledGraph:
     return CompiledGraph(builder.expect(state["fgraph"], FunctionGraph), values, tuple(updated))
 
 
-CALLS: dict[Key, Form] = {
+CALLS: dict[Key, Handler] = {
     ("_codecs", "encode"): _encode,
     ("builtins", "bytearray"): _bytes,
     ("builtins", "complex"): _complex,
@@ -262,7 +262,7 @@ for _core in ("numpy._core", "numpy.core"):
     CALLS[f"{_core}.multiarray", "scalar"] = _scalar
     CALLS[f"{_core}.numeric", "_frombuffer"] = _frombuffer
 
-INSTANCES: dict[Key, Form] = {
+INSTANCES: dict[Key, Handler] = {
     ("pytensor.graph.fg", "FunctionGraph"): _function_graph,
     ("pytensor.misc.frozendict", "frozendict"): _frozendict,
     ("pytensor.scalar.basic", "specific_out"): _specific_out,

@@ -62,7 +62,7 @@ class Write:
         )
 
 
-class Facts:
+class BufferFacts:
     """Lengths, row values and writes; the row values of a buffer are analysed once.
 
     ``lengths`` may take as non-negative the trip count of a loop that ran before, and what a
@@ -136,8 +136,8 @@ def relative(inner: RowRange, outer: RowRange) -> RowRange:
 def taken(source: Any, axis: int, index: Any) -> Variable:
     """Return ``source`` indexed along one axis; a full slice leaves it as it is."""
     if is_full_slice(index):
-        whole: Variable = source
-        return whole
+        full_write: Variable = source
+        return full_write
     read: Variable = source[along(axis, index)]
     return read
 

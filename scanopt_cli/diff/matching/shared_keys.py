@@ -14,7 +14,7 @@ type Token = Callable[[Variable], Hashable]
 
 
 @dataclass(frozen=True, slots=True)
-class SharedTerms:
+class SharedKeys:
     """One side with keys that both share: variables of equal tokens correspond so far.
 
     ``partner`` maps a matched node to one object, the same on both sides, and an unmatched node to

@@ -19,7 +19,7 @@ from scanopt_cli.remarks import Reason, Why, because
 
 
 @dataclass(frozen=True, slots=True)
-class LoopTerms:
+class FusionCriteria:
     """The properties, besides the trip count, that loops must share to be merged.
 
     A loop with an ``obstacle`` is never merged.
@@ -34,7 +34,7 @@ class LoopTerms:
     allow_gc: bool
     obstacle: Reason | None
 
-    def against(self, other: LoopTerms) -> Reason | None:
+    def against(self, other: FusionCriteria) -> Reason | None:
         """Return why loops with these and ``other`` terms cannot merge, ``None`` if they can."""
         if self.obstacle is not None:
             return self.obstacle
@@ -54,7 +54,7 @@ class LoopTerms:
         return because(Why.OPTION_DIFFERS, option=name, ours=ours, theirs=theirs)
 
 
-class Judge:
+class FusionAnalysis:
     """Computes the terms of loops; ``loops`` are all loops of the graph.
 
     Loops that always run prove that the batch lengths that meet in them are equal.
@@ -68,7 +68,7 @@ class Judge:
             if node in self._always:
                 self._batches.learn(ScanView.of(node))
 
-    def terms(self, node: Apply) -> LoopTerms:
+    def terms(self, node: Apply) -> FusionCriteria:
         """Return the terms of a loop."""
         view = ScanView.of(node)
         lengths = Lengths(view.n_steps)
@@ -81,7 +81,7 @@ class Judge:
             obstacle = because(Why.IN_PLACE, what="a step")
         elif short and not is_short:
             obstacle = because(Why.BUFFERS_UNCLEAR, slots=tuple(slot.label for slot in short))
-        return LoopTerms(
+        return FusionCriteria(
             condition=self._context.condition(view),
             batch=self._batches.of(view),
             is_trimmed=is_short,

@@ -12,24 +12,24 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.levels import IfElse
 from scanopt_cli.ir.scan_view import ScanView, scan_op
-from scanopt_cli.passes.clean_slices.facts import Facts
+from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts
 
 # How many successful reads are remembered at a node.
 _READS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class ConditionalFacts:
     """Facts that hold if ``read``, where there is one, succeeds.
 
     A rewrite that uses them must still fail where ``read`` fails.
     """
 
-    facts: Facts
+    facts: BufferFacts
     read: Variable | None = None
 
 
-class Ahead:
+class ImpliedFacts:
     """The facts that hold at each node because its predecessors ran without an error.
 
     Call `of` once for each node, in topological order.
@@ -38,9 +38,9 @@ class Ahead:
     def __init__(self) -> None:
         self._steps: dict[Apply, Variable | None] = {}
         self._reads: dict[Apply, dict[AffineExpr, Variable]] = {}
-        self._attempts: dict[object, Attempt] = {}
+        self._attempts: dict[object, ConditionalFacts] = {}
 
-    def of(self, node: Apply) -> list[Attempt]:
+    def of(self, node: Apply) -> list[ConditionalFacts]:
         """Return the facts to try on ``node``: without any read, then with each read before it."""
         before = [part.owner for part in node.inputs if part.owner in self._steps]
         if isinstance(node.op, IfElse):
@@ -62,10 +62,10 @@ class Ahead:
 
     def _attempt(
         self, steps: Variable | None, floor: AffineExpr | None = None, read: Variable | None = None
-    ) -> Attempt:
+    ) -> ConditionalFacts:
         key = (steps, floor, read)
         if key not in self._attempts:
-            self._attempts[key] = Attempt(Facts(Lengths(steps, floor=floor)), read)
+            self._attempts[key] = ConditionalFacts(BufferFacts(Lengths(steps, floor=floor)), read)
         return self._attempts[key]
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scanopt_cli.equivalence.sameness import Sameness
 
 
-class Uses:
+class SlotReaders:
     """Distinguishes the slots of a loop by what a step computes for them and by their readers.
 
     Readers that compute the same count as one reader, however often the body repeats them.

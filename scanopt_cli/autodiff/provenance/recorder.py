@@ -46,7 +46,7 @@ class Origin:
     tangents_of: str | None = None
 
 
-class Lineage:
+class ProvenanceRecorder:
     """The origins of the outer Scans of a graph, while derivatives are added to it.
 
     PyTensor names a pullback after its parent, but names repeat. So each Scan has a unique
@@ -84,7 +84,7 @@ class Lineage:
                 origin = replace(origin, parent=nodes.get(origin.parent, origin.parent))
             self.origins[new] = origin
 
-    def relearn(self, inferred: Mapping[Apply, Origin]) -> None:
+    def record_inferred(self, inferred: Mapping[Apply, Origin]) -> None:
         """Record the origins of Scans that passes or vectorising made from others.
 
         A Scan with the name of a recorded loop with tangents has the origin of that one. The others
@@ -149,7 +149,7 @@ def _name(node: Apply) -> str | None:
 
 
 def without_tokens(text: str) -> str:
-    """Return a message of PyTensor's without the temporary names of Scans (see `Lineage`)."""
+    """Return a message of PyTensor's without the names that `ProvenanceRecorder` gives."""
     return re.sub(rf"{_TOKEN}\d+", "…", text)
 
 
