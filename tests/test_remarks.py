@@ -59,13 +59,13 @@ def test_a_remark_in_words() -> None:
     assert text_of(short) == "keeps 2 rows of `h`: read as [-1] and its shape"
     many = remark(Code.SCANS_MERGED, details={"others": tuple("abcdef")})
     assert text_of(many) == "merged with `a`, `b`, `c`, `d` and 2 more"
-    assert text_of(remark(Code.SLICE_COMPOSED, count=3)) == "made 3 slices plain"
+    assert text_of(remark(Code.SLICE_COMPOSED, count=3)) == "simplified or composed 3 slices"
 
 
 def test_a_missed_rewrite_says_why_and_what_to_do() -> None:
     why = because(Why.NO_STEPS, steps="n")
     missed = remark(Code.FIRST_ROW_KEPT, "h", reason=why)
-    assert text_of(missed).endswith("the first step: n steps may be none")
+    assert text_of(missed).endswith("the first step: the trip count n may be 0")
     assert hint_of(missed) == "use a constant n_steps, or sequences of static length"
 
 
@@ -99,5 +99,5 @@ def test_what_passes_found_out_is_shown_on_request() -> None:
     (run,) = so.optimize(graph_of(xs.sum()), "save-mem").passes
     assert shown(run, verbose=False) == []
     assert [text_of(one) for one in shown(run, verbose=True)] == [
-        "all steps of `x0`: read as an operand of Sum"
+        "keeps all steps of `x0`: read as an operand of Sum"
     ]

@@ -264,7 +264,7 @@ def test_limit_and_remarks() -> None:
     x = five()
     work = graph_of(x[::-1][::-1], x[1:][1:]).copy()
     (run,) = run_pipeline(work.fgraph, [CleanSlices()], limit=1)
-    assert [text_of(remark) for remark in run.remarks] == ["made 1 slice plain"]
+    assert [text_of(remark) for remark in run.remarks] == ["simplified or composed 1 slice"]
     assert run.rewrites == 1
 
 

@@ -75,13 +75,13 @@ def sums(step: Callable[..., Any], start: Any = None) -> Any:
 )
 def test_case_2_sums_of_many_terms(step: Callable[..., Any]) -> None:
     assert checked(graph_of(raw(sums(step))[-1])) == [
-        "wrote the sum `sit_sot[0]` as one that PyTensor leaves alone"
+        "regrouped the sum `sit_sot[0]`, so that PyTensor does not push it out"
     ]
 
 
 def test_case_2_products_that_are_computed_from_states() -> None:
     told = checked(graph_of(raw(sums(lambda p, q, s: s + pt.dot(s, p)))[-1]))
-    assert told == ["wrote the sum `sit_sot[0]` as one that PyTensor leaves alone"]
+    assert told == ["regrouped the sum `sit_sot[0]`, so that PyTensor does not push it out"]
 
 
 def test_case_2_sums_that_pytensor_gets_right_stay() -> None:
@@ -121,7 +121,10 @@ def test_case_4_conditions_that_read_states() -> None:
         return scan(lambda y: (y * rate, until(y > 3)), outputs_info=[x], n_steps=30, name=name)[-1]
 
     one, two, three = loop(1.5, "one"), loop(1.7, "two"), loop(1.9, "three")
-    assert checked(graph_of(one, two, three)) == ["gave the stop condition a form of its own"] * 3
+    assert (
+        checked(graph_of(one, two, three))
+        == ["made the stop condition differ from those of other loops"] * 3
+    )
     assert checked(graph_of(one)) == []
 
 
@@ -133,7 +136,7 @@ def test_case_5_buffers_that_mit_sots_share() -> None:
     node = raw(ys).owner
     shared = node.op.make_node(node.inputs[0], node.inputs[1], node.inputs[1])
     graph = graph_of(*(output[2:] for output in shared.outputs))
-    assert checked(graph) == ["made buffers of their own for 1 state"]
+    assert checked(graph) == ["copied the initial buffers of 1 state, so that they stay distinct"]
     apart = scan(
         lambda y2, y1, z1: (y1 + y2, z1 * 2), outputs_info=[start, {"initial": x}], n_steps=n
     )
@@ -185,7 +188,7 @@ def test_a_state_that_needs_two_things() -> None:
         n_steps=4,
     )
     assert checked(graph_of(ys)) == [
-        "wrote the sum `m` as one that PyTensor leaves alone",
+        "regrouped the sum `m`, so that PyTensor does not push it out",
         "a step copies 1 output",
     ]
 

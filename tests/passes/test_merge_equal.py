@@ -87,7 +87,7 @@ def test_case_3_equal_layers_are_one_op_compiled_once(monkeypatch: pytest.Monkey
     graph = from_io([x], [outputs])
     assert _baked(graph.fgraph, monkeypatch) == 2
     fgraph, remarks = _merged(graph, x=[0.3, -0.2])
-    assert "passed graph: gave 99 equal uses of OpFromGraph `layer0` one Op" in remarks
+    assert "passed graph: made 99 nodes of OpFromGraph `layer0` share one Op" in remarks
     assert len({id(node.op) for node in fgraph.apply_nodes}) == 1
     assert _baked(fgraph, monkeypatch) == 1
 

@@ -185,7 +185,7 @@ def test_case_2_twin_other_conditions(changed: dict[str, Any]) -> None:
     """Another limit, or a state that starts equal and grows faster."""
     graph = graph_of(growing("a"), growing("b", **changed))
     _, remarks = merged(graph)
-    assert remarks == ["missed b: not merged with `a`: they stop by other conditions"]
+    assert remarks == ["missed b: not merged with `a`: their stop conditions differ"]
 
 
 def test_case_2_twin_only_one_stops() -> None:
@@ -268,7 +268,7 @@ def test_case_4_twin_trimmed_and_whole() -> None:
     graph = graph_of(grow(2, name="a")[-1], grow(3, name="b"))
     short, _ = merged(graph, SaveMem())
     _, remarks = merged(short)
-    assert remarks == ["missed b: not merged with `a`: only one keeps every step"]
+    assert remarks == ["missed b: not merged with `a`: only one has trimmed buffers"]
 
 
 def test_twin_buffers_that_are_neither_shown_whole_nor_trimmed() -> None:
@@ -279,5 +279,5 @@ def test_twin_buffers_that_are_neither_shown_whole_nor_trimmed() -> None:
     _, remarks = merged(graph)
     assert remarks == [
         "missed b: not merged with `a`: "
-        "the buffers of sit_sot[0] are shown neither to be trimmed nor to be whole"
+        "the buffers of sit_sot[0] are proved neither to be trimmed nor to be whole"
     ]

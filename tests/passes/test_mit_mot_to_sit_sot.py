@@ -79,7 +79,7 @@ def test_twin_taps_that_have_no_form(changes, reason: str) -> None:
     after, remarks = taken_apart(graph)
     assert digest(after.fgraph) == digest(graph.fgraph)
     assert len(remarks) == 1
-    assert remarks[0].startswith(f"missed mit_mot `mit_mot[0]`: {reason}")
+    assert remarks[0].startswith(f"missed keeps mit_mot `mit_mot[0]`: {reason}")
 
 
 def test_twin_while_loop() -> None:
@@ -104,7 +104,7 @@ def test_twin_buffer_that_may_be_too_short() -> None:
     graph = graph_of(Scan([y, z], [y + z], info).make_node(length, short).outputs[0])
     after, remarks = taken_apart(graph)
     assert remarks == [
-        "missed mit_mot `short`: its buffer is not proved to be long enough for n steps"
+        "missed keeps mit_mot `short`: its buffer is not proved to be long enough for n steps"
     ]
     for rows in ([1.0, 2.0], [1.0, 2.0, 3.0, 4.0]):
         values = {"n": 2, "short": rows}
@@ -223,7 +223,7 @@ def test_case_4_sum_of_all_states_has_no_sequence(loop, steps: Any) -> None:
     start, xs = loop(steps)
     after, remarks = check(graph_of(pt.grad(xs.sum(), start)))
     assert labels(view_of(after, "grad_of_square")) == ["seq[0]", "sit_sot[0]"]
-    assert remarks[1].endswith("the rows that it adds to are all equal")
+    assert remarks[1].endswith("where they are read: all are equal")
 
 
 @pytest.mark.parametrize(
@@ -242,15 +242,15 @@ def test_case_4_sum_of_all_states_has_no_sequence(loop, steps: Any) -> None:
 def test_case_4_twins(changes) -> None:
     """Read outside; no sum; rows that differ; an error; rows read in between; several writes."""
     _, remarks = check_loop(loop_of(**{"buffer": "last rows zero", **changes}))
-    assert "adds to" not in " ".join(remarks)
+    assert "where they are read" not in " ".join(remarks)
 
 
 def test_case_4_twin_row_that_something_else_reads() -> None:
     """The state beside it reads the first tap of a hand-built loop."""
     loop = loop_of(buffer="last rows zero", readers=("last",))
-    assert "adds to" in check_loop(loop)[1][1]
+    assert "where they are read" in check_loop(loop)[1][1]
     turned = dataclasses.replace(loop, taps=(1, 0))
-    assert "adds to" not in " ".join(check_loop(turned)[1])
+    assert "where they are read" not in " ".join(check_loop(turned)[1])
 
 
 @pytest.mark.parametrize("reader", [*READERS])

@@ -185,12 +185,16 @@ NOT: dict[str, tuple[Callable[[], Any], list[str]]] = {
             pt.tensor("t", shape=(1,)),
             scan(lambda a, b, y: y + pt.exp(a) * b, sequences=[s, s], outputs_info=[x]),
         ),
-        ["arithmetic of sequences: a sequence has one row, which would serve for all steps"],
+        [
+            "keeps arithmetic of sequences in the loop: a sequence has static length 1, so its row "
+            "would be broadcast to all steps"
+        ],
     ),
     "a map over a sequence whose length is not known to be that of the loop": (
         lambda: _with_sequence(t, scan(lambda a: pt.exp(a), sequences=[s])),
         [
-            "arithmetic of sequences: a sequence is not proved to be as long as the loop has steps",
+            "keeps arithmetic of sequences in the loop: a sequence is not proved to be as long as "
+            "the loop has steps",
         ],
     ),
     "what reads a state": (lambda: scan(lambda y: pt.exp(y), outputs_info=[x], n_steps=n), []),

@@ -166,7 +166,7 @@ def test_what_is_no_sum_of_products_stays(name: str) -> None:
     more = {"non_sequences": [w]} if reason else {}
     (view,), remarks = check(last(summed(step, **more)))
     assert "sit_sot[0]" in labels(view)
-    assert remarks == ([f"the sum `start`: {reason}"] if reason else [])
+    assert remarks == ([f"keeps the sum `start` in the loop: {reason}"] if reason else [])
 
 
 def test_a_sum_that_the_body_reads_stays() -> None:
@@ -183,16 +183,18 @@ def test_a_sum_that_the_body_reads_stays() -> None:
 @pytest.mark.parametrize("read", [lambda ys: ys, lambda ys: ys[-2], lambda ys: ys[1:][-1]])
 def test_a_sum_of_which_more_is_read_stays(read: Step) -> None:
     _, remarks = check(read(summed(PRODUCTS["plain"])))
-    assert remarks == ["the sum `start`: not only its last value is read"]
+    assert remarks == ["keeps the sum `start` in the loop: values other than its last are read"]
 
 
 def test_while_and_batched_loops_stay() -> None:
     stops = summed(lambda a, b, s: (s + outer(a, b), until(b[0] > 1.4)), n_steps=4)
-    assert check(last(stops))[1] == ["the sum `start`: the loop may stop early"]
+    assert check(last(stops))[1] == ["keeps the sum `start` in the loop: the loop may stop early"]
     total = last(summed(PRODUCTS["plain"], n_steps=4))
     batched = vectorize_graph(total, {start: pt.dtensor3("starts")})
     starts = np.stack([POINT["start"]] * 2)
-    assert check(batched, starts=starts)[1] == ["the sum `sit_sot[0]`: the loop is batched"]
+    assert check(batched, starts=starts)[1] == [
+        "keeps the sum `sit_sot[0]` in the loop: the loop is batched"
+    ]
 
 
 def test_integers_and_axes_of_one_stay() -> None:

@@ -93,7 +93,7 @@ def test_case_1_twin_while_loop_of_which_two_steps_are_read() -> None:
     xs = scan(lambda y: (y * 1.5, until(y > 0.5)), outputs_info=[x], n_steps=N, name="grow")
     graph = graph_of(xs[-2:])
     after, remarks = optimized(graph, "save-mem")
-    assert remarks == ["missed grow: all steps of `x`: a while loop can keep one step, not 2"]
+    assert remarks == ["missed grow: keeps all steps of `x`: a while loop can keep one step, not 2"]
     _check(graph, after)
 
 
@@ -117,7 +117,7 @@ def test_case_1_twin_reads_that_may_look_anywhere(read) -> None:
     graph = graph_of(read(xs))
     after, remarks = optimized(graph, "save-mem")
     assert _rows(after) == ["n+1"]
-    assert all(remark.startswith("analysis square: all steps of") for remark in remarks)
+    assert all(remark.startswith("analysis square: keeps all steps of") for remark in remarks)
     assert remarks
 
 
