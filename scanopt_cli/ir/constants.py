@@ -22,6 +22,13 @@ def has_negative_zero(variable: Variable) -> bool:
     return isinstance(variable, Constant) and bool(_negative_zeros(variable))
 
 
+def have_same_zeros(one: Variable, other: Variable) -> bool:
+    """Whether two constants that PyTensor takes for equal have the same signs at their zeros."""
+    if not isinstance(one, Constant) or not isinstance(other, Constant):
+        return True
+    return _negative_zeros(one) == _negative_zeros(other)
+
+
 def check_constants(outputs: Iterable[Variable], frozen: AbstractFunctionGraph, name: str) -> None:
     """Check that freezing a body kept the signs of its zeros.
 
@@ -39,19 +46,21 @@ def check_constants(outputs: Iterable[Variable], frozen: AbstractFunctionGraph, 
         )
 
 
-def _zeros(nodes: Iterable[Apply], outputs: Iterable[Variable]) -> Counter[int]:
-    """Count the uses of constants, by the number of negative zeros in each."""
+def _zeros(nodes: Iterable[Apply], outputs: Iterable[Variable]) -> Counter[bytes]:
+    """Count the uses of constants that hold negative zeros, by where these are."""
     read = [variable for node in nodes for variable in node.inputs]
     counts = (_negative_zeros(v) for v in (*read, *outputs) if isinstance(v, Constant))
     return Counter(count for count in counts if count)
 
 
-def _negative_zeros(constant: Constant) -> int:
+def _negative_zeros(constant: Constant) -> bytes:
+    """Return where a constant holds -0.0, empty if nowhere."""
     # Scalars of other widths than a Python float are no floats.
     if not isinstance(constant.data, float | complex | np.ndarray | np.generic):
-        return 0
+        return b""
     data = np.asarray(constant.data)
     if data.dtype.kind not in "fc":
-        return 0
+        return b""
     parts = (data.real, data.imag) if data.dtype.kind == "c" else (data,)
-    return sum(int(np.count_nonzero((part == 0) & np.signbit(part))) for part in parts)
+    found = np.stack([(part == 0) & np.signbit(part) for part in parts])
+    return np.packbits(found).tobytes() if found.any() else b""

@@ -76,7 +76,7 @@ def graph_of(compiled: CompiledGraph, where: str) -> Graph:
     memo: dict[Variable, Variable] = {v: v.type.make_variable(v.name) for v in fgraph.inputs}
     inputs = list(memo.values())
     try:
-        _copy(fgraph.toposort(), memo)
+        _Purifier().copy(fgraph.toposort(), memo)
     except _NoPureTwinError as error:
         raise LoadError(
             f"op {error} works in place and its pure form is not known",
@@ -99,68 +99,91 @@ class _NoPureTwinError(Exception):
     pass
 
 
-def _copy(nodes: Iterable[Apply], memo: dict[Variable, Variable]) -> None:
-    """Copy ``nodes`` in order, without in-placing, and enter their outputs in ``memo``."""
-    for node in nodes:
-        inputs = [memo.get(variable, variable) for variable in node.inputs]
-        if isinstance(node.op, DeepCopyOp | ViewOp):
-            outputs = inputs
-        elif _is_to_inline(node.op):
-            inner = node.op.fgraph
-            inner_memo: dict[Variable, Variable] = dict(zip(inner.inputs, inputs, strict=True))
-            _copy(inner.toposort(), inner_memo)
-            outputs = [inner_memo.get(output, output) for output in inner.outputs]
-        else:
-            outputs = [output.type.make_variable(output.name) for output in node.outputs]
-            Apply(_pure(node.op), inputs, outputs)
-        memo.update(zip(node.outputs, outputs, strict=True))
+class _Purifier:
+    """Undoes in-placing, once for each Op and each inner graph, which may be applied often."""
 
+    def __init__(self) -> None:
+        # By id, since in-placing does not count when Ops are compared; entries keep keys alive.
+        self._ops: dict[int, tuple[Op, Op]] = {}
+        self._graphs: dict[int, tuple[FrozenFunctionGraph, FrozenFunctionGraph]] = {}
 
-def _is_to_inline(op: Op) -> TypeGuard[OpFromGraph]:
-    """Whether an Op with an inner graph works in place: its pure body then takes its place."""
-    if not isinstance(op, OpFromGraph) or isinstance(op, FinalizedOpFromGraph):
-        return isinstance(op, FinalizedOpFromGraph)
-    return bool(op.destroy_map or _pure_graph(op.fgraph) is not op.fgraph)
+    def copy(self, nodes: Iterable[Apply], memo: dict[Variable, Variable]) -> None:
+        """Copy ``nodes`` in order, without in-placing, and enter their outputs in ``memo``."""
+        for node in nodes:
+            inputs = [memo.get(variable, variable) for variable in node.inputs]
+            if isinstance(node.op, DeepCopyOp | ViewOp):
+                outputs = inputs
+            elif self._is_to_inline(node.op):
+                inner = node.op.fgraph
+                inner_memo: dict[Variable, Variable] = dict(zip(inner.inputs, inputs, strict=True))
+                self.copy(inner.toposort(), inner_memo)
+                outputs = [inner_memo.get(output, output) for output in inner.outputs]
+            else:
+                outputs = [output.type.make_variable(output.name) for output in node.outputs]
+                Apply(self._pure(node.op), inputs, outputs)
+            memo.update(zip(node.outputs, outputs, strict=True))
 
+    def _is_to_inline(self, op: Op) -> TypeGuard[OpFromGraph]:
+        """Whether an Op with an inner graph was finalized, or works in place.
 
-def _pure(op: Op) -> Op:
-    """Return the op that computes what ``op`` does without writing into its inputs."""
-    if isinstance(op, Scan):
-        body = _pure_graph(op.fgraph)
-        if body is op.fgraph and not op.destroy_map:
+        The inner graph, without in-placing, then takes its place.
+        """
+        if not isinstance(op, OpFromGraph):
+            return False
+        if isinstance(op, FinalizedOpFromGraph) or op.is_inline or op.destroy_map:
+            return True
+        return self._pure_graph(op.fgraph) is not op.fgraph
+
+    def _pure(self, op: Op) -> Op:
+        """Return the op that computes what ``op`` does without writing into its inputs."""
+        if id(op) not in self._ops:
+            self._ops[id(op)] = op, self._made_pure(op)
+        return self._ops[id(op)][1]
+
+    def _made_pure(self, op: Op) -> Op:
+        if isinstance(op, Scan):
+            body = self._pure_graph(op.fgraph)
+            return op if body is op.fgraph and not op.destroy_map else _with_body(op, body)
+        if isinstance(op, OpFromGraph):
+            if self._is_to_inline(op):
+                raise _NoPureTwinError(op)
             return op
-        fields = ("truncate_gradient", "name", "profile", "allow_gc", "strict")
-        options = {name: getattr(op, name) for name in fields}
-        unfrozen = body.unfreeze()
-        scan = Scan(unfrozen.inputs, unfrozen.outputs, op.info, op.mode, **options)
-        for name in ("vector_seqs", "vector_outs"):  # make_node sets them, which does not run here
-            if hasattr(op, name):
-                setattr(scan, name, getattr(op, name))
-        return scan
-    if isinstance(op, OpFromGraph):
-        if _is_to_inline(op):
+        if not op.destroy_map:
+            return op
+        if isinstance(op, Elemwise):
+            return Elemwise(op.scalar_op, name=op.name, nfunc_spec=op.nfunc_spec)
+        if isinstance(op, Blockwise):
+            return Blockwise(self._pure(op.core_op), op.signature, op.name, op.gufunc_spec)
+        properties = op._props_dict() if hasattr(op, "_props_dict") else {}
+        flags = [name for name in properties if name == "inplace" or name.startswith("overwrite_")]
+        pure = type(op)(**{**properties, **dict.fromkeys(flags, False)}) if flags else op
+        if pure.destroy_map:
             raise _NoPureTwinError(op)
-        return op
-    if not op.destroy_map:
-        return op
-    if isinstance(op, Elemwise):
-        return Elemwise(op.scalar_op, name=op.name, nfunc_spec=op.nfunc_spec)
-    if isinstance(op, Blockwise):
-        return Blockwise(_pure(op.core_op), op.signature, op.name, op.gufunc_spec)
-    properties = op._props_dict() if hasattr(op, "_props_dict") else {}
-    flags = [name for name in properties if name == "inplace" or name.startswith("overwrite_")]
-    pure = type(op)(**{**properties, **dict.fromkeys(flags, False)}) if flags else op
-    if pure.destroy_map:
-        raise _NoPureTwinError(op)
-    return pure
+        return pure
+
+    def _pure_graph(self, body: FrozenFunctionGraph) -> FrozenFunctionGraph:
+        """Return ``body`` without in-placing; itself if no node in it works in place."""
+        if id(body) not in self._graphs:
+            self._graphs[id(body)] = body, self._made_pure_graph(body)
+        return self._graphs[id(body)][1]
+
+    def _made_pure_graph(self, body: FrozenFunctionGraph) -> FrozenFunctionGraph:
+        ops = [node.op for node in body.toposort()]
+        if all(not self._is_to_inline(op) and self._pure(op) is op for op in ops):
+            return body
+        memo: dict[Variable, Variable] = {v: v.type.make_variable() for v in body.inputs}
+        inputs = list(memo.values())
+        self.copy(body.toposort(), memo)
+        outputs = [memo.get(output, output) for output in body.outputs]
+        return FunctionGraph(inputs, outputs, clone=False).freeze()
 
 
-def _pure_graph(body: FrozenFunctionGraph) -> FrozenFunctionGraph:
-    """Return ``body`` itself if no node in it works in place, else a copy without in-placing."""
-    if all(not _is_to_inline(node.op) and _pure(node.op) is node.op for node in body.toposort()):
-        return body
-    memo: dict[Variable, Variable] = {v: v.type.make_variable() for v in body.inputs}
-    inputs = list(memo.values())
-    _copy(body.toposort(), memo)
-    outputs = [memo.get(output, output) for output in body.outputs]
-    return FunctionGraph(inputs, outputs, clone=False).freeze()
+def _with_body(op: Scan, body: FrozenFunctionGraph) -> Scan:
+    fields = ("truncate_gradient", "name", "profile", "allow_gc", "strict")
+    options = {name: getattr(op, name) for name in fields}
+    unfrozen = body.unfreeze()
+    scan = Scan(unfrozen.inputs, unfrozen.outputs, op.info, op.mode, **options)
+    for name in ("vector_seqs", "vector_outs"):  # make_node sets them, which does not run here
+        if hasattr(op, name):
+            setattr(scan, name, getattr(op, name))
+    return scan

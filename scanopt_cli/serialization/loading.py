@@ -28,6 +28,8 @@ from scanopt_cli.serialization.payload import FORMAT, decode
 from scanopt_cli.serialization.unpickler.builder import read_safely
 from scanopt_cli.serialization.values import read_values
 
+MOST_NODES = 60_000
+"""The most nodes outside of inner graphs: PyTensor's own rewrites take seconds for so many."""
 MOST_UNFOLDED = 300_000
 """The most nodes, counted at each application: nested graphs that share a body have few distinct
 nodes, but the time to visit each application grows exponentially with their depth."""
@@ -106,11 +108,7 @@ def interpret(held: Any, where: str, *, trust: bool = False) -> Graph:
     try:
         is_ours = isinstance(held, Mapping) and held.get("format") == FORMAT
         graph = decode(held, where) if is_ours else _graph_of(held, where)
-        if unfolded(graph.fgraph) > MOST_UNFOLDED:
-            raise LoadError(
-                f"has more than {MOST_UNFOLDED:,} nodes in its inner graphs, "
-                "counted wherever they are applied"
-            )
+        _check_size(graph.fgraph)
         # An Op of the user's own may take what it would not make; the passes take loops apart.
         nodes = (n for n in walk(graph.fgraph, all_graphs) if not trust or scan_op(n) is not None)
         problem = type_error(nodes)
@@ -125,11 +123,22 @@ def interpret(held: Any, where: str, *, trust: bool = False) -> Graph:
     return graph
 
 
+def _check_size(fgraph: FunctionGraph) -> None:
+    if len(fgraph.apply_nodes) > MOST_NODES:
+        raise LoadError(f"has more than {MOST_NODES:,} nodes")
+    if unfolded(fgraph) > MOST_UNFOLDED:
+        raise LoadError(
+            f"has more than {MOST_UNFOLDED:,} nodes in its inner graphs, "
+            "counted wherever they are applied"
+        )
+
+
 def _graph_of(held: Any, where: str) -> Graph:
     match held:
         case Function():
-            return graph_of(inspect_function(held), where)
+            return _graph_of(inspect_function(held), where)
         case CompiledGraph():
+            _check_size(held.fgraph)
             return graph_of(held, where)
         case FunctionGraph() | FrozenFunctionGraph():
             return as_graph(held, source=where)

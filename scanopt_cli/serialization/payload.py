@@ -33,6 +33,7 @@ _KEYS = frozenset(
 _MOST_EDGES = 2_000_000
 _MOST_LETTERS = 10_000
 _MOST_NOTES = 100
+_VALUES = (bool, int, float, complex, np.generic, np.ndarray, np.random.Generator, list, tuple)
 
 
 class _Table:
@@ -132,9 +133,9 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
         return Graph(
             fgraph=FunctionGraph(inputs, outputs, clone=False),
             source=where,
-            values={_within(inputs, key): value for key, value in payload["values"].items()},
+            values={_within(inputs, key): _value(v) for key, v in payload["values"].items()},
             recorded=tuple(
-                tuple(value for _, value in zip(inputs, call, strict=True))
+                tuple(_value(value) for _, value in zip(inputs, call, strict=True))
                 for call in payload["recorded"]
             ),
             output_names=tuple(map(name_from, payload["output_names"])),
@@ -216,6 +217,13 @@ def _within(inputs: list[Variable], position: Any) -> int:
 def _number(value: Any) -> int:
     if type(value) is not int or value < 0:
         raise ValueError("something else where the number of a variable belongs")
+    return value
+
+
+def _value(value: Any) -> Any:
+    is_sparse = hasattr(value, "indptr")
+    if not isinstance(value, _VALUES) and not is_sparse:
+        raise ValueError(f"a {type(value).__name__} where the value of an input belongs")
     return value
 
 

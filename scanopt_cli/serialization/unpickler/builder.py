@@ -145,7 +145,7 @@ class Builder:
         self.made: dict[int, Any] = {}
         self.traces: dict[int, list[Any]] = {}
         self._copies_left = _FREE_COPIES + min(_MOST_COPIES * size, 2 * MAX_BYTES)
-        self._where = where
+        self.where = where
         self._allowlist = allowlist
         self.nests = Nests()
         self._open: set[int] = set()
@@ -162,7 +162,7 @@ class Builder:
         if isinstance(verdict, Refusal):
             raise UnsafeFileError(
                 f"refers to {mentioned}, which is not loaded: {verdict.reason}",
-                where=self._where,
+                where=self.where,
                 hint=verdict.hint,
             )
         return verdict
@@ -193,7 +193,7 @@ class Builder:
         key = id(record)
         if key not in self.made:
             if key in self._open:
-                raise LoadError("holds something that contains itself", where=self._where)
+                raise LoadError("holds something that contains itself", where=self.where)
             self._open.add(key)
             self.made[key] = self._make(record)
             self.nests.check(self.made[key])
@@ -281,7 +281,7 @@ class Builder:
         except Exception as error:
             raise LoadError(
                 f"a {target.name[:80]} is not well-formed: {brief(error)}",
-                where=self._where,
+                where=self.where,
                 hint="write the file again",
             ) from None
         raise self._refusal(f"uses {target} in a way that no graph needs")
@@ -314,4 +314,4 @@ class Builder:
         return rebuild(cls, state)
 
     def _refusal(self, what: str) -> UnsafeFileError:
-        return UnsafeFileError(what, where=self._where, hint=TRUST)
+        return UnsafeFileError(what, where=self.where, hint=TRUST)

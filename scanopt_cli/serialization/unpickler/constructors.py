@@ -8,6 +8,7 @@ or called later is withheld: the op then has what its class gives it, and the co
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
@@ -22,10 +23,13 @@ from pytensor.printing import Print
 from pytensor.scalar.basic import Composite, ScalarOp
 from pytensor.scalar.loop import ScalarLoop
 from pytensor.scan.op import Scan, ScanInfo
+from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.optimize import ScipyWrapperOp
 from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.shape import Shape_i
 
 from scanopt_cli.serialization.unpickler.allowlist import PULLBACKS
+from scanopt_cli.serialization.unpickler.dropping import CACHES
 
 _WITHHELD = frozenset({"nfunc_spec", "gufunc_spec", "global_fn", "broadcastable"})
 """Constructor arguments that keep their defaults: what they hold is imported or called later."""
@@ -36,6 +40,8 @@ _RENAMED = {"sparse_grad": "structured"}
 _PRINTED = frozenset({"__str__", "__repr__", "shape", "dtype", "ndim", "size", "min", "max"})
 _PRINTED |= {"mean", "std", "sum"}
 _MOST_PRINTED = 1_000
+# As many as NumPy's arrays have.
+_MOST_AXES = 64
 
 
 class StateError(Exception):
@@ -72,11 +78,24 @@ def make(cls: type[Any], state: Mapping[str, Any]) -> Any:
         return _make_scalar_loop(cls, state)
     if issubclass(cls, RandomVariable) and name != getattr(cls, "name", name):
         raise StateError(f"{name!r} is not the name of its distribution")
+    if issubclass(cls, Type) and len(_listed(state.get("shape"))) > _MOST_AXES:
+        raise StateError(f"it has more than {_MOST_AXES} axes")
+    axes: dict[type, str] = {Shape_i: "i", CAReduce: "axis"}
+    for kind, attribute in axes.items():
+        if issubclass(cls, kind) and any(axis < 0 for axis in _listed(state.get(attribute))):
+            # Only what makes these Ops counts axes from the end; generated code does not.
+            raise StateError(f"attribute {attribute!r} counts axes from the end")
     if issubclass(cls, SpecifyAssumptions):
         return cls(dict(state["assumptions"]))
     if issubclass(cls, Print) and not set(state.get("attrs", ())) <= _PRINTED:
         raise StateError("it prints attributes that are not plain properties of arrays")
     return cls(**_arguments(cls, state))
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    if value is None:
+        return ()
+    return value if isinstance(value, tuple | list) else (value,)
 
 
 def _number_or_none(value: Any) -> Any:
@@ -192,7 +211,21 @@ def _with_own_attributes(made: Any, state: Mapping[str, Any]) -> Any:
         if name not in own - _WITHHELD or callable(hidden) or isinstance(hidden, property):
             raise StateError(f"attribute {name!r} is not one that its constructor sets")
         vars(made)[name] = state[name]
+    for base in type(made).__mro__:
+        missing = _attributes_set(base) - vars(made).keys() - CACHES
+        if missing:
+            raise StateError(f"attribute {min(missing)!r} is missing")
     return made
+
+
+@cache
+def _attributes_set(base: Hashable) -> frozenset[str]:
+    """Return the attributes that the properties and the constructor of a class name as its own."""
+    found = set(vars(base).get("__props__", ()))
+    code = getattr(vars(base).get("__init__"), "__code__", None)
+    if code is not None:
+        found |= {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"}
+    return frozenset(found)
 
 
 def _make_scan(cls: type[Scan], state: Mapping[str, Any]) -> Scan:
@@ -223,9 +256,11 @@ def _make_scan(cls: type[Scan], state: Mapping[str, Any]) -> Scan:
             setattr(made, name, _list_of(bool, state[name]))
     for name in ("destroy_map", "view_map"):
         if name in state:
-            setattr(
-                made, name, {int(key): _list_of(int, value) for key, value in state[name].items()}
-            )
+            found = {int(key): _list_of(int, value) for key, value in state[name].items()}
+            places = range(info.n_outer_inputs)
+            if any(place not in places for into in found.values() for place in into):
+                raise StateError(f"attribute {name!r} names an input that it does not have")
+            setattr(made, name, found)
     return made
 
 

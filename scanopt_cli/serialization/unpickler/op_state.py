@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
@@ -24,17 +25,26 @@ from scanopt_cli.errors import brief
 from scanopt_cli.serialization.unpickler.attributes import check_attributes
 from scanopt_cli.serialization.unpickler.constructors import StateError, make
 
+_OF_ANY_GRAPH = frozenset(OpFromGraph.__init__.__code__.co_names)
+"""The attributes that every OpFromGraph has, among other names."""
+
 
 def rebuild(cls: type[Any], state: Mapping[str, Any]) -> Any:
     """Return a new instance of ``cls``, an Op or Type class, that has the given state.
 
-    ``state`` maps attribute names to values that were rebuilt themselves; caches are left out.
+    ``state`` maps attribute names to values that were rebuilt themselves; caches are left out. An
+    Op that was finalized for a backend becomes an OpFromGraph that is inlined.
 
     Raises
     ------
     StateError
         If no constructor call gives an instance with that state.
     """
+    if issubclass(cls, FinalizedOpFromGraph):
+        # Its class says how a backend evaluates the graph, by attributes that nobody compares with
+        # the graph itself.
+        state = {name: state[name] for name in state.keys() & _OF_ANY_GRAPH} | {"is_inline": True}
+        cls = OpFromGraph
     check_attributes(cls, state)
     try:
         made = make(cls, state)

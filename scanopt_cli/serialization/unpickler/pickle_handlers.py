@@ -15,6 +15,8 @@ from pytensor.misc.frozendict import frozendict
 from pytensor.scalar.basic import specific_out
 from pytensor.scan.op import ScanInfo
 
+from scanopt_cli.errors import LoadError
+from scanopt_cli.ir.constants import have_same_zeros
 from scanopt_cli.ir.graph import check_inputs
 from scanopt_cli.serialization.compiled import CompiledGraph
 from scanopt_cli.serialization.unpickler.allowlist import OBJECTS
@@ -180,12 +182,17 @@ def _frozen_apply(builder: Builder, record: Call) -> FrozenApply:
     op, inputs, types, *position = record.args
     if any(type(number) is not int for number in position):
         raise ValueError("the position of a node is not a number")
-    return FrozenApply(
-        builder.expect(op, Op),
-        builder.expect_all(inputs, Variable),
-        builder.expect_all(types, Type),
-        *position,
-    )
+    read = builder.expect_all(inputs, Variable)
+    made = FrozenApply(builder.expect(op, Op), read, builder.expect_all(types, Type), *position)
+    # PyTensor returns the node that it knows already, of this graph or of one read before.
+    if not all(map(have_same_zeros, read, made.inputs)):
+        raise LoadError(
+            "holds 0.0 in an inner graph where one that was read before holds -0.0, or the other "
+            "way round; PyTensor keeps only one of the two",
+            where=builder.where,
+            hint="run scanopt on each of the files alone",
+        )
+    return made
 
 
 def _frozen_output(builder: Builder, record: Call) -> Any:
