@@ -160,6 +160,8 @@ FILES: dict[str, Callable[[], bytes]] = {
     "None": lambda: pickle.dumps(None),
     "empty list": lambda: pickle.dumps([]),
     "array": lambda: pickle.dumps(np.zeros(3)),
+    "text as the value of an input": lambda: tables(values={0: "x"}),
+    "a slice in a recorded call": lambda: tables(recorded=((slice(1),) * 2,)),
     "list of numbers": lambda: pickle.dumps([1, 2]),
     "model": lambda: cloudpickle.dumps(type("Model", (), {})()),
     "contains itself": lambda: b"\x80\x04]\x94h\x00a.",

@@ -8,15 +8,21 @@ import struct
 from collections.abc import Callable
 
 import numpy as np
+import pytensor
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 from hostile_files import forged, tables
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.executor import Function
+from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.reshape import SplitDims
+from pytensor.xtensor.type import XTensorType
 
 from graph_building import graph_of
-from hostile import named, whole, with_op
+from hostile import dumps, named, whole, with_op
 from scanopt_cli.serialization.payload import encode
 
 DROP = b"\x940"  # into the memo, off the stack
@@ -125,6 +131,31 @@ def a_length_of_many_digits() -> bytes:
     return with_op(Elemwise(ps.sin), kind.make_variable("h"))
 
 
+def nodes_in_a_row() -> bytes:
+    """A node takes few bytes."""
+    x = pt.dscalar("x")
+    written = encode(graph_of(pt.sin(x)), keep_traces=False)
+    ((op, _, targets),) = written["nodes"]
+    nodes = [(op, (place,), targets) for place in range(150_000)]
+    return gzip.compress(pickle.dumps(written | {"nodes": nodes, "outputs": [len(nodes)]}), 1)
+
+
+def axes_of_a_large_array() -> bytes:
+    kind = XTensorType("float64", dims=tuple(f"d{i}" for i in range(5_000)))
+    return dumps([kind.make_variable("x")])
+
+
+def nested(depth: int) -> Function:
+    """A compiled Function whose graphs each hold the one before twice."""
+    x = pt.dscalar("x")
+    op = OpFromGraph([x], [pt.sin(x)])
+    for _ in range(depth):
+        op = OpFromGraph([x], [op(op(x))])
+    function = pytensor.function([x], [pt.sin(x)], mode=Mode("py", None))
+    function.maker.fgraph = FunctionGraph([x], [op(x)], clone=False)
+    return function
+
+
 SIZES: dict[str, Callable[[], bytes]] = {
     "opcodes without end": lambda: gzip.compress(b"\x80\x04" + b"N0" * (20 << 20) + b"N."),
     "sets without end": lambda: b"\x80\x04" + b"\x8f" * MEGABYTES + b"N.",
@@ -160,5 +191,8 @@ SIZES: dict[str, Callable[[], bytes]] = {
     "many frozen sets": lambda: b"\x80\x04(" + b"(\x91" * 900_000 + b"t.",
     "many sets": lambda: b"\x80\x04(" + b"\x8f" * 1_900_000 + b"t.",
     "a length of many digits": a_length_of_many_digits,
+    "nodes in a row": nodes_in_a_row,
+    "axes of a large array": axes_of_a_large_array,
+    "nested graphs of a compiled Function": lambda: dumps(nested(40)),
 }
 """Each is refused by every command, in one line, in seconds."""

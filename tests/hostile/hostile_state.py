@@ -17,8 +17,9 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply, Variable
 from pytensor.raise_op import Assert
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.optimize import minimize
+from pytensor.tensor.shape import Shape_i
 from pytensor.xtensor.type import xtensor
 from pytensor.xtensor.vectorization import XBlockwise
 
@@ -105,6 +106,36 @@ def composite_that_hides_its_c_code(marker: Path) -> bytes:
 def composite_identity_of_text(marker: Path) -> bytes:
     """A reduction begins with it, as a literal of generated code."""
     return _composite(marker, "identity")
+
+
+@hostile
+def einsum_without_its_path(marker: Path) -> bytes:
+    """It loads otherwise, and whatever prints it fails."""
+    x = pt.dmatrix("x")
+    op = copy(pt.einsum("ij,jk->ik", x, x).owner.op)
+    del vars(op)["path"]
+    return with_op(op, x, x)
+
+
+@hostile
+def shape_of_an_axis_from_the_end(marker: Path) -> bytes:
+    """C reads the word before the lengths."""
+    return tampered(Shape_i(0), i=-1)
+
+
+@hostile
+def reduction_of_an_axis_from_the_end(marker: Path) -> bytes:
+    """C reduces nothing."""
+    return tampered(CAReduce(ps.add, axis=(0,)), axis=(-1,))
+
+
+@hostile
+def scan_that_destroys_an_input_it_does_not_have(marker: Path) -> bytes:
+    loop = scan(lambda x: 2 * x, outputs_info=[pt.dscalar("x")], n_steps=2, return_updates=False)
+    node = loop.owner.inputs[0].owner
+    op = copy(node.op)
+    op.destroy_map = {0: [9]}
+    return dumps([op(*node.inputs)])
 
 
 @hostile

@@ -18,11 +18,14 @@ import pytensor
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
+from hostile_sizes import nested
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable, equal_computations
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.rewriting.elemwise import local_careduce_fusion
+from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 
 from real_graphs import GRAPHS
 from scanopt_cli.equivalence.canonical import digest
@@ -200,6 +203,50 @@ def test_compiled_function(mode: str, trust: bool, file: Path) -> None:
     got = again(value, graph.values[1])
     for left, right in zip(got, [*function(value), 0.5 * np.ones((3, 3))], strict=True):
         np.testing.assert_allclose(left, right)
+
+
+def test_nested_graphs_of_a_compiled_function(file: Path) -> None:
+    """Each is looked at once, wherever it is applied."""
+    assert len(loaded(file, nested(12)).fgraph.apply_nodes) == 1
+
+
+def test_op_that_was_finalized_for_a_backend_is_its_graph(file: Path) -> None:
+    """Numba would evaluate it by attributes that say otherwise, without checking bounds."""
+    x, i = pt.dvector("x"), pt.lvector("i")
+    op = FusedElemwise(
+        [x, i],
+        [pt.exp(x)],
+        indexed_inputs=(((0,), 0),),
+        indexed_outputs=(None,),
+        reduced_outputs=(None,),
+    )
+    graph = loaded(file, ([x], [op(x, pt.constant([2**40]))]))
+    (node,) = graph.fgraph.apply_nodes
+    assert type(node.op) is OpFromGraph
+    assert node.op.is_inline
+    again = pytensor.function(graph.inputs, graph.outputs[0], mode="FAST_COMPILE")
+    np.testing.assert_allclose(again([0.0, 1.0]), np.exp([0.0, 1.0]))
+
+
+_ZEROS = """
+import pickle, sys, pytensor, pytensor.tensor as pt
+zero, x = pt.constant(float(sys.argv[1])), pt.dscalar("x")
+ys = pytensor.scan(lambda y: pt.arctan2(zero, -abs(y)), outputs_info=[x], n_steps=2,
+                   return_updates=False)
+pickle.dump([ys[-1]], open(sys.argv[2], "wb"))
+"""
+
+
+def test_zeros_of_other_signs_in_bodies_of_two_files(tmp_path: Path) -> None:
+    """PyTensor keeps one node for both: each loads alone, and no file gets the other's zero."""
+    files = {zero: tmp_path / f"{zero}.pkl" for zero in ("0.0", "-0.0")}
+    for zero, path in files.items():
+        subprocess.run([sys.executable, "-c", _ZEROS, zero, str(path)], check=True)
+    first = load(files["-0.0"])
+    with pytest.raises(LoadError, match=r"holds 0.0 .* -0.0") as raised:
+        load(files["0.0"])
+    assert "alone" in str(raised.value.hint)
+    assert digest(load(files["-0.0"]).fgraph) == digest(first.fgraph)
 
 
 def test_reduction_that_was_fused_for_c(file: Path) -> None:

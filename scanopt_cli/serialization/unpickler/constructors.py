@@ -42,6 +42,7 @@ _PRINTED |= {"mean", "std", "sum"}
 _MOST_PRINTED = 1_000
 # As many as NumPy's arrays have.
 _MOST_AXES = 64
+_NOWHERE = object()
 
 
 class StateError(Exception):
@@ -212,7 +213,11 @@ def _with_own_attributes(made: Any, state: Mapping[str, Any]) -> Any:
             raise StateError(f"attribute {name!r} is not one that its constructor sets")
         vars(made)[name] = state[name]
     for base in type(made).__mro__:
-        missing = _attributes_set(base) - vars(made).keys() - CACHES
+        missing = {
+            name
+            for name in _attributes_set(base) - vars(made).keys() - CACHES
+            if name[0] != "_" and inspect.getattr_static(made, name, _NOWHERE) is _NOWHERE
+        }
         if missing:
             raise StateError(f"attribute {min(missing)!r} is missing")
     return made
