@@ -12,7 +12,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
 
-from scanopt_cli.autodiff.connections import is_float
+from scanopt_cli.autodiff.activity import is_float
 from scanopt_cli.autodiff.derivative import Check, Derivative, Outcome
 from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.hessian import hessian_vector_product

@@ -12,7 +12,7 @@ from pytensor.graph.null_type import NullType
 from pytensor.scalar.basic import Composite
 from pytensor.scan.op import Scan
 
-from scanopt_cli.autodiff.connections import is_float, places_between
+from scanopt_cli.autodiff.activity import is_float, places_between
 from scanopt_cli.autodiff.provenance.recorder import without_tokens
 from scanopt_cli.autodiff.pushforward_rules import short, without_preamble
 from scanopt_cli.autodiff.reverse import total

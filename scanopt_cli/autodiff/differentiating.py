@@ -13,9 +13,9 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.analysis.statistics import Statistics, statistics
+from scanopt_cli.autodiff.activity import useful
 from scanopt_cli.autodiff.checking import check_derivative
 from scanopt_cli.autodiff.choosing import Choice, choose
-from scanopt_cli.autodiff.connections import useful
 from scanopt_cli.autodiff.derivative import Derivative, OrderReport
 from scanopt_cli.autodiff.diagnose import blamed
 from scanopt_cli.autodiff.hessian import hessian_rows

@@ -23,7 +23,7 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 
-from scanopt_cli.autodiff.connections import is_float, useful, varied
+from scanopt_cli.autodiff.activity import is_float, useful, varied
 from scanopt_cli.autodiff.pushforward_rules import (
     Pushed,
     TangentError,

@@ -10,7 +10,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import graph_inputs
 
-from scanopt_cli.autodiff.connections import useful
+from scanopt_cli.autodiff.activity import useful
 from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import fitted

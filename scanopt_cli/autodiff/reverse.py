@@ -8,7 +8,7 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.autodiff.connections import useful
+from scanopt_cli.autodiff.activity import useful
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 
 

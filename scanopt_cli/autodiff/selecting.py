@@ -11,7 +11,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.traversal import graph_inputs
 
-from scanopt_cli.autodiff.connections import is_float, useful
+from scanopt_cli.autodiff.activity import is_float, useful
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import Graph, GraphLike
 

@@ -1,4 +1,4 @@
-"""The statistics of a derivative after PyTensor's rewrites, after scanopt's, and after both."""
+"""Statistics of a derivative: raw, after PyTensor's rewrites, after scanopt's, after both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Definitions of equality, and the keys of Ops, Types and graphs under each of them."""
+"""What counts as equal (names? gradients?), by hash or exactly; keys of Ops, Types and graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merge the equal inputs of a loop."""
+"""Merge sequences, and non-sequences, of a loop that compute the same value."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pytensor.graph.replace import vectorize_graph
 from graph_building import graph_of, power, scan
 from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.autodiff.differentiating import grad as differentiate
-from scanopt_cli.autodiff.provenance.inference import Direction
+from scanopt_cli.autodiff.provenance.inference import TimeDirection
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord, pedigree
 from scanopt_cli.autodiff.provenance.recorder import rename
 from scanopt_cli.errors import GradientError
@@ -23,7 +23,7 @@ from scanopt_cli.ir.graph import Graph, as_graph
 
 grad = partial(differentiate, strategy="reverse")
 
-FORWARD, BACKWARD = Direction.FORWARD, Direction.BACKWARD
+FORWARD, BACKWARD = TimeDirection.FORWARD, TimeDirection.BACKWARD
 
 x, a = pt.dscalars("x", "a")
 s = pt.dvector("s")
@@ -135,7 +135,7 @@ def test_a_parent_that_the_graph_does_not_need_is_not_claimed() -> None:
     (alone,) = pedigree(compiled(grad(graph_of(out[-1]), wrt=["x"]).graph)).scans
     assert (alone.name, alone.parent, alone.generation) == ("grad_of_line", None, None)
     assert alone.reason == "there is no Scan line that it could be the pullback of"
-    assert alone.direction is Direction.UNKNOWN
+    assert alone.direction is TimeDirection.UNKNOWN
 
 
 def test_inference_is_right_or_open_in_a_compiled_graph() -> None:

@@ -16,7 +16,7 @@ from pytensor.raise_op import Assert
 from evaluating import evaluate
 from graph_building import graph_of, power, scan
 from scanopt_cli.autodiff.forward import jvp
-from scanopt_cli.autodiff.provenance.inference import Direction
+from scanopt_cli.autodiff.provenance.inference import TimeDirection
 from scanopt_cli.autodiff.provenance.pedigree import pedigree
 from scanopt_cli.autodiff.pushforward_rules import TangentError
 
@@ -108,7 +108,7 @@ def test_tangents_of_pytensor_are_known_by_name_and_structure() -> None:
     start, xs = power(3)
     tangent = pushforward([xs[-1]], [start], [pt.ones_like(start)], use_op_pushforward=True)[0]
     (own,) = pedigree(graph_of(tangent)).scans
-    assert (own.tangents_of, own.generation, own.direction) == ("square", 1, Direction.FORWARD)
+    assert (own.tangents_of, own.generation, own.direction) == ("square", 1, TimeDirection.FORWARD)
 
 
 def test_a_loop_that_is_only_called_like_tangents_is_a_loop() -> None:

@@ -64,6 +64,10 @@ def test_signs_tell_the_kind_without_colour(width: int) -> None:
     assert any(line.startswith("- sit_sot `b` of Scan `rnn`") for line in lines)
 
 
+def test_each_kind_of_change_has_a_sign() -> None:
+    assert set(diff_rich.SIGNS) == set(ChangeKind)
+
+
 def test_changes_are_grouped_by_loop() -> None:
     """Each loop is headed once, behind everything outside."""
     text = printed(diff(base.graph(gradient=True), variant(sequences=("x", "y"))))

@@ -34,7 +34,7 @@ from scanopt_cli.ir.naming import PULLBACK, TANGENTS
 from scanopt_cli.ir.scan_view import ScanView, SlotKind, batch_ndim
 
 
-class Direction(StrEnum):
+class TimeDirection(StrEnum):
     """The direction of a Scan in time, relative to the loops that were differentiated."""
 
     FORWARD = "forward"
@@ -42,15 +42,15 @@ class Direction(StrEnum):
     UNKNOWN = "unknown"
 
     @property
-    def opposite(self) -> Direction:
+    def opposite(self) -> TimeDirection:
         """The reverse of this direction; the reverse of ``UNKNOWN`` is ``UNKNOWN``."""
         return _OPPOSITE[self]
 
 
 _OPPOSITE = {
-    Direction.FORWARD: Direction.BACKWARD,
-    Direction.BACKWARD: Direction.FORWARD,
-    Direction.UNKNOWN: Direction.UNKNOWN,
+    TimeDirection.FORWARD: TimeDirection.BACKWARD,
+    TimeDirection.BACKWARD: TimeDirection.FORWARD,
+    TimeDirection.UNKNOWN: TimeDirection.UNKNOWN,
 }
 
 
@@ -83,14 +83,14 @@ def infer(scans: Sequence[Apply], reach: Reach) -> dict[Apply, Origin]:
 
 def time_directions(
     scans: Sequence[Apply], origins: Mapping[Apply, Origin]
-) -> dict[Apply, Direction]:
+) -> dict[Apply, TimeDirection]:
     """Return the direction of each of ``scans``.
 
     It is opposite to that of the parent, or follows from the sequences if there is no known parent.
     """
-    found: dict[Apply, Direction] = {}
+    found: dict[Apply, TimeDirection] = {}
 
-    def direction(node: Apply) -> Direction:
+    def direction(node: Apply) -> TimeDirection:
         chain: list[Apply] = []
         at: Apply | None = node
         while at is not None and at not in found and at not in chain:
@@ -216,7 +216,7 @@ def _with_generation(origin: Origin, origins: Mapping[Apply, Origin]) -> Origin:
     return replace(origin, generation=None if at.generation is None else at.generation + len(above))
 
 
-def _by_sequences(node: Apply, known: Mapping[Apply, Direction]) -> Direction:
+def _by_sequences(node: Apply, known: Mapping[Apply, TimeDirection]) -> TimeDirection:
     """The direction that all sequences agree on.
 
     Without sequences it is forward, or unknown if there are mit_mots.
@@ -224,11 +224,11 @@ def _by_sequences(node: Apply, known: Mapping[Apply, Direction]) -> Direction:
     view = ScanView.of(node)
     ways = set()
     for rows in rows_read(view):
-        source = known.get(rows.source.owner, Direction.FORWARD)
+        source = known.get(rows.source.owner, TimeDirection.FORWARD)
         ways.add(source.opposite if rows.is_reversed else source)
     if not ways:
-        return Direction.UNKNOWN if view.of_kind(SlotKind.MIT_MOT) else Direction.FORWARD
-    return ways.pop() if len(ways) == 1 else Direction.UNKNOWN
+        return TimeDirection.UNKNOWN if view.of_kind(SlotKind.MIT_MOT) else TimeDirection.FORWARD
+    return ways.pop() if len(ways) == 1 else TimeDirection.UNKNOWN
 
 
 def _rows(variable: Variable, batch: int) -> SequenceSource:

@@ -9,7 +9,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.autodiff.printing import scan_text
-from scanopt_cli.autodiff.provenance.inference import Direction
+from scanopt_cli.autodiff.provenance.inference import TimeDirection
 from scanopt_cli.autodiff.provenance.recorder import Origin
 from scanopt_cli.autodiff.provenance.scan_instances import ScanInstance, collect
 from scanopt_cli.autodiff.selecting import position_of
@@ -57,7 +57,7 @@ class ScanRecord:
     parent: str | None
     reason: str | None
     tangents_of: str | None
-    direction: Direction
+    direction: TimeDirection
     depends_on: tuple[str, ...]
     reads_inputs: tuple[str, ...]
     seqs: int

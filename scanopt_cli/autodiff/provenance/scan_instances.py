@@ -9,7 +9,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.analysis.describing import scan_results
-from scanopt_cli.autodiff.provenance.inference import Direction, infer, time_directions
+from scanopt_cli.autodiff.provenance.inference import TimeDirection, infer, time_directions
 from scanopt_cli.autodiff.provenance.reach import Reach
 from scanopt_cli.autodiff.provenance.recorder import Origin
 from scanopt_cli.autodiff.selecting import input_names
@@ -34,7 +34,7 @@ class ScanInstance:
     results: Mapping[Variable, str]
     clients: Clients
     origin: Origin
-    direction: Direction
+    direction: TimeDirection
     holder: ScanInstance | None
     parent: ScanInstance | None = None
     depends_on: list[ScanInstance] = field(default_factory=list)

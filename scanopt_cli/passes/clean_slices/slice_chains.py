@@ -13,7 +13,7 @@ from scanopt_cli.analysis.accesses.indices import axis_of, rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.passes.clean_slices.plain_slices import plain_index, plain_slice
+from scanopt_cli.passes.clean_slices.canonical_slices import canonical_index, canonical_slice
 
 # Chains of slices are short; a longer one is shortened from its outer end.
 _LINKS = 8
@@ -44,8 +44,8 @@ class Chain:
     def index(self, lengths: Lengths) -> Any:
         """Return the plainest index that reads the same rows of `base`, ``None`` if none does."""
         if self.is_row:
-            return plain_index(self.window.low, self.length)
-        return plain_slice(self.window, self.length, lengths)
+            return canonical_index(self.window.low, self.length)
+        return canonical_slice(self.window, self.length, lengths)
 
     def behind_slice(self, lengths: Lengths) -> Chain | None:
         """Return the same rows as a range of the variable that `base` is a slice of.

@@ -60,7 +60,7 @@ class SaveMem(ScanPass):
     trims: ClassVar[bool] = True
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return all outputs, on a Scan with fewer steps or shorter buffers."""
+        """Return all outputs and their readers, on a Scan with shorter buffers."""
         lengths = Lengths(view.n_steps)
         names = context.names(view)
         every = accesses_of_outputs(view, context.clients)

@@ -108,16 +108,16 @@ def _rewritten(
     assert old is not None
     buffer = results.get(old, old)
     strip = stripped(view, slot, context.clients)
-    n_left_out: Any = None
+    steps_only: Any = None
     if strip is not None:
-        n_left_out = strip if buffer is old else strip.owner.op(buffer, *strip.owner.inputs[1:])
-        n_left_out.name = strip.name
+        steps_only = strip if buffer is old else strip.owner.op(buffer, *strip.owner.inputs[1:])
+        steps_only.name = strip.name
     written: dict[Variable, Variable] = {}
     for one in uses.taken:
         if one.variable in (old, strip):
             continue  # it reads first rows, which the shorter loop has too
-        if n_left_out is not None and (one.ends is None or one.ends[0] >= slot.n_initial):
-            first, length, base = slot.n_initial, needed, n_left_out
+        if steps_only is not None and (one.ends is None or one.ends[0] >= slot.n_initial):
+            first, length, base = slot.n_initial, needed, steps_only
         else:
             first, length, base = 0, needed + slot.n_initial, buffer
         written[one.variable] = one.of(base, axis, first, length, from_end=from_end)

@@ -17,7 +17,7 @@ _ONE = AffineExpr(1)
 _TERMS = 2
 
 
-def plain_index(row: AffineExpr, length: AffineExpr) -> Any:
+def canonical_index(row: AffineExpr, length: AffineExpr) -> Any:
     """Return an index that reads ``row`` of ``length`` rows, ``None`` if it can't be written.
 
     The last row is ``-1``, whatever the length.
@@ -25,7 +25,7 @@ def plain_index(row: AffineExpr, length: AffineExpr) -> Any:
     return -1 if row == length - _ONE else _bound(row, length)
 
 
-def plain_slice(window: RowRange, length: AffineExpr, lengths: Lengths) -> slice | None:
+def canonical_slice(window: RowRange, length: AffineExpr, lengths: Lengths) -> slice | None:
     """Return the slice that takes ``window`` of ``length`` rows, ``None`` if it can't be written.
 
     A single row is taken forwards. Where PyTensor learns that a slice takes one row, it takes the
@@ -36,7 +36,7 @@ def plain_slice(window: RowRange, length: AffineExpr, lengths: Lengths) -> slice
     if window.length == AffineExpr():
         return slice(None, 0)
     if window.length == _ONE or not window.is_reversed:
-        start = None if low == AffineExpr() else plain_index(low, length)
+        start = None if low == AffineExpr() else canonical_index(low, length)
         stop = None if high == length else _bound(high, length)
         is_written = (start is not None or low == AffineExpr()) and (
             stop is not None or high == length

@@ -18,7 +18,7 @@ from scanopt_cli.analysis.row_values import unexpanded
 from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative, taken
-from scanopt_cli.passes.clean_slices.plain_slices import cost, plain_index, plain_slice
+from scanopt_cli.passes.clean_slices.canonical_slices import canonical_index, canonical_slice, cost
 from scanopt_cli.passes.clean_slices.slice_chains import Chain, chains
 
 _ONE = AffineExpr(1)
@@ -45,7 +45,7 @@ def composed_slice(node: Apply, facts: BufferFacts) -> Variable | None:
 def _stepped_row(node: Apply, axis: int, facts: BufferFacts) -> Variable | None:
     """Return a stepped slice that reads one row, as ``x[:-3:-2]`` does of 5, as a forward slice.
 
-    PyTensor misreads a reversed slice of one row, see `plain_slice`.
+    PyTensor misreads a reversed slice of one row, see `canonical_slice`.
     """
     index, base = rows_index(node, axis), node.inputs[0]
     length = facts.lengths.length_of(base, axis)
@@ -57,7 +57,7 @@ def _stepped_row(node: Apply, axis: int, facts: BufferFacts) -> Variable | None:
     rows = range(length.constant)[slice(*parts)]
     if len(rows) != 1:
         return None
-    plain = plain_slice(RowRange(AffineExpr(rows[0]), _ONE), length, facts.lengths)
+    plain = canonical_slice(RowRange(AffineExpr(rows[0]), _ONE), length, facts.lengths)
     return None if plain is None else taken(base, axis, plain)
 
 
@@ -200,9 +200,9 @@ def _of_value(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None
     part, length = relative(chain.window, write.window), write.window.length
     index: Any
     if chain.is_row:
-        index = plain_index(part.low, length)
+        index = canonical_index(part.low, length)
     else:
-        index = plain_slice(part, length, facts.lengths)
+        index = canonical_slice(part, length, facts.lengths)
     return None if index is None else taken(value, chain.axis, index)
 
 
@@ -241,11 +241,11 @@ def written(write: Write, window: RowRange, value: Any, facts: BufferFacts) -> V
     base: Any = write.base
     index: Any
     if write.is_row:
-        index = plain_index(window.low, write.length)
+        index = canonical_index(window.low, write.length)
     else:
         if window.is_reversed and write.order is not None:
             value = taken(value, write.order, slice(None, None, -1))
-        index = plain_slice(replace(window, is_reversed=False), write.length, facts.lengths)
+        index = canonical_slice(replace(window, is_reversed=False), write.length, facts.lengths)
     if index is None:
         return None
     place = base[along(write.axis, index)]
@@ -287,7 +287,7 @@ def _squeezed(node: Apply, facts: BufferFacts) -> Variable | None:
         return before
     for chain in chains(source.owner, facts.lengths):
         if chain.axis == dropped[0] and not chain.is_row and chain.window.length == _ONE:
-            index = plain_index(chain.window.low, chain.length)
+            index = canonical_index(chain.window.low, chain.length)
             if index is not None:
                 return taken(chain.base, chain.axis, index)
     return None

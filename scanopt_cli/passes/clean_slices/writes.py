@@ -15,8 +15,8 @@ from scanopt_cli.analysis.row_values import filling, unexpanded
 from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative, taken
-from scanopt_cli.passes.clean_slices.plain_reads import written
-from scanopt_cli.passes.clean_slices.plain_slices import cost, plain_slice
+from scanopt_cli.passes.clean_slices.canonical_slices import canonical_slice, cost
+from scanopt_cli.passes.clean_slices.reads import written
 from scanopt_cli.passes.clean_slices.slice_chains import chains
 
 _ONE = AffineExpr(1)
@@ -103,7 +103,7 @@ def simplified_write(node: Apply, facts: BufferFacts) -> Variable | None:
         return written(one, write.window, row, facts)
     if write.window.is_reversed:
         return None
-    index = plain_slice(write.window, write.length, facts.lengths)
+    index = canonical_slice(write.window, write.length, facts.lengths)
     if index is None or cost(index) >= cost(rows_index(node, write.axis)):
         return None
     base: Any = write.base
