@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -22,11 +23,14 @@ def has_negative_zero(variable: Variable) -> bool:
     return isinstance(variable, Constant) and bool(_negative_zeros(variable))
 
 
-def have_same_zeros(one: Variable, other: Variable) -> bool:
-    """Whether two constants that PyTensor takes for equal have the same signs at their zeros."""
+def are_same_data(one: Variable, other: Variable) -> bool:
+    """Whether two constants that PyTensor takes for equal are: it takes 0.0 and -0.0 for equal.
+
+    It also takes sparse constants for equal whose entries are close.
+    """
     if not isinstance(one, Constant) or not isinstance(other, Constant):
         return True
-    return _negative_zeros(one) == _negative_zeros(other)
+    return _left_out(one) == _left_out(other)
 
 
 def check_constants(outputs: Iterable[Variable], frozen: AbstractFunctionGraph, name: str) -> None:
@@ -47,10 +51,20 @@ def check_constants(outputs: Iterable[Variable], frozen: AbstractFunctionGraph, 
 
 
 def _zeros(nodes: Iterable[Apply], outputs: Iterable[Variable]) -> Counter[bytes]:
-    """Count the uses of constants that hold negative zeros, by where these are."""
+    """Count the uses of constants by what PyTensor's equality leaves out of them, if anything."""
     read = [variable for node in nodes for variable in node.inputs]
-    counts = (_negative_zeros(v) for v in (*read, *outputs) if isinstance(v, Constant))
+    counts = (_left_out(v) for v in (*read, *outputs) if isinstance(v, Constant))
     return Counter(count for count in counts if count)
+
+
+def _left_out(constant: Constant) -> bytes:
+    """Return what PyTensor leaves out when it compares constants: signs of zeros, sparse data."""
+    if hasattr(constant.data, "indptr"):
+        data: Any = constant.data
+        return b"".join(
+            np.asarray(part).tobytes() for part in (data.data, data.indices, data.indptr)
+        )
+    return _negative_zeros(constant)
 
 
 def _negative_zeros(constant: Constant) -> bytes:

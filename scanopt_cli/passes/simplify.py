@@ -12,6 +12,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.scalar.basic import Add, Mul, Neg, Reciprocal, Sub, TrueDiv
+from pytensor.tensor.basic import Join
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.equivalence.canonical import digest
@@ -36,6 +37,7 @@ _ATTEMPTS = 6
 
 
 MOST_TERMS = 10_000
+_OPERANDS = 100
 _SUMS_AND_PRODUCTS = (Add, Mul, Neg, Reciprocal, Sub, TrueDiv)
 
 
@@ -67,7 +69,8 @@ class Simplify(Pass):
     ``random_unsafe``, which return a different generator than the graph does,
     ``local_dimshuffle_subtensor``, which is wrong for reversed slices of a known length,
     ``local_merge_alloc``, which asserts that lengths are equal where one may be 1, and
-    ``local_add_canonizer`` where a boolean is added or subtracted.
+    ``local_add_canonizer`` where a boolean is added or subtracted. Of a Join of over 100 operands,
+    neighbouring slices stay apart, since ``local_join_subtensors`` takes quadratic time.
     """
 
     name: ClassVar[str] = "simplify"
@@ -107,7 +110,9 @@ class Simplify(Pass):
         with the smallest digest, so it does not matter where the cycle was entered. The digest is
         ``None`` if there is no fixpoint.
         """
-        rewriter = _rewriter(self.without, sums=not _adds_booleans(fgraph))
+        rewriter = _rewriter(
+            self.without, sums=not _adds_booleans(fgraph), joins=not _joins_many(fgraph)
+        )
         digests = [before]
         forms = [fgraph]
         while len(forms) <= _ATTEMPTS:
@@ -155,9 +160,19 @@ def _adds_booleans(fgraph: FunctionGraph) -> bool:
     )
 
 
+def _joins_many(fgraph: FunctionGraph) -> bool:
+    """Whether a Join has so many operands that ``local_join_subtensors`` takes seconds.
+
+    It joins one pair of neighbouring slices in each sweep over the graph.
+    """
+    ops = ((node.op, len(node.inputs)) for node in fgraph.apply_nodes)
+    return any(isinstance(op, Join) and count > _OPERANDS for op, count in ops)
+
+
 @cache
-def _rewriter(without: str, *, sums: bool) -> Any:
+def _rewriter(without: str, *, sums: bool, joins: bool) -> Any:
     include = ["canonicalize", "stabilize", "specialize"]
     exclude = [*_WITHOUT, *filter(None, without.split(":"))]
     exclude += [] if sums else ["local_add_canonizer"]
+    exclude += [] if joins else ["local_join_subtensors"]
     return optdb.query(RewriteDatabaseQuery(include=include, exclude=exclude))

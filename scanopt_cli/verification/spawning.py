@@ -23,11 +23,13 @@ from typing import Any
 
 import cloudpickle
 from pytensor.configdefaults import config
-from pytensor.graph.fg import FrozenFunctionGraph
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
 from scanopt_cli.environment import CAPTURE
 from scanopt_cli.errors import VerificationError
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.serialization.payload import encode
 from scanopt_cli.serialization.unpickler.dropping import CACHES
 from scanopt_cli.verification.modes import WITHOUT_C
 
@@ -50,7 +52,7 @@ class Request:
     Attributes
     ----------
     graphs
-        The two graphs; their inputs correspond by position.
+        The `tables` of the two graphs; their inputs correspond by position.
     names
         A name for each output, or ``None``.
     recorded
@@ -65,7 +67,7 @@ class Request:
         Seconds and bytes of address space that the child may use.
     """
 
-    graphs: tuple[FrozenFunctionGraph, FrozenFunctionGraph]
+    graphs: tuple[dict[str, Any], ...]
     names: tuple[str | None, ...]
     recorded: tuple[tuple[Any, ...], ...]
     contents: Mapping[int, Any]
@@ -82,6 +84,15 @@ class Record:
 
     entries: tuple[dict[str, Any], ...]
     failure: str | None
+
+
+def tables(*graphs: FunctionGraph) -> tuple[dict[str, Any], ...]:
+    """Return graphs as the tables in which files hold them.
+
+    Not frozen: PyTensor keeps one node for nodes that it takes for equal, of both graphs, and takes
+    0.0 and -0.0 for equal.
+    """
+    return tuple(encode(Graph(fgraph=graph), keep_traces=False) for graph in graphs)
 
 
 def run_child(request: Request, progress: Callable[[str], None] | None = None) -> Record:

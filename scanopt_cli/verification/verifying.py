@@ -11,7 +11,7 @@ from scanopt_cli.ir.graph import GraphLike, as_graph
 from scanopt_cli.verification.input_pairing import matched
 from scanopt_cli.verification.modes import DEFAULT, compiling_modes
 from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict, Verification
-from scanopt_cli.verification.spawning import Record, Request, run_child
+from scanopt_cli.verification.spawning import Record, Request, run_child, tables
 
 
 def verify(
@@ -70,7 +70,7 @@ def verify(
     compiling = compiling_modes(modes)
     pair = matched(as_graph(a), as_graph(b))
     request = Request(
-        graphs=(pair.a.freeze(), pair.b.freeze()),
+        graphs=tables(pair.a, pair.b),
         names=pair.output_names,
         recorded=pair.recorded,
         contents=pair.contents,

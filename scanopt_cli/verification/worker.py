@@ -32,6 +32,7 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import CAReduce
 
 from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.serialization.payload import decode
 from scanopt_cli.verification.arguments import (
     DrawAttempt,
     UndrawableError,
@@ -162,7 +163,7 @@ class _Session:
 
     def run(self) -> None:
         request = self.request
-        graphs = [frozen.unfreeze() for frozen in request.graphs]
+        graphs = [decode(tables, "the request").fgraph for tables in request.graphs]
         self.graphs = graphs
         self.outputs = graphs[0].outputs
         self.types = [variable.type for variable in graphs[0].inputs]

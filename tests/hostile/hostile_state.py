@@ -130,12 +130,12 @@ def reduction_of_an_axis_from_the_end(marker: Path) -> bytes:
 
 
 @hostile
-def scan_that_destroys_an_input_it_does_not_have(marker: Path) -> bytes:
-    loop = scan(lambda x: 2 * x, outputs_info=[pt.dscalar("x")], n_steps=2, return_updates=False)
-    node = loop.owner.inputs[0].owner
-    op = copy(node.op)
-    op.destroy_map = {0: [9]}
-    return dumps([op(*node.inputs)])
+def composite_with_an_identity_of_its_own(marker: Path) -> bytes:
+    """Nothing compares it, and a reduction in C begins with it."""
+    x, y = ps.float64("x"), ps.float64("y")
+    composite = ps.Composite([x, y], [x + y])
+    composite.identity = 5.0
+    return tampered(CAReduce(ps.add, axis=(0,)), scalar_op=composite)
 
 
 @hostile

@@ -164,6 +164,19 @@ def test_forms_that_lead_to_one_another_settle(monkeypatch: pytest.MonkeyPatch) 
     assert found == {digest(from_io([x, y], [x - y]).fgraph)}
 
 
+def test_joins_of_many_slices_take_no_time_that_grows_with_their_square() -> None:
+    """PyTensor joins one pair in each sweep; of few operands it joins all."""
+    x = pt.dvector("x")
+
+    def nodes(count: int) -> int:
+        parts = [x[i : i + 1] for i in range(count)]
+        after, _ = optimized(graph_of(pt.concatenate(parts)), "simplify{outer=true}")
+        return len(after.fgraph.apply_nodes)
+
+    assert nodes(20) == 1
+    assert nodes(400) > 400
+
+
 def test_forms_that_do_not_settle_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     from scanopt_cli.passes import simplify
 

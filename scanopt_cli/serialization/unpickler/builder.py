@@ -311,6 +311,8 @@ class Builder:
             state[name] = None if opaque else self.value(part)
         if issubclass(cls, Scan):
             state["mode"] = None  # that of whoever compiled it; PyTensor would link by it
+            # PyTensor takes a loop in place for equal to one that is not, in bodies as well.
+            state |= {"destroy_map": {}} if "destroy_map" in state else {}
         return rebuild(cls, state)
 
     def _refusal(self, what: str) -> UnsafeFileError:

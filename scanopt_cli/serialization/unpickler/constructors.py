@@ -14,13 +14,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
-import numpy as np
 from pytensor.assumptions.specify import SpecifyAssumptions
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.type import Type
 from pytensor.printing import Print
-from pytensor.scalar.basic import Composite, ScalarOp
+from pytensor.scalar.basic import Cast, Composite, ScalarOp
 from pytensor.scalar.loop import ScalarLoop
 from pytensor.scan.op import Scan, ScanInfo
 from pytensor.tensor.elemwise import CAReduce
@@ -73,7 +72,9 @@ def make(cls: type[Any], state: Mapping[str, Any]) -> Any:
         inner = _inner_graph(state)
         made = _briefly(cls(list(inner.inputs), list(inner.outputs), name=state["name"]))
         if "identity" in state:  # a rewrite for C sets it on what a reduction combines numbers by
-            made.identity = _number_or_none(state["identity"])
+            if state["identity"] != _identity(inner.outputs[0]):
+                raise StateError("its identity is not that of its formula")
+            made.identity = state["identity"]
         return made
     if issubclass(cls, ScalarLoop):
         return _make_scalar_loop(cls, state)
@@ -99,10 +100,11 @@ def _listed(value: Any) -> Sequence[Any]:
     return value if isinstance(value, tuple | list) else (value,)
 
 
-def _number_or_none(value: Any) -> Any:
-    if value is not None and not isinstance(value, bool | int | float | np.number | np.bool):
-        raise StateError("its identity is not a number")
-    return value
+def _identity(variable: Any) -> Any:
+    """Return the identity of the scalar Op that computes ``variable``, before casts."""
+    while variable.owner is not None and isinstance(variable.owner.op, Cast):
+        variable = variable.owner.inputs[0]
+    return None if variable.owner is None else getattr(variable.owner.op, "identity", None)
 
 
 def _briefly(composite: Any) -> Any:
@@ -259,13 +261,9 @@ def _make_scan(cls: type[Scan], state: Mapping[str, Any]) -> Scan:
     for name in ("vector_seqs", "vector_outs"):
         if name in state:
             setattr(made, name, _list_of(bool, state[name]))
-    for name in ("destroy_map", "view_map"):
-        if name in state:
-            found = {int(key): _list_of(int, value) for key, value in state[name].items()}
-            places = range(info.n_outer_inputs)
-            if any(place not in places for into in found.values() for place in into):
-                raise StateError(f"attribute {name!r} names an input that it does not have")
-            setattr(made, name, found)
+    if "view_map" in state:
+        views = state["view_map"].items()
+        made.view_map = {int(output): _list_of(int, inputs) for output, inputs in views}
     return made
 
 

@@ -16,7 +16,7 @@ from pytensor.scalar.basic import specific_out
 from pytensor.scan.op import ScanInfo
 
 from scanopt_cli.errors import LoadError
-from scanopt_cli.ir.constants import have_same_zeros
+from scanopt_cli.ir.constants import are_same_data
 from scanopt_cli.ir.graph import check_inputs
 from scanopt_cli.serialization.compiled import CompiledGraph
 from scanopt_cli.serialization.unpickler.allowlist import OBJECTS
@@ -185,10 +185,10 @@ def _frozen_apply(builder: Builder, record: Call) -> FrozenApply:
     read = builder.expect_all(inputs, Variable)
     made = FrozenApply(builder.expect(op, Op), read, builder.expect_all(types, Type), *position)
     # PyTensor returns the node that it knows already, of this graph or of one read before.
-    if not all(map(have_same_zeros, read, made.inputs)):
+    if not all(map(are_same_data, read, made.inputs)):
         raise LoadError(
-            "holds 0.0 in an inner graph where one that was read before holds -0.0, or the other "
-            "way round; PyTensor keeps only one of the two",
+            "holds an inner graph that PyTensor takes for another one, whose constants differ in "
+            "the signs of zeros (0.0, -0.0) or in close sparse entries",
             where=builder.where,
             hint="run scanopt on each of the files alone",
         )
