@@ -80,9 +80,8 @@ def test_constants_that_pytensor_takes_for_equal() -> None:
         found = verify(([x], [pt.arctan2(pt.constant(sign), -abs(x) - 1)]), ([x], [other]))
         assert found.verdict is Verdict.DIFFERS
     matrix = SparseTensorType.format_cls["csr"](np.eye(2) * 1e-8)
-    left, right = (
-        sparse.structured_dot(sparse.as_sparse_variable(each), x[:, None] * 1e8) for each in (matrix, -matrix)
-    )
+    close = [sparse.as_sparse_variable(each) for each in (matrix, -matrix)]
+    left, right = (sparse.structured_dot(each, x[:, None] * 1e8) for each in close)
     assert verify(([x], [left]), ([x], [right])).verdict is not Verdict.IDENTICAL
 
 
