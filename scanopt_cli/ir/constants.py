@@ -23,6 +23,11 @@ def has_negative_zero(variable: Variable) -> bool:
     return isinstance(variable, Constant) and bool(_negative_zeros(variable))
 
 
+def is_sparse(value: object) -> bool:
+    """Whether ``value`` is a sparse matrix."""
+    return hasattr(value, "indptr")
+
+
 def are_same_data(one: Variable, other: Variable) -> bool:
     """Whether two constants that PyTensor takes for equal are: it takes 0.0 and -0.0 for equal.
 
@@ -59,7 +64,7 @@ def _zeros(nodes: Iterable[Apply], outputs: Iterable[Variable]) -> Counter[bytes
 
 def _left_out(constant: Constant) -> bytes:
     """Return what PyTensor leaves out when it compares constants: signs of zeros, sparse data."""
-    if hasattr(constant.data, "indptr"):
+    if is_sparse(constant.data):
         data: Any = constant.data
         return b"".join(
             np.asarray(part).tobytes() for part in (data.data, data.indices, data.indptr)

@@ -21,6 +21,7 @@ from pytensor.scalar.loop import ScalarLoop
 from pytensor.scan.op import Scan
 
 from scanopt_cli.errors import LoadError, ScanoptError, brief
+from scanopt_cli.ir.constants import is_sparse
 from scanopt_cli.ir.graph import Graph, check_inputs
 from scanopt_cli.version import __version__
 
@@ -235,8 +236,7 @@ def _number(value: Any) -> int:
 
 
 def _value(value: Any) -> Any:
-    is_sparse = hasattr(value, "indptr")
-    if not isinstance(value, _VALUES) and not is_sparse:
+    if not isinstance(value, _VALUES) and not is_sparse(value):
         raise ValueError(f"a {type(value).__name__} where the value of an input belongs")
     return value
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import cloudpickle
+import hostile_arrays
 import hostile_names
 import hostile_state
 import numpy as np
@@ -25,6 +26,7 @@ from scanopt_cli.serialization.loading import load
 
 assert hostile_names  # their import completes HOSTILE
 assert hostile_state
+assert hostile_arrays
 
 FIRES = (
     *("system_by_reduce", "system_by_inst", "system_by_obj", "memmap_by_newobj", "eval_call"),

@@ -15,6 +15,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import hostile_arrays
 import hostile_names
 import hostile_state
 from hostile_files import FILES
@@ -27,6 +28,7 @@ from scanopt_cli.serialization.payload import encode
 
 assert hostile_names  # their import completes HOSTILE
 assert hostile_state
+assert hostile_arrays
 
 
 def refused(marker: Path) -> dict[str, bytes]:

@@ -141,10 +141,14 @@ def stripped(view: ScanView, slot: Slot, clients: Clients) -> Any:
     if slot.outer_output is None or not slot.n_initial:
         return None
     for node, position in clients(slot.outer_output):
-        index = read_index(node, view.batch_ndim) if position == 0 else None
-        if index is not None and not index.rest and index.strips(slot.n_initial):
+        if position == 0 and is_strip(read_index(node, view.batch_ndim), slot):
             return node.outputs[0]
     return None
+
+
+def is_strip(index: RowIndex | None, slot: Slot) -> bool:
+    """Whether an index of the output of ``slot`` takes all steps, without the initial rows."""
+    return index is not None and not index.rest and index.strips(slot.n_initial)
 
 
 def sequence_steps(node: Apply, position: int) -> AffineExpr | None:

@@ -11,7 +11,7 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.accesses.indices import axis_of, rows_index
+from scanopt_cli.analysis.accesses.indices import RowIndex, axis_of, rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.row_values import unexpanded
@@ -73,17 +73,13 @@ def _of_any_length(node: Apply, axis: int) -> Variable | None:
     if not isinstance(first, slice):
         return None
     index: Any = None
-    if _is_reversal(first) and isinstance(second, Constant):
+    if RowIndex(first).is_reversal and isinstance(second, Constant):
         index = -1 - int(second.data)
-    elif _is_reversal(first) and isinstance(second, slice):
+    elif RowIndex(first).is_reversal and isinstance(second, slice):
         index = _from_end(_number(second.start), _number(second.stop), second.step)
-    elif isinstance(second, slice) and _is_reversal(second):
+    elif isinstance(second, slice) and RowIndex(second).is_reversal:
         index = _to_end(_number(first.start), _number(first.stop), first.step)
     return None if index is None else taken(inner.inputs[0], axis, index)
-
-
-def _is_reversal(index: slice) -> bool:
-    return index.start is index.stop is None and _number(index.step) == -1
 
 
 def _number(part: Any) -> Any:

@@ -19,8 +19,8 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.accesses.accesses import Clients
-from scanopt_cli.analysis.accesses.indices import RowIndex, read_index
+from scanopt_cli.analysis.accesses.accesses import Clients, is_strip
+from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.dependence import state_inputs
 from scanopt_cli.analysis.lengths import Lengths
@@ -65,7 +65,7 @@ def is_unsafe_reader(
     readers = list(_last_row_readers(view, slot, node, clients, lengths))
     if None not in readers:
         return False
-    if not _strips(read_index(node, 0), slot):
+    if not is_strip(read_index(node, 0), slot):
         return True
     indexing = [c for c, _ in clients(node.outputs[0]) if isinstance(c.op, Subtensor)]
     return any(reader not in readers for reader in indexing)
@@ -96,16 +96,11 @@ def _last_row_readers(
 
     if is_there(node, slot.n_initial, is_raw=True):
         yield node
-    elif _strips(read_index(node, 0), slot):
+    elif is_strip(read_index(node, 0), slot):
         for reader, position in clients(node.outputs[0]):
             yield reader if position == 0 and is_there(reader, 0, is_raw=False) else None
     else:
         yield None
-
-
-def _strips(index: RowIndex | None, slot: Slot) -> bool:
-    """Whether an index takes all steps of ``slot``, without its initial rows."""
-    return index is not None and not index.rest and index.strips(slot.n_initial)
 
 
 def _last_row(node: Apply, buffer: Any) -> Variable:
