@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -25,14 +26,18 @@ _FEW = 4
 
 
 def describe(
-    variable: Variable, names: Mapping[Variable, str] | None = None, depth: int = _DEPTH
+    variable: Variable,
+    names: Mapping[Variable, str] | None = None,
+    depth: int = _DEPTH,
+    lengths: Lengths | None = None,
 ) -> str:
     """Return ``variable`` as code, at most ``depth`` operations deep and some 60 characters long.
 
     ``names`` gives the text of a variable, and overrides its own name. Deeper operations are
-    shown as ``…``.
+    shown as ``…``. Who describes many variables of one graph passes the same ``lengths`` each time,
+    so that each length is read once.
     """
-    text = _describe(variable, names or {}, depth)
+    text = _Describer(names or {}, lengths or Lengths()).describe(variable, depth)
     if _is_infix(variable.owner) and text.startswith("("):
         text = text[1:-1]
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
@@ -66,25 +71,78 @@ def at_tap(tap: int) -> str:
     return f"t{tap:+d}" if tap else "t"
 
 
-def _describe(variable: Variable, names: Mapping[Variable, str], depth: int) -> str:
-    if variable in names:
-        return names[variable]
-    if isinstance(variable, Constant):
-        return _constant(variable)
-    node = variable.owner
-    if node is not None and _is_count(variable):
-        return str(Lengths().value_of(variable))
-    if variable.name:
-        return str(variable.name)
-    if node is None:
-        return _unnamed(variable)
-    if isinstance(node.op, _SEE_THROUGH):
-        return _describe(node.inputs[0], names, depth)
-    if scan_op(node) is not None:
-        return _result(variable, op_name(node.op))
-    if depth == 0:
-        return "…"
-    return _operation(node, names, depth - 1)
+@dataclass(frozen=True, slots=True)
+class _Describer:
+    names: Mapping[Variable, str]
+    lengths: Lengths
+
+    def describe(self, variable: Variable, depth: int) -> str:
+        if variable in self.names:
+            return self.names[variable]
+        if isinstance(variable, Constant):
+            return _constant(variable)
+        node = variable.owner
+        if node is not None and _is_count(variable):
+            return str(self.lengths.value_of(variable))
+        if variable.name:
+            return str(variable.name)
+        if node is None:
+            return _unnamed(variable)
+        if isinstance(node.op, _SEE_THROUGH):
+            return self.describe(node.inputs[0], depth)
+        if scan_op(node) is not None:
+            return _result(variable, op_name(node.op))
+        if depth == 0:
+            return "…"
+        return self._operation(node, depth - 1)
+
+    def _operation(self, node: Apply, depth: int) -> str:
+        op = node.op
+        parts = node.inputs
+        if isinstance(op, Subtensor):
+            return f"{self.describe(parts[0], depth)}[{self._indices(op, parts, depth)}]"
+        if isinstance(op, IncSubtensor):
+            base, value = (self.describe(part, depth) for part in parts[:2])
+            verb = "set" if op.set_instead_of_inc else "inc"
+            indices = self._indices(op, [parts[0], *parts[2:]], depth)
+            return f"{base}[{indices}].{verb}({value})"
+        if isinstance(op, Shape_i):
+            return f"{self.describe(parts[0], depth)}.shape[{op.i}]"
+        if isinstance(op, DimShuffle) and op.is_expand_dims:
+            return self.describe(parts[0], depth)
+        operands = self._operands(parts, depth)
+        if isinstance(op, Dot):
+            return f"({' @ '.join(operands)})"
+        label = _label(node)
+        if _is_infix(node):
+            return f"({f' {_INFIX[label]} '.join(operands)})"
+        return f"{label}({', '.join(operands)})"
+
+    def _operands(self, parts: Sequence[Variable], depth: int) -> list[str]:
+        """Return the operands as code, and stop once they are longer than `describe` shows."""
+        texts: list[str] = []
+        length = 0
+        for part in parts:
+            texts.append(self.describe(part, depth))
+            length += len(texts[-1])
+            if length > _LONGEST:
+                break
+        return texts
+
+    def _indices(self, op: Subtensor | IncSubtensor, inputs: Sequence[Variable], depth: int) -> str:
+        def text_of(part: Variable | None) -> str:
+            return "" if part is None else self.describe(part, depth)
+
+        texts = []
+        for index in get_idx_list(inputs, op.idx_list):
+            if is_full_slice(index):
+                texts.append(":")
+            elif isinstance(index, slice):
+                step = "" if index.step is None else f":{text_of(index.step)}"
+                texts.append(f"{text_of(index.start)}:{text_of(index.stop)}{step}")
+            else:
+                texts.append(text_of(index))
+        return ", ".join(texts)
 
 
 def _unnamed(variable: Variable) -> str:
@@ -102,41 +160,6 @@ def _result(variable: Variable, title: str) -> str:
     return f"Scan {title}{position}"
 
 
-def _operation(node: Apply, names: Mapping[Variable, str], depth: int) -> str:
-    op = node.op
-    parts = node.inputs
-    if isinstance(op, Subtensor):
-        return f"{_describe(parts[0], names, depth)}[{_indices(op, parts, names, depth)}]"
-    if isinstance(op, IncSubtensor):
-        base, value = (_describe(part, names, depth) for part in parts[:2])
-        verb = "set" if op.set_instead_of_inc else "inc"
-        indices = _indices(op, [parts[0], *parts[2:]], names, depth)
-        return f"{base}[{indices}].{verb}({value})"
-    if isinstance(op, Shape_i):
-        return f"{_describe(parts[0], names, depth)}.shape[{op.i}]"
-    if isinstance(op, DimShuffle) and op.is_expand_dims:
-        return _describe(parts[0], names, depth)
-    operands = _operands(parts, names, depth)
-    if isinstance(op, Dot):
-        return f"({' @ '.join(operands)})"
-    label = _label(node)
-    if _is_infix(node):
-        return f"({f' {_INFIX[label]} '.join(operands)})"
-    return f"{label}({', '.join(operands)})"
-
-
-def _operands(parts: Sequence[Variable], names: Mapping[Variable, str], depth: int) -> list[str]:
-    """Return the operands as code, and stop once they are longer than `describe` shows."""
-    texts: list[str] = []
-    length = 0
-    for part in parts:
-        texts.append(_describe(part, names, depth))
-        length += len(texts[-1])
-        if length > _LONGEST:
-            break
-    return texts
-
-
 def _is_infix(node: Apply | None) -> bool:
     return node is not None and len(node.inputs) > 1 and _label(node) in _INFIX
 
@@ -146,27 +169,6 @@ def _label(node: Apply) -> str:
         name = type(node.op.scalar_op).__name__
         return name if name in _INFIX else name.removeprefix("Scalar").lower()
     return str(node.op).partition("{")[0]
-
-
-def _indices(
-    op: Subtensor | IncSubtensor,
-    inputs: Sequence[Variable],
-    names: Mapping[Variable, str],
-    depth: int,
-) -> str:
-    def text_of(part: Variable | None) -> str:
-        return "" if part is None else _describe(part, names, depth)
-
-    texts = []
-    for index in get_idx_list(inputs, op.idx_list):
-        if is_full_slice(index):
-            texts.append(":")
-        elif isinstance(index, slice):
-            step = "" if index.step is None else f":{text_of(index.step)}"
-            texts.append(f"{text_of(index.start)}:{text_of(index.stop)}{step}")
-        else:
-            texts.append(text_of(index))
-    return ", ".join(texts)
 
 
 def _is_count(variable: Variable) -> bool:

@@ -68,11 +68,14 @@ class Inspection:
 
 def inspect_graph(fgraph: AbstractFunctionGraph) -> Inspection:
     """Report every Scan in ``fgraph``; the same body in two places is reported twice."""
-    return Inspection(tuple(_scans(fgraph, (), {})))
+    return Inspection(tuple(_scans(fgraph, (), {}, Lengths())))
 
 
 def _scans(
-    fgraph: AbstractFunctionGraph, path: tuple[str, ...], around: Mapping[Variable, str]
+    fgraph: AbstractFunctionGraph,
+    path: tuple[str, ...],
+    around: Mapping[Variable, str],
+    lengths: Lengths,
 ) -> Iterator[ScanReport]:
     """Yield the reports of ``fgraph``; ``around`` names its inputs as the loop around it does."""
 
@@ -88,19 +91,39 @@ def _scans(
             slots = slot_names(view, clients, around)
             names = inner_names(view, slots)
             inside = {**names, **scan_results(titles(view.op.fgraph.outputs))}
-            yield _report(view, slots, (*path, name), _Naming(called, outside, inside, clients))
+            naming = _Naming(called, outside, inside, clients, lengths)
+            yield _report(view, slots, (*path, name), naming)
         for inner in inner_graphs(node.op):
-            yield from _scans(inner, (*path, name), names)
+            yield from _scans(inner, (*path, name), names, lengths)
 
 
 @dataclass(frozen=True, slots=True)
 class _Naming:
-    """The names of a Scan's outer and inner variables, and the readers of the outer ones."""
+    """The names of a Scan's outer and inner variables, and the readers of the outer ones.
+
+    ``lengths`` holds for the whole graph, wherever a Scan runs: no trip count is assumed.
+    """
 
     titles: Mapping[Apply, str]
     outside: Mapping[Variable, str]
     inside: Mapping[Variable, str]
     clients: Clients
+    lengths: Lengths
+
+    def describe_outside(self, variable: Variable) -> str:
+        return describe(variable, self.outside, lengths=self.lengths)
+
+    def describe_inside(self, variable: Variable) -> str:
+        return describe(variable, self.inside, lengths=self.lengths)
+
+    def describe_reader(self, node: Apply, position: int) -> str:
+        if isinstance(node.op, Output):
+            return f"output {node.op.idx}"
+        if scan_op(node) is not None:
+            return f"Scan {self.titles[node]}"
+        if position == 0 and isinstance(node.op, Subtensor):
+            return describe(node.outputs[0], {node.inputs[0]: ""}, depth=1, lengths=self.lengths)
+        return str(node.op).partition("{")[0]
 
 
 def _report(view: ScanView, names: list[str], path: tuple[str, ...], naming: _Naming) -> ScanReport:
@@ -110,7 +133,7 @@ def _report(view: ScanView, names: list[str], path: tuple[str, ...], naming: _Na
         name=path[-1],
         path=path[:-1],
         steps=str(lengths.value_of(view.n_steps)),
-        stops_when=None if condition is None else describe(condition, naming.inside),
+        stops_when=None if condition is None else naming.describe_inside(condition),
         batch_ndim=view.batch_ndim,
         truncate_gradient=int(view.op.truncate_gradient),
         inner_nodes=len(view.op.fgraph.apply_nodes),
@@ -131,28 +154,18 @@ def _slot(view: ScanView, slot: Slot, name: str, naming: _Naming, lengths: Lengt
         taps=slot.taps,
         out_taps=slot.out_taps,
         dtype=str((slot.inner_outputs or slot.inner_inputs)[0].type),
-        fed_by=describe(slot.outer_input, naming.outside) if has_source else "",
-        inside=_inside(view, slot, naming.inside),
-        read_by=tuple(_reader(*reader, naming.titles) for reader in read_by),
+        fed_by=naming.describe_outside(slot.outer_input) if has_source else "",
+        inside=_inside(view, slot, naming),
+        read_by=tuple(naming.describe_reader(*reader) for reader in read_by),
         rows=str(Formula.of(rows(view, slot, lengths))) if has_buffer else None,
         whole=is_whole(view, slot, lengths),
         trimmed=is_trimmed(view, slot, lengths),
     )
 
 
-def _inside(view: ScanView, slot: Slot, names: Mapping[Variable, str]) -> str:
+def _inside(view: ScanView, slot: Slot, naming: _Naming) -> str:
     """What a step computes for the slot, or the names of its inner inputs if it has no outputs."""
     if not slot.inner_outputs and not any(map(view.op.fgraph.clients.get, slot.inner_inputs)):
         return "no step reads it"
     computed = slot.inner_outputs or slot.inner_inputs
-    return ", ".join(describe(variable, names) for variable in computed)
-
-
-def _reader(node: Apply, position: int, titles: Mapping[Apply, str]) -> str:
-    if isinstance(node.op, Output):
-        return f"output {node.op.idx}"
-    if scan_op(node) is not None:
-        return f"Scan {titles[node]}"
-    if position == 0 and isinstance(node.op, Subtensor):
-        return describe(node.outputs[0], {node.inputs[0]: ""}, depth=1)
-    return str(node.op).partition("{")[0]
+    return ", ".join(map(naming.describe_inside, computed))
