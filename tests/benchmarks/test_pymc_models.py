@@ -63,7 +63,7 @@ def test_compiling(benchmark, model: str, order: int, clean: bool) -> None:
 
 
 @pytest.mark.parametrize(("model", "order"), CASES)
-def test_evaluating(model: str, order: int) -> None:
+def test_evaluating(benchmark, model: str, order: int) -> None:
     """Interleaved medians in one process, so that a busy machine slows both alike."""
     plain, clean = (_compiled(model, order, clean=clean) for clean in (False, True))
     point = _derivative(model, order)[0].initial_point()
@@ -76,7 +76,7 @@ def test_evaluating(model: str, order: int) -> None:
                 function(point)
             taken.append((perf_counter() - begin) / 5)
     alone, ours = (median(taken) for taken in times.values())
-    print(
-        f"\nevaluate {model}, order {order}: "
-        f"{alone * 1e6:,.0f} -> {ours * 1e6:,.0f} µs, {alone / ours:.1f}x"
-    )
+    benchmark.group = f"evaluate {model}, order {order}"
+    benchmark.extra_info["ratio"] = alone / ours
+    benchmark.pedantic(clean, args=(point,), rounds=_ROUNDS)
+    print(f"\n{benchmark.group}: {alone * 1e6:,.0f} -> {ours * 1e6:,.0f} µs, {alone / ours:.1f}x")

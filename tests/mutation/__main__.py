@@ -2,35 +2,40 @@
 
 Each pass is broken in several ways, one at a time, in a copy of the project. A mutant is killed by
 the quick tier if a test of `make test` fails, and by the deep tier if one of `make test-deep` does.
-The tests of the pass run first, and those of all passes only if they notice nothing. Some mutants
+Of both tiers, the tests that execute the mutated lines are run, the fastest first. Some mutants
 cannot be killed: they compute the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import queue
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from mutants import Mutant, mutants
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from touching import tests_by_line
 
 _ROOT = Path(__file__).parents[2]
-_PASSES = Path("scanopt_cli/passes")
-_TESTS = Path("tests/passes")
+_PACKAGE = Path("scanopt_cli")
+_PASSES = _PACKAGE / "passes"
 # Modules by which several passes decide, counted like a pass.
-_SHARED = {"accesses": [Path("scanopt_cli/analysis/accesses")]}
-_QUICK: tuple[str, ...] = ()
-_DEEP = ("-m", "(deep or hypothesis or tiered) and not pymc")
-_LONGEST = 900
+_SHARED = {"accesses": _PACKAGE / "analysis/accesses"}
+_TESTS = ("tests/passes", "tests/analysis", "tests/pipeline", "tests/zoo")
+# What pytest is given besides, in each tier.
+_TIERS = {"quick": (), "deep": ("-m", "(deep or hypothesis or tiered) and not pymc")}
+_LONGEST = 1_800  # seconds for the tests of one mutant in one tier
 
 
 def main() -> int:
@@ -40,70 +45,123 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10, help="how many mutants of each pass")
     parser.add_argument("--quick", action="store_true", help="leave out the deep tier")
     parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--jobs", type=int, default=2, help="how many run at once")
     options = parser.parse_args()
-    console = Console()
+    console, errors = Console(), Console(stderr=True)
+    os.chdir(_ROOT)
+    work = [
+        (name, mutant)
+        for name, files in _modules().items()
+        if not options.names or name in options.names
+        for mutant in mutants(files, options.count, options.seed)
+    ]
+    tiers = ["quick"] if options.quick else list(_TIERS)
     killed: dict[str, Counter[str]] = {}
     alive: list[str] = []
     with tempfile.TemporaryDirectory(prefix="scanopt-mutants-") as directory:
-        copy = Path(directory)
-        for part in ("scanopt_cli", "tests", "sample_graphs", "pyproject.toml", "README.md"):
-            source = _ROOT / part
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, copy / part)
-        os.chdir(copy)
-        chosen = {
-            name: mutants(files, options.count, options.seed)
-            for name, files in _modules().items()
-            if not options.names or name in options.names
-        }
-        work = [(name, mutant) for name, found in chosen.items() for mutant in found]
-        for name, mutant in track(work, "mutants", console=Console(stderr=True)):
-            killer = _killer(name, mutant, is_quick=options.quick)
-            killed.setdefault(name, Counter())[killer] += 1
-            if killer != "quick":
-                alive.append(f"{killer}: {mutant}")
+        copies: queue.Queue[Copy] = queue.Queue()
+        for job in range(options.jobs):
+            copies.put(Copy.make(Path(directory) / str(job)))
+        touching = {}
+        for tier in tiers:
+            errors.print(f"finding which tests of the {tier} tier execute which lines")
+            touching[tier] = next(iter(copies.queue)).touching(tier, options.jobs)
+
+        def killer(mutant: Mutant) -> str:
+            copy = copies.get()
+            try:
+                return copy.killer(mutant, touching)
+            finally:
+                copies.put(copy)
+
+        with ThreadPoolExecutor(options.jobs) as pool:
+            found = pool.map(killer, [mutant for _, mutant in work])
+            for (name, mutant), tier in track(
+                zip(work, found, strict=True), "mutants", len(work), console=errors
+            ):
+                killed.setdefault(name, Counter())[tier] += 1
+                if tier != "quick":
+                    alive.append(f"{tier}: {mutant}")
+                    errors.print(alive[-1], markup=False, highlight=False, soft_wrap=True)
     console.print(_table(killed))
     for line in alive:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of the project, in which one mutant at a time is tested."""
+
+    root: Path
+
+    @classmethod
+    def make(cls, root: Path) -> Copy:
+        """Copy what the tests need."""
+        root.mkdir()
+        for part in (_PACKAGE, "tests", "sample_graphs", "pyproject.toml", "README.md"):
+            (shutil.copytree if Path(part).is_dir() else shutil.copy)(part, root / part)
+        return cls(root)
+
+    def touching(self, tier: str, jobs: int) -> dict[tuple[str, int], list[str]]:
+        """Return the tests of a tier that execute each line."""
+        directory = self.root / f"coverage-{tier}"
+        directory.mkdir()
+        command = ("-n", str(jobs), "--dist", "loadfile", *_TIERS[tier], *_TESTS)
+        done = self._run(command, tier, MUTATION_COVERAGE=str(directory))
+        if done.returncode:
+            sys.exit(f"the tests of the {tier} tier fail without mutants:\n{done.stdout.decode()}")
+        return tests_by_line(directory)
+
+    def killer(self, mutant: Mutant, touching: dict[str, dict[tuple[str, int], list[str]]]) -> str:
+        """Return the tier that notices a mutant: ``quick``, ``deep``, or ``none``."""
+        file = self.root / mutant.file
+        original = file.read_text()
+        file.write_text(mutant.source())
+        selected = self.root / "selected.json"
+        try:
+            for tier, tests in touching.items():
+                where = str(mutant.file.relative_to(_PACKAGE))
+                names = dict.fromkeys(name for line in mutant.lines for name in tests[where, line])
+                if not names:
+                    continue
+                selected.write_text(json.dumps(list(names)))
+                files = {name.partition("::")[0] for name in names}
+                command = ("-x", *_TIERS[tier], *files)
+                try:
+                    done = self._run(command, tier, MUTATION_TESTS=str(selected))
+                except subprocess.TimeoutExpired:
+                    return tier
+                if done.returncode > 2:
+                    raise RuntimeError(f"{mutant}: pytest says\n{done.stdout.decode()}")
+                if done.returncode:
+                    return tier
+            return "none"
+        finally:
+            file.write_text(original)
+
+    def _run(
+        self, arguments: tuple[str, ...], tier: str, **variables: str
+    ) -> subprocess.CompletedProcess[bytes]:
+        path = os.pathsep.join([str(self.root), str(self.root / "tests/mutation")])
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "touching"]
+        return subprocess.run(
+            [*command, *arguments],
+            cwd=self.root,
+            env={**os.environ, "PYTHONPATH": path, "HYPOTHESIS_PROFILE": tier, **variables},
+            capture_output=True,
+            timeout=None if "MUTATION_COVERAGE" in variables else _LONGEST,
+        )
+
+
 def _modules() -> dict[str, list[Path]]:
     """Return the files of each pass."""
-    found = dict(_SHARED)
-    for entry in sorted(_PASSES.iterdir()):
-        if entry.suffix == ".py" and entry.stem != "__init__":
-            found[entry.stem] = [entry]
-        elif entry.is_dir() and entry.name != "__pycache__":
-            found[entry.name] = [entry]
+    entries = {entry.stem: entry for entry in sorted(_PASSES.iterdir())}
     return {
-        name: [file for path in paths for file in ([path] if path.is_file() else path.glob("*.py"))]
-        for name, paths in found.items()
+        name: sorted(entry.glob("*.py")) if entry.is_dir() else [entry]
+        for name, entry in (_SHARED | entries).items()
+        if not name.startswith("__")
     }
-
-
-def _killer(name: str, mutant: Mutant, *, is_quick: bool) -> str:
-    """Return the tier that notices a mutant: ``quick``, ``deep``, or ``none``."""
-    original = mutant.file.read_text()
-    mutant.file.write_text(mutant.source())
-    own = sorted(map(str, _TESTS.glob(f"test_{name}*.py"))) or [str(_TESTS)]
-    try:
-        for tests in ([*own, "tests/analysis"], [str(_TESTS), "tests/pipeline"]):
-            if _fails(tests, _QUICK, "quick"):
-                return "quick"
-        deep = [str(_TESTS), "tests/analysis", "tests/pipeline"]
-        return "deep" if not is_quick and _fails(deep, _DEEP, "deep") else "none"
-    finally:
-        mutant.file.write_text(original)
-
-
-def _fails(tests: Sequence[str], marks: Sequence[str], profile: str) -> bool:
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *marks, *tests]
-    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "HYPOTHESIS_PROFILE": profile}
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, timeout=_LONGEST)
-    except subprocess.TimeoutExpired:
-        return True
-    return done.returncode != 0
 
 
 def _table(killed: dict[str, Counter[str]]) -> Table:

@@ -21,8 +21,13 @@ class Mutant:
     new: str
 
     def __str__(self) -> str:
-        line = self.file.read_text().count("\n", 0, self.start) + 1
-        return f"{self.file}:{line}: {' '.join(self.old.split())} → {self.new}"
+        return f"{self.file}:{self.lines[0]}: {' '.join(self.old.split())} → {self.new}"
+
+    @property
+    def lines(self) -> range:
+        """The lines of the text that is replaced, from 1 on."""
+        first = self.file.read_text().count("\n", 0, self.start) + 1
+        return range(first, first + self.old.count("\n") + 1)
 
     def source(self) -> str:
         """Return the broken text of the file."""
