@@ -14,9 +14,10 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.type import TensorType
 
+from scanopt_cli.autodiff.connections import pattern
 from scanopt_cli.ir.inner_graphs import body_of, core_op
 from scanopt_cli.ir.naming import titles
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.ir.scan_view import ScanView, scan_op
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,45 +115,6 @@ def _needed(
             ):
                 found.add(variable)
     return found
-
-
-def pattern(node: Apply) -> list[list[bool]]:
-    """Return for each input (a row) to which outputs (columns) it is connected.
-
-    This is the Op's own connection pattern, as `pytensor.grad` uses it, with one correction: the
-    initial rows of a state are connected to its buffer, which begins with them, even if no step
-    reads them (see `lost_starts`).
-    """
-    if hasattr(node.op, "connection_pattern"):
-        known: list[list[bool]] = node.op.connection_pattern(node)
-        lost = [places for _, _, places in lost_starts(node, known)]
-        if not lost:
-            return known
-        rows = [list(row) for row in known]
-        for row, column in lost:
-            rows[row][column] = True
-        return rows
-    return [[True] * len(node.outputs)] * len(node.inputs)
-
-
-def lost_starts(
-    node: Apply, known: Sequence[Sequence[bool]] | None = None
-) -> Iterator[tuple[ScanView, Slot, tuple[int, int]]]:
-    """Yield each state whose initial rows PyTensor takes to be disconnected from its buffer.
-
-    This happens where no step computes the state from itself. Each item is the Scan's view, the
-    state's slot, and the positions of its initial rows in the inputs and of its buffer in the
-    outputs of ``node``. ``known`` is the Op's own connection pattern, if it is at hand.
-    """
-    if scan_op(node) is None:
-        return
-    table = node.op.connection_pattern(node) if known is None else known
-    view = ScanView.of(node)
-    for slot in view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.MIT_MOT):
-        assert slot.outer_output is not None
-        row, column = 1 + view.slots.index(slot), node.outputs.index(slot.outer_output)
-        if not table[row][column]:
-            yield view, slot, (row, column)
 
 
 def _body_ends(

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import inf
 from time import perf_counter
 from typing import Any
 
@@ -37,7 +38,7 @@ from scanopt_cli.autodiff.selecting import (
     output_names,
     output_position,
 )
-from scanopt_cli.autodiff.stages import Stage, staged
+from scanopt_cli.autodiff.stages import NotCountedError, Stage, staged
 from scanopt_cli.autodiff.strategies import Strategy, derivatives_by_order
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.folding import bounded_folding
@@ -63,6 +64,7 @@ def grad(
     modes: str | Sequence[str] = DEFAULT,
     timeout: float = 300.0,
     stages: Sequence[Stage | str] = (),
+    stage_timeout: float = inf,
     progress: Callable[[str], None] | None = None,
 ) -> Derivative:
     """Build the ``order``-th derivative of one output of ``graph``.
@@ -105,6 +107,9 @@ def grad(
     stages
         For each order, collect statistics after these stages too, beside those of the graph as
         built: see `Stage`.
+    stage_timeout
+        Seconds that all stages together may take. Those that PyTensor does not finish are left out,
+        and a note says so.
     progress
         Called with a few words on what is done next.
 
@@ -120,10 +125,10 @@ def grad(
     GradientError
         If ``order`` is below 1, or not 2 with ``full``; if an input or the output does not exist,
         holds no floats or is not connected; if there is no such strategy, or it cannot build this
-        derivative; if an Op has no derivative, or none that the strategy can use; if a stage would
-        take too long; or if PyTensor would get the derivative wrong: of a Scan whose buffers do
-        not provably hold every step or whose initial rows it loses, of a graph that works in
-        place, and of a truncated gradient.
+        derivative; if an Op has no derivative, or none that the strategy can use; or if
+        PyTensor would get the derivative wrong: of a Scan whose buffers do not provably hold every
+        step or whose initial rows it loses, of a graph that works in place, and of a truncated
+        gradient.
     ScanoptError
         If ``graph`` is not a graph.
     """
@@ -136,13 +141,18 @@ def grad(
         )
     found, choice = _solve(problem, order, wanted, full=full, announce=announce)
     orders = []
+    notes = list(found.notes)
+    deadline = perf_counter() + stage_timeout
     for report in found.orders:
         counted = []
         for stage in map(Stage, stages):
             if stage is Stage.RAW:
                 continue
             announce(f"{choice.strategy}, order {report.order}: {stage}")
-            counted.append(staged(stage, report.graph))
+            try:
+                counted.append(staged(stage, report.graph, deadline))
+            except NotCountedError as error:
+                notes.append(f"order {report.order} has no counts for the stage {stage}: {error}")
         orders.append(replace(report, stages=tuple(counted)))
     derivative = Derivative(
         output=problem.output_name,
@@ -151,7 +161,7 @@ def grad(
         reason=choice.reason,
         full=full,
         orders=tuple(orders),
-        notes=tuple(found.notes),
+        notes=tuple(notes),
     )
     if not check:
         return derivative

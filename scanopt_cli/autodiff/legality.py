@@ -14,7 +14,8 @@ from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_trimmed, rows, trimmed
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.autodiff.activity import lost_starts, places_between, varied
+from scanopt_cli.autodiff.activity import places_between, varied
+from scanopt_cli.autodiff.connections import lost_starts
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.inner_graphs import core_op, op_name, walk
 from scanopt_cli.ir.naming import slot_name

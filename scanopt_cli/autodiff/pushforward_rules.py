@@ -27,7 +27,8 @@ from pytensor.tensor.linalg.products import Expm
 from pytensor.tensor.math import Prod
 from pytensor.tensor.subtensor import IncSubtensor
 
-from scanopt_cli.autodiff.activity import is_float, pattern, useful
+from scanopt_cli.autodiff.activity import is_float, useful
+from scanopt_cli.autodiff.connections import pattern
 
 type Tangents = Sequence[Variable | None]
 """The tangents of a sequence of variables in one direction; ``None`` is zero."""

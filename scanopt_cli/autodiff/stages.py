@@ -8,18 +8,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from time import perf_counter
 
 from pytensor.compile.mode import get_default_mode
+from pytensor.graph.features import Feature
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.analysis.statistics import Statistics, statistics
-from scanopt_cli.errors import GradientError
+from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.passes.simplify import MOST_TERMS, most_terms
 from scanopt_cli.pipeline.optimizing import optimize
 
 _PRESET = "grad"
+_TOO_LONG = "PyTensor's rewrites take too long"
+_TOO_LONG_HINT = "a stage that is asked for by name has no time limit"
 
 
 class Stage(StrEnum):
@@ -46,42 +50,60 @@ class StageReport:
     seconds: float
 
 
-def staged(stage: Stage, graph: Graph) -> StageReport:
+class NotCountedError(ScanoptError):
+    """PyTensor does not rewrite a graph in time."""
+
+
+def staged(stage: Stage, graph: Graph, deadline: float = inf) -> StageReport:
     """Apply ``stage`` to a copy of ``graph`` and collect its statistics; nothing is compiled.
 
     Raises
     ------
-    GradientError
-        If PyTensor would not rewrite the graph in time.
+    NotCountedError
+        If PyTensor has not rewritten the graph when `time.perf_counter` passes ``deadline``, or if
+        it would hang.
     """
     start = perf_counter()
+    if start > deadline:
+        raise NotCountedError(_TOO_LONG, hint=_TOO_LONG_HINT)
     cleans = stage in (Stage.SCANOPT, Stage.BOTH)
     work = (optimize(graph, _PRESET).graph if cleans else graph.copy()).fgraph
     if stage in (Stage.PYTENSOR, Stage.BOTH):
-        _rewrite(work)
+        _rewrite(work, deadline)
     return StageReport(
         stage=stage, statistics=statistics(work), seconds=round(perf_counter() - start, 3)
     )
 
 
-def _rewrite(work: FunctionGraph) -> None:
-    """Apply the rewrites of the current mode, without those that work in place.
+class _OutOfTime(BaseException):
+    """Not an `Exception`, because PyTensor goes on after those."""
 
-    Raises
-    ------
-    GradientError
-        If a sum or product has too many terms for the rewrites to end in time.
-    """
+
+class _Deadline(Feature):
+    """Stops the rewriting of a graph at its first change after ``deadline``."""
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+
+    def on_change_input(self, *_: object, **__: object) -> None:
+        if perf_counter() > self._deadline:
+            raise _OutOfTime
+
+
+def _rewrite(work: FunctionGraph, deadline: float) -> None:
+    """Apply the rewrites of the current mode, without those that work in place."""
     if most_terms(work) > MOST_TERMS:
-        raise GradientError(
-            f"a sum or product of it has more than {MOST_TERMS:,} terms, "
-            "which PyTensor does not simplify in time",
-            hint="count it with --stage raw",
+        raise NotCountedError(
+            f"PyTensor does not simplify its sum or product of more than {MOST_TERMS:,} terms"
         )
     mode = get_default_mode().excluding("inplace")
+    work.attach_feature(_Deadline(deadline))
     with _quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        mode.optimizer.rewrite(work)
+        try:
+            mode.optimizer.rewrite(work)
+        except _OutOfTime:
+            raise NotCountedError(_TOO_LONG, hint=_TOO_LONG_HINT) from None
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 # Seconds for the check, by whether the user asked for it.
 _TIMEOUTS = {True: 300.0, False: 60.0}
+# Seconds for counting the stages of all orders, if the user does not ask for them.
+_STAGE_TIMEOUT = 10.0
 
 
 # Copies of the enums in `scanopt_cli.autodiff`, because importing those imports PyTensor.
@@ -81,7 +84,8 @@ def grad(
         typer.Option(
             metavar="STAGE",
             help="Also count the graph after these rewrites: pytensor, scanopt, both (scanopt, "
-            "then pytensor), or raw for none. Repeatable; by default pytensor and both.",
+            "then pytensor), or raw for none. Repeatable; by default pytensor and both, for "
+            f"{_STAGE_TIMEOUT:.0f} seconds at most.",
         ),
     ] = None,
     check: Annotated[
@@ -141,6 +145,7 @@ def grad(
                     modes=mode or (DEFAULT if check else PLAIN),
                     timeout=_TIMEOUTS[check is True],
                     stages=stages,
+                    stage_timeout=inf if stage else _STAGE_TIMEOUT,
                     progress=show_progress,
                 )
             except ScanoptError as error:

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from graph_building import graph_of, power, scan
+from scanopt_cli.autodiff import stages
 from scanopt_cli.autodiff.derivative import Check, Derivative, Outcome
 from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.errors import GradientError
@@ -95,6 +96,23 @@ def test_what_is_compared_was_compiled_by_the_same_rewrites() -> None:
     marked = grad_markdown.render(found)
     assert "| scanopt, compiled |" in marked
     assert "- compiled: after PyTensor's rewrites alone" in marked
+
+
+def test_stages_for_which_no_time_is_left_are_a_note() -> None:
+    square, xs = power(4)
+    found = grad(([square], [xs[-1]]), stages=["pytensor"], stage_timeout=0)
+    assert [one.stages for one in found.orders] == [(), ()]
+    assert "order 1 has no counts for the stage pytensor: PyTensor's rewrites" in found.notes[-1]
+    assert found.notes[-1] in printed(grad_rich.render(found), 200)
+
+
+def test_rewrites_are_stopped_when_their_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    square, xs = power(4)
+    clock = iter([0.0])
+    monkeypatch.setattr(stages, "perf_counter", lambda: next(clock, 2.0))
+    with pytest.raises(stages.NotCountedError, match="take too long"):
+        stages.staged(stages.Stage.PYTENSOR, graph_of(xs[-1]), deadline=1.0)
+    assert next(clock, None) is None
 
 
 def test_long_formulas_stand_below() -> None:
