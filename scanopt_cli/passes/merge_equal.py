@@ -55,7 +55,10 @@ class MergeEqual(Pass):
             context.passed(None, Code.CONSTANTS_MERGED, count=constants)
         if merged:
             _keep_names(merged)
-            yield Rewrite(merged, count=len(nodes) + constants)
+            # Readers before what they read: PyTensor looks for a reader from the first on, and
+            # nodes that go with their readers need not be replaced.
+            pairs = dict(reversed(merged.items()))
+            yield Rewrite(pairs, count=len(nodes) + constants)
         for node, op in _equal_ops(context):
             made: Apply = op.make_node(*node.inputs)
             if [v.type for v in made.outputs] == [v.type for v in node.outputs]:
