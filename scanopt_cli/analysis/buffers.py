@@ -8,7 +8,8 @@ before it reads a buffer as a whole trace.
 from __future__ import annotations
 
 from scanopt_cli.analysis.affine import AffineExpr
-from scanopt_cli.analysis.lengths import Lengths, with_start
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.scan_lengths import with_start
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 
 

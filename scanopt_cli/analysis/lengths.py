@@ -32,8 +32,9 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom, is_sum_of_dimensions
 from scanopt_cli.analysis.minima import minimum_parts, minimum_text
+from scanopt_cli.analysis.scan_lengths import scan_length, with_start
 from scanopt_cli.ir.indexing import indices_of, is_full_slice
-from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, batch_ndim, scan_op
+from scanopt_cli.ir.scan_view import batch_ndim, scan_op
 
 # To prove a difference non-negative, this many multiples of the trip count (from 0 times on) are
 # subtracted from it in turn.
@@ -124,7 +125,7 @@ class Lengths:
         if any(is_sum_of_dimensions(difference - self._steps.scaled(k)) for k in range(_MULTIPLES)):
             return True
         # min(x, y) <= right if either is; left <= min(x, y) if both are.
-        for sides, enough in ((self._minima(left), any), (self._minima(right), all)):
+        for sides, enough in ((self.minima(left), any), (self.minima(right), all)):
             for parts in sides:
                 self._expanded += 1
                 self._expanded_in_all += 1
@@ -135,8 +136,8 @@ class Lengths:
                     return True
         return False
 
-    def _minima(self, form: AffineExpr) -> list[tuple[AffineExpr, ...]]:
-        """For each ``min(x, y, ...)`` in ``form``, ``form`` with each operand in its place."""
+    def minima(self, form: AffineExpr) -> list[tuple[AffineExpr, ...]]:
+        """Return, for each minimum in ``form``, ``form`` with each operand in its place."""
         opened = []
         for atom, count in form.terms:
             parts = minimum_parts(atom.variable) if atom.axis is None and count == 1 else None
@@ -267,7 +268,7 @@ class Lengths:
                     return self.value_of(node.inputs[1 + axis - batch], depth - 1)
                 if isinstance(core, IncSubtensor):
                     return self.length_of(node.inputs[0], axis, depth - 1)
-        return self._scan_length(node, variable, axis, depth) if scan_op(node) else None
+        return scan_length(self, node, variable, axis, depth) if scan_op(node) else None
 
     def _subtensor_length(self, node: Apply, axis: int, depth: int) -> AffineExpr | None:
         """Length of ``x[start:stop]``, ``x[start:stop:-1]`` and of axes that are not indexed."""
@@ -334,58 +335,6 @@ class Lengths:
         if self.provably_le(bound, length):
             return bound
         return length if self.provably_le(length, bound) else None
-
-    def _scan_length(
-        self, node: Apply, variable: Variable, axis: int, depth: int
-    ) -> AffineExpr | None:
-        """A loop's output is as long as its initial buffer, unless the loop can stop early."""
-        view = ScanView.of(node)
-        slot = next(slot for slot in view.outputs() if slot.outer_output is variable)
-        if slot.kind is SlotKind.UNTRACED or axis < view.batch_ndim:
-            return None
-        if axis == view.batch_ndim and view.is_while and slot.kind is not SlotKind.MIT_MOT:
-            return self._stopped_length(view, slot)
-        if slot.kind is SlotKind.NIT_SOT:
-            at_rows = axis == view.batch_ndim
-            return self.value_of(slot.outer_input, depth - 1) if at_rows else None
-        length = self.length_of(slot.outer_input, axis, depth - 1)
-        return with_start(length, slot.n_initial) if axis == view.batch_ndim else length
-
-    def _stopped_length(self, view: ScanView, slot: Slot) -> AffineExpr | None:
-        """The length of a while loop's output, in terms of that of its first traced output.
-
-        Both have equally many steps. ``None`` unless both buffers provably hold every step.
-        """
-        first = next(other for other in view.outputs() if other.kind in TRACED)
-        for kept in (first, slot):
-            rows = kept.outer_input
-            is_traced = kept.kind is SlotKind.NIT_SOT
-            length = self.value_of(rows) if is_traced else self.length_of(rows, view.batch_ndim)
-            if with_start(length, kept.n_initial) - self.value_of(view.n_steps) != AffineExpr(
-                kept.n_initial
-            ):
-                return None
-        assert first.outer_output is not None
-        stopped = AffineExpr.of(Atom(first.outer_output, view.batch_ndim))
-        return stopped + AffineExpr(slot.n_initial - first.n_initial)
-
-
-def with_start(length: AffineExpr, n_initial: int) -> AffineExpr:
-    """Return a buffer's ``length``, with ``n_initial`` for the length of ``x[:n_initial]``.
-
-    ``n_initial`` is how many initial rows the taps need: with fewer, the loop could not run.
-    """
-    for atom, count in length.terms:
-        node = atom.variable.owner
-        if atom.axis is None or count != 1 or node is None or not isinstance(node.op, Subtensor):
-            continue
-        indices = indices_of(node)
-        index = indices[atom.axis] if atom.axis < len(indices) else None
-        if not isinstance(index, slice) or index.start is not None or index.step is not None:
-            continue
-        if isinstance(index.stop, Constant) and int(index.stop.data) == n_initial:
-            return length - AffineExpr.of(atom) + AffineExpr(n_initial)
-    return length
 
 
 def _is_integer(variable: Variable) -> bool:

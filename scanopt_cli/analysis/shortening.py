@@ -11,7 +11,8 @@ from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import scalar_steps
-from scanopt_cli.analysis.lengths import Lengths, with_start
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.scan_lengths import with_start
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
 

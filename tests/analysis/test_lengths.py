@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytensor.scalar as ps
 import pytensor.tensor as pt
@@ -24,6 +26,27 @@ from scanopt_cli.ir.scan_view import TRACED
 N = pt.lscalar("n")
 K = pt.lscalar("k")
 X = pt.dvector("x")
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "text"),
+    [
+        (N, N, "n"),
+        (N, pt.minimum(N, 2), "n"),
+        (N, pt.minimum(N, K), None),
+        (pt.constant(1), N, None),
+        (pt.constant(1), X.shape[0] + 1, "1"),
+        (pt.constant(1), pt.minimum(X.shape[0] + 1, 3), "1"),
+        (pt.constant(2), pt.constant(5), "2"),
+    ],
+    ids=str,
+)
+def test_a_trace_of_no_steps_has_no_rows(rows: Any, steps: Any, text: str | None) -> None:
+    """The buffer's length counts only if it has no rows where the loop runs no steps."""
+    view = only_scan(graph_of(scan(lambda: pt.tanh(1.5), n_steps=4)).fgraph)
+    view.slots[0].outer_input, view.n_steps = rows, steps
+    (output,) = view.rebuild().values()
+    assert str(Lengths(steps, static=False).length_of(output)) == (text or "?.shape[0]")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.mode import get_mode
 from pytensor.graph.traversal import ancestors
 from pytensor.scan.utils import until
 from pytensor.tensor.math import Sum
@@ -111,6 +112,15 @@ def test_twin_symbolic_count_may_be_zero() -> None:
     after, _ = cleaned(ys[-1])
     assert text(after).endswith("[1:][-1]")
     check(ys[-1])
+
+
+def test_twin_a_trace_of_no_steps_has_no_rows() -> None:
+    """The loop, as PyTensor compiles it, keeps one row of its trace; an empty one sums to 0."""
+    x = pt.dvector("x")
+    _, ys = scan(lambda t, y: [y * t, pt.tanh(t) + y], sequences=[x], outputs_info=[x.sum(), None])
+    mode = get_mode("FAST_RUN").excluding("inplace")
+    (compiled,) = pytensor.function([x], [ys[-1:].sum()], mode=mode).maker.fgraph.outputs
+    assert check(compiled) == "Sum(Scan scan_fn.1[-1:])"
 
 
 # Case 2: through Scan.

@@ -12,7 +12,8 @@ from pytensor.tensor.subtensor import IncSubtensor
 from scanopt_cli.analysis.accesses.accesses import Clients, stripped
 from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.affine import AffineExpr
-from scanopt_cli.analysis.lengths import Lengths, with_start
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.scan_lengths import with_start
 from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.scan_view import ScanView, Slot
 

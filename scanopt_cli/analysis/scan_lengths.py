@@ -1,0 +1,86 @@
+"""Lengths of the outputs of Scans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.tensor.subtensor import Subtensor
+
+from scanopt_cli.analysis.affine import AffineExpr, Atom
+from scanopt_cli.ir.indexing import indices_of
+from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
+
+if TYPE_CHECKING:
+    from scanopt_cli.analysis.lengths import Lengths
+
+
+def scan_length(
+    lengths: Lengths, node: Apply, variable: Variable, axis: int, depth: int
+) -> AffineExpr | None:
+    """Return the length of a Scan's output, ``None`` if it is not known.
+
+    It is that of the initial buffer, unless the loop can stop early or runs no step.
+    """
+    view = ScanView.of(node)
+    slot = next(slot for slot in view.outputs() if slot.outer_output is variable)
+    if slot.kind is SlotKind.UNTRACED or axis < view.batch_ndim:
+        return None
+    if axis == view.batch_ndim and view.is_while and slot.kind is not SlotKind.MIT_MOT:
+        return _stopped_length(lengths, view, slot)
+    if slot.kind is SlotKind.NIT_SOT:
+        return _trace_length(lengths, view, slot, depth) if axis == view.batch_ndim else None
+    length = lengths.length_of(slot.outer_input, axis, depth - 1)
+    return with_start(length, slot.n_initial) if axis == view.batch_ndim else length
+
+
+def _trace_length(lengths: Lengths, view: ScanView, slot: Slot, depth: int) -> AffineExpr | None:
+    """The length of a nit_sot's output: 0 after 0 steps, else its buffer's.
+
+    It is known if the buffer, too, has no rows where the loop runs no step. A minimum is 0 only if
+    one of its operands is.
+    """
+    rows = lengths.value_of(slot.outer_input, depth - 1)
+    steps = lengths.value_of(view.n_steps, depth - 1)
+    is_known = any(
+        all(lengths.provably_le(AffineExpr(1), n) or lengths.provably_le(rows, n) for n in counts)
+        for counts in ((steps,), *lengths.minima(steps))
+    )
+    return rows if is_known else None
+
+
+def _stopped_length(lengths: Lengths, view: ScanView, slot: Slot) -> AffineExpr | None:
+    """The length of a while loop's output, in terms of that of its first traced output.
+
+    Both have equally many steps. ``None`` unless both buffers provably hold every step.
+    """
+    first = next(other for other in view.outputs() if other.kind in TRACED)
+    for kept in (first, slot):
+        rows = kept.outer_input
+        is_traced = kept.kind is SlotKind.NIT_SOT
+        length = lengths.value_of(rows) if is_traced else lengths.length_of(rows, view.batch_ndim)
+        if with_start(length, kept.n_initial) - lengths.value_of(view.n_steps) != AffineExpr(
+            kept.n_initial
+        ):
+            return None
+    assert first.outer_output is not None
+    stopped = AffineExpr.of(Atom(first.outer_output, view.batch_ndim))
+    return stopped + AffineExpr(slot.n_initial - first.n_initial)
+
+
+def with_start(length: AffineExpr, n_initial: int) -> AffineExpr:
+    """Return a buffer's ``length``, with ``n_initial`` for the length of ``x[:n_initial]``.
+
+    ``n_initial`` is how many initial rows the taps need: with fewer, the loop could not run.
+    """
+    for atom, count in length.terms:
+        node = atom.variable.owner
+        if atom.axis is None or count != 1 or node is None or not isinstance(node.op, Subtensor):
+            continue
+        indices = indices_of(node)
+        index = indices[atom.axis] if atom.axis < len(indices) else None
+        if not isinstance(index, slice) or index.start is not None or index.step is not None:
+            continue
+        if isinstance(index.stop, Constant) and int(index.stop.data) == n_initial:
+            return length - AffineExpr.of(atom) + AffineExpr(n_initial)
+    return length
