@@ -309,6 +309,24 @@ def sparse_matrices() -> Pair:
 
 
 @graph
+def sparse_slices() -> Pair:
+    x, i = ps.csc_matrix("x"), pt.lscalar("i")
+    return [x, i], [ps.dense_from_sparse(part) for part in (x[:i, 1:], x[1:], x[::2, :])]
+
+
+@graph
+def sparse_rows() -> Pair:
+    d, v, rows = pt.matrix("d"), pt.matrix("v"), pt.lvector("rows")
+    return [d, v, rows], [ps.dense_from_sparse(ps.construct_sparse_from_list(d, v, rows))]
+
+
+@graph
+def choices() -> Pair:
+    i, x = pt.lvector("i"), pt.matrix("x")
+    return [i, x], [pt.choose(i, [x[0], x[1]]), pt.choose(i, x)]
+
+
+@graph
 def named_dimensions() -> Pair:
     x = px.xtensor("x", dims=("a", "b"), shape=(2, None))
     outputs = [x.sum("a"), x + x.transpose("b", "a"), x.rename(a="c"), px.math.exp(x), x.isel(a=0)]

@@ -12,7 +12,7 @@ from pytensor.tensor.variable import TensorConstant
 from scanopt_cli.analysis.accesses.row_ranges import ordered
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.constants import has_negative_zero
+from scanopt_cli.ir.interning import has_negative_zero
 
 
 @dataclass(frozen=True, slots=True)

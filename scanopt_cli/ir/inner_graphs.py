@@ -17,7 +17,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.errors import PassError
-from scanopt_cli.ir.constants import check_constants
+from scanopt_cli.ir.interning import check_kept
 
 HELD_OPS = (
     *("core_op", "scalar_op", "binary_op", "base_rv_op", "true_branch", "false_branch"),
@@ -71,7 +71,7 @@ def with_body(op: Op, body: FunctionGraph) -> Op:
     new_core: Op = core_op(op).clone_with_inner_graph(body)  # type: ignore[attr-defined]
     frozen = body_of(new_core)
     assert frozen is not None
-    check_constants(body.outputs, frozen, op_name(op))
+    check_kept(body.outputs, frozen, op_name(op))
     return with_core(op, new_core)
 
 

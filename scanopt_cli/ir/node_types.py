@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, FrozenApply, Variable
-from pytensor.graph.op import HasInnerGraph, Op
+from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.traversal import io_toposort
 from pytensor.scalar.basic import ScalarType
-from pytensor.tensor.basic import constant
+from pytensor.sparse.basic import ConstructSparseFromList, GetItem2d
+from pytensor.tensor.basic import Choose, constant
 from pytensor.tensor.rewriting.basic import unconditional_constant_folding
 from pytensor.tensor.shape import Shape, Shape_i
-from pytensor.tensor.type import TensorType, integer_dtypes
+from pytensor.tensor.type import TensorType, integer_dtypes, matrix
 from pytensor.typed_list.basic import MakeList
 from pytensor.typed_list.type import TypedListType
 
@@ -82,7 +83,7 @@ def _check(node: Apply, inputs: Sequence[Variable]) -> _Made | str:
     """Return what the Op of ``node`` makes of ``inputs``, or why it does not make ``node``."""
     # First without long lengths: a vector of integers may be a shape, of so many dimensions.
     try:
-        made = _make(node.op, [_stand_in(v, _broad(v.type)) for v in inputs])
+        made = _make(node, [_stand_in(v, _broad(v.type)) for v in inputs])
     except Exception as error:
         return f"does not take its inputs: {brief(error)}"
     if list(map(_kind, made.inputs)) != list(map(_kind, node.inputs)):
@@ -91,7 +92,7 @@ def _check(node: Apply, inputs: Sequence[Variable]) -> _Made | str:
         return "has outputs that it does not make of its inputs"
     given = [_stand_in(variable, variable.type) for variable in inputs]
     try:
-        made = _make(node.op, given)
+        made = _make(node, given)
     except Exception as error:
         return f"does not take inputs of their static shapes: {brief(error)}"
     # An Op with an inner graph inserts a SpecifyShape before what is not of its type.
@@ -127,7 +128,7 @@ class _Upstream:
                 )
                 self._copies.update(zip(above.outputs, copy.outputs, strict=True))
         try:
-            made = _make(node.op, [*map(self._copy, node.inputs)])
+            made = _make(node, [*map(self._copy, node.inputs)])
         except Exception:
             return []
         return [*map(_lengths, made.outputs)]
@@ -151,9 +152,27 @@ def _depends_on_arguments(node: Apply, known: Collection[Variable]) -> bool:
     )
 
 
-def _make(op: Op, inputs: list[Variable]) -> Apply:
-    made: Apply = op.make_node(*([inputs] if isinstance(op, MakeList) else inputs))
+def _make(node: Apply, inputs: list[Variable]) -> Apply:
+    made: Apply = node.op.make_node(*_arguments(node, inputs))
     return made
+
+
+def _arguments(node: Apply, inputs: list[Variable]) -> Sequence[Any]:
+    """Return what ``make_node`` takes to make a node with ``inputs``; mostly the inputs."""
+    match node.op:
+        case MakeList():
+            return [inputs]
+        case Choose() if isinstance(inputs[1].type, TypedListType):
+            return [inputs[0], [inputs[1].type.ttype()]]
+        case GetItem2d():
+            bounds = [None if getattr(v, "data", v) is None else v for v in inputs[1:]]
+            rows, columns = bounds[:3], bounds[3:]
+            return [inputs[0], (slice(*rows), slice(*columns))]
+        case ConstructSparseFromList():
+            # Of the dense matrix, the node reads the shape and has the dtype.
+            return [matrix(dtype=node.outputs[0].type.dtype), *inputs[1:]]
+        case _:
+            return inputs
 
 
 def _stand_in(variable: Variable, kind: Any) -> Variable:

@@ -21,7 +21,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.utils import safe_signature
 
 from scanopt_cli.errors import PassError
-from scanopt_cli.ir.constants import check_constants
+from scanopt_cli.ir.interning import check_kept
 
 
 class SlotKind(StrEnum):
@@ -259,7 +259,7 @@ class ScanView:
             allow_gc=self.op.allow_gc,
             strict=self.op.strict,
         )
-        check_constants(self.inner_outputs(), op.fgraph, self.name)
+        check_kept(self.inner_outputs(), op.fgraph, self.name)
         return op
 
 

@@ -17,9 +17,9 @@ from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
 
-from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.inner_graphs import inner_graphs
+from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
 from scanopt_cli.remarks import Code, Reason, Why, because

@@ -8,7 +8,7 @@ in the table of types. Bodies of Scans and other inner graphs stay inside their 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,10 @@ import pytensor
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import Composite
-from pytensor.scalar.loop import ScalarLoop
-from pytensor.scan.op import Scan
 
 from scanopt_cli.errors import LoadError, ScanoptError, brief
-from scanopt_cli.ir.constants import is_sparse
 from scanopt_cli.ir.graph import Graph, check_inputs
+from scanopt_cli.ir.interning import beyond_equality, is_sparse
 from scanopt_cli.version import __version__
 
 FORMAT = "scanopt-graph"
@@ -68,7 +65,7 @@ def encode(graph: Graph, *, keep_traces: bool) -> dict[str, Any]:
     for position, node in enumerate(nodes):
         outputs = tuple((_type(types, output), output.name) for output in node.outputs)
         inputs = tuple(numbers[variable] for variable in node.inputs)
-        key = (getattr(node.op, "name", None), *_beyond_equality(node.op))
+        key = (getattr(node.op, "name", None), *beyond_equality(node.op))
         rows.append((ops.position(node.op, *key), inputs, outputs))
         for index, output in enumerate(node.outputs):
             numbers[output] = len(numbers)
@@ -207,16 +204,6 @@ def _constants(fgraph: FunctionGraph, nodes: list[Apply]) -> list[Constant]:
             found[variable] = None
     found.update((output, None) for output in fgraph.outputs if isinstance(output, Constant))
     return list(found)
-
-
-def _beyond_equality(op: Any) -> Iterator[Any]:
-    """Yield what PyTensor leaves out when it compares Ops, of ``op`` and the Ops it is made of."""
-    while op is not None:
-        if isinstance(op, ScalarLoop | Composite | Scan):
-            yield getattr(op, "is_while", None)
-            yield getattr(op, "identity", None)
-            yield repr((op.destroy_map, op.view_map))
-        op = getattr(op, "scalar_op", None) or getattr(op, "core_op", None)
 
 
 def _type(types: _Table, variable: Variable) -> int:

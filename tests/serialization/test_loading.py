@@ -243,7 +243,7 @@ def test_zeros_of_other_signs_in_bodies_of_two_files(tmp_path: Path) -> None:
     for zero, path in files.items():
         subprocess.run([sys.executable, "-c", _ZEROS, zero, str(path)], check=True)
     first = load(files["-0.0"])
-    with pytest.raises(LoadError, match=r"takes for another one, .* \(0.0, -0.0\)") as raised:
+    with pytest.raises(LoadError, match=r"takes for another one: .* \(0.0, -0.0\)") as raised:
         load(files["0.0"])
     assert "alone" in str(raised.value.hint)
     assert digest(load(files["-0.0"]).fgraph) == digest(first.fgraph)

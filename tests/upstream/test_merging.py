@@ -72,7 +72,7 @@ def test_zeros_of_both_signs_are_two_values() -> None:
 
 @bug(
     "FrozenFunctionGraph keeps 0.0 and -0.0 as one constant",
-    ours="ir/constants.py",
+    ours="ir/interning.py",
     raises=AssertionError,
 )
 def test_bodies_that_differ_by_the_sign_of_a_zero_are_two() -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 
-from scanopt_cli.ir.constants import has_negative_zero
+from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.ir.levels import IfElse
 from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts
 from scanopt_cli.passes.clean_slices.implied_facts import ConditionalFacts, ImpliedFacts

@@ -15,8 +15,8 @@ from scanopt_cli.analysis.accesses.indices import RowIndex, axis_of, rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.row_values import unexpanded
-from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.ir.indexing import along
+from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative, taken
 from scanopt_cli.passes.clean_slices.canonical_slices import canonical_index, canonical_slice, cost
 from scanopt_cli.passes.clean_slices.slice_chains import Chain, chains

@@ -12,8 +12,8 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.row_values import filling, unexpanded
-from scanopt_cli.ir.constants import has_negative_zero
 from scanopt_cli.ir.indexing import along
+from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative, taken
 from scanopt_cli.passes.clean_slices.canonical_slices import canonical_slice, cost
 from scanopt_cli.passes.clean_slices.reads import written

@@ -16,8 +16,8 @@ from pytensor.scalar.basic import specific_out
 from pytensor.scan.op import ScanInfo
 
 from scanopt_cli.errors import LoadError
-from scanopt_cli.ir.constants import are_same_data
 from scanopt_cli.ir.graph import check_inputs
+from scanopt_cli.ir.interning import is_kept
 from scanopt_cli.serialization.compiled import CompiledGraph
 from scanopt_cli.serialization.unpickler.allowlist import OBJECTS
 from scanopt_cli.serialization.unpickler.arrays import (
@@ -182,13 +182,13 @@ def _frozen_apply(builder: Builder, record: Call) -> FrozenApply:
     op, inputs, types, *position = record.args
     if any(type(number) is not int for number in position):
         raise ValueError("the position of a node is not a number")
-    read = builder.expect_all(inputs, Variable)
-    made = FrozenApply(builder.expect(op, Op), read, builder.expect_all(types, Type), *position)
+    given = builder.expect(op, Op), builder.expect_all(inputs, Variable)
+    made = FrozenApply(*given, builder.expect_all(types, Type), *position)
     # PyTensor returns the node that it knows already, of this graph or of one read before.
-    if not all(map(are_same_data, read, made.inputs)):
+    if not is_kept(*given, made):
         raise LoadError(
-            "holds an inner graph that PyTensor takes for another one, whose constants differ in "
-            "the signs of zeros (0.0, -0.0) or in close sparse entries",
+            "holds an inner graph that PyTensor takes for another one: they differ in the signs "
+            "of zeros (0.0, -0.0), say, or in an attribute of an Op",
             where=builder.where,
             hint="run scanopt on each of the files alone",
         )
