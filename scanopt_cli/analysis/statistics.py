@@ -106,11 +106,12 @@ def _elements(view: ScanView, slot: Slot, lengths: Lengths) -> Formula:
     # `rows` gives the length of the axis of rows; the other axes are those of the batch and of one
     # row. A nit_sot has no buffer before the loop runs, so the shape of its row is that of the
     # body's output.
-    source = slot.outer_output if slot.kind is SlotKind.NIT_SOT else slot.outer_input
-    step = slot.inner_outputs[0]
-    row = [(step, axis) for axis in range(getattr(step.type, "ndim", 0))]
-    if slot.kind is not SlotKind.NIT_SOT:
-        row = [(source, view.batch_ndim + 1 + axis) for _, axis in row]
+    if slot.kind is SlotKind.NIT_SOT:
+        source, (step,) = slot.outer_output, slot.inner_outputs
+        row = [(step, axis) for axis in range(step.type.ndim)]
+    else:
+        source = slot.outer_input
+        row = [(source, axis) for axis in range(view.batch_ndim + 1, source.type.ndim)]
     batch = [(source, axis) for axis in range(view.batch_ndim)]
     factors = [lengths.length_of(variable, axis) for variable, axis in (*batch, *row)]
     if prod(len(factor.terms) + 1 for factor in factors) > _MOST_TERMS:

@@ -309,3 +309,25 @@ def test_any_mit_mot_keeps_values_and_settles(loop: MitMotLoop) -> None:
     (again,) = run_pipeline(after.fgraph, [MitMotToSitSot()])
     assert not again.changed
     assert digest(after.fgraph) == before
+
+
+def test_twin_no_write() -> None:
+    """The gradient of a while loop may have such a mit_mot; its elements are counted all the same."""
+    info = ScanInfo(
+        n_seqs=0,
+        mit_mot_in_slices=((0,), (0,)),
+        mit_mot_out_slices=((), (0,)),
+        mit_sot_in_slices=(),
+        sit_sot_in_slices=(),
+        n_nit_sot=0,
+        n_untraced_sit_sot=0,
+        n_non_seqs=0,
+        as_while=False,
+    )
+    row, number, n = pt.dvector(), pt.dscalar(), pt.lscalar("n")
+    op = Scan([row, number], [number * 2], info)
+    graph = graph_of(*op(n, pt.dmatrix("b"), pt.dvector("c")))
+    assert statistics(graph.fgraph).buffers == "b.shape[0]*b.shape[1]+c.shape[0]"
+    after, remarks = taken_apart(graph)
+    assert "missed keeps mit_mot `b`: it is never read or never written" in remarks[0]
+    assert statistics(after.fgraph).mit_mot == 1
