@@ -17,6 +17,11 @@ from scanopt_cli.errors import LoadError, ScanoptError
 MAX_BYTES = 128 << 20
 """The largest file that is read, in bytes, compressed and decompressed."""
 
+# A gzip file may hold this many times its own bytes; and this many, however small it is. Memory is
+# then in proportion to what a stranger has to send.
+_MOST_EXPANSION = 100
+_SMALL = 32 << 20
+
 _MOST_LINKS = 40
 
 _CHUNK = 1 << 20
@@ -49,7 +54,7 @@ def read_file(path: Path) -> bytes:
     if data.startswith(_GZIP):
         try:
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as unzipped:
-                data = _read_bounded(unzipped, where)
+                data = _read_bounded(unzipped, len(data), where)
         except (OSError, EOFError, zlib.error) as error:
             raise LoadError(
                 f"a damaged gzip file: {error}", where=where, hint="write it again"
@@ -92,12 +97,18 @@ def read_bytes(path: Path) -> bytes:
         ) from None
 
 
-def _read_bounded(file: gzip.GzipFile, where: str) -> bytes:
-    chunks, left = [], MAX_BYTES
+def _read_bounded(file: gzip.GzipFile, size: int, where: str) -> bytes:
+    chunks, most, held = [], max(_SMALL, _MOST_EXPANSION * size), 0
     while chunk := file.read(_CHUNK):
-        left -= len(chunk)
-        if left < 0:
+        held += len(chunk)
+        if held > MAX_BYTES:
             raise _too_large(where)
+        if held > most:
+            raise LoadError(
+                f"unpacks to more than {_MOST_EXPANSION} times its size",
+                where=where,
+                hint="unpack it by gzip -d, if you trust its author",
+            )
         chunks.append(chunk)
     return b"".join(chunks)
 

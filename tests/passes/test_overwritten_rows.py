@@ -15,6 +15,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
 from pytensor.graph.replace import vectorize_graph
+from pytensor.scan.op import Scan, ScanInfo
 
 import scanopt_cli as so
 from evaluating import PLAIN
@@ -137,3 +138,38 @@ def test_a_loop_that_is_vectorised() -> None:
         right = simulated_two_rows(HANDED_ON["exchanged"], S, rows)
         for value, expected in zip(found, right, strict=True):
             np.testing.assert_allclose(value[place], expected)
+
+
+def states(rows: int) -> list[Any]:
+    """``x[t] = x[t-1] + s[t]`` and ``y[t] = x[t-1]`` in buffers of ``rows``, and y's trace."""
+    q, x, y = pt.dscalars("q", "x", "y")
+    info = ScanInfo(
+        n_seqs=1,
+        mit_mot_in_slices=(),
+        mit_mot_out_slices=(),
+        mit_sot_in_slices=(),
+        sit_sot_in_slices=((-1,), (-1,)),
+        n_nit_sot=1,
+        n_untraced_sit_sot=0,
+        n_non_seqs=0,
+        as_while=False,
+    )
+    s = pt.dvector("s")
+    starts = [pt.set_subtensor(pt.zeros(rows)[:1], start) for start in (2.0, 3.0)]
+    n = s.shape[0]
+    return Scan([q, x, y], [x + q, x, y], info)(n, s, *starts, n)
+
+
+def test_states_without_room_are_copied_where_they_are_handed_on() -> None:
+    work, remarks = optimized(graph_of(*states(1)), "compile-safe")
+    assert sum("a step copies 2 outputs" in remark for remark in remarks) == 1
+    for mode in MODES.values():
+        xs, ys, trace = pytensor.function(work.inputs, work.outputs, mode=mode)(S)
+        np.testing.assert_allclose(xs, [12.0])
+        np.testing.assert_allclose(ys, [8.0])
+        np.testing.assert_allclose(trace, [3.0, 2.0, 3.0, 5.0])
+
+
+def test_states_with_room_stay() -> None:
+    _, remarks = optimized(graph_of(*states(2)), "compile-safe")
+    assert not [remark for remark in remarks if "a step copies" in remark]

@@ -342,6 +342,13 @@ def test_gzip_bomb(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         load(file)
 
 
+def test_small_gzip_file_of_much_data(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_SMALL", 1 << 10)
+    file.write_bytes(gzip.compress(bytes(1 << 20)))
+    with pytest.raises(LoadError, match="unpacks to more than 100 times its size"):
+        load(file)
+
+
 def test_missing_directory_and_pipe(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="no such file"):
         load(tmp_path / "nothing.pkl")

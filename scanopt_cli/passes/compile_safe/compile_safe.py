@@ -66,7 +66,8 @@ class CompileSafe(Pass):
     7. A step overwrites rows of mit_mots, and computes other outputs of the same type from them: it
        copies these outputs. (PyTensor may simplify such an output to the row itself, or to a view
        of it. Its virtual machine then overwrites the row before it reads the output, or sets both
-       to None. Numba and JAX do not.)
+       to None. Numba and JAX do not.) So it does with an output that is the earliest row of another
+       state, whose buffer does not provably have room for one more.
 
     Values stay the same, to the last bit. Each copy costs time and memory.
 

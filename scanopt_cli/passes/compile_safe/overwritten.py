@@ -1,10 +1,10 @@
-"""Copies of outputs that may alias an overwritten row of a mit_mot."""
+"""Copies of outputs that may alias a row of a buffer that the step overwrites."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
-from itertools import zip_longest
 from operator import or_
 from typing import Any, ClassVar
 
@@ -13,7 +13,11 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.ir.scan_view import ScanView, SlotKind
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.buffers import is_whole, rows
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.scan_lengths import with_start
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.passes.compile_safe.bodies import copy_outputs
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
 
@@ -37,26 +41,45 @@ class CopyOverwritten(ScanPass):
 def _aliases(view: ScanView) -> list[int]:
     """Return the positions of the inner outputs that may alias a row that a step overwrites.
 
-    PyTensor may simplify any value computed from a row to that row, or to a view of it.
+    PyTensor may simplify any value computed from a row of a mit_mot to that row, or to a view of
+    it. Of states, only outputs that are rows count, since most loops read their states.
     """
-    mit_mots = view.of_kind(SlotKind.MIT_MOT)
-    # The row that each inner output overwrites, in the order of inner outputs: those of mit_mots
-    # come first.
-    targets = [
-        slot.inner_inputs[slot.taps.index(tap)] if tap in slot.taps else None
-        for slot in mit_mots
-        for tap in slot.out_taps
-    ]
-    rows = [row for row in targets if row is not None]
-    if not rows:
+    # The row that each inner output overwrites, in the order of inner outputs.
+    targets = [target for slot in view.outputs() for target in _targets(view, slot)]
+    written = [row for slot, row in targets if row is not None and slot.kind is SlotKind.MIT_MOT]
+    of_states = {row for _, row in targets if row is not None}.difference(written)
+    if not (written or of_states):
         return []
-    sources = _sources(rows, view.inner_outputs())
+    outputs = view.inner_outputs()
+    sources = _sources(written, outputs)
     return [
         place
-        for place, (output, target) in enumerate(zip_longest(view.inner_outputs(), targets))
+        for place, (output, (_, target)) in enumerate(zip(outputs, targets, strict=False))
         if not (output.owner and isinstance(output.owner.op, DeepCopyOp))
-        and any(row is not target and _are_alike(row, output) for row in sources[output])
+        and (
+            any(row is not target and _are_alike(row, output) for row in sources[output])
+            or (output in of_states and output is not target)
+        )
     ]
+
+
+def _targets(view: ScanView, slot: Slot) -> Iterator[tuple[Slot, Variable | None]]:
+    """Yield, for each inner output of ``slot``, the row that it overwrites, if a step reads it."""
+    if slot.kind is SlotKind.MIT_MOT:
+        for tap in slot.out_taps:
+            yield slot, slot.inner_inputs[slot.taps.index(tap)] if tap in slot.taps else None
+    elif slot.n_initial and not _has_room(view, slot):
+        yield slot, slot.inner_inputs[slot.taps.index(-slot.n_initial)]
+    else:
+        yield from ((slot, None) for _ in slot.inner_outputs)
+
+
+def _has_room(view: ScanView, slot: Slot) -> bool:
+    """Whether the buffer of a state provably has a row besides those that a step reads."""
+    lengths = Lengths(view.n_steps)
+    needed = AffineExpr(slot.n_initial + 1)
+    held = with_start(rows(view, slot, lengths), slot.n_initial)
+    return lengths.provably_le(needed, held) or is_whole(view, slot, lengths)
 
 
 def _sources(rows: list[Variable], outputs: list[Variable]) -> dict[Variable, list[Variable]]:
