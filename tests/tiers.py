@@ -1,8 +1,11 @@
-"""How many examples a property is tried on: few in `make test`, many in `make test-deep`."""
+"""What the tiers try: few examples and arguments in `make test`, many in `make test-deep`."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
+
+import pytest
 
 IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 
@@ -10,3 +13,11 @@ IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 def examples(quick: int, deep: int) -> int:
     """Return how many examples a property is tried on, where the profile's number does not suit."""
     return deep if IS_DEEP else quick
+
+
+def deep(*arguments: Any) -> list[Any]:
+    """Return arguments of a parametrized test that only the deep tier tries."""
+    return [
+        pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=pytest.mark.deep)
+        for each in arguments
+    ]

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from command_line import scanopt
 
+from tiers import deep
+
 pty = pytest.importorskip("pty", reason="a terminal of the system's")
 
 COMMANDS = {
@@ -23,7 +25,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", ["verify", *deep(*list(COMMANDS)[1:])])
 def test_progress_at_a_terminal(name: str, files: Path) -> None:
     arguments, told = COMMANDS[name]
     reader, writer = pty.openpty()
@@ -52,7 +54,7 @@ def _read(reader: int) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", ["verify", *deep(*list(COMMANDS)[1:])])
 def test_no_progress_in_a_pipe(name: str, files: Path) -> None:
     arguments = [files / word if word.endswith(".pkl") else word for word in COMMANDS[name][0]]
     done = scanopt(*arguments)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+import pytest
 from command_line import scanopt
 
 from build import SAMPLES, write
@@ -32,6 +33,7 @@ def words(text: str) -> list[str]:
     return SECONDS.sub("", " ".join(re.sub(r"[│└├─]", " ", text).split())).split()
 
 
+@pytest.mark.deep
 def test_the_tour(tmp_path: Path) -> None:
     for module in SAMPLES:
         write(import_module(module).build(), tmp_path)

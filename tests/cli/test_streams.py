@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from command_line import scanopt
 
+from tiers import deep
+
 SCANOPT = f"{sys.executable} -m scanopt_cli"
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "latin-1"])
+@pytest.mark.parametrize("encoding", ["cp1252", *deep("ascii", "latin-1")])
 def test_output_that_is_not_utf8(files: Path, encoding: str) -> None:
     done = scanopt(
         "optimize", files / "wasteful.pkl", "--diff", "structural", PYTHONIOENCODING=encoding
@@ -38,11 +40,13 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
     ("arguments", "code"),
     [
         ("diff {0}/wasteful.pkl {0}/off.pkl", 1),
-        ("optimize {0}/wasteful.pkl --diff tree --lines 0", 0),
-        ("inspect {0}/wasteful.pkl --format json", 0),
-        ("passes --format json", 0),
-        ("--help", 0),
-        ("--version", 0),
+        *deep(
+            ("optimize {0}/wasteful.pkl --diff tree --lines 0", 0),
+            ("inspect {0}/wasteful.pkl --format json", 0),
+            ("passes --format json", 0),
+            ("--help", 0),
+            ("--version", 0),
+        ),
     ],
 )
 def test_a_reader_that_leaves_early_changes_no_exit_code(
@@ -55,7 +59,9 @@ def test_a_reader_that_leaves_early_changes_no_exit_code(
 
 # Only Linux and NetBSD have such a device; the tests of CI run there.
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
-@pytest.mark.parametrize("arguments", ["inspect {0}/clean.pkl", "passes --format json", "--help"])
+@pytest.mark.parametrize(
+    "arguments", ["inspect {0}/clean.pkl", *deep("passes --format json", "--help")]
+)
 def test_a_full_disk_is_no_bug(files: Path, arguments: str) -> None:
     done = shell(f"{SCANOPT} {arguments.format(files)} > /dev/full")
     assert done.returncode == 2
@@ -64,6 +70,7 @@ def test_a_full_disk_is_no_bug(files: Path, arguments: str) -> None:
     assert "bug" not in done.stderr
 
 
+@pytest.mark.deep
 def test_a_graph_is_not_written_to_where_the_report_goes(files: Path, tmp_path: Path) -> None:
     """The link leads to the file that the shell has opened, which would be replaced."""
     report = tmp_path / "report.txt"

@@ -22,6 +22,7 @@ from tiers import examples
 _PASSES = ("default", *registry())
 # A changed node may be read in several ways, and change the steps and the buffers of loops.
 _FEW = 8
+_EXAMPLES = examples(8, 200)
 _NUMBERS = re.compile(r"new |#\d+|\[\d+\]")
 _OPPOSITE = {ChangeKind.ADDED: ChangeKind.REMOVED, ChangeKind.REMOVED: ChangeKind.ADDED}
 
@@ -66,6 +67,7 @@ def assert_consistent(a: Graph, b: Graph) -> None:
     assert told(back.changes) == inverted(told(there.changes))
 
 
+@settings(max_examples=_EXAMPLES)
 @given(scan_graphs())
 def test_a_graph_does_not_differ_from_itself(example: GeneratedScan) -> None:
     found = diff(graph_of(example), graph_of(example))
@@ -73,12 +75,14 @@ def test_a_graph_does_not_differ_from_itself(example: GeneratedScan) -> None:
     assert found.changes == ()
 
 
+@settings(max_examples=_EXAMPLES)
 @given(scan_graphs(), st.sampled_from(_PASSES))
 def test_what_a_pass_did_is_told_both_ways(example: GeneratedScan, passes: str) -> None:
     graph = graph_of(example)
     assert_consistent(graph, optimize(graph, passes).graph)
 
 
+@settings(max_examples=_EXAMPLES)
 @given(scan_graphs(), st.integers(0, 2**32))
 def test_a_graph_that_is_written_otherwise_is_the_same(example: GeneratedScan, seed: int) -> None:
     """With other names, repeated nodes and slots in another order: only loops have new names."""
@@ -88,6 +92,7 @@ def test_a_graph_that_is_written_otherwise_is_the_same(example: GeneratedScan, s
     assert {change.kind for change in found.changes} <= {ChangeKind.RENAMED}
 
 
+@settings(max_examples=_EXAMPLES)
 @given(scan_graphs(), st.integers(0, 2**32))
 def test_one_changed_node_is_told_both_ways_in_a_few_changes(
     example: GeneratedScan, seed: int
@@ -107,7 +112,7 @@ def test_one_changed_node_is_told_both_ways_in_a_few_changes(
 
 # The same examples each time: two graphs that have nothing to do with each other may match in two
 # ways that are equally good, and which of them `diff` takes then depends on the direction.
-@settings(derandomize=True)
+@settings(derandomize=True, max_examples=_EXAMPLES)
 @given(scan_graphs(), scan_graphs())
 def test_any_two_graphs_are_told_both_ways(a: GeneratedScan, b: GeneratedScan) -> None:
     assert_consistent(graph_of(a), graph_of(b))

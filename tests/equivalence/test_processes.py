@@ -16,6 +16,7 @@ from pytensor.graph.basic import Variable
 from pytensor.scan.op import Scan, ScanInfo
 
 import scanopt_cli as so
+from tiers import deep
 
 
 def _run(command: str, files: list[Path], *, seed: str, flags: str) -> str:
@@ -58,8 +59,16 @@ def test_each_notion_has_a_digest_of_its_own(expected: list[str]) -> None:
     ("seed", "flags"),
     [
         ("0", "floatX=float32,optimizer=None,linker=py,scan__allow_gc=True,warn_float64=ignore"),
-        ("1", "mode=FAST_COMPILE,openmp=True,traceback__limit=0,scan__allow_output_prealloc=False"),
-        ("4711", "mode=NUMBA,optimizer_excluding=fusion,exception_verbosity=high,allow_gc=False"),
+        *deep(
+            (
+                "1",
+                "mode=FAST_COMPILE,openmp=True,traceback__limit=0,scan__allow_output_prealloc=False",
+            ),
+            (
+                "4711",
+                "mode=NUMBA,optimizer_excluding=fusion,exception_verbosity=high,allow_gc=False",
+            ),
+        ),
     ],
 )
 def test_same_in_every_process(
@@ -69,6 +78,7 @@ def test_same_in_every_process(
     assert found == {"built": expected, "saved": expected, "cloudpickled": expected}
 
 
+@pytest.mark.deep
 def test_flag_that_changes_what_is_built_does_not_change_what_was(
     files: list[Path], expected: list[str]
 ) -> None:

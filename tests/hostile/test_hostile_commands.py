@@ -45,6 +45,18 @@ UNEVALUATED = {
 }
 REFUSED = {**FILES, **SIZES}
 NAMES = (*HOSTILE, *REFUSED)
+# These take more than a second.
+SLOW = {
+    "calls one by one",
+    "deep lists",
+    "deep tuples",
+    "entries one by one",
+    "lists of one list",
+    "nodes in a row",
+    "one key set again",
+    "one trace for all",
+    "opcodes without end",
+}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +95,9 @@ def test_there_are_many() -> None:
 
 
 @pytest.mark.tiered
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [*(name for name in NAMES if name not in SLOW), *tiers.deep(*sorted(SLOW))]
+)
 def test_every_command_refuses_it(
     name: str, honest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -246,6 +246,7 @@ def test_trims_of_pytensor_and_of_ours_go_together(read: str) -> None:
     _check_trims(READS[read], VM)
 
 
+@pytest.mark.deep
 def test_trims_go_together_where_nothing_is_preallocated() -> None:
     _check_trims(READS["reversed"], MODES[0])
 

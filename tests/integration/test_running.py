@@ -82,6 +82,7 @@ def test_a_program_that_starts_another(program: Path, tmp_path: Path) -> None:
     assert names(tmp_path / "graphs") == KEPT
 
 
+@pytest.mark.deep
 def test_a_test_run(tmp_path: Path) -> None:
     body = textwrap.indent(PROGRAM, "    ")
     (tmp_path / "test_program.py").write_text(f"def test_it():\n{body}")

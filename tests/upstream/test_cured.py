@@ -22,6 +22,7 @@ from upstream_modes import value
 
 import scanopt_cli as so
 from evaluating import PLAIN
+from tiers import deep
 
 VM = Mode("vm", "fast_run").excluding("fusion")
 
@@ -93,7 +94,7 @@ REPRODUCERS = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["default", *deep("enabled", "grad", "merge-equal")])
 @pytest.mark.parametrize(("module", "test", "case"), REPRODUCERS)
 def test_reproducers_are_right(
     module: ModuleType,
@@ -108,7 +109,7 @@ def test_reproducers_are_right(
     test(**case)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["default", *deep("enabled", "grad", "merge-equal")])
 @pytest.mark.parametrize("name", MISREAD)
 def test_forms_that_appear_while_compiling_are_right(name: str, way: str) -> None:
     output, arguments = MISREAD[name][0]()
