@@ -16,6 +16,7 @@ from graph_building import graph_of, scan
 from scanopt_cli.analysis.statistics import COUNTS, statistics
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
+from tiers import deep
 
 
 def _only_graph(text: str) -> Any:
@@ -41,7 +42,7 @@ def test_pipe_and_no_color_are_plain_text(files: Path) -> None:
         assert "\x1b" not in done.out + done.err
 
 
-@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("columns", [80, *deep(60, 200)])
 def test_fits_the_width(files: Path, columns: int) -> None:
     done = scanopt("optimize", files / "wasteful.pkl", COLUMNS=str(columns))
     _, *lines = done.out.splitlines()  # the first names the file, however long its path

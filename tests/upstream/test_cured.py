@@ -79,7 +79,7 @@ def _cases(test: Any) -> Iterator[dict[str, Any]]:
         if mark.name == "parametrize":
             names, rows = mark.args[0], mark.args[1]
             names = names.split(",") if isinstance(names, str) else names
-            rows = [row if len(names) > 1 else [row] for row in rows]
+            rows = [getattr(row, "values", row if len(names) > 1 else [row]) for row in rows]
             named = [dict(zip(names, row, strict=True)) for row in rows]
             cases = [{**case, **row} for case in cases for row in named]
     yield from cases

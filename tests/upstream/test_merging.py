@@ -21,6 +21,7 @@ from upstream_modes import FAST, alone, bug, value
 
 from evaluating import PLAIN
 from graph_building import scan
+from tiers import deep
 
 x = pt.dscalar("x")
 s = pt.dvector("s")
@@ -32,7 +33,7 @@ s = pt.dvector("s")
     ours="integration/compilation/sealing.py, passes/compile_safe",
     raises=AssertionError,
 )
-@pytest.mark.parametrize("mode", [FAST, get_mode("NUMBA")], ids=["vm", "numba"])
+@pytest.mark.parametrize("mode", [FAST, *deep(get_mode("NUMBA"))], ids=["vm", "numba"])
 def test_states_that_only_start_equal(mode: Any) -> None:
     start = {"initial": s, "taps": [-2, -1]}
     _, _, sums, products = scan(

@@ -20,6 +20,7 @@ from pytensor.scan.utils import until
 from upstream_modes import FAST, alone, buffer_of, bug, trimmed, value
 
 from graph_building import scan
+from tiers import deep
 
 x = pt.dscalar("x")
 n = pt.lscalar("n")
@@ -28,6 +29,7 @@ s = pt.dvector("s")
 
 STEPS = alone(scan_reduce_nsteps)
 TRACE = alone(scan_reduce_trace_prealloc)
+_NUMBA = deep(get_mode("NUMBA"))
 _RISING = np.arange(1.0, 7.0)
 
 
@@ -48,7 +50,7 @@ def doubled(steps: Any = None) -> Any:
     ours="integration/compilation/sealing.py, passes/compile_safe",
     raises=AssertionError,
 )
-@pytest.mark.parametrize("mode", [FAST, get_mode("NUMBA")], ids=["vm", "numba"])
+@pytest.mark.parametrize("mode", [FAST, *_NUMBA], ids=["vm", "numba"])
 def test_the_gradient_by_the_second_of_two_starts(mode: Any) -> None:
     p, q = pt.dscalars("p", "q")
     taps = {"initial": pt.stack([p, q]), "taps": [-2, -1]}
@@ -109,7 +111,7 @@ def test_a_slice_from_the_third_last_to_a_row_by_its_number(mode: Any) -> None:
     ours="integration/compilation/sealing.py, passes/compile_safe",
     raises=AssertionError,
 )
-@pytest.mark.parametrize("mode", [TRACE, FAST, get_mode("NUMBA")], ids=["alone", "vm", "numba"])
+@pytest.mark.parametrize("mode", [TRACE, FAST, *_NUMBA], ids=["alone", "vm", "numba"])
 def test_the_last_three_of_two_rows_are_two(mode: Any) -> None:
     out = value(doubled()[-3:], {s: _RISING[:2]}, mode)
     np.testing.assert_array_equal(out, [0.0, 2.0])

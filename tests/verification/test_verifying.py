@@ -21,6 +21,7 @@ from scanopt_cli.ir.graph import Graph, as_graph, from_io
 from scanopt_cli.reports.verify_rich import notes
 from scanopt_cli.verification.result import DifferenceKind, Verdict
 from scanopt_cli.verification.verifying import verify
+from tiers import deep
 
 x, y = pt.vectors("x", "y")
 h0 = pt.scalar("h0")
@@ -268,7 +269,7 @@ def test_sizes_that_the_graph_does_not_tell_are_searched() -> None:
     assert (found.verdict, found.runs) == (Verdict.IDENTICAL, 2)
 
 
-@pytest.mark.parametrize("mode", ["vm", "numba"])
+@pytest.mark.parametrize("mode", ["vm", *deep("numba")])
 def test_modes_evaluate_loops(mode: str) -> None:
     xs = loop(n)
     outputs = [xs, pt.grad(xs.sum(), h0)]
