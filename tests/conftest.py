@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
+from importlib.metadata import version
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
@@ -18,25 +18,20 @@ settings.register_profile("deep", max_examples=200, derandomize=True, print_blob
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
-def _set_up_pytensor() -> str:
-    """Choose how PyTensor runs, before anything imports it; return what is to be removed.
+def _set_up_pytensor() -> None:
+    """Choose how PyTensor runs, before anything imports it.
 
     Without a C compiler an evaluation costs milliseconds, and is the same on every machine, and so
-    does a compilation where the default mode is the virtual machine in Python, not Numba. A
-    fresh directory for compiled code keeps one run's code from another. Processes that a test
+    does a compilation where the default mode is the virtual machine in Python, not Numba. What
+    Numba compiles is kept from run to run, apart from the user's own. Processes that a test
     starts, and the workers of a parallel run, inherit the setting.
     """
     os.environ["SCANOPT_STRICT"] = "1"  # an error of a pass fails the test
-    directory = tempfile.mkdtemp(prefix="scanopt-tests-")
+    versions = "-".join(version(package) for package in ("pytensor", "numba", "numpy"))
+    directory = Path(__file__).parents[1] / ".pytest_cache" / f"compiled-{versions}"
     given = os.environ.get("PYTENSOR_FLAGS", "")
     os.environ["PYTENSOR_FLAGS"] = f'cxx=,linker=vm,base_compiledir="{directory}",{given}'
-    return directory
 
 
-_compiledir = None if "PYTEST_XDIST_WORKER" in os.environ else _set_up_pytensor()
-
-
-def pytest_unconfigure() -> None:
-    """Remove the compiled code."""
-    if _compiledir is not None:
-        shutil.rmtree(_compiledir, ignore_errors=True)
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _set_up_pytensor()
