@@ -119,6 +119,11 @@ def test_twin_another_reader() -> None:
     unchanged(graph_of(xs.sum(), xs[::2]))
 
 
+def test_twin_initial_rows_are_among_them() -> None:
+    _, ys = power(N)
+    unchanged(graph_of(ys.owner.inputs[0].sum()))
+
+
 def test_twin_maximum_of_maybe_no_steps() -> None:
     _, xs = power(N)
     assert "the trip count n may be 0" in unchanged(graph_of(xs.max()))[0]

@@ -72,7 +72,7 @@ class Extent:
     @property
     def n_left_out(self) -> int:
         """How many last rows it leaves out, whatever the number of rows."""
-        return -self.high.offset if self.high.from_end and not self.is_empty else 0
+        return -self.high.offset if self.high.from_end else 0
 
     def reversed(self) -> Extent:
         """Return the extent in the buffer of what reads its reversal."""
