@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import queue
+import resource
 import shutil
 import subprocess
 import sys
@@ -35,7 +36,10 @@ _SHARED = {"accesses": _PACKAGE / "analysis/accesses"}
 _TESTS = ("tests/passes", "tests/analysis", "tests/pipeline", "tests/zoo")
 # What pytest is given besides, in each tier.
 _TIERS = {"quick": (), "deep": ("-m", "(deep or hypothesis or tiered) and not pymc")}
-_LONGEST = 1_800  # seconds for the tests of one mutant in one tier
+# A mutant may not end, or use up all memory. It has this many seconds and this many times what its
+# tests take, and this many bytes.
+_SECONDS, _TIMES = 60.0, 4.0
+_MEMORY = 4 << 30
 
 
 def main() -> int:
@@ -89,6 +93,9 @@ def main() -> int:
     return 0
 
 
+type Touching = dict[tuple[str, int], dict[str, float]]
+
+
 @dataclass(frozen=True, slots=True)
 class Copy:
     """A copy of the project, in which one mutant at a time is tested."""
@@ -103,8 +110,8 @@ class Copy:
             (shutil.copytree if Path(part).is_dir() else shutil.copy)(part, root / part)
         return cls(root)
 
-    def touching(self, tier: str, jobs: int) -> dict[tuple[str, int], list[str]]:
-        """Return the tests of a tier that execute each line."""
+    def touching(self, tier: str, jobs: int) -> Touching:
+        """Return the tests of a tier that execute each line, and how many seconds they take."""
         directory = self.root / f"coverage-{tier}"
         directory.mkdir()
         command = ("-n", str(jobs), "--dist", "loadfile", *_TIERS[tier], *_TESTS)
@@ -113,7 +120,7 @@ class Copy:
             sys.exit(f"the tests of the {tier} tier fail without mutants:\n{done.stdout.decode()}")
         return tests_by_line(directory)
 
-    def killer(self, mutant: Mutant, touching: dict[str, dict[tuple[str, int], list[str]]]) -> str:
+    def killer(self, mutant: Mutant, touching: dict[str, Touching]) -> str:
         """Return the tier that notices a mutant: ``quick``, ``deep``, or ``none``."""
         file = self.root / mutant.file
         original = file.read_text()
@@ -122,14 +129,19 @@ class Copy:
         try:
             for tier, tests in touching.items():
                 where = str(mutant.file.relative_to(_PACKAGE))
-                names = dict.fromkeys(name for line in mutant.lines for name in tests[where, line])
+                names = {
+                    name: seconds
+                    for line in mutant.lines
+                    for name, seconds in tests[where, line].items()
+                }
                 if not names:
                     continue
                 selected.write_text(json.dumps(list(names)))
                 files = {name.partition("::")[0] for name in names}
                 command = ("-x", *_TIERS[tier], *files)
+                longest = _SECONDS + _TIMES * sum(names.values())
                 try:
-                    done = self._run(command, tier, MUTATION_TESTS=str(selected))
+                    done = self._run(command, tier, longest, MUTATION_TESTS=str(selected))
                 except subprocess.TimeoutExpired:
                     return tier
                 if done.returncode > 2:
@@ -141,7 +153,7 @@ class Copy:
             file.write_text(original)
 
     def _run(
-        self, arguments: tuple[str, ...], tier: str, **variables: str
+        self, arguments: tuple[str, ...], tier: str, longest: float | None = None, **variables: str
     ) -> subprocess.CompletedProcess[bytes]:
         path = os.pathsep.join([str(self.root), str(self.root / "tests/mutation")])
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "touching"]
@@ -150,8 +162,13 @@ class Copy:
             cwd=self.root,
             env={**os.environ, "PYTHONPATH": path, "HYPOTHESIS_PROFILE": tier, **variables},
             capture_output=True,
-            timeout=None if "MUTATION_COVERAGE" in variables else _LONGEST,
+            timeout=longest,
+            preexec_fn=None if longest is None else _limit_memory,
         )
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
 
 
 def _modules() -> dict[str, list[Path]]:

@@ -72,11 +72,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [by_id[name] for name in ids]
 
 
-def tests_by_line(directory: Path) -> dict[tuple[str, int], list[str]]:
-    """Return the tests that execute each line of each file, the fastest first."""
+def tests_by_line(directory: Path) -> dict[tuple[str, int], dict[str, float]]:
+    """Return, for each line of each file, the tests that execute it and how many seconds each took.
+
+    The fastest come first.
+    """
     tests = [test for file in directory.glob("*.json") for test in json.loads(file.read_text())]
-    found: dict[tuple[str, int], list[str]] = defaultdict(list)
-    for name, _, lines in sorted(tests, key=lambda test: test[1]):
+    found: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
+    for name, seconds, lines in sorted(tests, key=lambda test: test[1]):
         for file, line in lines:
-            found[file, line].append(name)
+            found[file, line][name] = seconds
     return found
