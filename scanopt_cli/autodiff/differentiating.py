@@ -39,7 +39,7 @@ from scanopt_cli.autodiff.selecting import (
     output_position,
 )
 from scanopt_cli.autodiff.stages import NotCountedError, Stage, staged
-from scanopt_cli.autodiff.strategies import Strategy, derivatives_by_order
+from scanopt_cli.autodiff.strategies import Strategy, derivatives_by_order, record_inferred
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
@@ -306,6 +306,8 @@ def _orders(problem: _Problem, order: int, strategy: Strategy, *, full: bool) ->
             if not _is_reverse(strategy, number):
                 raise
             raise blamed(error, inputs, names, results, problem.source) from error
+        # The derivative of an Op may hold copies of the loops before it.
+        record_inferred(results, recorder)
         fgraph = FunctionGraph(original.inputs, results, clone=False)
         orders.append(_report(number, fgraph, original, recorder, _titles(number, problem, full)))
     scans = orders[-1].statistics.scans

@@ -20,7 +20,7 @@ from pytensor.gradient import DisconnectedType, disconnected_type, pullback
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.null_type import NullType
 from pytensor.graph.op import Op
-from pytensor.graph.replace import clone_replace
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.linalg.products import Expm
@@ -184,8 +184,10 @@ def transposed(node: Apply, tangents: Tangents) -> Tangents:
     results = [by_cotangent.get(cotangent) for cotangent in cotangents]
     if not shapes:
         return results
-    settled: list[Any] = [None if r is None else clone_replace(r, shapes) for r in results]
-    return settled
+    # `clone_replace` would copy all that the zeros are computed from, loops among them.
+    settled: list[Any] = graph_replace(known, shapes, strict=False)
+    by_result = dict(zip(known, settled, strict=True))
+    return [None if result is None else by_result[result] for result in results]
 
 
 def _by_cotangent(

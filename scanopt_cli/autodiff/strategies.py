@@ -17,7 +17,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.traversal import graph_inputs, toposort
 
 from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.provenance.inference import infer
@@ -26,6 +26,7 @@ from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import fitted, zeros
 from scanopt_cli.autodiff.reverse import derivatives, total
 from scanopt_cli.errors import GradientError
+from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.passes.compile_safe.bodies import CompileSafeBodies
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
@@ -190,7 +191,10 @@ def cleaned(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -> list[V
 
 
 def record_inferred(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -> None:
-    """Record the origins of Scans of ``outputs`` that rewriting made from others."""
+    """Record the origins of Scans of ``outputs`` that something else made than a strategy."""
+    made = (node for node in toposort(outputs) if scan_op(node) is not None)
+    if all(node in recorder.origins for node in made):
+        return
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
     reach = Reach(FunctionGraph(inputs, list(outputs), clone=False))
     recorder.record_inferred(infer(reach.scans, reach))

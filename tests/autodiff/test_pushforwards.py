@@ -15,6 +15,7 @@ from pytensor.raise_op import Assert
 
 from evaluating import evaluate
 from graph_building import graph_of, power, scan
+from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.provenance.inference import TimeDirection
 from scanopt_cli.autodiff.provenance.pedigree import pedigree
@@ -115,3 +116,11 @@ def test_a_loop_that_is_only_called_like_tangents_is_a_loop() -> None:
     out = scan(lambda h: h**2, outputs_info=[x], n_steps=3, name="rop_of_square")[-1]
     (own,) = pedigree(graph_of(out)).scans
     assert (own.tangents_of, own.generation) == (None, 0)
+
+
+def test_the_transpose_of_a_pullback_copies_no_loop() -> None:
+    """PyTensor has no pushforward of a cumulative sum, whose pullback reads its shape."""
+    start, xs = power(3)
+    found = grad(([start], [pt.cumsum(xs)[-1]]), 2, strategy="forward")
+    assert [one.statistics.scans for one in found.orders] == [1, 1, 1]
+    assert "rop_of_square" in str(found.pedigree)
