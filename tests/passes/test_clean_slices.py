@@ -52,6 +52,7 @@ def test_case_1_slices_of_slices(read, expected: str) -> None:
         (lambda x: x[::-1][::-1], "x"),
         (lambda x: x[: x.shape[0]], "x"),
         (lambda x: x[::-1][:3], "x[:-4:-1]"),
+        (lambda x: x[::-1][:0], "x[:0]"),
         (lambda x: x[::-1][:1], "x[-1:]"),
         (lambda x: x[::-1][2:], "x[-3::-1]"),
         (lambda x: x[-3:][::-1], "x[:-4:-1]"),

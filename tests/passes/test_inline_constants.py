@@ -131,3 +131,23 @@ def test_case_1_twin_negative_zero() -> None:
     after, remarks = optimized(graph, "inline-constants")
     assert labels(only_scan(after.fgraph)) == ["sit_sot[0]", "non_seq[0]"]
     assert "it holds -0.0" in remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "told"),
+    [
+        (pt.alloc(0.5, N, 4)[:, 1:], "missed"),
+        (pt.alloc(0.5, N, pt.lscalar("m"))[:, 1:], "missed"),
+        (pt.alloc(0.5, N, 3), "passed"),
+        (pt.alloc(0.5, N, pt.lscalar("m")), "passed"),
+        (pt.alloc(0.5, N, 4)[:5], "passed"),
+    ],
+    ids=["cut rows", "cut rows of unknown length", "rows", "rows of unknown length", "fewer rows"],
+)
+def test_case_3_rows(sequence, told: str) -> None:
+    """What is inlined has the shape of a row of the sequence, however the rows are cut."""
+    graph = graph_of(scan(lambda row: row.sum() + row * 2, sequences=[sequence]))
+    after, remarks = optimized(graph, "inline-constants")
+    assert [remark.split()[0] for remark in remarks] in ([told], [])
+    values = {"n": 5, "m": 2}
+    np.testing.assert_array_equal(outputs_of(after, **values), outputs_of(graph, **values))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytensor.tensor as pt
 from step_counts import noisy_walk, trimmed_to, unchanged
 
-from graph_building import graph_of, optimized, power, scan
+from graph_building import graph_of, only_scan, optimized, power, scan
 
 N = pt.lscalar("n")
 PASSES = "peel-first-step"
@@ -53,3 +53,12 @@ def test_case_1_twin_few_steps_and_other_rows() -> None:
     assert unchanged(graph_of(xs[0], xs[-1]), PASSES) == []
     _, xs = power(300)
     assert unchanged(graph_of(xs[1], xs[-1]), PASSES) == []
+
+
+def test_case_1_twin_rows_that_are_not_kept() -> None:
+    """The first of the last three rows is not the row of the first step."""
+    zs = scan(lambda t: t * 0.9, sequences=[pt.arange(100.0)])
+    view = only_scan(graph_of(zs).fgraph)
+    view.slots[-1].outer_input = pt.constant(3)
+    (kept,) = view.rebuild().values()
+    assert unchanged(graph_of(kept[0], kept[-1]), PASSES) == []
