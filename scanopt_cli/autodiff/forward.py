@@ -16,7 +16,7 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Composite
 from pytensor.scan.op import Scan
@@ -34,6 +34,7 @@ from scanopt_cli.autodiff.pushforward_rules import (
     transposed,
     zeros,
 )
+from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.naming import TANGENTS, titles
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 
@@ -215,7 +216,7 @@ def _elemwise(op: Elemwise, node: Apply, directions: Sequence[Tangents]) -> Push
     if not isinstance(op.scalar_op, Composite):
         return Pushed(node.outputs, [elementwise(node, tangents) for tangents in directions])
     inputs = [variable.type() for variable in node.inputs]
-    return _applied(_unfused(op.scalar_op, inputs), inputs, node, directions, clone_replace)
+    return _applied(_unfused(op.scalar_op, inputs), inputs, node, directions, substituted)
 
 
 def _unfused(composite: Composite, inputs: Sequence[Variable]) -> list[Variable]:
@@ -269,7 +270,7 @@ def _applied(
         pairs = zip(inputs, tangents, strict=True)
         replace.update({known[v]: t for v, t in pairs if t is not None})
     wanted = [t for row in pushed.tangents for t in row if t is not None]
-    return _unpacked(substitute([*pushed.outputs, *wanted], replace=replace), pushed)
+    return _unpacked(substitute([*pushed.outputs, *wanted], replace), pushed)
 
 
 def _core(variable: Variable, batch: int) -> Variable:

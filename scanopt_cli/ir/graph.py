@@ -9,7 +9,7 @@ from typing import Any
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import AtomicVariable, Constant, Variable, clone_get_equiv
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.traversal import graph_inputs, io_toposort
 
 from scanopt_cli.errors import ScanoptError
 
@@ -85,6 +85,21 @@ def take_over(fgraph: FunctionGraph, form: FunctionGraph) -> None:
     for old, new in zip(fgraph.outputs, form.outputs, strict=True):
         if old is not new:
             fgraph.replace(old, new)
+
+
+def substituted(
+    outputs: Sequence[Variable], replacements: Mapping[Variable, Variable]
+) -> list[Variable]:
+    """Return copies of ``outputs``, computed from the values of ``replacements``, not its keys.
+
+    Unlike `clone_replace`, this does not copy what those values are computed from, loops among it.
+    """
+    known = dict(replacements)
+    for node in io_toposort(list(replacements), outputs):
+        inputs = [known.get(variable, variable) for variable in node.inputs]
+        copy = node.clone_with_new_inputs(inputs, strict=False)
+        known.update(zip(node.outputs, copy.outputs, strict=True))
+    return [known.get(output, output) for output in outputs]
 
 
 def as_graph(graph: GraphLike, *, source: str = "<memory>") -> Graph:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, cast
 import pytensor.tensor as pt
 from pytensor.conditional.op import ifelse
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import applys_between, io_toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
@@ -17,6 +16,7 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.dependence import invariant_states
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext, ScanPass, not_whole
 from scanopt_cli.remarks import Code, Reason, Why, because
@@ -95,7 +95,7 @@ def _buffer(view: ScanView, slot: Slot, *, always_runs: bool) -> Variable:
     initial: Any = slot.outer_input
     outer = {other.inner_inputs[0]: other.outer_input for other in view.of_kind(SlotKind.NON_SEQ)}
     (update,) = slot.inner_outputs
-    value: Any = clone_replace([update], outer, rebuild_strict=False)[0]
+    value: Any = substituted([update], outer)[0]
     if not always_runs and any(map(_can_fail, io_toposort([], [update]))):
         value = ifelse(pt.gt(view.n_steps, 0), value, initial[0])
     buffer: Variable = pt.set_subtensor(initial[slot.n_initial :], value)

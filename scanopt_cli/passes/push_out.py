@@ -25,6 +25,7 @@ from pytensor.tensor.type import DenseTensorType
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_map
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind, scan_op
 from scanopt_cli.pipeline.contract import PassContext, ScanPass
@@ -168,7 +169,7 @@ def _hoist(
     ]
     if not boundary:
         return None
-    values = clone_replace(boundary, outer, rebuild_strict=False)
+    values = substituted(boundary, outer)
     lengths = Lengths(view.n_steps)
     if guarded and not lengths.provably_le(AffineExpr(1), lengths.value_of(view.n_steps)):
         values = _guard(view.n_steps, values, hoisted, boundary)

@@ -31,6 +31,15 @@ def test_case_1_alone_in_its_loop(read: Callable[[Any], Any]) -> None:
     assert_same_values(graph, work, x=0.5, w=2.0)
 
 
+def test_the_loop_that_a_value_is_computed_from_is_not_copied() -> None:
+    powers = scan(lambda p: p * x, outputs_info=[x], n_steps=4)
+    ys = scan(lambda y, w: w + 1, outputs_info=[x], non_sequences=[powers[-1]], n_steps=5)
+    graph = graph_of(ys[-1], powers[-2])
+    work, _ = optimized(graph, "hoist-states")
+    assert statistics(work.fgraph).scans == 1
+    assert_same_values(graph, work, x=0.5)
+
+
 @pytest.mark.parametrize("taps", [[-1], [-2, -1], [-3, -1]])
 @pytest.mark.parametrize("steps", [0, 1, 2, 6])
 def test_case_1_read_by_others(taps: list[int], steps: int) -> None:
