@@ -16,6 +16,8 @@ from scanopt_cli.diff.matching.match import match
 from scanopt_cli.diff.trees import LineKind, tree_diff
 from scanopt_cli.ir.graph import as_graph, from_io
 
+pytestmark = pytest.mark.deep
+
 _DEEP = 50_000
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from hypothesis import given
+from hypothesis import given, settings
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
@@ -21,6 +21,7 @@ from scanopt_cli.ir.graph import from_io
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
 from strategies import GeneratedScan, scan_graphs
+from tiers import examples
 
 
 def _loop(
@@ -117,6 +118,7 @@ def test_ops_of_a_local_scope_are_never_taken_for_one_another() -> None:
     assert digests.sameness.opaque
 
 
+@settings(max_examples=examples(8, 200))
 @given(generated=scan_graphs())
 def test_copies_and_saved_graphs_are_the_same(generated: GeneratedScan, tmp_path_factory) -> None:
     graph = from_io(generated.inputs, generated.outputs)

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytensor.tensor as pt
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
@@ -19,6 +19,7 @@ from scanopt_cli.equivalence.distinct_bodies import BodyDigest
 from scanopt_cli.equivalence.hashing import hash_graph
 from scanopt_cli.ir.graph import Graph, from_io
 from strategies import GeneratedScan, scan_graphs
+from tiers import examples
 
 
 def bodies(graph: Graph, **notion: bool) -> tuple[BodyDigest, ...]:
@@ -109,6 +110,7 @@ def test_a_loop_stands_before_its_gradient() -> None:
     assert outline(graph_of(pt.grad(xs[-1], x))) == ["1 Scan square", "1 Scan grad_of_square"]
 
 
+@settings(max_examples=examples(8, 200))
 @given(generated=scan_graphs(), seed=st.integers(0, 2**32))
 def test_generated_graphs(generated: GeneratedScan, seed: int) -> None:
     """How a graph is written does not count, and its Scans add up to those of the statistics."""

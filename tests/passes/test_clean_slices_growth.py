@@ -15,6 +15,8 @@ from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.pipeline.runner import run_pipeline
 from slicing import N, five
 
+pytestmark = pytest.mark.deep
+
 
 def writes_and_reversals(links: int) -> Any:
     """Each link reads a row of the link before."""

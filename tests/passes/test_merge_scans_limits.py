@@ -220,6 +220,7 @@ def _chains(count: int) -> Graph:
     return graph_of(*results)
 
 
+@pytest.mark.deep
 def test_work_grows_with_the_graph(counted: dict[str, int]) -> None:
     def looked(count: int) -> int:
         counted["nodes"] = 0
