@@ -28,8 +28,7 @@ def is_whole(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
     """
     if slot.kind not in TRACED:
         return True
-    by_expression = Lengths(view.n_steps, static=False)
-    return any(_holds_all(view, slot, known) for known in (lengths, by_expression))
+    return _holds_all(view, slot, lengths) or _holds_all(view, slot, lengths.by_expression)
 
 
 def _holds_all(view: ScanView, slot: Slot, lengths: Lengths) -> bool:

@@ -9,6 +9,7 @@ conservative: an inequality that is not proved may still hold.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ class Lengths:
         floor: AffineExpr | None = None,
     ) -> None:
         self._static = static
+        self._n_steps = n_steps
         self._known: dict[tuple[Variable, int | None], AffineExpr] = {}
         self._proved: dict[tuple[AffineExpr, AffineExpr], bool] = {}
         self._nested = 0
@@ -81,6 +83,11 @@ class Lengths:
             self._known.clear()
             self._proved.clear()
         self._floor = floor
+
+    @cached_property
+    def by_expression(self) -> Lengths:
+        """The same lengths without ``static``."""
+        return Lengths(self._n_steps, static=False)
 
     def value_of(self, variable: Variable, depth: int = _DEPTH) -> AffineExpr:
         """Return the integer that a scalar ``variable`` holds, as an affine expression."""

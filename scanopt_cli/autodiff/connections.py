@@ -20,8 +20,7 @@ def pattern(node: Apply) -> list[list[bool]]:
     reads them (see `lost_starts`).
     """
     if hasattr(node.op, "connection_pattern"):
-        _connect(node)
-        known: list[list[bool]] = node.op.connection_pattern(node)
+        known = _own_pattern(node)
         lost = [places for _, _, places in lost_starts(node, known)]
         if not lost:
             return known
@@ -44,14 +43,19 @@ def lost_starts(
     if scan_op(node) is None:
         return
     if known is None:
-        _connect(node)
-        known = node.op.connection_pattern(node)
+        known = _own_pattern(node)
     view = ScanView.of(node)
     for slot in view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.MIT_MOT):
         assert slot.outer_output is not None
         row, column = 1 + view.slots.index(slot), node.outputs.index(slot.outer_output)
         if not known[row][column]:
             yield view, slot, (row, column)
+
+
+def _own_pattern(node: Apply) -> list[list[bool]]:
+    _connect(node)
+    known: list[list[bool]] = node.op.connection_pattern(node)
+    return known
 
 
 def _connect(node: Apply) -> None:

@@ -92,7 +92,7 @@ def substituted(
 ) -> list[Variable]:
     """Return copies of ``outputs``, computed from the values of ``replacements``, not its keys.
 
-    Unlike `clone_replace`, this does not copy what those values are computed from, loops among it.
+    Unlike `clone_replace`, this does not copy what those values, loops among them, are made of.
     """
     known = dict(replacements)
     for node in io_toposort(list(replacements), outputs):

@@ -87,28 +87,24 @@ def check_kept(outputs: Iterable[Variable], frozen: AbstractFunctionGraph, name:
 
 def _are_same(some: Iterable[Variable], others: Iterable[Variable]) -> bool:
     return all(
-        _left_out(one) == _left_out(two)
+        one is two or _left_out(one.data) == _left_out(two.data)
         for one, two in zip(some, others, strict=True)
         if isinstance(one, Constant) and isinstance(two, Constant)
     )
 
 
-def _left_out(constant: Constant) -> bytes:
-    """Return what PyTensor leaves out when it compares constants, empty if nothing.
+def _left_out(data: Any) -> bytes:
+    """Return what PyTensor leaves out when it compares constants of ``data``, empty if nothing.
 
     That is the signs of zeros, the other part of a complex number that is NaN in one, and the
     entries of sparse matrices, which need only be close.
     """
-    return _left_out_of(constant.data)
-
-
-def _left_out_of(data: Any) -> bytes:
     if is_sparse(data):
         return b"".join(
             np.asarray(part).tobytes() for part in (data.data, data.indices, data.indptr)
         )
     if isinstance(data, list | tuple):
-        parts = [_left_out_of(part) for part in data]
+        parts = [_left_out(part) for part in data]
         return repr(parts).encode() if any(parts) else b""
     # Scalars of other widths than a Python float are no floats.
     if not isinstance(data, float | complex | np.ndarray | np.generic):

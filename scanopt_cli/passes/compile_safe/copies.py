@@ -91,9 +91,9 @@ def copy_rows(context: PassContext) -> Iterator[Rewrite]:
     """Make readers that PyTensor may miscompile read a copy."""
     indices = _Indices(context)
     for view in _loops(context):
-        names = context.names(view)
+        names, lengths = context.names(view), Lengths(view.n_steps)
         for slot in view.of_kind(*TRACED, SlotKind.MIT_MOT):
-            readers = _miscompiled(view, slot, context, indices)
+            readers = _miscompiled(view, slot, context, indices, lengths)
             if readers:
                 assert slot.outer_output is not None
                 context.passed(view, Code.READERS_COPIED, names[slot])
@@ -132,10 +132,9 @@ def _loops(context: PassContext) -> Iterator[ScanView]:
 
 
 def _miscompiled(
-    view: ScanView, slot: Slot, context: PassContext, indices: _Indices
+    view: ScanView, slot: Slot, context: PassContext, indices: _Indices, lengths: Lengths
 ) -> list[tuple[Any, int]]:
     """Return the readers of a slot's output, with positions, that PyTensor may miscompile."""
-    lengths = Lengths(view.n_steps)
     is_plain = slot.kind in TRACED and _keeps_all_rows(view, slot, context, lengths)
 
     def is_read_wrongly(node: Any, position: int) -> bool:

@@ -45,7 +45,8 @@ def _aliases(view: ScanView) -> list[int]:
     it. Of states, only outputs that are rows count, since most loops read their states.
     """
     # The row that each inner output overwrites, in the order of inner outputs.
-    targets = [target for slot in view.outputs() for target in _targets(view, slot)]
+    lengths = Lengths(view.n_steps)
+    targets = [target for slot in view.outputs() for target in _targets(view, slot, lengths)]
     written = [row for slot, row in targets if row is not None and slot.kind is SlotKind.MIT_MOT]
     of_states = {row for _, row in targets if row is not None}.difference(written)
     if not (written or of_states):
@@ -63,20 +64,21 @@ def _aliases(view: ScanView) -> list[int]:
     ]
 
 
-def _targets(view: ScanView, slot: Slot) -> Iterator[tuple[Slot, Variable | None]]:
+def _targets(
+    view: ScanView, slot: Slot, lengths: Lengths
+) -> Iterator[tuple[Slot, Variable | None]]:
     """Yield, for each inner output of ``slot``, the row that it overwrites, if a step reads it."""
     if slot.kind is SlotKind.MIT_MOT:
         for tap in slot.out_taps:
             yield slot, slot.inner_inputs[slot.taps.index(tap)] if tap in slot.taps else None
-    elif slot.n_initial and not _has_room(view, slot):
+    elif slot.n_initial and not _has_room(view, slot, lengths):
         yield slot, slot.inner_inputs[slot.taps.index(-slot.n_initial)]
     else:
         yield from ((slot, None) for _ in slot.inner_outputs)
 
 
-def _has_room(view: ScanView, slot: Slot) -> bool:
+def _has_room(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
     """Whether the buffer of a state provably has a row besides those that a step reads."""
-    lengths = Lengths(view.n_steps)
     needed = AffineExpr(slot.n_initial + 1)
     held = with_start(rows(view, slot, lengths), slot.n_initial)
     return lengths.provably_le(needed, held) or is_whole(view, slot, lengths)
