@@ -37,8 +37,17 @@ def is_sparse(value: object) -> bool:
 
 def is_kept(op: Op, inputs: Sequence[Variable], made: Apply | FrozenApply) -> bool:
     """Whether ``made``, which PyTensor takes for ``op`` applied to ``inputs``, is that."""
-    same_op = made.op is op or beyond_equality(op) == beyond_equality(made.op)
-    return same_op and _are_same(inputs, made.inputs)
+    return _is_same_op(op, made.op) and _are_same(inputs, made.inputs)
+
+
+def _is_same_op(one: Op, other: Op) -> bool:
+    if one is other or beyond_equality(one) == beyond_equality(other):
+        return True
+    # An OpFromGraph has no connection pattern until it is asked for it, if it was not given one.
+    for part in (*_parts(one), *_parts(other)):
+        if isinstance(part, OpFromGraph):
+            part.connection_pattern(None)
+    return beyond_equality(one) == beyond_equality(other)
 
 
 def beyond_equality(op: Op) -> tuple[str, ...]:
@@ -46,13 +55,19 @@ def beyond_equality(op: Op) -> tuple[str, ...]:
     return tuple(_attributes(op))
 
 
-def _attributes(op: Op | None) -> Iterator[str]:
-    while op is not None:
-        if isinstance(op, ScalarLoop | Composite | Scan):
+def _attributes(op: Op) -> Iterator[str]:
+    for part in _parts(op):
+        if isinstance(part, ScalarLoop | Composite | Scan):
             names = ("is_while", "identity", "destroy_map", "view_map")
-            yield repr([getattr(op, name, None) for name in names])
-        if isinstance(op, OpFromGraph):
-            yield repr((op._connection_pattern, op.input_types, op.output_types))
+            yield repr([getattr(part, name, None) for name in names])
+        if isinstance(part, OpFromGraph):
+            yield repr((part._connection_pattern, part.input_types, part.output_types))
+
+
+def _parts(op: Op | None) -> Iterator[Op]:
+    """Yield ``op`` and the Ops that it applies to each entry."""
+    while op is not None:
+        yield op
         op = getattr(op, "scalar_op", None) or getattr(op, "core_op", None)
 
 

@@ -17,7 +17,9 @@ from pytensor.scalar.loop import ScalarLoop
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.typed_list.type import TypedListType
 
+from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
+from scanopt_cli.ir.connections import declared_connections
 from scanopt_cli.ir.inner_graphs import with_body
 from scanopt_cli.ir.interning import is_kept
 from scanopt_cli.serialization.loading import load
@@ -85,6 +87,24 @@ def test_ops(one: Op, other: Op) -> None:
     assert FrozenApply(other, constants, types) is node
     assert is_kept(one, constants, node)
     assert not is_kept(other, constants, node)
+
+
+def test_a_pattern_that_pytensor_has_computed_declares_nothing() -> None:
+    x = pt.dscalar("x")
+    op, same, other = squared(), squared(), squared(connection_pattern=[[False]])
+
+    def key(applied: OpFromGraph) -> str:
+        return digest(([x], [applied(x)]), gradients=True)
+
+    before = key(op)
+    pytensor.grad(op(x), x)
+    assert op._connection_pattern == [[True]]
+    assert declared_connections(op) is None
+    assert declared_connections(other) == [[False]]
+    assert key(op) == before != key(other)
+    node = FrozenApply(op, (pt.constant(1.0),), (x.type,))
+    assert same._connection_pattern is None
+    assert is_kept(same, node.inputs, node)
 
 
 def test_a_body_that_pytensor_would_confuse_is_refused() -> None:
