@@ -36,6 +36,7 @@ def test_strategies_are_checked_against_another(strategy: str, against: str) -> 
     assert check.runs > 5
 
 
+@pytest.mark.deep
 def test_a_whole_hessian_is_checked() -> None:
     check = grad(graph_of(garch()), 2, full=True, check=True).check
     assert check is not None

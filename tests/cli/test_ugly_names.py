@@ -86,13 +86,15 @@ CASES = {
     "grad": ["grad", "A", "--stage", "raw", "--no-check", "--wrt", UGLY[0], "--show", "#5"],
     "audit": ["audit", "A"],
 }
+_SLOW = ("optimize", "verify", "grad")
 
 
 @pytest.mark.parametrize(
     ("case", "form"),
     [
-        *((case, form) for case in CASES for form in ("rich", "json")),
-        *deep(*((case, "markdown") for case in CASES)),
+        *((case, "rich") for case in CASES),
+        *((case, "json") for case in CASES if case not in _SLOW),
+        *deep(*((case, "json") for case in _SLOW), *((case, "markdown") for case in CASES)),
         *((case, "github") for case in CASES if case.startswith("diff")),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytensor.tensor as pt
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pytensor.graph.basic import Apply, Variable
@@ -33,6 +34,7 @@ def test_longest_path(reads: list[tuple[int, int]], marked: set[int]) -> None:
     assert levels(list(counted), lone) == expected
 
 
+@pytest.mark.deep
 def test_deep_graphs() -> None:
     x = pt.dscalar()
     first = variable = pt.exp(x)

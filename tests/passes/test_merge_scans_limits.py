@@ -203,6 +203,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return counts
 
 
+@pytest.mark.deep
 def test_many_loops_become_one_at_once(counted: dict[str, int]) -> None:
     graph = graph_of(*(grow(1 + k / 100) for k in range(300)))
     counted["scans"] = 0

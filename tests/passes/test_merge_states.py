@@ -149,6 +149,12 @@ def test_trimmed_buffer_is_no_trace() -> None:
     assert any("not proved to hold every step" in remark for remark in remarks)
 
 
+def test_case_3_the_trace_of_a_vector() -> None:
+    x0 = pt.dvector("x0")
+    xs, ys = scan(lambda x: [x * 2, x * 2], outputs_info=[x0, None], n_steps=3)
+    assert _merged(graph_of(xs[-1], ys), x0=[1.0, 2.0])[0] == ["sit_sot[0]"]
+
+
 def test_trace_of_vectors_needs_a_step() -> None:
     x0, n = pt.dvector("x0"), pt.lscalar("n")
     xs, ys = scan(lambda x: [x * 2, x * 2], outputs_info=[x0, None], n_steps=n)

@@ -53,6 +53,11 @@ def test_case_3_twin_another_start() -> None:
     assert unchanged(graph_of(pt.concatenate([x[None] * 2, xs])[-1]), PASSES) == []
 
 
+def test_case_3_twin_more_is_joined() -> None:
+    x, xs = power(N)
+    assert unchanged(graph_of(pt.concatenate([x[None], xs, x[None] * 2])[-1]), PASSES) == []
+
+
 def test_case_2_twin_a_length_without_a_count() -> None:
     """Its coefficients do not fit in 64 bits, so nothing computes it."""
     _, xs = power(N * 2**62 + N * 2**62)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytensor.tensor as pt
+from pytensor.graph.replace import vectorize_graph
+from pytensor.scalar.basic import Exp, same_out
+from pytensor.tensor.elemwise import Elemwise
 from step_counts import noisy_walk, trimmed_to, unchanged
 
 from graph_building import graph_of, only_scan, optimized, power, scan
@@ -53,6 +56,20 @@ def test_case_1_twin_few_steps_and_other_rows() -> None:
     assert unchanged(graph_of(xs[0], xs[-1]), PASSES) == []
     _, xs = power(300)
     assert unchanged(graph_of(xs[1], xs[-1]), PASSES) == []
+    assert unchanged(graph_of(xs[0], xs.sum()), PASSES) == []
+
+
+def test_case_1_twin_step_in_place() -> None:
+    exp_inplace = Elemwise(Exp(same_out), {0: 0})
+    ys = scan(lambda y: exp_inplace(y * -1.0), outputs_info=[pt.dvector("start")], n_steps=100)
+    (remark,) = unchanged(graph_of(ys[0], ys[-1]), PASSES)
+    assert remark.endswith("a step does Exp")
+
+
+def test_case_1_twin_batches() -> None:
+    x, xs = power(300)
+    batched = vectorize_graph([xs[0], xs[-1]], {x: pt.dvector("batch")})
+    assert unchanged(graph_of(*batched), PASSES) == []
 
 
 def test_case_1_twin_rows_that_are_not_kept() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pytensor import sparse
+from pytensor.compile.ops import DeepCopyOp
 from pytensor.conditional.op import IfElse
 from pytensor.graph.replace import vectorize_graph
 from pytensor.raise_op import Assert
@@ -44,6 +45,7 @@ def test_case_1_invariants(steps: int) -> None:
 RAISING: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "an index": (lambda v: v[7], np.zeros(3)),
     "an assertion": (lambda v: Assert("no")(v, pt.all(v > 0)).sum(), np.zeros(3)),
+    "an axis that is dropped": (lambda v: pt.squeeze(v, 0), np.zeros(3)),
     "an index, and arithmetic behind it": (lambda v: pt.exp(v[7] * 2), np.zeros(3)),
 }
 
@@ -179,7 +181,35 @@ def test_case_3_other_dtypes_stay_one_sum() -> None:
     assert [len(node.inputs) for node in adds] == [3]
 
 
+def test_case_3_other_widths_stay_one_sum() -> None:
+    """A sum of numbers of single precision would be rounded to that."""
+    single = pt.fscalars("a", "b")
+    ys = scan(
+        lambda y, a, b: pt.add(a, b, y), outputs_info=[x], non_sequences=list(single), n_steps=n
+    )
+    graph = graph_of(ys)
+    work, _ = optimized(graph, "push-out,remove-unused")
+    (node,) = only_scan(work.fgraph).op.fgraph.toposort()
+    assert len(node.inputs) == 3
+    assert_same_values(graph, work, x=0.5, a=np.float32(1.0), b=np.float32(1e-9), n=2)
+
+
 NOT: dict[str, tuple[Callable[[], Any], list[str]]] = {
+    "a buffer that the step writes into": (
+        lambda: scan(
+            lambda y, w: pt.set_subtensor(pt.alloc(w, 3)[0], y).sum(),
+            outputs_info=[x],
+            non_sequences=[w],
+            n_steps=n,
+        ),
+        [],
+    ),
+    "a copy": (
+        lambda: scan(
+            lambda y, s: y + DeepCopyOp()(s), outputs_info=[t], non_sequences=[s], n_steps=n
+        ),
+        [],
+    ),
     "a sequence of one row by its type": (
         lambda: _with_sequence(
             pt.tensor("t", shape=(1,)),

@@ -33,7 +33,7 @@ import scanopt_cli as so
 from compiled_ways import assert_close, compiled, plain_values, right_sums
 from loop_arguments import Value
 from strategies import GeneratedScan, scan_graphs
-from tiers import examples
+from tiers import deep, examples
 
 UNSOUND = {
     "scan_merge": "test_merging",
@@ -121,7 +121,7 @@ def test_loops_as_users_write_them(generated: GeneratedScan) -> None:
     assert_kept(generated.inputs, generated.outputs, generated.arguments, list(UNSOUND))
 
 
-@pytest.mark.parametrize("preset", ["default", "grad"])
+@pytest.mark.parametrize("preset", ["default", *deep("grad")])
 @settings(max_examples=_EXAMPLES)
 @given(generated=scan_graphs(generators=True))
 def test_loops_as_scanopt_returns_them(generated: GeneratedScan, preset: str) -> None:

@@ -24,6 +24,7 @@ from scanopt_cli.errors import VerificationError
 from scanopt_cli.verification import spawning
 from scanopt_cli.verification.result import Verdict, Verification
 from scanopt_cli.verification.verifying import verify
+from tiers import deep
 
 x = pt.vector("x")
 n = pt.iscalar("n")
@@ -104,7 +105,7 @@ def test_a_child_that_dies_verifies_nothing(deed: str, reason: str) -> None:
     assert children() <= before
 
 
-@pytest.mark.parametrize("deed", ["sleeps", "spawns"])
+@pytest.mark.parametrize("deed", ["sleeps", *deep("spawns")])
 def test_a_child_that_does_not_answer_is_stopped(deed: str) -> None:
     before = children()
     started = time.monotonic()
