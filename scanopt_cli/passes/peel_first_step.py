@@ -86,7 +86,7 @@ def _reads_of_first_row(
         access
         for access in accesses
         if access.is_plain and not access.n_initial
-        if access.index is not None and access.index.in_numbers == 0
+        if access.index is not None and access.index.row == 0
     ]
     kept = max((access.tail for access in accesses if access.tail is not None), default=0)
     # Every other reader must read from the end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytensor.tensor as pt
+import pytest
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scalar.basic import Exp, same_out
 from pytensor.tensor.elemwise import Elemwise
@@ -57,6 +58,12 @@ def test_case_1_twin_few_steps_and_other_rows() -> None:
     _, xs = power(300)
     assert unchanged(graph_of(xs[1], xs[-1]), PASSES) == []
     assert unchanged(graph_of(xs[0], xs.sum()), PASSES) == []
+
+
+@pytest.mark.parametrize("rows", [[0], [-1, -2]])
+def test_case_1_twin_lists_of_rows(rows: list[int]) -> None:
+    ys = scan(lambda y: y * 0.9, outputs_info=[pt.dvector("start")], n_steps=100)
+    assert unchanged(graph_of(ys[rows], ys[-1]), PASSES) == []
 
 
 def test_case_1_twin_step_in_place() -> None:

@@ -127,6 +127,12 @@ class RowIndex:
         return None if number(value.step, 1) == 0 else slice(*map(number, bounds))
 
     @property
+    def row(self) -> int | None:
+        """The one row that it reads, by a constant scalar; else ``None``."""
+        found = self.in_numbers
+        return found if isinstance(found, int) else None
+
+    @property
     def extent(self) -> Extent | None:
         """Where it reads, ``None`` if a part is not constant."""
         found = self.in_numbers

@@ -73,8 +73,8 @@ def _read_of_row(
 ) -> Iterator[tuple[Variable, Variable]]:
     """Replacement for ``ones_like(ys[-1])`` if the row is a scalar and in bounds: it is 1."""
     index = access.index
-    row = None if index is None or index.rest else index.in_numbers
-    if not isinstance(row, int) or not length.is_constant:
+    row = None if index is None or index.rest else index.row
+    if row is None or not length.is_constant:
         return
     if not -length.constant <= row < length.constant:
         return
@@ -87,8 +87,7 @@ def _read_of_row(
 def _number(node: Apply) -> int | None:
     """The constant index at which ``node`` reads a vector; ``None`` if there is none."""
     index = read_index(node, 0)
-    place = None if index is None else index.in_numbers
-    return place if isinstance(place, int) else None
+    return None if index is None else index.row
 
 
 def _is_fill(node: Apply, position: int) -> bool:
