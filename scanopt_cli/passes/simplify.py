@@ -110,13 +110,14 @@ class Simplify(Pass):
         with the smallest digest, so it does not matter where the cycle was entered. The digest is
         ``None`` if there is no fixpoint.
         """
-        rewriter = _rewriter(
-            self.without, sums=not _adds_booleans(fgraph), joins=not _joins_many(fgraph)
-        )
         digests = [before]
         forms = [fgraph]
         while len(forms) <= _ATTEMPTS:
             form = copy_nodes(forms[-1])
+            # What speaks against a rewriter may be gone from a later form.
+            rewriter = _rewriter(
+                self.without, sums=not _adds_booleans(form), joins=not _joins_many(form)
+            )
             rewriter.rewrite(form)
             reached = digest(form)
             if reached in digests:

@@ -65,6 +65,17 @@ def test_graphs_with_loops_are_kept_and_others_are_not(tmp_path: Path) -> None:
         assert_same_outcomes([compiled(*arguments)], values)
 
 
+def test_the_program_may_change_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with capture("graphs") as captured:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir("elsewhere")
+        function([x], powers(x), mode=MODE, name="powers")
+    assert captured.files == (tmp_path / "graphs/001_powers.pkl",)
+
+
 def test_the_graph_is_not_optimized(tmp_path: Path) -> None:
     doubled = powers(x + 0) * 1
     with capture(tmp_path):

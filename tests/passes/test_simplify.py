@@ -206,6 +206,17 @@ def test_sums_of_booleans_stay_right(b: float) -> None:
     assert_same_values(graph, work, b=b)
 
 
+def test_terms_are_collected_once_the_booleans_are_gone() -> None:
+    v = pt.dvector("v")
+    total = scan(
+        lambda v: pt.special.log_softmax(v) + (v - v) + pt.maximum(v, v),
+        non_sequences=[v],
+        n_steps=pt.lscalar("n"),
+    ).sum()
+    once, _ = optimized(graph_of(pt.grad(total, v)), "simplify{outer=true}")
+    assert optimized(once, "simplify{outer=true}")[1] == []
+
+
 @pytest.mark.parametrize("passes", ["simplify{outer=true}", "grad"])
 def test_zeros_of_a_batch_are_as_long_as_it(passes: str) -> None:
     """PyTensor's ``local_merge_alloc`` asserted that the length of the batch is 1."""

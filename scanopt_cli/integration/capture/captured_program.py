@@ -46,7 +46,7 @@ def run_captured(argv: Sequence[str], directory: str | os.PathLike[str]) -> int:
     """
     if not argv:
         raise ScanoptError("no program to run", hint="scanopt capture -- python script.py")
-    target = made(directory).absolute()
+    target = made(directory)
     try:
         process = subprocess.Popen(list(argv), env=_environment(target))
     except OSError as error:

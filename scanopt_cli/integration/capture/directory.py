@@ -13,7 +13,9 @@ _NUMBERED = re.compile(r"(\d{1,9})_")
 
 
 def made(directory: str | os.PathLike[str]) -> Path:
-    """Return ``directory`` as a path; create it if it is missing.
+    """Return ``directory`` as an absolute path; create it if it is missing.
+
+    A program whose graphs are captured may change its working directory.
 
     Raises
     ------
@@ -27,7 +29,7 @@ def made(directory: str | os.PathLike[str]) -> Path:
         raise ScanoptError(
             f"no directory for graphs can be made here: {error.strerror}", where=str(path)
         ) from error
-    return path
+    return path.absolute()
 
 
 def reserve(directory: Path, name: str) -> Path:
