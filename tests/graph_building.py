@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.scan.basic import scan as pytensor_scan
+from pytensor.scan.op import ScanInfo
 
 from evaluating import assert_same_outcomes, evaluate
 from scanopt_cli.analysis.statistics import scan_views
@@ -17,10 +19,17 @@ from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.reports.remark_text import text_of
 
+_NO_SLOTS = ScanInfo(0, (), (), (), (), 0, 0, 0, as_while=False)
+
 
 def scan(step: Any, **arguments: Any) -> Any:
     """`pytensor.scan` as it is called today."""
     return pytensor_scan(step, return_updates=False, **arguments)
+
+
+def scan_info(**slots: Any) -> ScanInfo:
+    """Return the counts and taps of a loop that has no slots but those that are given."""
+    return replace(_NO_SLOTS, **slots)
 
 
 def graph_of(*outputs: Variable) -> Graph:

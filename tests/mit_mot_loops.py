@@ -10,8 +10,9 @@ import numpy as np
 import pytensor.tensor as pt
 from hypothesis import strategies as st
 from pytensor.graph.basic import Variable
-from pytensor.scan.op import Scan, ScanInfo
+from pytensor.scan.op import Scan
 
+from graph_building import scan_info
 from loop_drawing import Draw
 
 N = pt.lscalar("n")
@@ -131,16 +132,12 @@ class MitMotLoop:
             )
             mixed = pt.tanh(mixed if others else mixed + pt.zeros_like(state))
             writes.append(by_tap[tap] + mixed if self.adds and tap in by_tap else mixed)
-        info = ScanInfo(
+        info = scan_info(
             n_seqs=1,
             mit_mot_in_slices=(self.taps,),
             mit_mot_out_slices=(self.out_taps,),
-            mit_sot_in_slices=(),
             sit_sot_in_slices=((-1,),),
             n_nit_sot=1,
-            n_untraced_sit_sot=0,
-            n_non_seqs=0,
-            as_while=False,
         )
         return Scan([s, *reads, state], [*writes, state + reads[0], state * s], info)
 
@@ -154,16 +151,12 @@ def two_rows(step: Callable[..., Any], s: Any, buffer: Any, *others: Any) -> lis
     s_t = s.type.clone(shape=s.type.shape[1:])()
     rows = [buffer.type.clone(shape=buffer.type.shape[1:])() for _ in range(2)]
     inside = [other.type() for other in others]
-    info = ScanInfo(
+    info = scan_info(
         n_seqs=1,
         mit_mot_in_slices=((0, 1),),
         mit_mot_out_slices=((0, 1),),
-        mit_sot_in_slices=(),
-        sit_sot_in_slices=(),
         n_nit_sot=1,
-        n_untraced_sit_sot=0,
         n_non_seqs=len(others),
-        as_while=False,
     )
     inputs = [s_t, *rows, *inside]
     four = pt.as_tensor(4)

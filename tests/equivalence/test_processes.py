@@ -13,9 +13,10 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Variable
-from pytensor.scan.op import Scan, ScanInfo
+from pytensor.scan.op import Scan
 
 import scanopt_cli as so
+from graph_building import scan_info
 from tiers import deep
 
 
@@ -98,17 +99,7 @@ def test_digest_from_before() -> None:
 
 def _loop() -> tuple[list[Variable], list[Variable]]:
     x, w = pt.dscalar(), pt.dscalar()
-    info = ScanInfo(
-        n_seqs=0,
-        mit_mot_in_slices=(),
-        mit_mot_out_slices=(),
-        mit_sot_in_slices=(),
-        sit_sot_in_slices=((-1,),),
-        n_nit_sot=0,
-        n_untraced_sit_sot=0,
-        n_non_seqs=1,
-        as_while=False,
-    )
+    info = scan_info(sit_sot_in_slices=((-1,),), n_non_seqs=1)
     op = Scan([x, w], [pt.tanh(x * w + np.float64(0.5))], info, strict=True)
     n, states, weight = pt.lscalar("n"), pt.dvector("states"), pt.dscalar("weight")
     return [n, states, weight], [op(n, states, weight)]

@@ -9,10 +9,10 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 from hypothesis import given, note
-from pytensor.scan.op import Scan, ScanInfo
+from pytensor.scan.op import Scan
 
 from evaluating import assert_same_outcomes, evaluator
-from graph_building import graph_of, labels, outputs_of, power, scan
+from graph_building import graph_of, labels, outputs_of, power, scan, scan_info
 from mit_mot_loops import READERS, MitMotLoop, N, mit_mot_loops, simulated
 from scanopt_cli.analysis.statistics import scan_views, statistics
 from scanopt_cli.equivalence.canonical import digest
@@ -84,7 +84,7 @@ def test_twin_taps_that_have_no_form(changes, reason: str) -> None:
 
 def test_twin_while_loop() -> None:
     y, z = pt.dscalars("y", "z")
-    info = ScanInfo(0, ((0, 1),), ((1,),), (), (), 0, 0, 0, as_while=True)
+    info = scan_info(mit_mot_in_slices=((0, 1),), mit_mot_out_slices=((1,),), as_while=True)
     total = y + z
     op = Scan([y, z], [total, total > 2.0], info, name="early")
     buffer = op.make_node(N, pt.ones((N + 1,))).outputs[0]
@@ -100,7 +100,7 @@ def test_twin_buffer_that_may_be_too_short() -> None:
     length, *_ = inputs
     short = pt.dvector("short")
     y, z = pt.dscalars("y", "z")
-    info = ScanInfo(0, ((0, 1),), ((1,),), (), (), 0, 0, 0, as_while=False)
+    info = scan_info(mit_mot_in_slices=((0, 1),), mit_mot_out_slices=((1,),))
     graph = graph_of(Scan([y, z], [y + z], info).make_node(length, short).outputs[0])
     after, remarks = taken_apart(graph)
     assert remarks == [
@@ -201,7 +201,7 @@ def test_case_3_twin_seed_at_an_unknown_place() -> None:
 def test_case_3_twin_negative_zero() -> None:
     """PyTensor keeps 0.0 and -0.0 as one constant in bodies."""
     y, z = pt.dscalars("y", "z")
-    info = ScanInfo(0, ((0, 1),), ((1,),), (), (), 0, 0, 0, as_while=False)
+    info = scan_info(mit_mot_in_slices=((0, 1),), mit_mot_out_slices=((1,),))
     start = pt.alloc(pt.constant(np.float64(-0.0)), N + 1)
     after, _ = taken_apart(graph_of(Scan([y, z], [y + 1 / z], info).make_node(N, start).outputs[0]))
     assert statistics(after.fgraph).seqs == 1
@@ -210,7 +210,7 @@ def test_case_3_twin_negative_zero() -> None:
 def test_case_3_twin_error_that_nothing_else_would_raise() -> None:
     """Setting the last row of none fails, and no state reads what the buffer starts with."""
     y = pt.dscalar("y")
-    info = ScanInfo(0, ((0,),), ((0,),), (), (), 0, 0, 0, as_while=False)
+    info = scan_info(mit_mot_in_slices=((0,),), mit_mot_out_slices=((0,),))
     start = pt.zeros((N,))[-1].set(0.0)
     graph = graph_of(Scan([y], [y + 1], info).make_node(N, start).outputs[0])
     after, _ = check(graph)
@@ -313,17 +313,7 @@ def test_any_mit_mot_keeps_values_and_settles(loop: MitMotLoop) -> None:
 
 def test_twin_no_write() -> None:
     """The gradient of a while loop may have such a mit_mot; its elements count too."""
-    info = ScanInfo(
-        n_seqs=0,
-        mit_mot_in_slices=((0,), (0,)),
-        mit_mot_out_slices=((), (0,)),
-        mit_sot_in_slices=(),
-        sit_sot_in_slices=(),
-        n_nit_sot=0,
-        n_untraced_sit_sot=0,
-        n_non_seqs=0,
-        as_while=False,
-    )
+    info = scan_info(mit_mot_in_slices=((0,), (0,)), mit_mot_out_slices=((), (0,)))
     row, number, n = pt.dvector(), pt.dscalar(), pt.lscalar("n")
     op = Scan([row, number], [number * 2], info)
     graph = graph_of(*op(n, pt.dmatrix("b"), pt.dvector("c")))

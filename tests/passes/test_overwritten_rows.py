@@ -15,11 +15,11 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
 from pytensor.graph.replace import vectorize_graph
-from pytensor.scan.op import Scan, ScanInfo
+from pytensor.scan.op import Scan
 
 import scanopt_cli as so
 from evaluating import PLAIN
-from graph_building import arguments, graph_of, optimized, scan
+from graph_building import arguments, graph_of, optimized, scan, scan_info
 from mit_mot_loops import simulated_two_rows, two_rows
 from scanopt_cli.ir.graph import Graph
 
@@ -143,17 +143,7 @@ def test_a_loop_that_is_vectorised() -> None:
 def states(rows: int) -> list[Any]:
     """``x[t] = x[t-1] + s[t]`` and ``y[t] = x[t-1]`` in buffers of ``rows``, and y's trace."""
     q, x, y = pt.dscalars("q", "x", "y")
-    info = ScanInfo(
-        n_seqs=1,
-        mit_mot_in_slices=(),
-        mit_mot_out_slices=(),
-        mit_sot_in_slices=(),
-        sit_sot_in_slices=((-1,), (-1,)),
-        n_nit_sot=1,
-        n_untraced_sit_sot=0,
-        n_non_seqs=0,
-        as_while=False,
-    )
+    info = scan_info(n_seqs=1, sit_sot_in_slices=((-1,), (-1,)), n_nit_sot=1)
     s = pt.dvector("s")
     starts = [pt.set_subtensor(pt.zeros(rows)[:1], start) for start in (2.0, 3.0)]
     n = s.shape[0]

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
-from pytensor.scan.op import Scan, ScanInfo
+from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
 
 from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, graph_of, labels, only_scan, optimized, scan
+from graph_building import arguments, graph_of, labels, only_scan, optimized, scan, scan_info
 from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.ir.scan_view import ScanView
 
@@ -257,17 +257,7 @@ def test_once_is_enough() -> None:
 
 def test_must_not_fire_on_scalars_that_are_no_arrays() -> None:
     inner, first = ps.float64("inner"), ps.float64("first")
-    info = ScanInfo(
-        n_seqs=0,
-        mit_mot_in_slices=(),
-        mit_mot_out_slices=(),
-        mit_sot_in_slices=(),
-        sit_sot_in_slices=(),
-        n_nit_sot=0,
-        n_untraced_sit_sot=1,
-        n_non_seqs=0,
-        as_while=False,
-    )
+    info = scan_info(n_untraced_sit_sot=1)
     last = Scan([inner], [ps.sin(inner)], info)(n, first)
     work, _ = optimized(graph_of(last), RUN)
     assert len(list(scan_views(work.fgraph))) == 1
