@@ -146,6 +146,7 @@ class Why(StrEnum):
     TRACE_OF_NO_STEPS = "trace-of-no-steps"
     TYPE_DIFFERS = "type-differs"
     TYPE_NOT_NUMERIC = "type-not-numeric"
+    OPS_FOR_GRADIENTS = "ops-for-gradients"
     TERMS_MANY = "terms-many"
     UNTAKEN_BRANCH = "untaken-branch"
     UNTRACED_READ = "untraced-read"

@@ -20,6 +20,7 @@ from scanopt_cli.autodiff.choosing import Choice, choose
 from scanopt_cli.autodiff.derivative import Derivative, OrderReport
 from scanopt_cli.autodiff.diagnose import blamed
 from scanopt_cli.autodiff.hessian import hessian_rows
+from scanopt_cli.autodiff.initial_rows import InitialRowsAlone
 from scanopt_cli.autodiff.legality import (
     refuse_in_place,
     refuse_lost_starts,
@@ -43,6 +44,7 @@ from scanopt_cli.autodiff.strategies import Strategy, derivatives_by_order, reco
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
+from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.verification.modes import DEFAULT
 
 # From this many Scans on, a note gives the reason for their number.
@@ -219,9 +221,9 @@ def _problem(
     by = tuple(input_positions(original, target, wrt, graph))
     names = tuple(input_names(original.inputs)[i] for i in by)
     only = replace(original, fgraph=base, output_names=(output_names(original)[position],))
-    problem = _Problem(only, target, output_names(original)[position], by, names)
-    refuse_trimmed(problem.inputs, target, source)
-    return problem
+    refuse_trimmed(tuple(original.inputs[i] for i in by), target, source)
+    run_pipeline(base, [InitialRowsAlone()], strict=True)
+    return _Problem(only, base.outputs[0], output_names(original)[position], by, names)
 
 
 def _strategy(name: Strategy | str, source: str) -> Strategy:

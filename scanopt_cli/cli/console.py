@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # The width for pipes: wide enough that tables are not folded, narrow enough for a CI log.
 _PIPE_WIDTH = 120
+# Rich pads lines to the width, which may be any number that COLUMNS holds.
+_WIDEST = 10_000
 _TRAILING = re.compile(r"[ \t]+(?=\n)")
 _LOOKALIKES = str.maketrans(
     {
@@ -112,6 +114,7 @@ def _console(name: str) -> Console:
     console = Console(file=stream, highlight=False, markup=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = max(shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns, _PIPE_WIDTH)
+    console.width = min(console.width, _WIDEST)
     return console
 
 

@@ -24,6 +24,7 @@ from scanopt_cli.equivalence.keys import Hashed, Interned, Keys
 from scanopt_cli.equivalence.loop_forms import LoopForm, loop_form, output_keys
 from scanopt_cli.equivalence.opaque import token
 from scanopt_cli.ir.connections import declared_connections
+from scanopt_cli.ir.interning import gradient_attributes
 from scanopt_cli.ir.scan_view import ScanView
 
 # Loops with slots that only their feeds distinguish are refined again where they are applied. In
@@ -183,7 +184,7 @@ class Sameness:
             return ("op", DimShuffle, int(op.input_ndim), order)
         if not hasattr(op, "__props__") and not type(op).__module__.startswith("pytensor."):
             self.by_state.append(type(op).__name__)
-        content = ("op", type(op), state(op))
+        content = ("op", type(op), state(op), *gradient_attributes(op))
         if isinstance(op, ScalarLoop):
             # Its ``__props__`` leave out whether the last output is a condition.
             content += (op.is_while,)

@@ -20,6 +20,12 @@ from pytensor.scan.op import Scan
 
 from scanopt_cli.errors import PassError
 
+# Of GradScale, GradClip, DenseFromSparse, SpSum and TrueDot.
+_FOR_GRADIENTS = (
+    *("multiplier", "clip_lower_bound", "clip_upper_bound"),
+    *("sparse_grad", "structured", "grad_preserves_dense"),
+)
+
 
 def has_negative_zero(variable: Variable) -> bool:
     """Whether a constant holds -0.0, as a real or imaginary part."""
@@ -55,8 +61,16 @@ def beyond_equality(op: Op) -> tuple[str, ...]:
     return tuple(_attributes(op))
 
 
+def gradient_attributes(op: Op) -> list[tuple[str, Any]]:
+    """Return what decides how ``op`` is differentiated, but not whether PyTensor calls it equal."""
+    own = vars(op)
+    return [(name, own[name]) for name in _FOR_GRADIENTS if name in own]
+
+
 def _attributes(op: Op) -> Iterator[str]:
     for part in _parts(op):
+        if found := gradient_attributes(part):
+            yield repr(found)
         if isinstance(part, ScalarLoop | Composite | Scan):
             names = ("is_while", "identity", "destroy_map", "view_map")
             yield repr([getattr(part, name, None) for name in names])

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from pytensor.compile.mode import optdb
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.scalar.basic import Add, Mul, Neg, Reciprocal, Sub, TrueDiv
 from pytensor.tensor.basic import Join
@@ -17,6 +18,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import copy_nodes
+from scanopt_cli.ir.interning import gradient_attributes
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.remarks import Code, Why, because
 
@@ -31,6 +33,7 @@ _WITHOUT = (
     "random_unsafe",
     "local_dimshuffle_subtensor",
     "local_merge_alloc",
+    "local_view_op",
 )
 # At most so many rewrites of one graph in search of a fixpoint.
 _ATTEMPTS = 6
@@ -61,14 +64,16 @@ class Simplify(Pass):
     Values are those that PyTensor computes from the graph in its default modes, not those of the
     graph as written: sums may round differently, and zero times infinity may be zero, not NaN.
 
-    Preconditions: nothing in the graph works in place, and, multiplied out, no sum or product has
-    more than 10,000 terms, which PyTensor would count one by one.
+    Preconditions: nothing in the graph works in place; multiplied out, no sum or product has more
+    than 10,000 terms, which PyTensor would count one by one; and no two Ops differ only in what
+    derivatives see (``grad_scale`` by 2 and by 3), since PyTensor would merge them.
 
     Out of scope: rewrites of loops; bodies that belong to the class of an Op (PyTensor's
     SymbolicOps, such as LogAddExp); and rewrites of PyTensor's that change values: those tagged
     ``random_unsafe``, which return a different generator than the graph does,
     ``local_dimshuffle_subtensor``, which is wrong for reversed slices of a known length,
-    ``local_merge_alloc``, which asserts that lengths are equal where one may be 1, and
+    ``local_merge_alloc``, which asserts that lengths are equal where one may be 1,
+    ``local_view_op``, which drops what only derivatives see (``zero_grad``, ``grad_scale``), and
     ``local_add_canonizer`` where a boolean is added or subtracted. Of a Join of over 100 operands,
     neighbouring slices stay apart, since ``local_join_subtensors`` takes quadratic time.
     """
@@ -92,6 +97,9 @@ class Simplify(Pass):
         if most_terms(fgraph) > MOST_TERMS:
             why = because(Why.TERMS_MANY, terms=f"{MOST_TERMS:,}")
             context.missed(None, Code.NOT_SIMPLIFIED, why)
+            return
+        if _differentiates_equal_ops_apart(fgraph):
+            context.missed(None, Code.NOT_SIMPLIFIED, because(Why.OPS_FOR_GRADIENTS))
             return
         form, after = self._fixpoint(fgraph, before)
         if after is None:
@@ -145,6 +153,13 @@ def most_terms(fgraph: FunctionGraph) -> int:
             count = found.get(node.inputs[0], 1)
         found.update(dict.fromkeys(node.outputs, count))
     return max(found.values(), default=0)
+
+
+def _differentiates_equal_ops_apart(fgraph: FunctionGraph) -> bool:
+    """Whether two Ops that PyTensor calls equal are differentiated differently."""
+    known: dict[Op, list[tuple[str, Any]]] = {}
+    controls = ((node.op, gradient_attributes(node.op)) for node in fgraph.apply_nodes)
+    return any(found and known.setdefault(op, found) != found for op, found in controls)
 
 
 def _adds_booleans(fgraph: FunctionGraph) -> bool:

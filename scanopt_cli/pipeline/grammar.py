@@ -32,6 +32,27 @@ _ITEM = re.compile(r"\s*(?P<name>[A-Za-z][\w-]*)\s*(?:\{(?P<options>[^{}]*)\})?\
 _WHERE = "pipeline"
 
 
+def as_passes(passes: str | Sequence[Pass]) -> tuple[Pass, ...]:
+    """Return ``passes``, which may be given as text.
+
+    Raises
+    ------
+    PassError
+        If the text is no pipeline, or an item of the sequence is no pass.
+    """
+    if isinstance(passes, str):
+        return parse(passes)
+    found = tuple(passes)
+    for item in found:
+        if not isinstance(item, Pass):
+            raise PassError(
+                f"{item!r} is no pass",
+                where=_WHERE,
+                hint='give passes, or one text: "merge-equal,save-mem"',
+            )
+    return found
+
+
 def parse(text: str) -> tuple[Pass, ...]:
     """Return the passes that ``text`` names, in order.
 

@@ -10,7 +10,7 @@ from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.grammar import parse, print_pipeline
+from scanopt_cli.pipeline.grammar import as_passes, print_pipeline
 from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.pipeline.runner import PassRun, run_pipeline
 from scanopt_cli.verification.modes import DEFAULT
@@ -96,7 +96,7 @@ def optimize(
     ScanoptError
         If ``graph`` is no graph.
     """
-    sequence = parse(passes) if isinstance(passes, str) else tuple(passes)
+    sequence = as_passes(passes)
     work = as_graph(graph)
     before = statistics(work.fgraph)
 

@@ -118,6 +118,8 @@ REASONS: Mapping[Why, str] = {
     Why.TAPS_ONE_SIDED: "PyTensor's backends disagree on the rows of taps that are all on one side "
     "of 0",
     Why.TAPS_UNUSED: "it is never read or never written",
+    Why.OPS_FOR_GRADIENTS: "it has Ops that differ only in their derivatives (grad_scale by 2 and "
+    "by 3, say), which PyTensor would merge",
     Why.TERMS_MANY: "multiplied out, a sum or product has more than {terms} terms, which would "
     "take PyTensor too long",
     Why.TRACE_OF_NO_STEPS: "PyTensor loses the shape of a trace of no steps",

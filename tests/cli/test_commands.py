@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
+from importlib.abc import MetaPathFinder
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import process, run, scanopt
 
 from scanopt_cli import __version__
+from scanopt_cli.__main__ import main
 from scanopt_cli.serialization.loading import load
+from tiers import deep
 
 
 def test_help_and_version() -> None:
@@ -90,16 +95,32 @@ def test_budget_names_the_scan(files: Path, tmp_path: Path) -> None:
     assert scanopt("diff", graph, graph, cwd=tmp_path).code == 2
 
 
-@pytest.mark.parametrize("columns", ["80", "200"])
+@pytest.mark.parametrize("columns", ["80", "9" * 20, *deep("200")])
 def test_inspect(files: Path, columns: str) -> None:
     done = scanopt("inspect", files / "grad.pkl", COLUMNS=columns)
     assert done.code == 0
     assert "Scan grad_of_square: 4 steps" in done.out
     assert "mit_mot" in done.out
-    assert max(map(len, done.out.splitlines())) <= int(columns)
+    assert max(map(len, done.out.splitlines())) <= min(int(columns), 10_000)
     told = json.loads(scanopt("inspect", files / "grad.pkl", "--format", "json").out)
     assert [item["name"] for item in told["scans"]] == ["square", "grad_of_square"]
     assert "| kind |" in scanopt("inspect", files / "grad.pkl", "--format", "markdown").out
+
+
+class _Interrupting(MetaPathFinder):
+    """Stands in for a user who presses Ctrl-C while a module is imported."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        if name == "scanopt_cli.cli.app":
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "scanopt_cli.cli.app")
+    monkeypatch.setattr(sys, "meta_path", [_Interrupting(), *sys.meta_path])
+    with pytest.raises(SystemExit) as exited:
+        main()
+    assert exited.value.code == 130
 
 
 def test_verify(files: Path) -> None:

@@ -10,6 +10,7 @@ import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
+from pytensor.gradient import GradClip, GradScale
 from pytensor.graph.basic import Constant, FrozenApply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
@@ -76,8 +77,10 @@ def test_constants(one: Constant, other: Constant) -> None:
     [
         (stopping(True), stopping(False)),
         (squared(), squared(connection_pattern=[[False]])),
+        (GradScale(2.0), GradScale(3.0)),
+        (GradClip(-1, 1), GradClip(-1, 2)),
     ],
-    ids=["scalar-loop", "connections"],
+    ids=["scalar-loop", "connections", "scale", "clip"],
 )
 def test_ops(one: Op, other: Op) -> None:
     made = one.make_node(*inputs_of(one))
@@ -118,11 +121,21 @@ def test_a_body_that_pytensor_would_confuse_is_refused() -> None:
     with_body(body, FunctionGraph([y, steps, flag], [twice], clone=False))
 
 
-def test_saved_ops_stay_two(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("one", "other", "slope"),
+    [
+        (squared(), squared(connection_pattern=[[False]]), 4.0),
+        (GradScale(2.0), GradScale(3.0), 2.0 + 3 * 3.0),
+        (GradClip(-1, 1), GradClip(-1, 2), 1.0 + 2.0),
+    ],
+    ids=["connections", "scale", "clip"],
+)
+def test_saved_ops_stay_two(one: Op, other: Op, slope: float, tmp_path: Path) -> None:
     """Merged, the output would depend on its input through neither, or through both."""
     x = pt.dscalar("x")
-    total = squared()(x) + 3 * squared(connection_pattern=[[False]])(x)
+    total = one(x) + 3 * other(x)
     save(([x], [total]), tmp_path / "two.pkl")
     graph = load(tmp_path / "two.pkl")
-    slope = pytensor.grad(graph.outputs[0], graph.inputs[0])
-    assert slope.eval({graph.inputs[0]: 2.0}) == 4.0
+    found = pytensor.grad(graph.outputs[0], graph.inputs[0])
+    assert found.eval({graph.inputs[0]: 2.0}) == slope
+    assert digest(([x], [one(x)])) != digest(([x], [other(x)]), gradients=True)

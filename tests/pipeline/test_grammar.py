@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scanopt_cli.errors import PassError
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.grammar import PRESETS, parse, print_pipeline
+from scanopt_cli.pipeline.grammar import PRESETS, as_passes, parse, print_pipeline
 from scanopt_cli.pipeline.registry import builtin, registry
 
 _PASSES = st.one_of(
@@ -50,6 +50,12 @@ def test_mistakes_are_told(text: str, message: str) -> None:
         parse(text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_text_in_a_sequence_is_no_pass() -> None:
+    with pytest.raises(PassError, match="'save-mem' is no pass"):
+        as_passes(["save-mem"])  # type: ignore[list-item]
+    assert as_passes(as_passes("save-mem")) == parse("save-mem")
 
 
 def test_every_builtin_pass_is_registered_under_its_name() -> None:

@@ -32,6 +32,18 @@ def test_the_gradient_of_a_trimmed_loop() -> None:
 
 
 @bug(
+    "Scan.pullback gives the rows of an initial buffer that steps overwrite a derivative too",
+    ours="autodiff/initial_rows.py",
+    raises=AssertionError,
+)
+def test_the_gradient_by_a_filled_initial_buffer() -> None:
+    steps = scan(lambda y: y * w, outputs_info=[x], n_steps=3)
+    buffer = buffer_of(steps).owner
+    filled = buffer.op(pt.constant(3), pt.alloc(x, 4), w)
+    np.testing.assert_allclose(value(pt.grad(filled[-1], x), {x: 2.0, w: 3.0}, PLAIN), 27.0)
+
+
+@bug(
     "Scan.pullback of a truncated gradient starts at the end that the truncation left zero",
     ours="autodiff/legality.py",
     raises=AssertionError,

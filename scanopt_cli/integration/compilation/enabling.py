@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from scanopt_cli.integration.compilation.blocks import DEFAULT, Enabled, enter, leave
 from scanopt_cli.integration.compilation.registering import register
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.grammar import as_passes
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def enabled(passes: str | Sequence[Pass] = DEFAULT) -> Iterator[Enabled]:
     PassError
         If the pipeline is malformed.
     """
-    block = Enabled(parse(passes) if isinstance(passes, str) else passes)
+    block = Enabled(as_passes(passes))
     register()
     enter(block)
     try:

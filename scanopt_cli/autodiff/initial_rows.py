@@ -1,0 +1,49 @@
+"""Loops whose initial buffers have a derivative in no other rows than the initial ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pytensor.graph.basic import Variable
+from pytensor.tensor.basic import AllocEmpty
+from pytensor.tensor.subtensor import IncSubtensor
+
+from scanopt_cli.ir.indexing import along
+from scanopt_cli.ir.scan_view import SlotKind
+from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
+
+
+@dataclass(frozen=True)
+class InitialRowsAlone(Pass):
+    """Let loops start from buffers of which only the initial rows are set.
+
+    PyTensor's reverse mode gives the other rows of a state's initial buffer a derivative too,
+    though the steps overwrite them. From a buffer ``Alloc(h0, 5)``, which `clean-slices` makes, it
+    would reach ``h0``.
+    """
+
+    name: ClassVar[str] = "initial-rows-alone"
+
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
+        """Yield a new Scan for each with a state whose initial buffer is set in other rows."""
+        for view in context.scans():
+            states = view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT)
+            others = [slot for slot in states if not _is_set_in_part(slot.outer_input)]
+            for slot in others:
+                buffer: Any = slot.outer_input
+                initial = along(view.batch_ndim, slice(None, slot.n_initial))
+                empty: Any = AllocEmpty(buffer.type.dtype)(*buffer.shape)
+                slot.outer_input = empty[initial].set(buffer[initial])
+            if others:
+                yield Rewrite(view.rebuild())
+
+
+def _is_set_in_part(buffer: Variable) -> bool:
+    """Whether ``buffer`` is empty but for what is written into it."""
+    node = buffer.owner
+    if node is None or not isinstance(node.op, IncSubtensor):
+        return False
+    base = node.inputs[0].owner
+    return base is not None and isinstance(base.op, AllocEmpty)
