@@ -184,7 +184,7 @@ def cleaned(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -> list[V
     work = FunctionGraph(inputs, list(outputs), clone=True)
     run_pipeline(work, parse(_CLEANING))
     # Without this pass PyTensor would compile some of the simplified sums wrongly.
-    run_pipeline(work, [CompileSafeBodies()])
+    run_pipeline(work, [CompileSafeBodies()], strict=True)
     results = clone_replace(work.outputs, replace=dict(zip(work.inputs, inputs, strict=True)))
     record_inferred(results, recorder)
     return list(results)

@@ -109,7 +109,9 @@ def optimize(
     last: tuple[PassRun, ...] = ()
     if sequence:
         # Not in one pipeline with the others: `simplify` would undo its rewrites in every round.
-        last = run_pipeline(work.fgraph, [registry()["compile-safe"]()], watch=watched)
+        # PyTensor would compile some graphs wrongly if it failed, so an error of it is the user's.
+        safe = [registry()["compile-safe"]()]
+        last = run_pipeline(work.fgraph, safe, strict=True, watch=watched)
         runs += tuple(run for run in last if run.changed)
     after = statistics(work.fgraph)
     # The passes may only have merged equal constants, or the last may have undone the others.

@@ -15,8 +15,10 @@ from pytensor.graph.basic import Variable
 from graph_building import graph_of, power, scan
 from scanopt_cli.analysis.statistics import scan_views, statistics
 from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.environment import STRICT
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.pipeline import registry as registry_module
@@ -287,6 +289,19 @@ def test_of_graphs_that_return_the_smallest_is_kept() -> None:
     (run,) = run_pipeline(graph.fgraph, [_Grow()])
     assert digest(graph.fgraph) == before
     assert run.remarks[-1].code is Code.PASSES_CYCLE
+
+
+def test_an_error_of_compile_safe_is_no_remark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the pass, PyTensor would compile some of the results wrongly."""
+
+    def rewrites(self: CompileSafe, context: PassContext) -> Iterator[Rewrite]:
+        yield Rewrite({})
+        raise ZeroDivisionError
+
+    monkeypatch.delenv(STRICT)
+    monkeypatch.setattr(CompileSafe, "rewrites", rewrites)
+    with pytest.raises(ZeroDivisionError):
+        optimize(graph_of(X + N), "merge-equal")
 
 
 def test_types_that_do_not_fit_change_nothing() -> None:
