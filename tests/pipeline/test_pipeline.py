@@ -14,8 +14,8 @@ from pytensor.graph.basic import Variable
 
 from graph_building import graph_of, power, scan
 from scanopt_cli.analysis.statistics import scan_views, statistics
-from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.environment import STRICT
+from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
