@@ -16,6 +16,8 @@ from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.ir.graph import as_graph
 from tiers import deep
 
+pytestmark = pytest.mark.usefixtures("evaluated_here")
+
 x = pt.dscalar("x")
 
 

@@ -124,6 +124,14 @@ def test_a_difference_that_was_seen_is_kept_when_the_child_dies_later() -> None:
     assert "SIGSEGV" in str(found.reason)
 
 
+def test_progress_is_told() -> None:
+    x = pt.vector("x")
+    told: list[str] = []
+    assert verify(([x], [x + 1]), ([x], [1 + x]), modes="vm", progress=told.append).ok
+    assert told[0] == "verifying: starting"
+    assert all(text.startswith("verifying: ") for text in told)
+
+
 def test_too_much_memory() -> None:
     huge = pt.zeros((10**6, 10**6, n + 1)).sum()
     found = verify(([n], [huge]), ([n], [huge]))

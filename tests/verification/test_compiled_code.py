@@ -17,6 +17,8 @@ from scanopt_cli.reports.verify_rich import summary
 from scanopt_cli.verification.modes import compiling_modes
 from scanopt_cli.verification.result import DifferenceKind, Verdict
 
+pytestmark = pytest.mark.usefixtures("evaluated_here")
+
 
 def sums(add: Any) -> Any:
     """The last row of a sum of three terms in each step, which PyTensor compiles wrongly."""

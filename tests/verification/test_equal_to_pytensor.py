@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytensor.scalar as ps
 import pytensor.tensor as pt
+import pytest
 from pytensor import sparse
 from pytensor.scalar.loop import ScalarLoop
 from pytensor.sparse.type import SparseTensorType
@@ -12,6 +13,8 @@ from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.verification.result import Verdict
 from scanopt_cli.verification.verifying import verify
+
+pytestmark = pytest.mark.usefixtures("evaluated_here")
 
 x = pt.vector("x")
 

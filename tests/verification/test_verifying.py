@@ -23,16 +23,11 @@ from scanopt_cli.verification.result import DifferenceKind, Verdict
 from scanopt_cli.verification.verifying import verify
 from tiers import deep
 
+pytestmark = pytest.mark.usefixtures("evaluated_here")
+
 x, y = pt.vectors("x", "y")
 h0 = pt.scalar("h0")
 n, m = pt.iscalars("n", "m")
-
-
-def test_progress_is_told() -> None:
-    told: list[str] = []
-    assert verify(([x], [x + 1]), ([x], [1 + x]), modes="vm", progress=told.append).ok
-    assert told[0] == "verifying: starting"
-    assert all(text.startswith("verifying: ") for text in told)
 
 
 def loop(steps: Variable) -> Variable:
