@@ -109,6 +109,8 @@ SCALAR, X = pt.dscalar("v"), five()
         X[:-1].inc(SCALAR)[::-1],
         # It is perhaps broadcast.
         zeros(5)[::-1].inc(pt.dvector("y")),
+        # It is broadcast, and turned.
+        pt.zeros((5, 3))[::-1].inc(pt.tensor("y", dtype="float64", shape=(5, 1))),
         # It is broadcast to what is not filled, or is not zero.
         X[:].set(SCALAR),
         pt.ones((5,))[:].inc(SCALAR),
