@@ -21,7 +21,7 @@ from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Constant
 from pytensor.link.c.exceptions import MissingGXX
 from pytensor.raise_op import CheckAndRaise
-from pytensor.scalar.basic import ScalarInnerGraphOp, ScalarOp
+from pytensor.scalar.basic import Cast, ScalarInnerGraphOp, ScalarOp
 from pytensor.tensor.basic import (
     Alloc,
     ARange,
@@ -47,8 +47,8 @@ MOST = 1 << 20
 """How many elements a node may read and make, and how many products it may add up."""
 _MOST_IN_ALL = 1 << 24
 """The same for all nodes inside of one `bounded_folding`."""
-_SPECIAL = 64
-"""How many sums take as long as one special function."""
+_SLOW = 64
+"""How many sums take as long as one special function, or one number computed by Python code."""
 
 # PyTensor's Python code takes no more inputs and outputs; it would fall back to C.
 _MOST_OPERANDS = 31
@@ -120,15 +120,12 @@ def _work(node: Apply, values: list[Any], sizes: list[int]) -> float:
     """How many numbers a node makes or adds up at most; infinitely many if it is not known."""
     op = node.op
     if isinstance(op, ScalarOp):
-        return math.inf if isinstance(op, ScalarInnerGraphOp) else 1
+        return _work_of_one(op, node)
     match op:
         case Elemwise():
-            operands = len(node.inputs) + len(node.outputs)
-            if isinstance(op.scalar_op, ScalarInnerGraphOp) or operands > _MOST_OPERANDS:
-                return math.inf
-            is_special = type(op.scalar_op).__module__ == _SPECIAL_FUNCTIONS
             size = math.prod(np.broadcast_shapes(*map(np.shape, values)))
-            return size * _SPECIAL if is_special else size
+            # Axes of length 0 are no reason to evaluate what takes unbounded time.
+            return max(size, 1) * _work_of_one(op.scalar_op, node)
         case Alloc():
             return math.prod(max(int(length), 1) for length in values[1:])
         case ARange():
@@ -141,3 +138,16 @@ def _work(node: Apply, values: list[Any], sizes: list[int]) -> float:
         case AdvancedSubtensor():
             return math.prod(sizes)
     return sum(sizes) if isinstance(op, _NO_LARGER_THAN_INPUTS) else math.inf
+
+
+def _work_of_one(op: ScalarOp, node: Apply) -> float:
+    """How many sums take as long as computing one number.
+
+    Special functions of several arguments, such as hyp2f1, take milliseconds at some of them.
+    """
+    operands = len(node.inputs) + len(node.outputs)
+    is_special = type(op).__module__ == _SPECIAL_FUNCTIONS
+    if isinstance(op, ScalarInnerGraphOp) or operands > (2 if is_special else _MOST_OPERANDS):
+        return math.inf
+    is_python = getattr(op, "nfunc_spec", None) is None and not isinstance(op, Cast)
+    return _SLOW if is_special or is_python else 1

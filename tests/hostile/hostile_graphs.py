@@ -90,6 +90,8 @@ CONSTANT: dict[str, Callable[[], Any]] = {
     "draw": a_draw,
     "more operands than Python takes": many_operands,
     "a lie about the shape": lying_about_its_type,
+    "slow at such arguments": lambda: pt.hyp2f1(*map(array, (1e10, 1000.0, 1e-5, -20.5))),
+    "numbers by Python code": lambda: pt.round(array(np.ones(10**5)), mode="half_away_from_zero"),
 }
 """What is made of constants, and must not be computed while a graph is read or rewritten."""
 

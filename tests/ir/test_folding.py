@@ -80,7 +80,8 @@ def test_all_nodes_together_take_no_longer_than_a_few() -> None:
 def test_special_functions_count_more() -> None:
     values = array(np.ones(100_000))
     assert work_of(pt.exp(values).owner) <= MOST
-    assert work_of(pt.hyp2f1(values, values, values, values).owner) > MOST
+    assert work_of(pt.cast(values, "float32").owner) <= MOST
+    assert work_of(pt.erf(values).owner) > MOST
 
 
 def test_lengths_that_are_computed_for_ever_hang_nothing() -> None:
