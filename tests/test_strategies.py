@@ -26,7 +26,7 @@ pytestmark = pytest.mark.deep
 def examples() -> list[GeneratedScan]:
     drawn: list[GeneratedScan] = []
 
-    @settings(max_examples=300, phases=[Phase.generate], database=None, derandomize=True)
+    @settings(max_examples=500, phases=[Phase.generate], database=None, derandomize=True)
     @given(scan_graphs())
     def collect(example: GeneratedScan) -> None:
         drawn.append(example)

@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 
 from pytensor.graph.basic import Variable
 from pytensor.tensor.basic import AllocEmpty
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.ir.indexing import along
+from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import SlotKind
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 
@@ -43,7 +45,9 @@ class InitialRowsAlone(Pass):
 def _is_set_in_part(buffer: Variable) -> bool:
     """Whether ``buffer`` is empty but for what is written into it."""
     node = buffer.owner
-    if node is None or not isinstance(node.op, IncSubtensor):
+    while node is not None and isinstance(node.op, DimShuffle):  # of a batch of one
+        node = node.inputs[0].owner
+    if node is None or not isinstance(core_op(node.op), IncSubtensor):
         return False
     base = node.inputs[0].owner
-    return base is not None and isinstance(base.op, AllocEmpty)
+    return base is not None and isinstance(core_op(base.op), AllocEmpty)
