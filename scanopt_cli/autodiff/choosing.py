@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytensor.graph.basic import Variable
+import numpy as np
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.scalar.basic import Pow, Sqrt
+from pytensor.tensor.basic import Alloc, Join
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
+from pytensor.tensor.variable import TensorConstant
 
+from scanopt_cli.autodiff.activity import places_between
 from scanopt_cli.autodiff.legality import truncations
 from scanopt_cli.autodiff.strategies import Strategy, entries
 
@@ -25,7 +33,8 @@ class Choice:
 def choose(output: Variable, wrt: Sequence[Variable], order: int, *, full: bool = False) -> Choice:
     """Choose a strategy by the number of entries of ``wrt`` and by the order.
 
-    A truncated gradient allows reverse mode only. The size of ``output`` does not matter: the sum
+    A truncated gradient allows reverse mode only, and so does a root of a constant 0, whose tangent
+    would be 0 times infinity. The size of ``output`` does not matter: the sum
     of its entries is differentiated, which is a scalar.
 
     The choice rests on run times in µs (NUMBA, 1,000 steps, after the preset ``grad``) of a loop
@@ -52,6 +61,9 @@ def choose(output: Variable, wrt: Sequence[Variable], order: int, *, full: bool 
     truncated = next(truncations(wrt, output), None)
     if truncated is not None:
         return Choice(Strategy.REVERSE, f"reverse mode only: {truncated}")
+    if _may_take_root_of_zero(output):
+        why = "a root or power of what starts at a constant 0 would be NaN in forward mode"
+        return Choice(Strategy.REVERSE, f"reverse mode: {why}")
     if full:
         return Choice(
             Strategy.FORWARD_OVER_REVERSE,
@@ -74,3 +86,35 @@ def choose(output: Variable, wrt: Sequence[Variable], order: int, *, full: bool 
             Strategy.FORWARD, f"{size}: few enough that one loop with tangents beats two loops"
         )
     return Choice(Strategy.REVERSE, f"{size}: one gradient, two loops for each loop")
+
+
+def _may_take_root_of_zero(output: Variable) -> bool:
+    """Whether a root or power depends on a variable into which a constant 0 was written or joined.
+
+    The initial values of states are written into their buffers.
+    """
+    zeros = [v for node in toposort([output]) if _puts_in_zero(node) for v in node.outputs]
+    return any(_is_steep_at_zero(place.node) for place in places_between(zeros, [output]))
+
+
+def _puts_in_zero(node: Apply) -> bool:
+    if isinstance(node.op, IncSubtensor | AdvancedIncSubtensor):
+        return node.op.set_instead_of_inc and _has_zero(node.inputs[1])
+    return isinstance(node.op, Join) and any(map(_has_zero, node.inputs))
+
+
+def _has_zero(variable: Variable) -> bool:
+    while variable.owner is not None and isinstance(variable.owner.op, Alloc | DimShuffle):
+        variable = variable.owner.inputs[0]
+    return isinstance(variable, TensorConstant) and not np.all(variable.data)
+
+
+def _is_steep_at_zero(node: Apply) -> bool:
+    """Whether a node computes a root, or a power that may have an exponent below 1."""
+    op = node.op.scalar_op if isinstance(node.op, Elemwise) else None
+    if isinstance(op, Pow):
+        exponent = node.inputs[1]
+        while exponent.owner is not None and isinstance(exponent.owner.op, DimShuffle):
+            exponent = exponent.owner.inputs[0]
+        return not (isinstance(exponent, TensorConstant) and np.all(exponent.data >= 1))
+    return isinstance(op, Sqrt)

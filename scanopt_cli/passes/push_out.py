@@ -162,10 +162,12 @@ def _hoist(
     outputs = view.inner_outputs()
     nodes = list(io_toposort([], outputs))
     hoisted = _without_buffers(_invariant_nodes(nodes, set(outer)), nodes)
+    # What depends on constants alone stays: it needs no input, by which one could differentiate.
+    moving = _depending(nodes, outer)
     boundary = [
         variable
         for variable in _read_by((node for node in nodes if node not in hoisted), outputs)
-        if variable.owner in hoisted
+        if variable.owner in hoisted and variable in moving
     ]
     if not boundary:
         return None
@@ -180,7 +182,8 @@ def _hoist(
     for variable, value in zip(inner, values, strict=True):
         value = variable.type.filter_variable(value)
         view.slots.append(Slot(SlotKind.NON_SEQ, 0, inner_inputs=[variable], outer_input=value))
-    context.passed(original, Code.INVARIANTS_MOVED, nodes=len(hoisted))
+    moved = sum(not moving.isdisjoint(node.outputs) for node in hoisted)
+    context.passed(original, Code.INVARIANTS_MOVED, nodes=moved)
     return view.rebuild()
 
 
@@ -194,6 +197,15 @@ def _invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]
         if all(v in known or isinstance(v, Constant) for v in node.inputs):
             known.update(node.outputs)
             found.add(node)
+    return found
+
+
+def _depending(nodes: Iterable[Apply], variables: Iterable[Variable]) -> set[Variable]:
+    """Return ``variables``, and what ``nodes``, in topological order, compute from them."""
+    found = set(variables)
+    for node in nodes:
+        if not found.isdisjoint(node.inputs):
+            found.update(node.outputs)
     return found
 
 

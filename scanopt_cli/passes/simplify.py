@@ -17,8 +17,8 @@ from pytensor.tensor.basic import Join
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.graph import copy_nodes
-from scanopt_cli.ir.interning import gradient_attributes
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.remarks import Code, Why, because
 
@@ -98,7 +98,7 @@ class Simplify(Pass):
             why = because(Why.TERMS_MANY, terms=f"{MOST_TERMS:,}")
             context.missed(None, Code.NOT_SIMPLIFIED, why)
             return
-        if _differentiates_equal_ops_apart(fgraph):
+        if _differentiates_equal_ops_apart(fgraph, context.digests.sameness):
             context.missed(None, Code.NOT_SIMPLIFIED, because(Why.OPS_FOR_GRADIENTS))
             return
         form, after = self._fixpoint(fgraph, before)
@@ -155,11 +155,13 @@ def most_terms(fgraph: FunctionGraph) -> int:
     return max(found.values(), default=0)
 
 
-def _differentiates_equal_ops_apart(fgraph: FunctionGraph) -> bool:
+def _differentiates_equal_ops_apart(fgraph: FunctionGraph, sameness: Sameness) -> bool:
     """Whether two Ops that PyTensor calls equal are differentiated differently."""
-    known: dict[Op, list[tuple[str, Any]]] = {}
-    controls = ((node.op, gradient_attributes(node.op)) for node in fgraph.apply_nodes)
-    return any(found and known.setdefault(op, found) != found for op, found in controls)
+    first: dict[Op, Op] = {}
+    pairs = ((first.setdefault(node.op, node.op), node.op) for node in fgraph.apply_nodes)
+    return any(
+        one is not other and sameness.of_op(one) != sameness.of_op(other) for one, other in pairs
+    )
 
 
 def _adds_booleans(fgraph: FunctionGraph) -> bool:

@@ -17,7 +17,7 @@ from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
 from scanopt_cli.serialization.files import write_atomically
 from scanopt_cli.serialization.payload import encode
-from scanopt_cli.serialization.unpickler.dropping import CACHES
+from scanopt_cli.serialization.unpickler.dropping import without_caches
 
 
 def save(graph: GraphLike, path: str | os.PathLike[str], *, keep_traces: bool = False) -> None:
@@ -80,5 +80,4 @@ class _Pickler(pickle.Pickler):
         state = thing.__getstate__()
         if type(thing).__reduce_ex__ is not object.__reduce_ex__ or not isinstance(state, dict):
             return NotImplemented
-        kept = {name: value for name, value in state.items() if name not in CACHES}
-        return _new_instance, (type(thing),), kept
+        return _new_instance, (type(thing),), without_caches(state)

@@ -30,7 +30,7 @@ from scanopt_cli.environment import CAPTURE
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.serialization.payload import encode
-from scanopt_cli.serialization.unpickler.dropping import CACHES
+from scanopt_cli.serialization.unpickler.dropping import without_caches
 from scanopt_cli.verification.modes import WITHOUT_C
 
 REQUEST = "request.pkl"
@@ -134,8 +134,8 @@ class _Pickler(cloudpickle.Pickler):
         if isinstance(thing, Op) and type(thing).__reduce_ex__ is object.__reduce_ex__:
             state = thing.__getstate__()
             if isinstance(state, dict):
-                kept = {name: value for name, value in state.items() if name not in CACHES}
-                return copyreg.__newobj__, (type(thing),), kept  # type: ignore[attr-defined]
+                made = (type(thing),)
+                return copyreg.__newobj__, made, without_caches(state)  # type: ignore[attr-defined]
         return super().reducer_override(thing)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pytensor.gradient import disconnected_grad, grad_scale, zero_grad
+from pytensor.compile.builders import OpFromGraph
+from pytensor.gradient import disconnected_grad, grad_clip, grad_scale, zero_grad
 
 from evaluating import evaluate
 from graph_building import graph_of, optimized, scan
@@ -20,6 +21,11 @@ W = pt.dscalar("w")
 
 def looped(step: Callable[[Any, Any], Any]) -> Any:
     return scan(step, outputs_info=[W * 1.0], non_sequences=[W], n_steps=3)[-1]
+
+
+def looped_from(start: float, step: Callable[[Any], Any]) -> Any:
+    first = pt.constant(start, dtype="float64")
+    return scan(lambda h, w: step(h) + w, outputs_info=[first], non_sequences=[W], n_steps=3)
 
 
 COSTS: dict[str, Any] = {
@@ -33,10 +39,10 @@ COSTS: dict[str, Any] = {
 }
 
 
-def orders(cost: Any) -> list[Any]:
+def orders(cost: Any, by: Any = W) -> list[Any]:
     found = [cost]
     for _ in range(3):
-        found.append(pytensor.grad(found[-1].sum(), W, disconnected_inputs="ignore"))
+        found.append(pytensor.grad(found[-1].sum(), by, disconnected_inputs="ignore"))
     return found[1:]
 
 
@@ -52,6 +58,25 @@ def test_they_count_in_each_order(name: str, strategy: str) -> None:
         np.testing.assert_allclose(found, expected[order - 1], err_msg=f"order {order}")
 
 
+def squared_by(lowest: float, highest: float) -> OpFromGraph:
+    """A square whose pullback's derivative is clipped."""
+
+    def pullback(inputs: Any, _outputs: Any, cotangents: Any) -> list[Any]:
+        return [cotangents[0] * 2 * grad_clip(inputs[0], lowest, highest)]
+
+    a = pt.dscalar("a")
+    return OpFromGraph([a], [a**2], pullback=pullback)
+
+
+def test_two_of_one_body_stay_two() -> None:
+    total = squared_by(-1, 1)(W) ** 2 + 3 * squared_by(-9, 9)(W) ** 2
+    work, remarks = optimized(graph_of(total), "simplify{outer=true}")
+    assert any("differ only in their derivatives" in remark for remark in remarks)
+    expected = evaluate([W], orders(total)[:2], [np.array(0.7)])
+    found = evaluate(work.inputs, orders(work.outputs[0], work.inputs[0])[:2], [np.array(0.7)])
+    np.testing.assert_allclose(found, expected)
+
+
 @pytest.mark.parametrize("name", COSTS)
 def test_they_count_after_passes(name: str) -> None:
     """The presets trim loops, which PyTensor then differentiates wrongly."""
@@ -62,3 +87,30 @@ def test_they_count_after_passes(name: str) -> None:
     np.testing.assert_allclose(
         evaluate(derived.inputs, derived.outputs, [np.array(3.0)]), [expected]
     )
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        looped_from(0.0, pt.sqrt),
+        looped_from(0.0, lambda h: h**0.5),
+        pt.sqrt(pt.set_subtensor(looped_from(1.0, pt.exp)[0], 0.0)),
+        pt.sqrt(pt.concatenate([pt.zeros(1), looped_from(1.0, pt.exp)])),
+    ],
+    ids=["root", "power", "written", "joined"],
+)
+def test_the_root_of_a_constant_zero(cost: Any) -> None:
+    """Its tangent is 0 times infinity."""
+    derived = grad(([W], [cost.sum()]))
+    assert derived.strategy == "reverse"
+    expected = evaluate([W], orders(cost.sum())[:1], [np.array(1.3)])
+    found = evaluate(derived.graph.inputs, derived.graph.outputs, [np.array(1.3)])
+    assert np.isfinite(expected)
+    np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize(
+    "cost", [looped_from(1.0, pt.sqrt), looped_from(0.0, lambda h: h**2 + pt.sqrt(W))]
+)
+def test_other_roots_are_differentiated_forwards(cost: Any) -> None:
+    assert grad(([W], [cost.sum()])).strategy == "taylor"

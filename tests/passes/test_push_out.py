@@ -204,6 +204,12 @@ NOT: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ),
         [],
     ),
+    "constants alone": (
+        lambda: scan(
+            lambda y: y ** pt.expand_dims(pt.constant(2.0), 0), outputs_info=[t], n_steps=n
+        ),
+        [],
+    ),
     "a copy": (
         lambda: scan(
             lambda y, s: y + DeepCopyOp()(s), outputs_info=[t], non_sequences=[s], n_steps=n

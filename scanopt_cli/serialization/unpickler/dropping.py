@@ -6,7 +6,7 @@ features and modes of past compilations. None of these is ever made, so they may
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scanopt_cli.serialization.unpickler.records import Global, branches, made_class, walk
@@ -20,6 +20,12 @@ CACHES = frozenset(
     }
 )
 """Attributes of Ops that hold caches, mostly closures, or documentation."""
+
+_EMPTY: dict[str, Any] = {
+    "_lop_op_cache": {},
+    **dict.fromkeys(("_rop_op_cache", "_frozen_lop", "_frozen_rop", "_fn", "_fn_wrapped")),
+}
+"""The caches that PyTensor expects to be there, as its constructors set them."""
 
 _DECORATIONS = frozenset({"_fn_cache", "_repr_latex_", "str_repr"})
 """Attributes of variables that only concern their display or their evaluation."""
@@ -36,6 +42,15 @@ _KEPT = {
     ("pytensor.compile.maker", "FunctionMaker"): frozenset({"inputs", "outputs", "fgraph"}),
 }
 """The only attributes of these classes that are loaded."""
+
+
+def without_caches(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of an Op with empty caches: an unpickler runs no constructor."""
+    return {
+        name: _EMPTY.get(name, value)
+        for name, value in state.items()
+        if name not in CACHES or name in _EMPTY
+    }
 
 
 def left_out(root: Any) -> frozenset[int]:
