@@ -1,8 +1,8 @@
 """Which outputs of a node or an inner graph are connected to which inputs, in PyTensor's sense.
 
 A connection pattern is a table with a row for each input and a column for each output. PyTensor
-computes it by the product of nodes and inputs, and for a Scan by the fourth power of the outputs;
-here, an entry of many rows is computed at a time.
+takes time by the product of nodes and inputs for it, and for a Scan by the fourth power of the
+outputs. Here, the inputs that a variable is connected to are the bits of one number.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _work(node: Apply, values: list[Any], sizes: list[int]) -> float:
     match op:
         case Elemwise():
             size = math.prod(np.broadcast_shapes(*map(np.shape, values)))
-            # Axes of length 0 are no reason to evaluate what takes unbounded time.
+            # Not 0 times infinity.
             return max(size, 1) * _work_of_one(op.scalar_op, node)
         case Alloc():
             return math.prod(max(int(length), 1) for length in values[1:])
