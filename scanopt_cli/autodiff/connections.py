@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pytensor.graph.basic import Apply
 
-from scanopt_cli.ir.connections import Pattern, own_connections
+from scanopt_cli.ir.connection_patterns import Pattern, connection_pattern
 from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
 
 
@@ -17,7 +17,7 @@ def pattern(node: Apply) -> Pattern:
     initial rows of a state are connected to its buffer, which begins with them, even if no step
     reads them (see `lost_starts`).
     """
-    known = own_connections(node)
+    known = connection_pattern(node)
     lost = [places for _, _, places in lost_starts(node, known)]
     if not lost:
         return known
@@ -39,7 +39,7 @@ def lost_starts(
     if scan_op(node) is None:
         return
     if known is None:
-        known = own_connections(node)
+        known = connection_pattern(node)
     view = ScanView.of(node)
     for slot in view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.MIT_MOT):
         assert slot.outer_output is not None

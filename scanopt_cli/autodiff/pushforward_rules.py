@@ -64,12 +64,14 @@ class Pushed:
 def pushforward(op: Op, node: Apply, directions: Sequence[Tangents]) -> Pushed:
     """Return the outputs of ``node`` and their tangents in each of ``directions``.
 
-    A direction has one tangent for each input of ``node``, of the type of that input.
+    A direction has a tangent for each input of ``node``, of the type of that input, or ``None`` for
+    zero.
 
     Raises
     ------
     TangentError
-        If the Op has no derivative, or a pullback that is not linear, which only reverse mode uses.
+        If the Op has no derivative, or if its pullback is not linear: only reverse mode can follow
+        such an Op.
     """
     return Pushed(node.outputs, [_own_or_transposed(op, node, tangents) for tangents in directions])
 
@@ -96,7 +98,8 @@ def _inc_subtensor(op: IncSubtensor, node: Apply, directions: Sequence[Tangents]
 def _prod(op: Prod, node: Apply, directions: Sequence[Tangents]) -> Pushed:
     """Sum the tangents of the factors, each times its slope.
 
-    A factor is in one product only, so the pullback of ones is the slope of that product by it.
+    Each factor enters one product only, so the pullback of ones has, for each factor, the
+    derivative of its product.
     """
     (factors,), (product,) = node.inputs, node.outputs
     ones = pt.ones_like(product)

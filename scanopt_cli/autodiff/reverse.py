@@ -24,8 +24,8 @@ def derivatives(
     results = [output]
     while True:
         cost = total(results)
-        smooth = useful([cost])
-        reached = [variable for variable in wrt if variable in smooth]
+        contributing = useful([cost])
+        reached = [variable for variable in wrt if variable in contributing]
         found = recorder.grad(cost, reached) if reached else []
         terms = dict(zip(reached, found, strict=True))
         results = [_or_zeros(terms.get(variable), variable) for variable in wrt]

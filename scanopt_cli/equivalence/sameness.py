@@ -23,7 +23,7 @@ from scanopt_cli.equivalence.encoding import Encoder, state
 from scanopt_cli.equivalence.keys import Hashed, Interned, Keys
 from scanopt_cli.equivalence.loop_forms import LoopForm, loop_form, output_keys
 from scanopt_cli.equivalence.opaque import token
-from scanopt_cli.ir.connections import declared_connections
+from scanopt_cli.ir.connection_patterns import declared_pattern
 from scanopt_cli.ir.interning import gradient_attributes
 from scanopt_cli.ir.scan_view import ScanView
 
@@ -196,7 +196,7 @@ class Sameness:
         content += (op.name if self.names else None,)
         if self.gradients:
             overrides = (op.pullback_overrides, op.pushforward_overrides)
-            content += (op.is_inline, overrides, declared_connections(op))
+            content += (op.is_inline, overrides, declared_pattern(op))
         if self.gradients or cls.perform is not OpFromGraph.perform:
             # A subclass may differentiate or compute by its class and its own attributes.
             own = {**vars(op), **{name: getattr(op, name) for name in getattr(op, "__props__", ())}}

@@ -37,18 +37,18 @@ class HoistStates(ScanPass):
     ``scan_push_out_non_seq`` drops the initial rows.
 
     Preconditions: the buffer provably holds the initial rows and every step. The loop has no stop
-    condition, is not batched, and no step works in place. If the loop may run no step, a value
-    whose computation can fail is computed only if the loop runs one (an ``ifelse``).
+    condition, is not batched, and no step works in place. If the trip count may be 0 and computing
+    the value can fail, an ``ifelse`` computes it only when there is a step.
 
-    Two errors are lost: that of a state whose shape differs from that of its initial rows where one
-    can be broadcast to the other, and that of a negative trip count.
+    Two errors no longer occur: that the shape of a state differs from that of its initial rows,
+    where one can be broadcast to the other; and that the trip count is negative.
 
     Out of scope: untraced states, states that are invariant only from the second step on, and
     states that never change (``h[t] = h[t-1]``).
     """
 
     name: ClassVar[str] = "hoist-states"
-    takes_in_place: ClassVar[bool] = False
+    accepts_in_place: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan without the invariant states."""

@@ -30,7 +30,7 @@ class MergeDuplicates(ScanPass):
     """
 
     name: ClassVar[str] = "merge-duplicates"
-    takes_in_place: ClassVar[bool] = False
+    accepts_in_place: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan that keeps the first of equal inputs."""

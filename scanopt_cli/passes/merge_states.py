@@ -42,7 +42,7 @@ class MergeStates(ScanPass):
     """
 
     name: ClassVar[str] = "merge-states"
-    takes_in_place: ClassVar[bool] = False
+    accepts_in_place: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan that keeps the first of equal slots."""

@@ -81,7 +81,7 @@ class PushOut(ScanPass):
     """
 
     name: ClassVar[str] = "push-out"
-    takes_in_place: ClassVar[bool] = False
+    accepts_in_place: ClassVar[bool] = False
 
     guarded: bool = True
 

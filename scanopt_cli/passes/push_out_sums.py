@@ -56,7 +56,7 @@ class PushOutSums(ScanPass):
     """
 
     name: ClassVar[str] = "push-out-sums"
-    takes_in_place: ClassVar[bool] = False
+    accepts_in_place: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, with the sums computed after the loop."""

@@ -232,9 +232,9 @@ class Pass(ABC):
 class ScanPass(Pass):
     """A pass that rewrites one Scan at a time, in topological order or its reverse."""
 
-    takes_trimmed: ClassVar[bool] = True
+    accepts_trimmed: ClassVar[bool] = True
     """Whether the pass is valid on a Scan whose buffers do not hold every step."""
-    takes_in_place: ClassVar[bool] = True
+    accepts_in_place: ClassVar[bool] = True
     """Whether the pass is valid on a Scan whose body works in place."""
     from_the_end: ClassVar[bool] = False
     """Whether to visit later Scans first, since changing one may enable changes in its operands."""
@@ -250,10 +250,10 @@ class ScanPass(Pass):
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Call `rewrite` once on every Scan of ``context.fgraph`` that the pass takes."""
         for view in context.scans(from_the_end=self.from_the_end):
-            if not self.takes_trimmed and (short := trimmed(view)):
+            if not self.accepts_trimmed and (short := trimmed(view)):
                 context.missed(view, Code.LOOP_LEFT, not_whole(short))
                 continue
-            if not self.takes_in_place and works_in_place(view):
+            if not self.accepts_in_place and works_in_place(view):
                 context.missed(view, Code.LOOP_LEFT, because(Why.IN_PLACE, what="a step"))
                 continue
             try:

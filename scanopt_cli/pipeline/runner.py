@@ -159,7 +159,7 @@ def _distinct(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
 def _check_order(passes: Sequence[Pass]) -> None:
     trimming: Pass | None = None
     for item in passes:
-        if trimming is not None and not getattr(item, "takes_trimmed", True):
+        if trimming is not None and not getattr(item, "accepts_trimmed", True):
             raise PassError(
                 f"{item.name} cannot run after {trimming.name}, which leaves trimmed loops",
                 where="pipeline",

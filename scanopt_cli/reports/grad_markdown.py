@@ -6,8 +6,17 @@ from collections.abc import Iterator
 
 from scanopt_cli.autodiff.derivative import Derivative
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree
-from scanopt_cli.reports.grad_rich import children, facts
-from scanopt_cli.reports.grad_table import HEADINGS, LABELS, checks, legend, rows, strategies, title
+from scanopt_cli.reports.grad_table import (
+    HEADINGS,
+    LABELS,
+    checks,
+    children,
+    legend,
+    origin_in_words,
+    rows,
+    strategies,
+    title,
+)
 from scanopt_cli.text import markdown, printable
 
 
@@ -46,5 +55,5 @@ def _pedigree(pedigree: Pedigree) -> Iterator[str]:
     waiting = [(record, 0) for record in reversed(found.get(None, ()))]
     while waiting:
         record, depth = waiting.pop()
-        yield f"{'  ' * depth}- **{markdown(record.name)}**: {markdown(facts(record))}"
+        yield f"{'  ' * depth}- **{markdown(record.name)}**: {markdown(origin_in_words(record))}"
         waiting += [(child, depth + 1) for child in reversed(found.get(record.full_name, ()))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -11,14 +11,16 @@ from rich.text import Text
 from rich.tree import Tree
 
 from scanopt_cli.autodiff.derivative import Derivative
-from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord
+from scanopt_cli.autodiff.provenance.pedigree import Pedigree
 from scanopt_cli.autodiff.stages import Stage
 from scanopt_cli.reports.grad_table import (
     HEADINGS,
     LABELS,
     Row,
     checks,
+    children,
     legend,
+    origin_in_words,
     rows,
     strategies,
     title,
@@ -50,44 +52,8 @@ def render(derivative: Derivative, *, show: str | None = None) -> RenderableType
     return Group(*parts)
 
 
-def facts(record: ScanRecord) -> str:
-    """Return what is known about a Scan's origin, in words."""
-    way = "unknown direction" if record.direction == "unknown" else record.direction.value
-    parts = [way]
-    if record.tangents_of is not None:
-        parts.append(f"{record.tangents_of} with its tangents")
-    if record.parent is not None:
-        parts.append(f"pullback of {record.parent}")
-    elif record.generation and record.tangents_of is None:
-        parts.append(f"pullback, generation {record.generation}")
-    if record.reason is not None:
-        parts.append(f"parent unknown: {record.reason}")
-    if record.path:
-        parts.append(f"in {'/'.join(record.path)}")
-    if record.depends_on:
-        parts.append(f"depends on {', '.join(record.depends_on)}")
-    if record.reads_inputs:
-        parts.append(f"reads {', '.join(record.reads_inputs)}")
-    return "; ".join(parts)
-
-
-def children(pedigree: Pedigree) -> Mapping[str | None, Sequence[ScanRecord]]:
-    """Return the children of each Scan: its pullbacks in the same graph, and the Scans in its body.
-
-    Scans are identified by their full names; those under ``None`` have no parent.
-    """
-    names = {record.full_name for record in pedigree.scans}
-    found: dict[str | None, list[ScanRecord]] = {}
-    for record in pedigree.scans:
-        beside = "/".join((*record.path, record.parent or ""))
-        around = ("/".join(record.path[:depth]) for depth in range(len(record.path), 0, -1))
-        above = next((name for name in (beside, *around) if name in names), None)
-        found.setdefault(above, []).append(record)
-    return found
-
-
 def _table(derivative: Derivative) -> RenderableType:
-    """Return a row for each order and stage; formulas that are too long follow the table."""
+    """Return a row for each order and stage. If a formula is too long, all follow the table."""
     found = rows(derivative)
     is_short = all(len(row.buffers) <= _SHORT for row in found)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
@@ -120,6 +86,8 @@ def _tree(pedigree: Pedigree) -> RenderableType:
     while waiting:
         branch, name = waiting.pop()
         for record in found.get(name, ()):
-            label = Text.assemble((printable(record.name), "cyan"), f": {printable(facts(record))}")
+            label = Text.assemble(
+                (printable(record.name), "cyan"), f": {printable(origin_in_words(record))}"
+            )
             waiting.append((branch.add(label), record.full_name))
     return root

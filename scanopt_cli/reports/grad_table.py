@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.autodiff.derivative import Derivative, OrderReport
+from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord
 from scanopt_cli.autodiff.stages import Stage
 from scanopt_cli.text import UNNAMED
 
@@ -103,3 +104,39 @@ def _row(strategy: str, order: int, stage: Stage, counted: Statistics) -> Row:
         counts=tuple(map(str, (*counts, *nodes))),
         buffers=counted.buffers,
     )
+
+
+def origin_in_words(record: ScanRecord) -> str:
+    """Return what is known about a Scan's origin, in words."""
+    way = "unknown direction" if record.direction == "unknown" else record.direction.value
+    parts = [way]
+    if record.tangents_of is not None:
+        parts.append(f"{record.tangents_of} with its tangents")
+    if record.parent is not None:
+        parts.append(f"pullback of {record.parent}")
+    elif record.generation and record.tangents_of is None:
+        parts.append(f"pullback, generation {record.generation}")
+    if record.reason is not None:
+        parts.append(f"parent unknown: {record.reason}")
+    if record.path:
+        parts.append(f"in {'/'.join(record.path)}")
+    if record.depends_on:
+        parts.append(f"depends on {', '.join(record.depends_on)}")
+    if record.reads_inputs:
+        parts.append(f"reads {', '.join(record.reads_inputs)}")
+    return "; ".join(parts)
+
+
+def children(pedigree: Pedigree) -> Mapping[str | None, Sequence[ScanRecord]]:
+    """Return the children of each Scan: its pullbacks in the same graph, and the Scans in its body.
+
+    Scans are identified by their full names; those under ``None`` have no parent.
+    """
+    names = {record.full_name for record in pedigree.scans}
+    found: dict[str | None, list[ScanRecord]] = {}
+    for record in pedigree.scans:
+        beside = "/".join((*record.path, record.parent or ""))
+        around = ("/".join(record.path[:depth]) for depth in range(len(record.path), 0, -1))
+        above = next((name for name in (beside, *around) if name in names), None)
+        found.setdefault(above, []).append(record)
+    return found

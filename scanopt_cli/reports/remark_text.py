@@ -90,7 +90,7 @@ REASONS: Mapping[Why, str] = {
     "the state's",
     Why.IN_PLACE: "{what} works in place",
     Why.LOOP_BATCHED: "the loop is batched",
-    Why.LOOP_EMPTIES: "it would replace the whole loop, whose buffers do not allow that",
+    Why.LOOP_EMPTIES: "nothing would be left in the loop, and its buffers cannot be replaced",
     Why.LOOP_STOPS: "the loop may stop early",
     Why.MIT_MOT: "the steps of a loop with a mit_mot are not cut",
     Why.NEEDS_NO_LOOP: "no step computes it from a state, so PyTensor may need no loop for it",

@@ -2,7 +2,7 @@
 
 A child process keeps a crash, an endless loop or a memory blow-up of a foreign graph away from the
 caller. It is a new interpreter, not a fork, and does not import the caller's main module. It finds
-modules on the caller's ``sys.path`` only (not in the working directory).
+modules where the caller does, on the caller's ``sys.path``.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Record:
 def tables(*graphs: FunctionGraph) -> tuple[dict[str, Any], ...]:
     """Return graphs as the tables in which files hold them.
 
-    Not frozen: PyTensor keeps one node for nodes that it takes for equal, of both graphs, and takes
-    0.0 and -0.0 for equal.
+    Frozen graphs would share nodes that PyTensor counts as equal, and it counts 0.0 and -0.0 as
+    equal.
     """
     return tuple(encode(Graph(fgraph=graph), keep_traces=False) for graph in graphs)
 
@@ -144,8 +144,9 @@ def _environment(modes: Collection[str], directory: Path) -> dict[str, str]:
     environment = {key: value for key, value in os.environ.items() if key != CAPTURE}
     flags = [environment.get("PYTENSOR_FLAGS", ""), "traceback__limit=0"]
     flags += ["cxx="] if WITHOUT_C.issuperset(modes) else []
-    # The keys of PyTensor's cache of compiled code do not cover all that the code depends on. A
-    # separate cache keeps code compiled for a file with wrong types from the user's own programs.
+    # The keys of PyTensor's cache of compiled code do not cover all that the code depends on. So
+    # the child has a cache of its own: the user's programs must not run code that was compiled from
+    # a file with wrong types.
     flags += [f"base_compiledir={Path(config.base_compiledir) / 'scanopt-checked'}"]
     environment["NUMBA_BOUNDSCHECK"] = "1"
     # PyTensor does not delete the temporary files of the code that it generates for Numba.

@@ -20,7 +20,7 @@ from pytensor.typed_list.type import TypedListType
 
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
-from scanopt_cli.ir.connections import declared_connections
+from scanopt_cli.ir.connection_patterns import declared_pattern
 from scanopt_cli.ir.inner_graphs import with_body
 from scanopt_cli.ir.interning import is_kept
 from scanopt_cli.serialization.loading import load
@@ -102,8 +102,8 @@ def test_a_pattern_that_pytensor_has_computed_declares_nothing() -> None:
     before = key(op)
     pytensor.grad(op(x), x)
     assert op._connection_pattern == [[True]]
-    assert declared_connections(op) is None
-    assert declared_connections(other) == [[False]]
+    assert declared_pattern(op) is None
+    assert declared_pattern(other) == [[False]]
     assert key(op) == before != key(other)
     node = FrozenApply(op, (pt.constant(1.0),), (x.type,))
     assert same._connection_pattern is None

@@ -62,7 +62,7 @@ class _Whole(ScanPass):
     """Want whole buffers."""
 
     name: ClassVar[str] = "whole"
-    takes_trimmed: ClassVar[bool] = False
+    accepts_trimmed: ClassVar[bool] = False
 
     def rewrite(self, view, context):
         raise AssertionError("reached a Scan")

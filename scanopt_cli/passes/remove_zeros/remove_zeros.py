@@ -50,7 +50,7 @@ class RemoveZeros(ScanPass):
     """
 
     name: ClassVar[str] = "remove-zeros"
-    takes_in_place: ClassVar[bool] = False
+    accepts_in_place: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan without the zero slots."""

@@ -1,8 +1,8 @@
 """Which outputs of a node or an inner graph are connected to which inputs, in PyTensor's sense.
 
 A connection pattern is a table with a row for each input and a column for each output. PyTensor
-takes time by the product of nodes and inputs for it, and for a Scan by the fourth power of the
-outputs. Here, the inputs that a variable is connected to are the bits of one number.
+computes it in O(nodes x inputs), that of a Scan in O(outputs^4). Here, the inputs that a variable
+is connected to are the bits of one number.
 """
 
 from __future__ import annotations
@@ -20,40 +20,42 @@ from scanopt_cli.ir.scan_view import ScanView
 type Pattern = Sequence[Sequence[bool]]
 
 
-def own_connections(node: Apply) -> Pattern:
-    """Return the connection pattern of the Op of ``node``, as `pytensor.grad` uses it.
+def connection_pattern(node: Apply) -> Pattern:
+    """Return the connection pattern of ``node``, as `pytensor.grad` uses it.
 
-    PyTensor finds the patterns computed here where it keeps those that it computes.
+    That of a Scan or an OpFromGraph is stored where PyTensor stores what it computes itself: in the
+    tag of the node, or in the Op. So PyTensor does not compute it again.
     """
     op = node.op
     if isinstance(op, Scan):
         if not hasattr(node.tag, "connection_pattern"):
-            node.tag.connection_pattern = _through_steps(node)
+            node.tag.connection_pattern = _pattern_of_scan(node)
     elif isinstance(op, OpFromGraph) and op._connection_pattern is None:
-        op._connection_pattern = _through(op.fgraph).tolist()
+        op._connection_pattern = _pattern_of_graph(op.fgraph).tolist()
     if hasattr(op, "connection_pattern"):
         known: Pattern = op.connection_pattern(node)
         return known
     return [[True] * len(node.outputs)] * len(node.inputs)
 
 
-def declared_connections(op: OpFromGraph) -> Pattern | None:
-    """Return the connection pattern that ``op`` was given, ``None`` if its inner graph implies it.
+def declared_pattern(op: OpFromGraph) -> Pattern | None:
+    """Return the connection pattern that the user gave ``op``; ``None`` if its graph has the same.
 
-    PyTensor keeps one that it has computed in the same place as one that it was given.
+    PyTensor stores a pattern that it has computed in the attribute of those that users give, so
+    only a comparison tells them apart.
     """
     known: Pattern | None = op._connection_pattern
-    if known is None or np.array_equal(known, _through(op.fgraph)):
+    if known is None or np.array_equal(known, _pattern_of_graph(op.fgraph)):
         return None
     return known
 
 
-def _through(graph: AbstractFunctionGraph) -> np.ndarray:
+def _pattern_of_graph(graph: AbstractFunctionGraph) -> np.ndarray:
     """Return the connection pattern of an inner graph."""
     # The inputs that a variable is connected to, as the bits of a number.
     reached: dict[Variable, int] = {v: 1 << bit for bit, v in enumerate(graph.inputs)}
     for node in graph.toposort():
-        rows = own_connections(node)
+        rows = connection_pattern(node)
         for column, output in enumerate(node.outputs):
             bits = 0
             for row, variable in zip(rows, node.inputs, strict=True):
@@ -67,10 +69,10 @@ def _through(graph: AbstractFunctionGraph) -> np.ndarray:
     return pattern
 
 
-def _through_steps(node: Apply) -> list[list[bool]]:
+def _pattern_of_scan(node: Apply) -> list[list[bool]]:
     """Return the connection pattern of a Scan: Warshall's algorithm, a row of bits at a time."""
     body = node.op.fgraph
-    within = _through(body)
+    within = _pattern_of_graph(body)
     row_of = {variable: row for row, variable in enumerate(body.inputs)}
     column_of = {variable: column for column, variable in enumerate(body.outputs)}
     view = ScanView.of(node)
