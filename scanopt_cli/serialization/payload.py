@@ -16,6 +16,7 @@ import pytensor
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
+from pytensor.scalar.basic import ScalarType
 
 from scanopt_cli.errors import LoadError, ScanoptError, brief
 from scanopt_cli.ir.graph import Graph, check_inputs
@@ -122,7 +123,7 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
         ]
         variables = list(inputs)
         for kind, data, name in payload["constants"]:
-            variables.append(types[kind].make_constant(data, name=name_from(name)))
+            variables.append(constant_from(types[kind], data, name))
         for position, (op, sources, targets) in enumerate(payload["nodes"]):
             outputs = [types[kind].make_variable(name=name_from(name)) for kind, name in targets]
             for index, output in enumerate(outputs):
@@ -232,6 +233,14 @@ def _texts(values: Collection[Any]) -> list[str]:
     if len(values) > _MOST_NOTES:
         raise ValueError("more notes than anybody reads")
     return [str(name_from(value)) for value in values]
+
+
+def constant_from(kind: Any, data: Any, name: Any) -> Constant:
+    """Return a constant of type ``kind``. (PyTensor takes any array for a number.)"""
+    made: Constant = kind.make_constant(data, name=name_from(name))
+    if isinstance(kind, ScalarType) and np.ndim(made.data):
+        raise ValueError("a constant is an array, though its type is that of a number")
+    return made
 
 
 def name_from(value: Any) -> str | None:

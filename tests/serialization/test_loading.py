@@ -21,7 +21,7 @@ import pytest
 from hostile_sizes import nested
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Variable, equal_computations
+from pytensor.graph.basic import Apply, Variable, equal_computations
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.rewriting.elemwise import local_careduce_fusion
@@ -35,6 +35,7 @@ from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.serialization import files
 from scanopt_cli.serialization.files import values_path
 from scanopt_cli.serialization.loading import VersionWarning, load
+from scanopt_cli.serialization.payload import encode
 from scanopt_cli.serialization.saving import save
 from scanopt_cli.serialization.values import write_values
 
@@ -226,6 +227,23 @@ def test_op_that_was_finalized_for_a_backend_is_its_graph(file: Path) -> None:
     assert node.op.is_inline
     again = pytensor.function(graph.inputs, graph.outputs[0], mode="FAST_COMPILE")
     np.testing.assert_allclose(again([0.0, 1.0]), np.exp([0.0, 1.0]))
+
+
+def test_a_number_that_is_an_array_is_refused(tmp_path: Path) -> None:
+    """PyTensor makes a constant of any array, of the type of a number."""
+    rows = np.array([], dtype="int64")
+    bound = ps.int64.make_constant(rows)
+    x = pt.dvector("x")
+    node = x[3:].owner
+    out = Apply(node.op, [x, bound], [x.type()]).outputs[0]
+    for name, data in (
+        ("plain", pickle.dumps(FunctionGraph([x], [out], clone=False))),
+        ("own", pickle.dumps(encode(as_graph(([x], [out])), keep_traces=False))),
+    ):
+        path = tmp_path / f"{name}.pkl"
+        path.write_bytes(data)
+        with pytest.raises(LoadError, match="type is that of a number"):
+            load(path)
 
 
 _ZEROS = """

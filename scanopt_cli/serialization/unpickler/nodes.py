@@ -9,7 +9,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 
-from scanopt_cli.serialization.payload import name_from, set_trace
+from scanopt_cli.serialization.payload import constant_from, name_from, set_trace
 from scanopt_cli.serialization.unpickler.records import Call, made_class
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _root(builder: Builder, cls: type[Any], state: dict[str, Any]) -> Variable:
         made = cls(kind, _data(builder, value), strict=False, name=name)
         return _decorated(builder, made, state)
     if issubclass(cls, Constant):
-        constant = kind.make_constant(_data(builder, state["data"]), name=name)
+        constant = constant_from(kind, _data(builder, state["data"]), name)
         return _decorated(builder, constant, state)
     return _decorated(builder, kind.make_variable(name), state)
 
