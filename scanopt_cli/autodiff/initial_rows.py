@@ -11,6 +11,7 @@ from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import IncSubtensor
 
+from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import SlotKind
@@ -35,9 +36,9 @@ class InitialRowsAlone(Pass):
             others = [slot for slot in states if not _is_set_in_part(slot.outer_input)]
             for slot in others:
                 buffer: Any = slot.outer_input
-                initial = along(view.batch_ndim, slice(None, slot.n_initial))
-                empty: Any = AllocEmpty(buffer.type.dtype)(*buffer.shape)
-                slot.outer_input = empty[initial].set(buffer[initial])
+                axis, width = view.batch_ndim, slot.n_initial
+                start = buffer[along(axis, slice(None, width))]
+                slot.outer_input = with_room(start, buffer.shape, width, axis)
             if others:
                 yield Rewrite(view.rebuild())
 

@@ -210,6 +210,8 @@ def test_integers_and_axes_of_one_stay() -> None:
     whole = scan(lambda a, s: s + outer(a, a), sequences=[i], outputs_info=[pt.zeros((3, 3), int)])
     assert check(last(whole), i=np.arange(6).reshape(2, 3))[1] == []
     one = pt.tensor("one", dtype="float64", shape=(3, 1))
+    column = scan(lambda a, s: s + a[:, None], sequences=[u], outputs_info=[one])
+    assert check(last(column), one=np.ones((3, 1)))[1] == []
     c = pt.tensor("c", dtype="float64", shape=(None, 1))
     column = scan(lambda a, b, s: s + outer(a, b), sequences=[u, c], outputs_info=[one])
     assert check(last(column), one=np.ones((3, 1)), c=np.ones((4, 1)))[1] == []

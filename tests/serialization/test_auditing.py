@@ -20,11 +20,6 @@ from scanopt_cli.serialization.auditing import audit
 from scanopt_cli.serialization.saving import save
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "graph.pkl"
-
-
 @pytest.mark.parametrize("name", GRAPHS)
 def test_real_graphs_are_clean(name: str, file: Path) -> None:
     inputs, outputs = GRAPHS[name]()

@@ -29,11 +29,6 @@ from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "graph.pkl"
-
-
 def tree(outputs: Any) -> str:
     return str(pytensor.dprint(list(outputs), file="str", print_type=True))
 
@@ -186,16 +181,21 @@ def test_plain_pickle_reads_the_file_too(file: Path) -> None:
 
 
 def test_plain_pickle_reads_overrides_too(file: Path) -> None:
-    """Caches of an Op are empty in the file, not missing."""
+    """Caches of an Op are empty in the file, not missing, and each Op has its own."""
     a, sine, cotangent, x = pt.dscalars("a", "sine", "cotangent", "x")
-    pullback = OpFromGraph([a, sine, cotangent], [cotangent * pt.cos(a) * 2])
-    op = OpFromGraph([a], [pt.sin(a)], pullback=pullback)
-    pytensor.grad(op(x), x)
-    save(([x], [op(x)]), file)
+
+    def sine_of(factor: float) -> OpFromGraph:
+        pullback = OpFromGraph([a, sine, cotangent], [cotangent * pt.cos(a) * factor])
+        return OpFromGraph([a], [pt.sin(a)], pullback=pullback)
+
+    ops = [sine_of(2.0), sine_of(3.0)]
+    outputs = [op(x) for op in ops]
+    pytensor.grad(sum(outputs), x)
+    save(([x], outputs), file)
     again = load(file, trust=True)
-    slope = pytensor.grad(again.outputs[0], again.inputs[0])
-    assert slope.eval({again.inputs[0]: 0.0}) == 2.0
-    assert again.outputs[0].owner.op == op
+    slopes = [pytensor.grad(output, again.inputs[0]) for output in again.outputs]
+    assert [slope.eval({again.inputs[0]: 0.0}) for slope in slopes] == [2.0, 3.0]
+    assert [output.owner.op for output in again.outputs] == ops
 
 
 def test_op_that_cannot_be_pickled_is_named(file: Path) -> None:

@@ -21,11 +21,11 @@ CACHES = frozenset(
 )
 """Attributes of Ops that hold caches, mostly closures, or documentation."""
 
-_EMPTY: dict[str, Any] = {
-    "_lop_op_cache": {},
+_EMPTY: dict[str, type[dict[Any, Any]] | None] = {
+    "_lop_op_cache": dict,
     **dict.fromkeys(("_rop_op_cache", "_frozen_lop", "_frozen_rop", "_fn", "_fn_wrapped")),
 }
-"""The caches that PyTensor expects to be there, as its constructors set them."""
+"""What makes the caches that PyTensor expects to be there; the others are ``None`` at first."""
 
 _DECORATIONS = frozenset({"_fn_cache", "_repr_latex_", "str_repr"})
 """Attributes of variables that only concern their display or their evaluation."""
@@ -45,12 +45,13 @@ _KEPT = {
 
 
 def without_caches(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of an Op with empty caches: an unpickler runs no constructor."""
-    return {
-        name: _EMPTY.get(name, value)
-        for name, value in state.items()
-        if name not in CACHES or name in _EMPTY
-    }
+    """Return the attributes of an Op with empty caches: an unpickler runs no constructor.
+
+    No two Ops get one cache: pickle would keep it one.
+    """
+    kept = {name: value for name, value in state.items() if name not in CACHES}
+    empty = {name: make and make() for name, make in _EMPTY.items() if name in state}
+    return kept | empty
 
 
 def left_out(root: Any) -> frozenset[int]:

@@ -1,0 +1,12 @@
+"""The file that a test of loading or saving works on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "graph.pkl"
