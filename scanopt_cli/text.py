@@ -39,3 +39,8 @@ def plural(count: int, noun: str) -> str:
 def markdown(text: str) -> str:
     """Return ``text`` on one line, escaped so that Markdown shows it literally."""
     return _MARKDOWN.sub(r"\\\1", printable(text))
+
+
+def with_article(name: str) -> str:
+    """Return a word after "a" or "an"."""
+    return f"{'an' if name[:1].lower() in tuple('aeiou') else 'a'} {name}"

@@ -106,7 +106,7 @@ def _install() -> None:
 def work_of(node: Apply) -> float:
     """How many numbers evaluating a node takes; infinitely many if it is not one of constants."""
     values: list[Any] = [v.data for v in node.inputs if isinstance(v, Constant)]
-    if len(values) < len(node.inputs):
+    if len(values) < len(node.inputs) or any(isinstance(value, list | tuple) for value in values):
         return math.inf
     try:
         # Axes of length 0 make arrays of no bytes, of which sums over another axis are not empty.

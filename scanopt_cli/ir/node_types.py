@@ -183,7 +183,12 @@ def _stand_in(variable: Variable, kind: Any) -> Variable:
 
 def _is_short(variable: Variable) -> bool:
     """Whether ``variable`` is a constant that is no longer than a shape."""
-    return isinstance(variable, Constant) and np.size(variable.data) <= _LONGEST_SHAPE
+    if not isinstance(variable, Constant):
+        return False
+    data: Any = variable.data
+    # NumPy would make an array of a typed list of arrays.
+    size = len(data) if isinstance(data, list | tuple) else np.size(data)
+    return size <= _LONGEST_SHAPE
 
 
 def _decisive(variable: Variable) -> Hashable:

@@ -24,9 +24,10 @@ from scanopt_cli.ir.node_types import type_error
 from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.serialization.compiled import CompiledGraph, graph_of, inspect_function
 from scanopt_cli.serialization.files import read_file
-from scanopt_cli.serialization.payload import FORMAT, decode
+from scanopt_cli.serialization.payload import FORMAT, decode, output_name
 from scanopt_cli.serialization.unpickler.builder import read_safely
 from scanopt_cli.serialization.values import read_values
+from scanopt_cli.text import with_article
 
 MOST_NODES = 60_000
 """The most nodes outside of inner graphs: PyTensor's own rewrites take seconds for so many."""
@@ -154,9 +155,9 @@ def _graph_of(held: Any, where: str) -> Graph:
             return from_io(None, held, source=where)
         case dict() if _are_variables(list(held.values())):
             graph = from_io(None, list(held.values()), source=where)
-            return replace(graph, output_names=tuple(map(str, held)))
+            return replace(graph, output_names=tuple(map(output_name, held)))
     raise LoadError(
-        f"holds {_article(type(held).__name__)}, not a graph",
+        f"holds {with_article(type(held).__name__)}, not a graph",
         where=where,
         hint="pickle a FunctionGraph, its outputs or an (inputs, outputs) pair",
     )
@@ -164,7 +165,7 @@ def _graph_of(held: Any, where: str) -> Graph:
 
 def _from_pair(inputs: Any, outputs: Any, where: str) -> Graph:
     """Build a graph from what stands for its inputs and outputs, a dict of outputs included."""
-    names = tuple(map(str, outputs)) if isinstance(outputs, dict) else ()
+    names = tuple(map(output_name, outputs)) if isinstance(outputs, dict) else ()
     listed = [*outputs.values()] if isinstance(outputs, dict) else outputs
     parts = [[part] if isinstance(part, Variable) else part for part in (inputs, listed)]
     if not all(isinstance(part, list | tuple) for part in parts):
@@ -174,10 +175,6 @@ def _from_pair(inputs: Any, outputs: Any, where: str) -> Graph:
 
 def _are_variables(parts: Sequence[Any]) -> bool:
     return bool(parts) and all(isinstance(part, Variable) for part in parts)
-
-
-def _article(name: str) -> str:
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def _warn_of_version(graph: Graph) -> None:

@@ -33,8 +33,9 @@ _KEYS = frozenset(
     }
 )
 _MOST_EDGES = 2_000_000
-_MOST_LETTERS = 10_000
+_MOST_LETTERS = 1_000
 _MOST_NOTES = 100
+_MOST_STACKS, _MOST_FRAMES = 20, 50
 _VALUES = (bool, int, float, complex, np.generic, np.ndarray, np.random.Generator, list, tuple)
 
 
@@ -129,7 +130,7 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
             for index, output in enumerate(outputs):
                 set_trace(output, payload["traces"].get((position, index)), traces)
             if not isinstance(ops[op], Op):
-                raise ValueError(f"{ops[op]!r} is no Op")
+                raise ValueError(f"a {type(ops[op]).__name__} is no Op")
             Apply(ops[op], [variables[_number(source)] for source in sources], outputs)
             variables.extend(outputs)
         outputs = [variables[_number(output)] for output in payload["outputs"]]
@@ -168,12 +169,15 @@ def plain_trace(trace: Any) -> tuple[tuple[tuple[Any, ...], ...], ...]:
     """Return ``trace``, a value of ``tag.trace``, as plain tuples; an empty tuple if it is none.
 
     PyTensor keeps a list of stacks, each a list of ``(file, line number, function, source line)``.
+    Those of a trace that nobody would read are left out.
     """
     stacks = trace if isinstance(trace, list | tuple) else ()
     return tuple(
         tuple(map(tuple, stack))
-        for stack in stacks
-        if isinstance(stack, list | tuple) and all(map(_is_frame, stack))
+        for stack in stacks[:_MOST_STACKS]
+        if isinstance(stack, list | tuple)
+        and len(stack) <= _MOST_FRAMES
+        and all(map(_is_frame, stack))
     )
 
 
@@ -237,10 +241,31 @@ def _texts(values: Collection[Any]) -> list[str]:
 
 def constant_from(kind: Any, data: Any, name: Any) -> Constant:
     """Return a constant of type ``kind``. (PyTensor takes any array for a number.)"""
+    if isinstance(data, list | tuple) and _has_text(data):
+        # NumPy makes an array of texts of it, each as long as the longest.
+        raise ValueError("a constant is a list that holds text")
     made: Constant = kind.make_constant(data, name=name_from(name))
     if isinstance(kind, ScalarType) and np.ndim(made.data):
         raise ValueError("a constant is an array, though its type is that of a number")
     return made
+
+
+def _has_text(data: list[Any] | tuple[Any, ...]) -> bool:
+    return any(
+        _has_text(part) if isinstance(part, list | tuple) else isinstance(part, str | bytes)
+        for part in data
+    )
+
+
+def output_name(key: Any) -> str | None:
+    """Return the name of an output, of a dictionary's key.
+
+    Raises
+    ------
+    ValueError
+        If it is no text, number or variable.
+    """
+    return name_from(str(key) if isinstance(key, int | Variable) else key)
 
 
 def name_from(value: Any) -> str | None:

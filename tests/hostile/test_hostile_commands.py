@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hostile_files import FILES
 from hostile_graphs import HEAVY
+from hostile_sharing import SHARING, TRACED
 from hostile_sizes import SIZES
 from write_files import heavy
 
@@ -22,6 +23,7 @@ import tiers
 from graph_building import graph_of, power
 from hostile import HOSTILE
 from scanopt_cli.cli.app import run
+from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
 
 LIMIT = 20
@@ -44,7 +46,7 @@ UNEVALUATED = {
     **{name: words for name, words in COMMANDS.items() if "verif" not in name},
     "grad": ["grad", "FILE", "--no-check", "--stage", "scanopt", "-o", "TARGET"],
 }
-REFUSED = {**FILES, **SIZES}
+REFUSED = {**FILES, **SIZES, **SHARING}
 NAMES = (*HOSTILE, *REFUSED)
 # These take more than a second.
 SLOW = {
@@ -113,7 +115,7 @@ def test_every_command_refuses_it(
     file, marker = tmp_path / "file.pkl", tmp_path / "marker"
     file.write_bytes(refused_data(name, marker))
     # Large files take a second or two, and all commands read them alike.
-    commands = ("inspect", "audit") if name in SIZES else tried(COMMANDS)
+    commands = ("inspect", "audit") if name in SIZES | SHARING else tried(COMMANDS)
     for command in commands:
         with no_longer_than(LIMIT):
             code = run(filled(COMMANDS[command], file, honest))
@@ -126,6 +128,17 @@ def test_every_command_refuses_it(
         assert "Traceback" not in shown.err
     assert not marker.exists()
     assert not (tmp_path / "target.pkl").exists()
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_traces_that_nobody_reads_are_left_out(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "file.pkl"
+    file.write_bytes(TRACED[name]())
+    with no_longer_than(LIMIT):
+        graph = load(file)
+    for output in graph.outputs:
+        stacks = getattr(output.tag, "trace", [])
+        assert sum(map(len, stacks)) <= 1_000
 
 
 def refused_data(name: str, marker: Path) -> bytes:

@@ -20,6 +20,7 @@ import hostile_names
 import hostile_state
 from hostile_files import FILES
 from hostile_graphs import HEAVY
+from hostile_sharing import SHARING
 from hostile_sizes import SIZES
 
 from graph_building import graph_of
@@ -34,7 +35,7 @@ assert hostile_arrays
 def refused(marker: Path) -> dict[str, bytes]:
     """Return the files that every command refuses, by name."""
     found = {name: make(marker) for name, make in HOSTILE.items()}
-    return found | {name: make() for name, make in {**FILES, **SIZES}.items()}
+    return found | {name: make() for name, make in {**FILES, **SIZES, **SHARING}.items()}
 
 
 def heavy(name: str) -> bytes:

@@ -124,7 +124,8 @@ def test_looking_upstream_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_pytensor_makes_of_real_graphs_fits(name: str, mode: str) -> None:
     inputs, outputs = GRAPHS[name]()
     fgraph = FunctionGraph(inputs, outputs, clone=True)
-    get_mode(mode).optimizer.rewrite(fgraph)
+    # With JAX installed, this rewrite hides shapes from everything but JAX's own code.
+    get_mode(mode).excluding("jax_shape_parameter_as_tuple").optimizer.rewrite(fgraph)
     assert type_error(walk(fgraph, all_graphs)) is None
 
 

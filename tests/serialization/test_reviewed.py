@@ -40,6 +40,7 @@ _ABSTRACT = {
     "pytensor.graph.op": "Op _NoPythonOp",
     "pytensor.graph.type": "Type",
     "pytensor.link.c.op": "COp OpenMPOp _NoPythonCOp",
+    "pytensor.link.jax.dispatch.shape": "JAXShapeTuple",  # made while JAX compiles
     "pytensor.link.c.type": "CType",
     "pytensor.raise_op": "ExceptionType",
     "pytensor.scalar.basic": (

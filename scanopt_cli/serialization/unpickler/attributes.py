@@ -29,6 +29,7 @@ from scanopt_cli.serialization.unpickler.constructors import StateError
 
 _MAX_PARTS = 100_000
 _MAX_TEXT = 10_000
+_MAX_NAME = 1_000
 _MAX_INTEGER = 2**63 - 1
 _MAX_AXIS = 64
 _MAX_COUNT = 10_000
@@ -195,7 +196,8 @@ def check_attributes(cls: type[Any], state: Mapping[str, Any]) -> None:
 def _check_text(name: str, text: str, allowed: re.Pattern[str] | None) -> None:
     if allowed is _FREE and len(text) <= _MAX_TEXT and not allowed.fullmatch(text):
         raise StateError(f"attribute {name!r} has a backslash, '??' or a control character")
-    if allowed is None or len(text) > _MAX_TEXT or not allowed.fullmatch(text):
+    longest = _MAX_NAME if allowed in (_FREE, _DISPLAYED) else _MAX_TEXT
+    if allowed is None or len(text) > longest or not allowed.fullmatch(text):
         raise StateError(f"attribute {name!r} holds text that no op needs")
     if allowed is _SIGNATURE and any(
         int(digits) > _MAX_AXIS for digits in _AXES_IN_SIGNATURE.findall(text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
@@ -32,6 +33,7 @@ from scanopt_cli.serialization.unpickler.records import (
     made_class,
     read_records,
 )
+from scanopt_cli.text import with_article
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
 _CONTAINERS = (list, tuple, dict, set, frozenset)
@@ -43,6 +45,8 @@ _DEEPEST = 500
 _MOST_COPIES = 4
 _FREE_COPIES = 16 << 20
 _COPIED_PART = 32
+_LONGEST_INTEGER = 4096
+"""How many bits an integer may have; those of random generators have 128."""
 
 
 def read_safely(data: bytes, where: str, packages: Iterable[str] = ()) -> Any:
@@ -93,11 +97,13 @@ class Nests:
     """Sizes of nested containers, each of which may occur in several others.
 
     Whoever hashes, prints or compares a nest goes through each container wherever it occurs, and in
-    C as deep as it goes: a small file could make that take for ever, or crash.
+    C as deep as it goes: a small file could make that take for ever, or crash. A text or an array
+    counts as one part for each `_COPIED_PART` bytes.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, int]] = {}
+        self._long: dict[int, int] = {}
         self._parts = 0
 
     def check(self, made: Any) -> None:
@@ -112,7 +118,7 @@ class Nests:
         if parts is None:
             return
         self._parts += len(parts)
-        inner = [self._known.get(id(part), (1, 0)) for part in parts]
+        inner = [self._known.get(id(part)) or (self._size_of_one(part), 0) for part in parts]
         size = 1 + sum(one for one, _ in inner)
         depth = 1 + max((one for _, one in inner), default=0)
         if depth > _DEEPEST:
@@ -123,7 +129,19 @@ class Nests:
 
     def size_of(self, made: Any) -> int:
         """Return how many parts ``made`` has, counted wherever they occur; it was checked."""
-        return self._known.get(id(made), (1, 0))[0]
+        known = self._known.get(id(made))
+        return self._size_of_one(made) if known is None else known[0]
+
+    def _size_of_one(self, part: Any) -> int:
+        """Return the size of what is no container; the file itself accounts for its first use."""
+        if not isinstance(part, str | bytes | np.ndarray):
+            return 1
+        length = part.nbytes if isinstance(part, np.ndarray) else len(part)
+        size = 1 + length // _COPIED_PART
+        if size > 1 and id(part) not in self._long:
+            self._long[id(part)] = size
+            self._parts += size
+        return size
 
 
 def _members(made: Any) -> Sequence[Any] | None:
@@ -186,6 +204,8 @@ class Builder:
     def value(self, record: Any) -> Any:
         """Return what ``record`` stands for."""
         kind = type(record)
+        if kind is int and record.bit_length() > _LONGEST_INTEGER:
+            raise ValueError(f"an integer of more than {_LONGEST_INTEGER:,} bits")
         if kind in _PLAIN:
             return record
         if kind in _CONTAINERS and not record:
@@ -280,7 +300,7 @@ class Builder:
             raise
         except Exception as error:
             raise LoadError(
-                f"a {target.name[:80]} is not well-formed: {brief(error)}",
+                f"{with_article(target.name[:80])} is not well-formed: {brief(error)}",
                 where=self.where,
                 hint="write the file again",
             ) from None
@@ -309,6 +329,9 @@ class Builder:
             inner = made_class(part)
             opaque = inner is not None and (inner.module, inner.name) in OPAQUE
             state[name] = None if opaque else self.value(part)
+            # Each Op and Type that has it goes through it, more than once.
+            if isinstance(state[name], _CONTAINERS):
+                self.copied(state[name])
         if issubclass(cls, Scan):
             state["mode"] = None  # that of whoever compiled it; PyTensor would link by it
             # PyTensor takes a loop in place for equal to one that is not, in bodies as well.

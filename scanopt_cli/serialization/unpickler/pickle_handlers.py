@@ -75,8 +75,14 @@ def _bytes(builder: Builder, record: Call) -> bytes:
     return parts
 
 
+_IN_SLICES = (type(None), int, np.integer, Type, Variable)
+
+
 def _slice(builder: Builder, record: Call) -> slice:
-    return slice(*map(builder.value, record.args))
+    parts = [builder.value(part) for part in record.args]
+    if not all(isinstance(part, _IN_SLICES) for part in parts):
+        raise ValueError("a slice of something else than numbers")
+    return slice(*parts)
 
 
 def _complex(builder: Builder, record: Call) -> complex:
