@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -87,3 +91,30 @@ def test_a_sum_of_booleans_is_counted() -> None:
     x = pt.dscalar("x")
     is_large = pt.gt(x, 1.0)
     assert value((1 - is_large) + (1 - is_large), {x: 1.5}, FAST) == 0
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(shutil.which("g++") is None, reason="it shows in C only")
+@bug(
+    "a VM that is not lazy gives an output the memory of a number that died, and writes the next "
+    "such number there when it is called again: an earlier result changes",
+    ours="loop/operators.py (compile_fn), verification/modes.py",
+    raises=AssertionError,
+)
+def test_a_result_stays_as_it_was_returned() -> None:
+    code = """
+import numpy as np, pytensor, pytensor.tensor as pt
+x, h, v = pt.dvectors("x", "h", "v")
+a = pt.dscalar("a")
+outputs = [0.01 * pt.exp(h).sum() + 0.9 * a, pt.inc_subtensor(v[0], -2.0 * pt.exp(x).sum())]
+for ordered in (outputs, outputs[::-1]):
+    function = pytensor.function([x, h, a, v], ordered, mode=pytensor.compile.mode.VM)
+    first = function(np.ones(3), np.ones(4), 1.0, np.zeros(3))
+    kept = [np.array(result) for result in first]
+    function(np.ones(3) * 2, np.ones(4) * 3, 5.0, np.zeros(3))
+    for one, other in zip(first, kept):
+        assert np.array_equal(one, other)
+"""
+    flags = {**os.environ, "PYTENSOR_FLAGS": os.environ["PYTENSOR_FLAGS"].replace("cxx=,", "")}
+    done = subprocess.run([sys.executable, "-c", code], env=flags, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr

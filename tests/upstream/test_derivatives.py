@@ -95,3 +95,27 @@ def test_the_gradient_of_a_write_at_repeated_indices() -> None:
     written = pt.set_subtensor(zeros[np.array([0, 0])], s)
     found = value(pt.grad(written[0], s), {s: [1.0, 2.0]}, PLAIN)
     np.testing.assert_allclose(found, [0.0, 1.0])
+
+
+@bug(
+    "pushforward gives the tangents of only one term of a sum of two inputs, where an input is "
+    "a term itself: its pullback is the cotangent, whose own cotangent hides that of the others",
+    ours="loop/pushforward.py and autodiff/pushforward_rules.py",
+    raises=AssertionError,
+)
+def test_the_pushforward_of_a_sum() -> None:
+    a, b, da, db = pt.dscalars("a", "b", "da", "db")
+    (moved,) = pushforward([a + pt.sin(b)], [a, b], [da, db])
+    assert value(moved, {b: 0.0, da: 1.0, db: 1.0}, PLAIN) == 2
+
+
+@bug(
+    "pushforward gives no tangent to an output that another output is computed from",
+    ours="loop/pushforward.py",
+    raises=AssertionError,
+)
+def test_the_pushforward_of_a_value_and_of_its_double() -> None:
+    a, da = pt.dscalars("a", "da")
+    once = pt.sin(a)
+    found = pushforward([once, once * 2], [a], [da])
+    assert [value(v, {a: 0.0, da: 1.0}, PLAIN) for v in found] == [1, 2]

@@ -1,0 +1,14 @@
+"""Loops of a simpler design than PyTensor's Scan: the operators, and functions that write them.
+
+Importing this package teaches PyTensor to compile them, in every mode.
+"""
+
+from scanopt_cli.loop import compiling as compiling
+from scanopt_cli.loop.body import Body as Body
+from scanopt_cli.loop.helpers import filter as filter
+from scanopt_cli.loop.helpers import map as map
+from scanopt_cli.loop.helpers import reduce as reduce
+from scanopt_cli.loop.helpers import scan as scan
+from scanopt_cli.loop.helpers import while_loop as while_loop
+from scanopt_cli.loop.operators import Loop as Loop
+from scanopt_cli.loop.operators import TracedLoop as TracedLoop

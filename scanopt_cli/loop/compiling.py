@@ -1,0 +1,162 @@
+"""What PyTensor does with loops when it compiles: lowers them, and prepares their bodies.
+
+1. `lower_loops`: a `TracedLoop` becomes a `Loop`, with buffers for the traces that are read. JAX
+   keeps those whose traces are read.
+2. `scalarize_loops` (Numba): states, constants and the index that are tensors of no dimensions
+   become numbers.
+3. `destroy_initial_states`: a loop overwrites the initial values that nobody else reads.
+4. `loop_bodies`: the bodies are rewritten like the graph, and may overwrite the states.
+
+Importing this module registers these rewrites with PyTensor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytensor.compile.aliasing import add_supervisor_to_fgraph
+from pytensor.compile.io import In
+from pytensor.compile.mode import Mode, optdb
+from pytensor.compile.rewriting import rewrite_inner_graph
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.rewriting.basic import (
+    dfs_rewriter,
+    get_active_mode,
+    graph_rewriter,
+    node_rewriter,
+)
+from pytensor.graph.utils import InconsistencyError
+from pytensor.link.basic import Linker
+from pytensor.link.jax.linker import JAXLinker
+from pytensor.link.mlx.linker import MLXLinker
+from pytensor.link.numba.linker import NumbaLinker
+from pytensor.link.pytorch.linker import PytorchLinker
+from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.basic import as_tensor_variable, scalar_from_tensor, tensor_from_scalar
+from pytensor.tensor.type import DenseTensorType
+from pytensor.typed_list.type import TypedListType
+
+from scanopt_cli.loop.lowering import lowered
+from scanopt_cli.loop.memory import copy_shared_outputs
+from scanopt_cli.loop.operator_base import LoopOperator
+from scanopt_cli.loop.operators import Loop, TracedLoop
+from scanopt_cli.loop.scalar_rows import write_scalars
+
+_WITHOUT_MEMORY = (JAXLinker, PytorchLinker, MLXLinker)
+"""The linkers whose functions never overwrite an array."""
+
+
+@node_rewriter([TracedLoop])  # type: ignore[untyped-decorator]
+def lower_loop(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | None:
+    """Replace a traced loop by a `Loop` that keeps the traces that are read."""
+    read = {i for i, output in enumerate(node.outputs) if fgraph.clients[output]}
+    mode = get_active_mode(fgraph)
+    traces = {i for i in read if node.op.n_states <= i < len(node.outputs) - 1}
+    has_lists = any(isinstance(node.outputs[i].type, TypedListType) for i in traces)
+    # What stays is dispatched, or refused with a reason.
+    if (isinstance(mode.linker, JAXLinker) and traces) or (
+        isinstance(mode.linker, NumbaLinker) and has_lists
+    ):
+        return None
+    return {node.outputs[i]: v for i, v in lowered(node, read).items()}
+
+
+@node_rewriter([Loop])  # type: ignore[untyped-decorator]
+def scalarize_loop(_fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
+    """Make numbers of a loop's states and constants of no dimensions, and of its index."""
+    body = node.op.body
+    numbers = {v: ScalarType(v.type.dtype)() for v in body.inputs if _is_number(v)}
+    if not numbers:
+        return None
+    values = {v: tensor_from_scalar(number) for v, number in numbers.items()}
+    outputs = graph_replace(body.outputs, values, strict=False)
+    next_states = [
+        scalar_from_tensor(new) if old in numbers else new
+        for old, new in zip(body.states, outputs, strict=False)
+    ]
+    inputs = [numbers.get(v, v) for v in body.inputs]
+    graph = FunctionGraph(inputs, [*next_states, *outputs[len(next_states) :]], clone=False)
+    n_steps, *outer = node.inputs
+    made: Any = Loop(graph.freeze(), node.op.n_states, node.op.is_while, name=node.op.name)(
+        n_steps,
+        *(
+            scalar_from_tensor(value) if v in numbers else value
+            for v, value in zip(body.inputs[1:], outer, strict=True)
+        ),
+        return_list=True,
+    )
+    return [as_tensor_variable(v) if isinstance(v.type, ScalarType) else v for v in made]
+
+
+def _is_number(variable: Variable) -> bool:
+    kind = variable.type
+    return isinstance(kind, DenseTensorType) and kind.ndim == 0
+
+
+@graph_rewriter  # type: ignore[untyped-decorator]
+def destroy_initial_states(fgraph: FunctionGraph) -> None:
+    """Let loops overwrite the initial values that nobody else reads."""
+    for node in fgraph.toposort():
+        if not isinstance(node.op, Loop):
+            continue
+        for state, initial in enumerate(node.op.split(node.inputs)[1]):
+            if isinstance(initial, Constant) or isinstance(initial.type, ScalarType):
+                continue
+            op = node.op.destroying({*node.op.destroyed, state})
+            new = op.make_node(*node.inputs)
+            replacements = list(zip(node.outputs, new.outputs, strict=True))
+            try:
+                fgraph.replace_all_validate(replacements, reason="destroy_initial_states")
+            except InconsistencyError:
+                continue
+            node = new
+
+
+@graph_rewriter  # type: ignore[untyped-decorator]
+def loop_bodies(fgraph: FunctionGraph) -> None:
+    """Rewrite the bodies of loops for the linker at hand."""
+    rewrite_inner_graph(fgraph, lambda op: isinstance(op, LoopOperator), _rewrite_body)
+
+
+def _rewrite_body(
+    linker: Linker, op: LoopOperator, _node: Apply, body: FunctionGraph, *, mode: Mode
+) -> None:
+    if isinstance(linker, JAXLinker):
+        import scanopt_cli.loop.jax_dispatch
+    if isinstance(linker, _WITHOUT_MEMORY):
+        mode.optimizer.rewrite(body)
+        return
+    owned = body.inputs[1 : 1 + op.n_states]
+    inputs = [In(v, borrow=True, mutable=v in owned) for v in body.inputs]
+    add_supervisor_to_fgraph(fgraph=body, input_specs=inputs, accept_inplace=True)
+    mode.optimizer.rewrite(body)
+    if isinstance(linker, NumbaLinker):
+        write_scalars(body)
+        import scanopt_cli.loop.numba_dispatch  # noqa: F401
+    copy_shared_outputs(body, op.n_states)
+
+
+def _register() -> None:
+    def register(name: str, rewriter: Any, *tags: str, position: float) -> None:
+        if name not in optdb.__db__:
+            optdb.register(name, rewriter, *tags, position=position)
+
+    register("lower_loops", dfs_rewriter(lower_loop), "minimum_compile", position=1.55)
+    register(
+        "scalarize_loops",
+        dfs_rewriter(scalarize_loop, ignore_newtrees=True),
+        "numba",
+        position=49.4,
+    )
+    register(
+        "destroy_initial_states",
+        destroy_initial_states,
+        *("fast_run", "inplace"),
+        position=50.6,
+    )
+    register("loop_bodies", loop_bodies, "minimum_compile", "compile_inner_graph", position=100.5)
+
+
+_register()

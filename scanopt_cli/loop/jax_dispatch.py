@@ -1,0 +1,95 @@
+"""Loops in JAX: ``fori_loop``, ``while_loop``, and ``scan`` for a loop whose traces are read.
+
+Importing this module registers the operators with PyTensor's JAX backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from pytensor.link.jax.dispatch.basic import jax_funcify
+
+from scanopt_cli.loop.operator_base import LoopOperator
+from scanopt_cli.loop.operators import Loop, TracedLoop
+
+
+@jax_funcify.register(Loop)
+def _loop(op: Loop, **kwargs: Any) -> Callable[..., Any]:
+    step = _step(op, **kwargs)
+
+    def loop(n_steps: Any, *inputs: Any) -> Any:
+        states, constants = list(inputs[: op.n_states]), inputs[op.n_states :]
+        if op.is_while:
+
+            def goes_on(carry: Any) -> Any:
+                index, condition, _ = carry
+                return condition & (index < n_steps)
+
+            def run(carry: Any) -> Any:
+                index, _, states = carry
+                *states, condition = step(index, *states, *constants)
+                return index + 1, condition, states
+
+            first = (jnp.int64(0), jnp.bool_(True), states)
+            _, _, states = jax.lax.while_loop(goes_on, run, first)
+        else:
+            # A lower and an upper bound of one type; a negative number of steps is none.
+            states = jax.lax.fori_loop(
+                jnp.int64(0),
+                jnp.asarray(n_steps, "int64"),
+                lambda index, states: list(step(index, *states, *constants)),
+                states,
+            )
+        return states[0] if len(states) == 1 else tuple(states)
+
+    return loop
+
+
+@jax_funcify.register(TracedLoop)
+def _traced_loop(op: TracedLoop, **kwargs: Any) -> Callable[..., Any]:
+    if op.is_while:
+        raise NotImplementedError(
+            f"JAX cannot trace {op}: a condition ends it, so that the lengths of its traces are "
+            "known only when it runs"
+        )
+    step = _step(op, **kwargs)
+
+    def traced_loop(n_steps: Any, *inputs: Any) -> Any:
+        states, constants = list(inputs[: op.n_states]), inputs[op.n_states :]
+        n = _known(n_steps, op)
+
+        def run(states: Any, index: Any) -> Any:
+            outputs = list(step(index, *states, *constants))
+            return outputs[: op.n_states], outputs
+
+        last, traces = jax.lax.scan(run, states, jnp.arange(n, dtype="int64"))
+        of_states = [
+            jax.tree.map(_with_start, start, trace)
+            for start, trace in zip(states, traces, strict=False)
+        ]
+        return (*last, *of_states, *traces[op.n_states :], jnp.int64(n))
+
+    return traced_loop
+
+
+def _step(op: LoopOperator, **kwargs: Any) -> Callable[..., Any]:
+    """Return the body as a function that returns a sequence, of values of the states' dtypes."""
+    step: Callable[..., Any] = jax_funcify(op.fgraph, **{**kwargs, "fgraph_name": "loop_body"})
+    return step
+
+
+def _with_start(start: Any, trace: Any) -> Any:
+    return jnp.concatenate([jnp.asarray(start)[None], trace])
+
+
+def _known(n_steps: Any, op: TracedLoop) -> int:
+    try:
+        return int(n_steps)
+    except jax.errors.ConcretizationTypeError as error:
+        raise NotImplementedError(
+            f"JAX cannot trace {op}: the lengths of its traces must be known when it is compiled, "
+            "so the number of steps must be a constant"
+        ) from error

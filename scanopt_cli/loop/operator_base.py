@@ -1,0 +1,216 @@
+"""What the two loop operators have in common: a body, inputs, and how they print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from pytensor.compile.inner_function import HasInnerFunction
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
+from pytensor.graph.op import Op, io_connection_pattern
+from pytensor.graph.traversal import explicit_graph_inputs
+from pytensor.graph.type import Type
+from pytensor.printing import op_debug_information
+from pytensor.tensor.basic import as_tensor_variable, cast
+
+from scanopt_cli.loop.body import Body
+from scanopt_cli.loop.rows import has_buffer
+from scanopt_cli.loop.shapes import kept_lengths
+
+
+class LoopOperator(HasInnerFunction, Op):
+    """What `Loop` and `TracedLoop` share: the body, and the inputs.
+
+    The inputs are ``(most steps, initial states…, constants…)``. The loop runs that many steps, or
+    fewer if its body has a condition: it ends after the first step whose condition is false.
+    """
+
+    __props__: tuple[str, ...] = ("fgraph", "n_states", "is_while")
+
+    def __init__(
+        self,
+        fgraph: FrozenFunctionGraph,
+        n_states: int,
+        is_while: bool = False,
+        *,
+        name: str | None = None,
+    ) -> None:
+        self.fgraph = fgraph
+        self.n_states = n_states
+        self.is_while = is_while
+        self.name = name
+
+    @classmethod
+    def from_body(cls, body: Body, *, name: str | None = None) -> Self:
+        """Return the operator that repeats ``body``.
+
+        Raises
+        ------
+        TypeError
+            If a step changes the type of a state.
+        ValueError
+            If the body reads a variable that is none of its inputs.
+        """
+        return cls(body.freeze(), len(body.states), body.condition is not None, name=name)
+
+    @classmethod
+    def over(
+        cls,
+        n_steps: Any,
+        body: Body,
+        initial: Sequence[Variable],
+        constants: Mapping[Variable, Variable],
+        *,
+        name: str | None = None,
+    ) -> list[Variable]:
+        """Return the outputs of a loop over ``body``.
+
+        ``constants`` maps the constants of the body to their values; those that the body does not
+        read are left out.
+        """
+        read = set(explicit_graph_inputs(body.outputs))
+        used = {inner: value for inner, value in constants.items() if inner in read}
+        op = cls.from_body(replace(body, constants=list(used)), name=name)
+        return op.make_node(n_steps, *initial, *used.values()).outputs
+
+    @property
+    def body(self) -> Body:
+        """A copy of the body, to compute with."""
+        return Body.of(self.fgraph, self.n_states, self.is_while)
+
+    @property
+    def state_types(self) -> list[Type]:
+        """The types of the states."""
+        return [v.type for v in self.fgraph.inputs[1 : 1 + self.n_states]]
+
+    @property
+    def traced_types(self) -> list[Type]:
+        """The types of what a step computes to be traced, apart from the states."""
+        end = len(self.fgraph.outputs) - self.is_while
+        return [v.type for v in self.fgraph.outputs[self.n_states : end]]
+
+    @property
+    def kept_lengths(self) -> tuple[tuple[bool, ...], ...]:
+        """For each state and dimension, whether every step provably keeps its length."""
+        return kept_lengths(self.fgraph, self.n_states)
+
+    def clone_with_inner_graph(self, graph: FunctionGraph | FrozenFunctionGraph) -> Self:
+        """Return the operator with another body of the same states, constants and traces."""
+        frozen = graph if isinstance(graph, FrozenFunctionGraph) else graph.freeze()
+        return type(self)(frozen, self.n_states, self.is_while, name=self.name)
+
+    def clone(self) -> Self:
+        """Return the operator itself, since nothing changes it."""
+        return self
+
+    def do_constant_folding(self, fgraph: FunctionGraph, node: Apply) -> bool:  # noqa: ARG002
+        """Return that PyTensor must not run a loop while it rewrites: it may be long."""
+        return False
+
+    def split(self, inputs: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
+        """Split what stands for the inputs: the number of steps, the states, the constants."""
+        n_steps, *rest = inputs
+        return n_steps, rest[: self.n_states], rest[self.n_states :]
+
+    def output_types(self, n_steps: Variable) -> list[Type]:
+        """Return the types of the outputs."""
+        raise NotImplementedError
+
+    def make_node(self, *inputs: Any) -> Apply:
+        """Apply the loop to ``(most steps, initial states…, constants…)``.
+
+        Raises
+        ------
+        TypeError
+            If an input is not of the type that the body takes.
+        ValueError
+            If the number of inputs is wrong, or the number of steps is known to be negative.
+        """
+        if len(inputs) != len(self.fgraph.inputs):
+            raise ValueError(
+                f"{self} takes {len(self.fgraph.inputs)} inputs: the most steps, {self.n_states} "
+                f"states and {len(self.fgraph.inputs) - 1 - self.n_states} constants; "
+                f"it was given {len(inputs)}"
+            )
+        n_steps, states, constants = self.split(inputs)
+        types = [v.type for v in self.fgraph.inputs[1:]]
+        roles = [
+            *(f"the initial value of state {i}" for i in range(len(states))),
+            *(f"constant {i}" for i in range(len(constants))),
+        ]
+        taken = [
+            _as_type(value, wanted, f"{role} of {self}")
+            for value, wanted, role in zip((*states, *constants), types, roles, strict=True)
+        ]
+        n_steps = as_step_count(n_steps)
+        return Apply(self, [n_steps, *taken], [kind() for kind in self.output_types(n_steps)])
+
+    def reached(self) -> list[list[bool]]:
+        """Return for each input of the body, whether a derivative by it may exist of each output.
+
+        The outputs are the states and the traced values, in this or in a later step. Of generators
+        there is none.
+        """
+        pattern = np.asarray(
+            io_connection_pattern(self.fgraph.inputs, self.fgraph.outputs), dtype=bool
+        ).reshape(len(self.fgraph.inputs), len(self.fgraph.outputs))
+        if self.is_while:
+            pattern = pattern[:, :-1]
+        for i, variable in enumerate(self.fgraph.inputs):
+            pattern[i] &= has_buffer(variable.type)
+        states = slice(1, 1 + self.n_states)
+        pattern[states, : self.n_states] |= np.eye(self.n_states, dtype=bool)
+        while True:
+            further = pattern | (pattern[:, : self.n_states] @ pattern[states])
+            if (further == pattern).all():
+                return [list(map(bool, row)) for row in pattern]
+            pattern = further
+
+    def __str__(self) -> str:
+        """Return the class and name."""
+        return type(self).__name__ + (f"{{{self.name}}}" if self.name else "")
+
+
+def as_step_count(n_steps: Any) -> Variable:
+    """Return a number of steps as an int64 of no dimensions.
+
+    Raises
+    ------
+    TypeError
+        If it is no integer.
+    ValueError
+        If it is known to be negative.
+    """
+    variable = as_tensor_variable(n_steps)
+    if variable.ndim != 0 or variable.dtype not in _INTEGERS:
+        raise TypeError(f"a number of steps is an integer of no dimensions, not {variable.type}")
+    if isinstance(variable, Constant) and variable.data < 0:
+        raise ValueError(f"a loop cannot run {variable.data} steps")
+    return variable if variable.dtype == "int64" else cast(variable, "int64")
+
+
+_INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+
+def _as_type(value: Any, wanted: Type, role: str) -> Variable:
+    try:
+        return wanted.filter_variable(value)
+    except (TypeError, NotImplementedError) as error:
+        given = getattr(value, "type", type(value).__name__)
+        raise TypeError(f"{role} must be of type {wanted}, not {given}") from error
+
+
+@op_debug_information.register(LoopOperator)
+def _op_debug_information(op: LoopOperator, node: Apply) -> dict[Apply, dict[Variable, str]]:
+    """Say in a debugprint what each input of a body is, and where it comes from."""
+    index, *inputs = op.fgraph.inputs
+    roles = {index: "index"}
+    for i, variable in enumerate(inputs):
+        state = i < op.n_states
+        roles[variable] = f"state-{i}" if state else f"constant-{i - op.n_states}"
+    for i, variable in enumerate(node.inputs):
+        roles.setdefault(variable, "most-steps" if i == 0 else roles[op.fgraph.inputs[i]])
+    return {node: roles}

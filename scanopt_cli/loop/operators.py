@@ -1,0 +1,243 @@
+"""Two operators for loops: `Loop`, which runs, and `TracedLoop`, which is for people and passes.
+
+The design is that of PyTensor's pull request 191. A loop carries states, and knows no taps, no
+buffers and no sequences: a sequence is a constant that the body indexes by the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import copy, deepcopy
+from typing import Any
+
+import numpy as np
+from pytensor.compile.executor import Function
+from pytensor.compile.io import In, Out
+from pytensor.compile.mode import Mode
+from pytensor.configdefaults import config
+from pytensor.gradient import disconnected_type
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
+from pytensor.graph.type import Type
+from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.type import lscalar
+
+from scanopt_cli.loop.body import Symbolic
+from scanopt_cli.loop.memory import copy_shared_outputs
+from scanopt_cli.loop.operator_base import LoopOperator
+from scanopt_cli.loop.pullback import pullback
+from scanopt_cli.loop.pushforward import pushforward
+from scanopt_cli.loop.rows import trace_type
+from scanopt_cli.loop.shapes import state_shapes, traced_shapes
+
+
+class Loop(LoopOperator):
+    """Run the body until it is done, and return the last values of the states.
+
+    The outputs are the states after the last step; of a loop of no steps, the initial ones. States
+    may be of any type, and may change their shapes where their types leave them open.
+
+    Parameters
+    ----------
+    fgraph
+        The body (`Body.freeze`).
+    n_states
+        How many states there are.
+    is_while
+        Whether the last output of the body is a condition.
+    destroyed
+        The states whose initial values the loop may overwrite. The others are copied first.
+    """
+
+    __props__ = (*LoopOperator.__props__, "destroyed")
+    __str__ = LoopOperator.__str__
+
+    def __init__(
+        self,
+        fgraph: FrozenFunctionGraph,
+        n_states: int,
+        is_while: bool = False,
+        destroyed: tuple[int, ...] = (),
+        *,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(fgraph, n_states, is_while, name=name)
+        if self.traced_types:
+            raise TypeError("a Loop has no traces; TracedLoop has")
+        self.destroyed = destroyed
+        self.destroy_map = {state: [1 + state] for state in destroyed}
+
+    def clone_with_inner_graph(self, graph: FunctionGraph | FrozenFunctionGraph) -> Loop:
+        """Return the loop with another body, which has the same states and constants."""
+        return super().clone_with_inner_graph(graph).destroying(self.destroyed)
+
+    def destroying(self, states: Iterable[int]) -> Loop:
+        """Return the loop that may overwrite the initial values of ``states``."""
+        destroyed = tuple(sorted(states))
+        return Loop(self.fgraph, self.n_states, self.is_while, destroyed, name=self.name)
+
+    def output_types(self, n_steps: Variable) -> list[Type]:  # noqa: ARG002
+        """Return the types of the outputs."""
+        return self.state_types
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: ARG002
+        """Return for each input, whether a derivative of each output by it may exist."""
+        nothing = [False] * self.n_states
+        return [nothing, *(row[: self.n_states] for row in self.reached()[1:])]
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
+        """Return the shapes of the outputs."""
+        return state_shapes(self.kept_lengths, shapes[1 : 1 + self.n_states], node.outputs)
+
+    def pullback(
+        self,
+        inputs: Sequence[Variable],
+        outputs: Sequence[Variable],  # noqa: ARG002
+        cotangents: Sequence[Variable],
+    ) -> list[Variable]:
+        """Return the cotangents of the inputs, by a loop that runs again, with traces."""
+        traced = TracedLoop(self.fgraph, self.n_states, self.is_while, name=self.name)
+        made = traced.make_node(*inputs)
+        unread = [disconnected_type() for _ in made.outputs[self.n_states :]]
+        return pullback(traced, inputs, made.outputs, [*cotangents, *unread])
+
+    def pushforward(
+        self,
+        inputs: Sequence[Variable],
+        outputs: Sequence[Variable],  # noqa: ARG002
+        tangents: Sequence[Variable],
+    ) -> list[Variable]:
+        """Return the tangents of the outputs."""
+        traced = TracedLoop(self.fgraph, self.n_states, self.is_while, name=self.name)
+        return pushforward(traced, inputs, tangents)[: self.n_states]
+
+    def link_mode(self, impl: str | None) -> Mode:
+        """Return how the body is run: in C if that can be, unless Python is asked for."""
+        return super().link_mode("c" if impl is None and config.cxx else impl)
+
+    def compile_fn(self, mode: Mode) -> Function:
+        """Return the compiled body; it may overwrite states, and reuse their memory."""
+        # A VM that is not lazy reuses memory of a result that it returned (tests/upstream).
+        linker = copy(mode.linker)
+        linker.lazy = True
+        mode = Mode(linker, mode.provided_optimizer)
+        graph = self.fgraph.unfreeze()
+        copy_shared_outputs(graph, self.n_states)
+        compiled: Function = mode.function_maker(
+            [In(variable) for variable in graph.inputs],
+            [Out(variable) for variable in graph.outputs],
+            mode,
+            fgraph=graph,
+            accept_inplace=True,
+            on_unused_input="ignore",
+        ).create()
+        compiled.trust_input = True
+        return compiled
+
+    def perform(
+        self,
+        node: Apply,  # noqa: ARG002
+        inputs: Sequence[Any],
+        output_storage: list[Any],
+    ) -> None:
+        """Run the loop, one call of the compiled body a step."""
+        n_steps, initial, constants = self.split(inputs)
+        if n_steps < 0:
+            raise ValueError(f"{self} was asked for {n_steps} steps")
+        states = [
+            value if state in self.destroyed else deepcopy(value)
+            for state, value in enumerate(initial)
+        ]
+        step, as_index = self.fn, _as_index(self.fgraph.inputs[0].type)
+        for index in range(int(n_steps)):
+            states = step(as_index(index), *states, *constants)
+            if self.is_while and not states.pop():
+                break
+        for storage, value in zip(output_storage, states, strict=True):
+            storage[0] = value
+
+
+class TracedLoop(LoopOperator):
+    """A loop that also returns the values of all steps, whichever of its outputs are read.
+
+    The outputs are, in this order:
+
+    - the *last* value of each state;
+    - the *trace* of each state: its value before each step, and the last. Row 0 is the initial
+      value, so a loop of ``n`` steps has ``n + 1`` rows, and the last row is the last value. States
+      that are no tensors have a typed list;
+    - the trace of each value that a step computes to be traced, one row a step;
+    - the number of steps, an int64.
+
+    It does not run. PyTensor lowers it to a `Loop` when it compiles (`lowering`).
+    """
+
+    @property
+    def n_traced(self) -> int:
+        """How many values a step computes to be traced, apart from the states."""
+        return len(self.traced_types)
+
+    def split_outputs[T](self, outputs: Sequence[T]) -> tuple[list[T], list[T], list[T], T]:
+        """Split what stands for the outputs: last states, their traces, other traces, count."""
+        n = self.n_states
+        *rest, n_steps = outputs
+        return rest[:n], rest[n : 2 * n], rest[2 * n :], n_steps
+
+    def output_types(self, n_steps: Variable) -> list[Type]:
+        """Return the types of the outputs."""
+        known = int(n_steps.data) if isinstance(n_steps, Constant) and not self.is_while else None
+        after = None if known is None else known + 1
+        return [
+            *self.state_types,
+            *(trace_type(kind, after) for kind in self.state_types),
+            *(trace_type(kind, known) for kind in self.traced_types),
+            lscalar,
+        ]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Return for each input, whether a derivative of each output by it may exist."""
+        n = self.n_states
+        rows = [[*row[:n], *row[:n], *row[n:], False] for row in self.reached()[1:]]
+        return [[False] * len(node.outputs), *rows]
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
+        """Return the shapes of the outputs."""
+        last, _, traces, n_done = self.split_outputs(node.outputs)
+        n_steps, *outer = node.inputs
+        n_rows: Symbolic = n_done if self.is_while else n_steps
+        states = state_shapes(self.kept_lengths, shapes[1 : 1 + self.n_states], last)
+        traced = traced_shapes(self.body, self.kept_lengths, outer, traces)
+        return [
+            *states,
+            *(None if row is None else (n_rows + 1, *row) for row in states),
+            *(None if row is None else (n_rows, *row) for row in traced),
+            (),
+        ]
+
+    def perform(self, node: Apply, inputs: Sequence[Any], output_storage: list[Any]) -> None:
+        """Raise, since the loop must be lowered before it can run."""
+        raise NotImplementedError(
+            f"{self} does not run: lower it to a Loop first, as every mode of PyTensor does"
+        )
+
+    def pullback(
+        self,
+        inputs: Sequence[Variable],
+        outputs: Sequence[Variable],
+        cotangents: Sequence[Variable],
+    ) -> list[Variable]:
+        """Return the cotangents of the inputs."""
+        return pullback(self, inputs, outputs, cotangents)
+
+    def pushforward(
+        self,
+        inputs: Sequence[Variable],
+        outputs: Sequence[Variable],  # noqa: ARG002
+        tangents: Sequence[Variable],
+    ) -> list[Variable]:
+        """Return the tangents of the outputs."""
+        return pushforward(self, inputs, tangents)
+
+
+def _as_index(kind: Type) -> Any:
+    return np.int64 if isinstance(kind, ScalarType) else np.asarray

@@ -1,0 +1,238 @@
+"""The pullback of a traced loop: a traced loop that runs the steps from the last to the first.
+
+It carries the cotangents of the states, and the sums of the cotangents of the constants. The
+values that the derivative of a step reads are rows of the forward loop's traces. Random draws are
+traced for it by a second forward loop, since not every backend can trace a generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytensor.tensor as pt
+from pytensor.configdefaults import config
+from pytensor.gradient import DisconnectedType, disconnected_type, grad
+from pytensor.graph.basic import Variable
+from pytensor.graph.null_type import NullType
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import io_toposort
+from pytensor.scalar.basic import Add, ScalarType, identity
+from pytensor.tensor.basic import get_underlying_scalar_constant_value
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.exceptions import NotScalarConstantError
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
+from pytensor.tensor.type import lscalar
+
+from scanopt_cli.loop.body import Body, Symbolic
+from scanopt_cli.loop.rows import as_type, has_buffer, is_continuous, row
+
+if TYPE_CHECKING:
+    from scanopt_cli.loop.operators import TracedLoop
+
+
+def pullback(
+    op: TracedLoop,
+    inputs: Sequence[Variable],
+    outputs: Sequence[Variable],
+    cotangents: Sequence[Variable],
+) -> list[Variable]:
+    """Return the cotangents of the inputs of a traced loop, given those of its outputs.
+
+    What a cotangent of an output is connected to gets one; the number of steps never does.
+    """
+    body = op.body
+    n_steps, initial, constants = op.split(inputs)
+    _, traces, _, n_done = op.split_outputs(outputs)
+    n_done = n_done if op.is_while else n_steps
+    of_last, of_traces, of_traced, _ = op.split_outputs(cotangents)
+    reached = _reached(op, cotangents)
+    live = [i for i, v in enumerate(initial) if reached[1 + i] and is_continuous(v)]
+    summed = [
+        i for i, v in enumerate(constants) if reached[1 + op.n_states + i] and is_continuous(v)
+    ]
+
+    # A step is differentiated as a graph of the forward body's variables.
+    carried = {i: body.states[i].type() for i in live}
+    pulled = {i: v.type() for i, v in enumerate(body.traced) if _is_connected(of_traced[i])}
+    slopes = vector_jacobian_product(
+        [*(body.states[i] for i in live), *(body.constants[i] for i in summed)],
+        [
+            *((body.next_states[i], cotangent) for i, cotangent in carried.items()),
+            *((body.traced[i], cotangent) for i, cotangent in pulled.items()),
+        ],
+    )
+    undefined = next((slope for slope in slopes if isinstance(slope.type, NullType)), None)
+    if undefined is not None:
+        return [
+            undefined if is_reached and is_continuous(v) else _none(v, is_reached)
+            for v, is_reached in zip(inputs, reached, strict=True)
+        ]
+
+    # The values that it reads are those of the step that is undone.
+    index, n = lscalar("index"), lscalar("n_steps")
+    step = n - 1 - index
+    values = {body.index: step}
+    outer: dict[Variable, Variable] = {n: n_done}
+    outer |= dict(zip(body.constants, constants, strict=True))
+
+    def read(trace: Variable, value: Variable) -> None:
+        inner = trace.type()
+        outer[inner] = trace
+        values[value] = row(inner, step, value.type)
+
+    for state, trace in zip(body.states, traces, strict=True):
+        if has_buffer(state.type):
+            read(trace, state)
+    for i, cotangent in pulled.items():
+        read(of_traced[i], cotangent)
+    drawn = _drawn(body, slopes)
+    for value, trace in zip(drawn, _trace(op, inputs, drawn, body), strict=True):
+        read(trace, value)
+
+    starts, next_states = [], []
+    for i, slope in zip(live, slopes, strict=False):
+        start = _start(initial[i], of_last[i], of_traces[i])
+        if _is_connected(of_traces[i]):
+            seen = body.states[i].type()
+            read(of_traces[i], seen)
+            slope = slope + seen
+        starts.append(start)
+        next_states.append(as_type(slope, carried[i]))
+    sums = []
+    for i, slope in zip(summed, slopes[len(live) :], strict=True):
+        total = body.constants[i].type()
+        sums.append(total)
+        starts.append(pt.zeros_like(constants[i]))
+        next_states.append(as_type(_added(total, slope), total))
+    backward = Body(
+        index=index,
+        states=[*carried.values(), *sums],
+        constants=list(outer),
+        next_states=graph_replace(next_states, values, strict=False),
+    )
+    results = dict(
+        zip(
+            (*live, *(op.n_states + i for i in summed)),
+            type(op).over(
+                n_done, backward, starts, outer, name=op.name and f"pullback of {op.name}"
+            ),
+            strict=False,
+        )
+    )
+    return [
+        disconnected_type(),
+        *(
+            results[i] if i in results else _none(v, is_reached)
+            for i, (v, is_reached) in enumerate(zip(inputs[1:], reached[1:], strict=True))
+        ),
+    ]
+
+
+def _reached(op: TracedLoop, cotangents: Sequence[Variable]) -> list[bool]:
+    """Return which inputs decide an output that has a cotangent."""
+    of_last, of_traces, of_traced, _ = op.split_outputs(cotangents)
+    has_cotangent = [
+        *(_is_connected(a) or _is_connected(b) for a, b in zip(of_last, of_traces, strict=True)),
+        *map(_is_connected, of_traced),
+    ]
+    decided = op.reached()[1:]
+    return [
+        False,
+        *(any(a and b for a, b in zip(row, has_cotangent, strict=True)) for row in decided),
+    ]
+
+
+def vector_jacobian_product(
+    wrt: Sequence[Variable], known: Sequence[tuple[Variable, Variable]]
+) -> list[Variable]:
+    """Return the cotangents of ``wrt``, given pairs of variables and cotangents; zeros if none."""
+    if not wrt:
+        return []
+    # A variable may be several outputs at once, and an input too.
+    apart = {_copied(variable): cotangent for variable, cotangent in known}
+    found: Any = grad(
+        None,
+        list(wrt),
+        known_grads=apart,
+        disconnected_inputs="ignore",
+        return_disconnected="zero",
+        null_gradients="return",
+    )
+    return list(found)
+
+
+def _copied(variable: Symbolic) -> Symbolic:
+    return identity(variable) if isinstance(variable.type, ScalarType) else variable.copy()
+
+
+def _drawn(body: Body, slopes: Sequence[Variable]) -> list[Variable]:
+    """Return the arrays in ``slopes`` that a step computes from a state that no array can trace."""
+    opaque = {state for state in body.states if not has_buffer(state.type)}
+    if not opaque:
+        return []
+    found = []
+    for node in io_toposort(body.inputs, slopes):
+        if not opaque.isdisjoint(node.inputs):
+            found += [v for v in node.outputs if has_buffer(v.type)]
+            opaque.update(v for v in node.outputs if not has_buffer(v.type))
+    return found
+
+
+def _trace(
+    op: TracedLoop, inputs: Sequence[Variable], drawn: Sequence[Variable], body: Body
+) -> list[Variable]:
+    """Return the traces of what the body computes, from a loop of its own."""
+    if not drawn:
+        return []
+    n_steps, initial, constants = op.split(inputs)
+    outer = dict(zip(body.constants, constants, strict=True))
+    outputs = type(op).over(n_steps, replace(body, traced=drawn), initial, outer)
+    return outputs[2 * op.n_states : -1]
+
+
+def _start(initial: Symbolic, of_last: Symbolic, of_trace: Symbolic) -> Symbolic:
+    """Return the cotangent of a state after the last step."""
+    terms = [
+        *([of_last] if _is_connected(of_last) else []),
+        *([of_trace[-1]] if _is_connected(of_trace) else []),
+    ]
+    return sum(terms[1:], terms[0]) if terms else initial.zeros_like()
+
+
+def _added(total: Symbolic, slope: Symbolic) -> Symbolic:
+    """Return ``total + slope``, where a part of an array is added to that part only.
+
+    A step that reads a row of a constant has a cotangent that is zero but for this row.
+    """
+    if isinstance(slope.owner_op, Elemwise) and isinstance(slope.owner_op.scalar_op, Add):
+        for term in slope.owner.inputs:
+            total = _added(total, term)
+        return total
+    op = slope.owner_op
+    if isinstance(op, IncSubtensor | AdvancedIncSubtensor) and not op.set_instead_of_inc:
+        array, part, *indices = slope.owner.inputs
+        if array.type.ndim == total.type.ndim and _is_zero(array):
+            return op(total, part, *indices)
+    return total + slope
+
+
+def _is_zero(variable: Variable) -> bool:
+    try:
+        return bool(get_underlying_scalar_constant_value(variable) == 0)
+    except NotScalarConstantError:
+        return False
+
+
+def _none(variable: Symbolic, is_reached: bool) -> Symbolic:
+    """Return the cotangent of an input that has no derivative, or that decides nothing."""
+    return (
+        variable.zeros_like(dtype=config.floatX)
+        if is_reached and has_buffer(variable.type)
+        else disconnected_type()
+    )
+
+
+def _is_connected(cotangent: Variable) -> bool:
+    return not isinstance(cotangent.type, DisconnectedType)

@@ -1,0 +1,166 @@
+"""The shapes of states and of traced values, as far as they are known before a loop runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FrozenFunctionGraph
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.raise_op import Assert
+from pytensor.scalar.basic import EQ, ScalarType
+from pytensor.tensor.basic import MakeVector, ScalarFromTensor
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import All
+from pytensor.tensor.rewriting.shape import ShapeFeature
+from pytensor.tensor.shape import Shape_i
+from pytensor.tensor.variable import TensorVariable
+
+from scanopt_cli.loop.body import Body, Symbolic
+
+type Shape = tuple[Symbolic, ...]
+
+
+@lru_cache(maxsize=512)
+def kept_lengths(graph: FrozenFunctionGraph, n_states: int) -> tuple[tuple[bool, ...], ...]:
+    """Return for each state and dimension, whether every step provably keeps its length."""
+    body = Body.of(graph, n_states, is_while=False)
+    feature = ShapeFeature()
+    return tuple(
+        tuple(_is_kept(lengths, state, dim) for dim, lengths in enumerate(feature.shape_tuple(new)))
+        if isinstance(new, TensorVariable)
+        else ()
+        for state, new in zip(body.states, body.next_states, strict=False)
+    )
+
+
+def _is_kept(length: Variable, state: Variable, dim: int) -> bool:
+    if state.type.shape[dim] is not None:
+        return True
+    return any(
+        isinstance(equal.owner_op, Shape_i)
+        and equal.owner_op.i == dim
+        and equal.owner.inputs[0] is state
+        for equal in _asserted_equal(length)
+    )
+
+
+def _asserted_equal(length: Variable) -> set[Variable]:
+    """Return a length, and those that it is asserted to be equal to: those of an Elemwise's terms.
+
+    Without the assertions themselves.
+    """
+    pairs = [
+        {_asserted(term) for term in variable.owner.inputs}
+        for assertion in ancestors([length])
+        if isinstance(assertion.owner_op, Assert)
+        for variable in _conjuncts(assertion.owner.inputs[1:])
+    ]
+    known = {_asserted(length)}
+    while more := [pair for pair in pairs if pair & known and not pair <= known]:
+        known.update(*more)
+    return known
+
+
+def _asserted(length: Variable) -> Variable:
+    """Return the value of an assertion."""
+    while isinstance(length.owner_op, Assert):
+        length = length.owner.inputs[0]
+    return length
+
+
+def _conjuncts(conditions: Sequence[Variable]) -> Iterator[Variable]:
+    """Yield the equations that all hold if ``conditions`` do."""
+    waiting = list(conditions)
+    while waiting:
+        node = waiting.pop().owner
+        if node is None:
+            continue
+        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, EQ):
+            yield node.outputs[0]
+        elif isinstance(node.op, ScalarFromTensor | MakeVector | All):
+            waiting += node.inputs
+
+
+def state_shapes(
+    kept: Sequence[Sequence[bool]], initial: Sequence[Shape | None], outputs: Sequence[Variable]
+) -> list[Shape | None]:
+    """Return the shapes of the states after a loop, given those of their initial values.
+
+    A length that a step may change is asked of the state's output.
+    """
+    return [
+        shape
+        and tuple(
+            length if is_kept else _length(output, dim)
+            for dim, (length, is_kept) in enumerate(zip(shape, dims, strict=True))
+        )
+        for dims, shape, output in zip(kept, initial, outputs, strict=True)
+    ]
+
+
+def traced_shapes(
+    body: Body,
+    kept: Sequence[Sequence[bool]],
+    outer: Sequence[Variable],
+    traces: Sequence[Variable] | None = None,
+) -> list[Shape | None]:
+    """Return the shapes of the values that each step computes to be traced.
+
+    Parameters
+    ----------
+    outer
+        The initial states and the constants of the loop.
+    traces
+        The outputs to ask for a length that may change from step to step. If there are none, it is
+        that of the first step, whose part that decides it is then computed apart from the loop.
+    """
+    feature = ShapeFeature()
+    first = dict(zip(body.inputs, [_zero(body.index), *outer], strict=True))
+    found: list[Shape | None] = []
+    for position, value in enumerate(body.traced):
+        if not isinstance(value, TensorVariable):
+            found.append(() if isinstance(value.type, ScalarType) else None)
+            continue
+        found.append(
+            tuple(
+                clone_replace(length, first)
+                if traces is None or _is_fixed(length, body, kept)
+                else _length(traces[position], dim + 1)
+                for dim, length in enumerate(feature.shape_tuple(value))
+            )
+        )
+    return found
+
+
+def _is_fixed(length: Variable, body: Body, kept: Sequence[Sequence[bool]]) -> bool:
+    """Whether a length is decided by constants, and lengths of states that no step changes."""
+    waiting, seen = [length], set[Variable]()
+    while waiting:
+        variable = waiting.pop()
+        if variable in seen:
+            continue
+        seen.add(variable)
+        if variable is body.index or variable in body.states:
+            return False
+        node = variable.owner
+        if node is None:
+            continue
+        if isinstance(node.op, Shape_i) and (state := node.inputs[0]) in body.states:
+            if not kept[body.states.index(state)][node.op.i]:
+                return False
+        else:
+            waiting += node.inputs
+    return True
+
+
+def _length(variable: Variable, dim: int) -> Symbolic:
+    return Shape_i(dim)(variable)
+
+
+def _zero(index: Variable) -> Symbolic:
+    zero = np.zeros((), dtype=index.type.dtype)
+    return index.type.constant_type(index.type, zero)

@@ -1,0 +1,118 @@
+"""What the operators accept, and what they say of themselves."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from programs import PROGRAMS
+from pytensor.graph.basic import equal_computations
+from pytensor.printing import debugprint
+
+from scanopt_cli.loop import Body, Loop, TracedLoop
+
+
+def doubling(**more: Any) -> Body:
+    index, x = pt.lscalar("index"), pt.dscalar("x")
+    return Body(**{"index": index, "states": [x], "next_states": [x * 2]} | more)
+
+
+def test_a_state_whose_type_changes() -> None:
+    x = pt.dscalar("speed")
+    with pytest.raises(
+        TypeError, match=r"^speed is of type Scalar\(float64.*; a step makes it Vector"
+    ):
+        doubling(states=[x], next_states=[x + pt.zeros(3)[: pt.lscalar()]]).freeze()
+
+
+def test_an_undeclared_variable() -> None:
+    x, y = pt.dscalars("x", "rate")
+    with pytest.raises(ValueError, match="reads rate, which is none of its inputs"):
+        doubling(states=[x], next_states=[x * y]).freeze()
+
+
+def test_an_index_or_a_condition_of_another_type() -> None:
+    x = pt.dscalar("x")
+    with pytest.raises(TypeError, match="index of a loop is an int64"):
+        doubling(index=pt.iscalar()).freeze()
+    with pytest.raises(TypeError, match="condition of a loop is a bool"):
+        doubling(states=[x], next_states=[x], condition=x).freeze()
+
+
+@pytest.mark.parametrize(
+    ("n_steps", "error"), [(-1, ValueError), (2.0, TypeError), ([1, 2], TypeError)]
+)
+def test_numbers_of_steps_that_are_none(n_steps: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        Loop.over(n_steps, doubling(), [pt.dscalar()], {})
+
+
+@pytest.mark.parametrize("mode", ["FAST_COMPILE", "CVM", "NUMBA"])
+def test_a_negative_number_of_steps_when_it_runs(mode: str) -> None:
+    n = pt.lscalar("n")
+    (last,) = Loop.over(n, doubling(), [pt.constant(1.0, dtype="float64")], {})
+    function = pytensor.function([n], last, mode=mode)
+    assert function(3) == 8
+    with pytest.raises(ValueError, match=r"-2|negative"):
+        function(-2)
+
+
+def test_inputs_of_other_types() -> None:
+    op = Loop.from_body(doubling())
+    with pytest.raises(TypeError, match="initial value of state 0 of Loop must be of type"):
+        op(3, pt.dvector())
+    with pytest.raises(ValueError, match="takes 2 inputs"):
+        op(3)
+
+
+def test_it_does_not_run_as_it_is() -> None:
+    outputs = TracedLoop.over(3, doubling(), [pt.constant(1.0, dtype="float64")], {})
+    with pytest.raises(NotImplementedError, match="lower it"):
+        outputs[0].owner.op.perform(outputs[0].owner, [], [])
+
+
+def test_equal_bodies_make_equal_operators() -> None:
+    one, other = TracedLoop.from_body(doubling()), TracedLoop.from_body(doubling())
+    assert one == other
+    assert hash(one) == hash(other)
+    x = pt.dscalar("x")
+    assert one != TracedLoop.from_body(doubling(states=[x], next_states=[x * 3]))
+    assert one != TracedLoop.from_body(doubling(condition=pt.constant(True, dtype="bool")))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_pickling(name: str) -> None:
+    program = PROGRAMS[name]
+    inputs = program.inputs()
+    outputs = program.looped(inputs, 3)
+    again_in, again_out = pickle.loads(pickle.dumps((inputs, outputs)))
+    assert equal_computations(outputs, again_out, inputs, again_in)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_shapes_are_known_before_it_runs(name: str) -> None:
+    program = PROGRAMS[name]
+    inputs, n = program.inputs(), pt.lscalar("n")
+    outputs = program.looped(inputs, n)[:-1]
+    values = pytensor.function([*inputs, n], outputs, mode="FAST_COMPILE", on_unused_input="ignore")
+    shapes = pytensor.function(
+        [*inputs, n], [v.shape for v in outputs], mode="FAST_RUN", on_unused_input="ignore"
+    )
+    # A step may change these, for all that its graph says.
+    if name not in ("matrices", "coupled", "shifted vectors", "swapped"):
+        assert not any(isinstance(node.op, Loop) for node in shapes.maker.fgraph.apply_nodes)
+    for n_steps in (0, 1, 3):
+        found = shapes(*program.arguments, n_steps)
+        expected = values(*program.arguments, n_steps)
+        assert [tuple(shape) for shape in found] == [np.shape(value) for value in expected]
+
+
+def test_a_print_says_what_the_inputs_of_a_body_are() -> None:
+    outputs = TracedLoop.over(3, doubling(), [pt.dscalar("start")], {})
+    text = debugprint(outputs[0], file="str", print_op_info=True)
+    assert "state-0" in text
+    assert "most-steps" in text
