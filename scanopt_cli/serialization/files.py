@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import io
 import os
 import stat
 import zlib
@@ -53,9 +51,8 @@ def read_file(path: Path) -> bytes:
     data = read_bytes(path)
     if data.startswith(_GZIP):
         try:
-            with gzip.GzipFile(fileobj=io.BytesIO(data)) as unzipped:
-                data = _read_bounded(unzipped, len(data), where)
-        except (OSError, EOFError, zlib.error) as error:
+            data = _unzipped(data, where)
+        except (EOFError, zlib.error) as error:
             raise LoadError(
                 f"a damaged gzip file: {error}", where=where, hint="write it again"
             ) from None
@@ -97,9 +94,14 @@ def read_bytes(path: Path) -> bytes:
         ) from None
 
 
-def _read_bounded(file: gzip.GzipFile, size: int, where: str) -> bytes:
-    chunks, most, held = [], max(_SMALL, _MOST_EXPANSION * size), 0
-    while chunk := file.read(_CHUNK):
+def _unzipped(data: bytes, where: str) -> bytes:
+    chunks, most, held = [], max(_SMALL, _MOST_EXPANSION * len(data)), 0
+    member = zlib.decompressobj(wbits=31)
+    while not member.eof:
+        chunk = member.decompress(data, _CHUNK)
+        data = member.unconsumed_tail
+        if not chunk and not data and not member.eof:
+            raise EOFError("it ends too early")
         held += len(chunk)
         if held > MAX_BYTES:
             raise _too_large(where)
@@ -110,6 +112,12 @@ def _read_bounded(file: gzip.GzipFile, size: int, where: str) -> bytes:
                 hint="unpack it by gzip -d, if you trust its author",
             )
         chunks.append(chunk)
+    if member.unused_data.strip(b"\0"):
+        raise LoadError(
+            "has more behind its gzipped data",
+            where=where,
+            hint="unpack it by gzip -d, if you trust its author",
+        )
     return b"".join(chunks)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytensor
 from pytensor.compile.executor import Function
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import NominalVariable, Variable
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 
 from scanopt_cli.errors import LoadError, ScanoptError, brief
@@ -119,6 +119,8 @@ def interpret(held: Any, where: str, *, trust: bool = False) -> Graph:
         raise LoadError(
             f"does not describe a graph: {brief(error)}", where=where, hint="write it again"
         ) from None
+    if any(isinstance(variable, NominalVariable) for variable in graph.fgraph.variables):
+        problem = "has an input of an inner graph outside of it"
     if problem is not None:
         raise LoadError(problem, where=where, hint="write it again")
     return graph

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from scanopt_cli.errors import LoadError
+from scanopt_cli.errors import LoadError, brief
 from scanopt_cli.serialization.files import MAX_BYTES, read_bytes, values_path, write_atomically
 from scanopt_cli.serialization.unpickler.arrays import array_from
 from scanopt_cli.serialization.unpickler.generators import generator_from_state, plain_state
@@ -20,6 +21,8 @@ _END_OF_ZIP = 22 + 65_535
 """How far from the end of a zip file its last record may begin: that record, and a comment."""
 _MOST_PER_ENTRY = 200
 """How many bytes an entry takes in a zip file's directory; ours take 60."""
+_LONGEST_HEADER = 512
+"""How many bytes the header of an array may have; NumPy writes 128."""
 _KINDS = "biufc"
 _MAX_CALLS = 1000
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -72,9 +75,9 @@ def read_values(path: Path, n_inputs: int) -> tuple[tuple[Any, ...], ...]:
         If the file is damaged, too large, or does not fit a graph of ``n_inputs`` inputs.
     """
     source = values_path(path)
-    if not source.exists():
-        return ()
     try:
+        if not source.exists():
+            return ()
         members = _members(read_bytes(source), most=_MAX_CALLS * max(n_inputs, 1))
         if not members or len(members) % max(n_inputs, 1):
             raise ValueError(f"it does not hold {n_inputs} values a call")
@@ -83,7 +86,7 @@ def read_values(path: Path, n_inputs: int) -> tuple[tuple[Any, ...], ...]:
             for call in range(len(members) // n_inputs)
         )
     except Exception as error:
-        reason = error.what if isinstance(error, LoadError) else error or type(error).__name__
+        reason = error.what if isinstance(error, LoadError) else brief(error)
         raise LoadError(
             f"recorded values cannot be used: {reason}",
             where=str(source),
@@ -107,7 +110,18 @@ def _members(data: bytes, most: int) -> dict[str, np.ndarray[Any, Any]]:
             raise ValueError("it is compressed in a way that NumPy does not use")
         if sum(info.file_size for info in infos) > MAX_BYTES:
             raise ValueError(f"it holds more than {MAX_BYTES:,} bytes")
-        return {info.filename.removesuffix(".npy"): _array(archive.read(info)) for info in infos}
+        return {
+            info.filename.removesuffix(".npy"): _array(_unpacked(archive, info)) for info in infos
+        }
+
+
+def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """Return the contents of a member, which may unpack to more than it says."""
+    with archive.open(info) as member:
+        data = member.read(info.file_size + 1)
+    if len(data) != info.file_size:
+        raise ValueError(f"{info.filename[:100]} is not as long as it says")
+    return data
 
 
 def _array(data: bytes) -> np.ndarray[Any, Any]:
@@ -116,7 +130,11 @@ def _array(data: bytes) -> np.ndarray[Any, Any]:
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:
         raise ValueError(f"version {version} of NumPy's format")
-    shape, is_fortran, dtype = _HEADERS[version](stream)
+    if len(data[: data.find(b"\n") + 1]) > _LONGEST_HEADER or b"\n" not in data[:_LONGEST_HEADER]:
+        raise ValueError("an array with a header that NumPy does not write")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shape, is_fortran, dtype = _HEADERS[version](stream)
     if dtype.kind not in f"{_KINDS}U" or dtype.subdtype is not None:
         raise ValueError(f"an array of {dtype}")
     return array_from(stream.read(), dtype, shape, "F" if is_fortran else "C")

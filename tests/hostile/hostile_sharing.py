@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
 from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +14,10 @@ import pytensor.tensor as pt
 from hostile_files import tables
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.ops import deep_copy_op
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Constant, NominalVariable, Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.link.c.type import generic
+from pytensor.scan.op import ScanInfo
 from pytensor.tensor.type_other import SliceConstant, slicetype
 from pytensor.typed_list.type import TypedListType
 
@@ -64,6 +69,44 @@ def of_traces(*traces: Any) -> bytes:
     return pickle.dumps(outputs)
 
 
+def many_ops_of_one_body() -> bytes:
+    x = pt.dscalar("x")
+    inner = x
+    for _ in range(2_000):
+        inner = pt.sin(inner)
+    op = OpFromGraph([x], [inner])
+    outputs = []
+    for i in range(400):
+        another = copy(op)
+        another.name = f"op_{i}"
+        outputs.append(another(x))
+    return pickle.dumps(outputs)
+
+
+def many_graphs_of_the_same_nodes() -> bytes:
+    x = pt.dscalar("x")
+    output = x
+    for _ in range(700):
+        output = pt.sin(output)
+    return pickle.dumps([FunctionGraph([x], [output], clone=False) for _ in range(400)])
+
+
+def many_loops_of_the_same_taps() -> bytes:
+    taps = tuple(range(-1_000, 0))
+    info = ScanInfo(0, ((0,),) * 3, ((1,),) * 3, (taps,) * 300, (), 0, 0, 0, False)
+    return pickle.dumps([replace(info, n_seqs=i) for i in range(100)])
+
+
+def many_constants_of_one_array() -> bytes:
+    array = np.zeros(2 << 20, dtype="int8")
+    outputs = []
+    for _ in range(100):
+        constant = pt.constant(np.zeros(2), dtype="complex128")
+        constant.data = array  # type: ignore[misc]
+        outputs.append(constant * 2)
+    return pickle.dumps(outputs)
+
+
 SHARING: dict[str, Callable[[], bytes]] = {
     "an output called by texts": lambda: pickle.dumps({TEXTS: pt.dscalar() + 1}),
     "an output called by a long text": lambda: pickle.dumps({TEXT: pt.dscalar() + 1}),
@@ -74,6 +117,12 @@ SHARING: dict[str, Callable[[], bytes]] = {
     "one array in a list": of_typed_list,
     "options of many Ops": options_of_many_ops,
     "long names in a table": long_names_in_a_table,
+    "many Ops of one body": many_ops_of_one_body,
+    "many graphs of the same nodes": many_graphs_of_the_same_nodes,
+    "many loops of the same taps": many_loops_of_the_same_taps,
+    "many constants of one array": many_constants_of_one_array,
+    "an inner input outside": lambda: pickle.dumps([deep_copy_op(NominalVariable(0, pt.dscalar))]),
+    "many gzip files in one": lambda: gzip.compress(b"") * 100_000,
     "a number of many digits": lambda: pickle.dumps([deep_copy_op(Constant(generic, 10**5_000))]),
 }
 """Each is refused by every command, in one line, in seconds."""

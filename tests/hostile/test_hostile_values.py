@@ -54,6 +54,8 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "negative length": lambda: _one(_header("(-1,)")),
     "many axes": lambda: _one(_header(f"({'0,' * 100})")),
     "deep header": lambda: _one(_header("(" * 4000 + ")" * 4000)),
+    "a header of much space": lambda: _one(_header("(1,)" + " " * 9_000) + b"\n" + bytes(8)),
+    "a length that lies": lambda: _with_declared_size(100),
     "objects": lambda: _one(_header("(1,)", "'|O'") + bytes(8)),
     "fields": lambda: _one(_header("(1,)", "[('a', '<f8')]") + bytes(8)),
     "wide text": lambda: _one(_header("()", "'<U500000000'")),

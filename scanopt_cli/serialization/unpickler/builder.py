@@ -7,19 +7,20 @@ is set on anything, and what is not understood is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
-from pytensor.misc.frozendict import frozendict
 from pytensor.scan.op import Scan
 
 from scanopt_cli.errors import LoadError, UnsafeFileError, brief
 from scanopt_cli.serialization.files import MAX_BYTES
 from scanopt_cli.serialization.unpickler.allowlist import TRUST, Allowlist, Refusal
+from scanopt_cli.serialization.unpickler.bounds import PART, Nests, Uses
 from scanopt_cli.serialization.unpickler.constructors import StateError
 from scanopt_cli.serialization.unpickler.dropping import CACHES, OPAQUE, left_out
 from scanopt_cli.serialization.unpickler.nodes import make_nodes
@@ -37,14 +38,13 @@ from scanopt_cli.text import with_article
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
 _CONTAINERS = (list, tuple, dict, set, frozenset)
-_MOST_PARTS = 1_000_000
-_MOST_PER_PART = 4
-_DEEPEST = 500
 # Copies of a file's contents may cost `_FREE_COPIES` plus `_MOST_COPIES` times its size: a byte
-# costs 1, a part of a container `_COPIED_PART`.
+# costs 1, a part of a container `PART`.
 _MOST_COPIES = 4
 _FREE_COPIES = 16 << 20
-_COPIED_PART = 32
+_MOST_GRAPH_NODES = 200_000
+_BODY_NODE = 32
+"""How many parts a node of a body counts for, which an Op that has the body makes anew."""
 _LONGEST_INTEGER = 4096
 """How many bits an integer may have; those of random generators have 128."""
 
@@ -93,69 +93,6 @@ def build(recording: Recording, where: str, allowlist: Allowlist, size: int) -> 
         ) from None
 
 
-class Nests:
-    """Sizes of nested containers, each of which may occur in several others.
-
-    Whoever hashes, prints or compares a nest goes through each container wherever it occurs, and in
-    C as deep as it goes: a small file could make that take for ever, or crash. A text or an array
-    counts as one part for each `_COPIED_PART` bytes.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[int, int]] = {}
-        self._long: dict[int, int] = {}
-        self._parts = 0
-
-    def check(self, made: Any) -> None:
-        """Count the parts of ``made``, which has to live as long as this.
-
-        Raises
-        ------
-        ValueError
-            If it is too deep, or its parts are too many, counted wherever they occur.
-        """
-        parts = _members(made)
-        if parts is None:
-            return
-        self._parts += len(parts)
-        inner = [self._known.get(id(part)) or (self._size_of_one(part), 0) for part in parts]
-        size = 1 + sum(one for one, _ in inner)
-        depth = 1 + max((one for _, one in inner), default=0)
-        if depth > _DEEPEST:
-            raise ValueError("lists nested too deeply")
-        if size > _MOST_PARTS + _MOST_PER_PART * self._parts:
-            raise ValueError("lists that hold each other too often")
-        self._known[id(made)] = (size, depth)
-
-    def size_of(self, made: Any) -> int:
-        """Return how many parts ``made`` has, counted wherever they occur; it was checked."""
-        known = self._known.get(id(made))
-        return self._size_of_one(made) if known is None else known[0]
-
-    def _size_of_one(self, part: Any) -> int:
-        """Return the size of what is no container; the file itself accounts for its first use."""
-        if not isinstance(part, str | bytes | np.ndarray):
-            return 1
-        length = part.nbytes if isinstance(part, np.ndarray) else len(part)
-        size = 1 + length // _COPIED_PART
-        if size > 1 and id(part) not in self._long:
-            self._long[id(part)] = size
-            self._parts += size
-        return size
-
-
-def _members(made: Any) -> Sequence[Any] | None:
-    """Return what a container holds; ``None`` for what is no container."""
-    match made:
-        case list() | tuple() | set() | frozenset():
-            return tuple(made)
-        case dict() | frozendict():
-            return (*made.keys(), *made.values())
-        case slice():
-            return made.start, made.stop, made.step
-    return None
-
-
 class Builder:
     """Makes what the records of one file stand for, each once."""
 
@@ -166,6 +103,8 @@ class Builder:
         self.where = where
         self._allowlist = allowlist
         self.nests = Nests()
+        self.uses = Uses()
+        self._graph_nodes = 0
         self._open: set[int] = set()
 
     def judge(self, mentioned: Global) -> Any:
@@ -186,7 +125,7 @@ class Builder:
         return verdict
 
     def copied(self, parts: Any) -> Any:
-        """Return ``parts``, bytes or a container, of which a copy is about to be made.
+        """Return ``parts``, bytes, an array or a container, of which a copy is about to be made.
 
         Many records may share one argument, and each copies it.
 
@@ -195,11 +134,26 @@ class Builder:
         ValueError
             If the copies become many times larger than the file.
         """
-        size = max(len(parts), self.nests.size_of(parts))
-        self._copies_left -= size if isinstance(parts, bytes) else _COPIED_PART * size
+        if isinstance(parts, np.ndarray):
+            self._copies_left -= parts.nbytes
+        else:
+            size = max(len(parts), self.nests.size_of(parts))
+            self._copies_left -= size if isinstance(parts, bytes) else PART * size
         if self._copies_left < 0:
             raise ValueError("what it makes is many times larger than the file")
         return parts
+
+    def count_graph(self, graph: FunctionGraph) -> None:
+        """Count the nodes of a graph outside of Ops, of which a file has one or two.
+
+        Raises
+        ------
+        ValueError
+            If they are many graphs, which may share their nodes.
+        """
+        self._graph_nodes += len(graph.apply_nodes)
+        if self._graph_nodes > _MOST_GRAPH_NODES:
+            raise ValueError("it has too many graphs outside of Ops")
 
     def value(self, record: Any) -> Any:
         """Return what ``record`` stands for."""
@@ -286,6 +240,7 @@ class Builder:
         if extras or (record.has_state and not takes_state):
             raise self._refusal(f"uses {target} in a way that no graph needs")
         try:
+            self.uses.count(record)
             if form is not None:
                 return form(self, record)
             if cls is not None and isinstance(thing, type):
@@ -328,10 +283,12 @@ class Builder:
                 continue
             inner = made_class(part)
             opaque = inner is not None and (inner.module, inner.name) in OPAQUE
-            state[name] = None if opaque else self.value(part)
+            held = state[name] = None if opaque else self.value(part)
             # Each Op and Type that has it goes through it, more than once.
-            if isinstance(state[name], _CONTAINERS):
-                self.copied(state[name])
+            if isinstance(held, _CONTAINERS):
+                self.copied(held)
+            if isinstance(held, FrozenFunctionGraph):
+                self.uses.count_as(held, _BODY_NODE * len(held.apply_nodes))
         if issubclass(cls, Scan):
             state["mode"] = None  # that of whoever compiled it; PyTensor would link by it
             # PyTensor takes a loop in place for equal to one that is not, in bodies as well.

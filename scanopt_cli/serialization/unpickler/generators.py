@@ -70,10 +70,9 @@ def plain_state(state: Any) -> Any:
 def _words(value: Any, length: int, bits: int) -> Any:
     if not length:
         return _integer(value, 2**bits - 1)
-    words = list(value) if isinstance(value, list | tuple | np.ndarray) else []
-    if len(words) != length:
+    if not isinstance(value, list | tuple | np.ndarray) or np.shape(value)[:1] != (length,):
         raise ValueError("a part of the state has the wrong length")
-    return np.array([_integer(word, 2**bits - 1) for word in words], dtype=f"u{bits // 8}")
+    return np.array([_integer(word, 2**bits - 1) for word in value], dtype=f"u{bits // 8}")
 
 
 def _integer(value: Any, most: int) -> int:

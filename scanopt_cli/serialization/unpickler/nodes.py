@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
@@ -51,6 +52,7 @@ def _parents(builder: Builder, record: Call) -> list[Call]:
 
 def _make(builder: Builder, record: Call) -> None:
     """Make one variable without an owner, or one node with all its outputs."""
+    builder.uses.count(record)
     cls, state = _class(builder, record), builder.state(record)
     if issubclass(cls, Variable):
         if state.get("owner") is not None:
@@ -82,10 +84,14 @@ def _root(builder: Builder, cls: type[Any], state: dict[str, Any]) -> Variable:
     kind, name = builder.expect(state["type"], Type), name_from(state.get("name"))
     if issubclass(cls, SharedVariable):
         (value,) = builder.state(state["container"])["storage"]
-        made = cls(kind, _data(builder, value), strict=False, name=name)
+        given = _data(builder, value)
+        made = cls(kind, given, strict=False, name=name)
+        _check_converted(builder, given, made.get_value(borrow=True))
         return _decorated(builder, made, state)
     if issubclass(cls, Constant):
-        constant = constant_from(kind, _data(builder, state["data"]), name)
+        given = _data(builder, state["data"])
+        constant = constant_from(kind, given, name)
+        _check_converted(builder, given, constant.data)
         return _decorated(builder, constant, state)
     return _decorated(builder, kind.make_variable(name), state)
 
@@ -93,7 +99,13 @@ def _root(builder: Builder, cls: type[Any], state: dict[str, Any]) -> Variable:
 def _data(builder: Builder, record: Any) -> Any:
     """Return the contents of a Constant or shared variable, of which lists become arrays."""
     made = builder.value(record)
-    return builder.copied(made) if isinstance(made, list | tuple) else made
+    return builder.copied(made) if isinstance(made, list | tuple | np.ndarray) else made
+
+
+def _check_converted(builder: Builder, given: Any, held: Any) -> None:
+    """Count an array that was made of another, in a dtype that may be wider."""
+    if held is not given and isinstance(held, np.ndarray):
+        builder.copied(held)
 
 
 def _decorated(builder: Builder, variable: Variable, state: dict[str, Any]) -> Variable:

@@ -135,8 +135,11 @@ def _generator(builder: Builder, record: Call) -> np.random.Generator:
 def _sparse(kind: str) -> Handler:
     def form(builder: Builder, record: Call) -> Any:
         state = builder.state(record)
-        parts = (builder.value(state[name]) for name in ("data", "indices", "indptr", "_shape"))
-        return sparse_from(kind, *parts)
+        data, indices, indptr = (
+            builder.copied(builder.expect(state[name], np.ndarray))
+            for name in ("data", "indices", "indptr")
+        )
+        return sparse_from(kind, data, indices, indptr, builder.value(state["_shape"]))
 
     return form
 
@@ -229,7 +232,9 @@ def _function_graph(builder: Builder, record: Call) -> FunctionGraph:
     state = builder.state(record)
     inputs, outputs = (builder.expect_all(state[part], Variable) for part in ("inputs", "outputs"))
     check_inputs(len(inputs))
-    return FunctionGraph(inputs, outputs, clone=False)
+    graph = FunctionGraph(inputs, outputs, clone=False)
+    builder.count_graph(graph)
+    return graph
 
 
 def _compiled(builder: Builder, record: Call) -> CompiledGraph:
