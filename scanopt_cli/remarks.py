@@ -88,6 +88,9 @@ class Code(StrEnum):
     REDUCTION_CARRIED = "reduction-carried"
     REDUCTION_KEPT = "reduction-kept"
     STATE_SHORTENED = "state-shortened"
+    # scan-to-loop
+    SCAN_KEPT = "scan-kept"
+    SCAN_TURNED = "scan-turned"
     # simplify
     NOT_SIMPLIFIED = "not-simplified"
     SIMPLIFIED = "simplified"
@@ -114,6 +117,7 @@ class Why(StrEnum):
     CONDITION_DIFFERS = "condition-differs"
     CONSTANT_LARGE = "constant-large"
     CONSTANT_RETURNED = "constant-returned"
+    GRADIENT_TRUNCATED = "gradient-truncated"
     IN_PLACE = "in-place"
     LOOP_BATCHED = "loop-batched"
     LOOP_EMPTIES = "loop-empties"

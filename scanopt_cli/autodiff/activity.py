@@ -18,6 +18,7 @@ from scanopt_cli.autodiff.connections import pattern
 from scanopt_cli.ir.inner_graphs import body_of, core_op
 from scanopt_cli.ir.naming import titles
 from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.loop.operator_base import LoopOperator
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,15 @@ def _body_ends(
             for variable in slot.inner_outputs
         ]
         return starts, ends
+    if isinstance(core, LoopOperator):
+        body = core.fgraph
+        reached = [output in forward for output in node.outputs[: core.n_states]]
+        starts = [
+            inner
+            for i, (inner, outer) in enumerate(zip(body.inputs, node.inputs, strict=True))
+            if i and (outer in forward or (i <= core.n_states and reached[i - 1]))
+        ]
+        return starts, list(body.outputs)
     if isinstance(core, OpFromGraph) and core.pullback_overrides is None:
         inner = core.fgraph
         starts = [i for i, outer in zip(inner.inputs, node.inputs, strict=True) if outer in forward]

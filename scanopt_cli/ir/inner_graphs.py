@@ -7,11 +7,12 @@ a naive walker sees none of these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import cast
 
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import AbstractFunctionGraph, FrozenFunctionGraph, FunctionGraph
-from pytensor.graph.op import HasMultipleInnerGraph, Op
+from pytensor.graph.op import HasInnerGraph, HasMultipleInnerGraph, Op
 from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
@@ -49,9 +50,14 @@ def inner_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:
 
 
 def body_of(op: Op) -> FrozenFunctionGraph | None:
-    """Return the body of a Scan or OpFromGraph, directly or in a Blockwise, for rewriting."""
+    """Return the body of an Op that can be given another, directly or in a Blockwise.
+
+    A Scan and an OpFromGraph can, and so can the loops of `scanopt_cli.loop`.
+    """
     core = core_op(op)
-    return core.fgraph if isinstance(core, Scan | OpFromGraph) else None
+    if isinstance(core, Scan | OpFromGraph) or getattr(core, "takes_another_body", False):
+        return cast("HasInnerGraph", core).fgraph  # type: ignore[return-value]
+    return None
 
 
 def with_body(op: Op, body: FunctionGraph) -> Op:

@@ -71,12 +71,14 @@ class Body:
         ValueError
             If the body reads a variable that is none of its inputs.
         """
-        self._check()
+        self.check_types()
+        self._check_inputs()
         graph = FrozenFunctionGraph.from_io(self.inputs, self.outputs)
         check_kept(self.outputs, graph, "a loop")
         return graph
 
-    def _check(self) -> None:
+    def check_types(self) -> None:
+        """Check the types of the index, the states and the condition; errors as of `freeze`."""
         if not _is_number(self.index, "int64"):
             raise TypeError(
                 f"the index of a loop is an int64 of no dimensions, not {self.index.type}"
@@ -93,6 +95,8 @@ class Body:
             raise TypeError(
                 f"the condition of a loop is a bool of no dimensions, not {self.condition.type}"
             )
+
+    def _check_inputs(self) -> None:
         declared = set(self.inputs)
         undeclared = (
             variable

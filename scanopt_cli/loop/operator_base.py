@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pytensor.compile.inner_function import HasInnerFunction
@@ -29,6 +29,7 @@ class LoopOperator(HasInnerFunction, Op):
     """
 
     __props__: tuple[str, ...] = ("fgraph", "n_states", "is_while")
+    takes_another_body: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -38,6 +39,15 @@ class LoopOperator(HasInnerFunction, Op):
         *,
         name: str | None = None,
     ) -> None:
+        index, *inputs = fgraph.inputs
+        if not 0 <= n_states <= min(len(inputs), len(fgraph.outputs) - is_while):
+            raise ValueError(f"the body of a loop does not have {n_states} states")
+        Body(
+            index=index,
+            states=inputs[:n_states],
+            next_states=fgraph.outputs[:n_states],
+            condition=fgraph.outputs[-1] if is_while else None,
+        ).check_types()
         self.fgraph = fgraph
         self.n_states = n_states
         self.is_while = is_while

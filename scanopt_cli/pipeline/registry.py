@@ -32,6 +32,7 @@ _BUILTIN = (
     "save_mem.save_mem:SaveMem",
     "compile_safe.compile_safe:CompileSafe",
     "push_out:PushOut",
+    "scan_to_loop:ScanToLoop",
 )
 ENTRY_POINT_GROUP = "scanopt.passes"
 

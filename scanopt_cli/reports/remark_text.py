@@ -57,6 +57,8 @@ TEXTS: Mapping[Code, str] = {
     Code.SEQUENCES_NOT_COMPUTED: "keeps arithmetic of sequences in the loop: {reason}",
     Code.SUM_KEPT: "keeps the sum {slots!q} in the loop: {reason}",
     Code.SUM_MOVED: "summed {slots!q} in a matrix product after the loop",
+    Code.SCAN_KEPT: "stays a Scan: {reason}",
+    Code.SCAN_TURNED: "became a TracedLoop",
     Code.SLOT_REMOVED: "removed unused {kind} {slots!q}",
     Code.UNUSED_KEPT: "unused {kind} {slots!q}: {reason}",
     Code.ZEROS_REMOVED: "removed {kind} {slots!q}: zero in every step",

@@ -18,6 +18,7 @@ from pytensor.graph.type import Type
 from pytensor.scan.op import Scan
 
 from scanopt_cli.errors import LoadError, UnsafeFileError, brief
+from scanopt_cli.loop.operators import Loop
 from scanopt_cli.serialization.files import MAX_BYTES
 from scanopt_cli.serialization.unpickler.allowlist import TRUST, Allowlist, Refusal
 from scanopt_cli.serialization.unpickler.bounds import PART, Nests, Uses
@@ -293,6 +294,8 @@ class Builder:
             state["mode"] = None  # that of whoever compiled it; PyTensor would link by it
             # PyTensor takes a loop in place for equal to one that is not, in bodies as well.
             state |= {"destroy_map": {}} if "destroy_map" in state else {}
+        if issubclass(cls, Loop):
+            state |= {"destroyed": (), "destroy_map": {}}
         return rebuild(cls, state)
 
     def _refusal(self, what: str) -> UnsafeFileError:

@@ -198,6 +198,7 @@ ADMITTED: Mapping[str, str] = {
     "pytensor.xtensor.shape": "Broadcast Concat ExpandDims Squeeze Stack Transpose UnStack",
     "pytensor.xtensor.type": "XTensorConstant XTensorSharedVariable XTensorType XTensorVariable",
     "pytensor.xtensor.vectorization": "XBlockwise XElemwise XRV",
+    "scanopt_cli.loop.operators": "Loop TracedLoop",
 }
 """Modules, and the names of their admitted classes."""
 

@@ -1,0 +1,205 @@
+"""Turn PyTensor's Scans into the loops of `scanopt_cli.loop`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import graph_replace
+from pytensor.tensor.type import lscalar
+
+from scanopt_cli.analysis.buffers import is_whole
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.loop import Body, TracedLoop
+from scanopt_cli.loop.operator_base import as_step_count
+from scanopt_cli.loop.rows import row
+from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.remarks import Code, Why
+
+_MOST_SHIFTED = 8
+"""How many rows of a mit_sot are states of their own; of more, a ring of rows is one state."""
+
+
+@dataclass(frozen=True)
+class ScanToLoop(ScanPass):
+    """Turn a Scan into a TracedLoop, which has states and traces, but no taps and no buffers.
+
+    Legal cases, one for each kind of slot:
+
+    1. A sequence or non-sequence becomes a constant of the loop; a step indexes the sequence.
+    2. A sit_sot becomes a state, whose trace is the buffer.
+    3. A mit_sot of up to 8 rows becomes as many states, which a step shifts; of more, a ring of
+       rows in one state. Its buffer is the initial rows and a trace.
+    4. An untraced state (a random generator, say) becomes a state.
+    5. A nit_sot becomes a traced value.
+    6. A mit_mot becomes a state that is the whole buffer, of which a step reads and writes rows.
+       Run ``mit-mot-to-sit-sot`` first, which needs no buffer for most.
+    7. A stop condition becomes a condition to go on.
+
+    A buffer that does not provably hold every step keeps the rows that PyTensor would keep: the
+    last ones, and zeros behind them if there is more room than steps.
+
+    Preconditions: the Scan is not batched (not in a Blockwise), no step works in place, and the
+    Scan truncates no gradients, since a TracedLoop does not.
+
+    Out of scope: batched loops.
+    """
+
+    name: ClassVar[str] = "scan-to-loop"
+    accepts_in_place: ClassVar[bool] = False
+
+    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
+        """Return replacements for all outputs, from a TracedLoop."""
+        if view.batch_ndim:
+            context.missed(view, Code.SCAN_KEPT, Why.LOOP_BATCHED)
+            return None
+        if view.op.truncate_gradient != -1:
+            context.missed(view, Code.SCAN_KEPT, Why.GRADIENT_TRUNCATED)
+            return None
+        context.passed(view, Code.SCAN_TURNED)
+        view.unfreeze()
+        return _Conversion(view).outputs()
+
+
+@dataclass(slots=True)
+class _Conversion:
+    """One Scan on its way to a TracedLoop."""
+
+    view: ScanView
+    index: Any = field(default_factory=lambda: lscalar("index"))
+    constants: dict[Variable, Variable] = field(default_factory=dict)
+    values: dict[Variable, Variable] = field(default_factory=dict)
+    """What stands for inner inputs of the Scan."""
+    states: list[Any] = field(default_factory=list)
+    initial: list[Any] = field(default_factory=list)
+    next_states: list[Any] = field(default_factory=list)
+    traced: list[Any] = field(default_factory=list)
+    place: dict[Slot, int] = field(default_factory=dict)
+    """Of a slot with an output, the position of its state or traced value."""
+
+    def outputs(self) -> dict[Variable, Variable]:
+        """Return what replaces the outputs of the Scan."""
+        for slot in self.view.slots:
+            self._add(slot)
+        condition = self.view.condition
+        computed = [*self.next_states, *self.traced]
+        computed += [] if condition is None else [pt.eq(condition, 0)]
+        computed = graph_replace(computed, self.values, strict=False)
+        n = len(self.states)
+        body = Body(
+            index=self.index,
+            states=self.states,
+            constants=list(self.constants),
+            next_states=[
+                old.type.filter_variable(new, allow_convert=True)
+                for old, new in zip(self.states, computed, strict=False)
+            ],
+            traced=computed[n : n + len(self.traced)],
+            condition=None if condition is None else computed[-1],
+        )
+        n_steps = as_step_count(self.view.n_steps)
+        name = self.view.op.name
+        made = TracedLoop.over(n_steps, body, self.initial, self.constants, name=name)
+        n_done: Any = made[-1] if condition is not None else n_steps
+        lengths = Lengths(self.view.n_steps)
+        replacements = {}
+        for slot in self.view.outputs():
+            assert slot.outer_output is not None
+            place = self.place[slot]
+            if slot.kind in (SlotKind.UNTRACED, SlotKind.MIT_MOT):
+                buffer = made[place]
+            elif slot.kind is SlotKind.NIT_SOT:
+                buffer = self._kept(slot, made[2 * n + place], n_done, lengths)
+            else:
+                is_ring = slot.n_initial > _MOST_SHIFTED
+                trace: Any = made[2 * n + place] if is_ring else made[n + place]
+                # The trace of a state begins with the last of the initial rows.
+                before = slot.n_initial - (0 if is_ring else 1)
+                start: Any = slot.outer_input
+                whole = pt.join(0, start[:before], trace) if before else trace
+                buffer = self._kept(slot, whole, n_done, lengths)
+            replacements[slot.outer_output] = buffer
+        return replacements
+
+    def _add(self, slot: Slot) -> None:
+        match slot.kind:
+            case SlotKind.SEQ:
+                (value,) = slot.inner_inputs
+                self.values[value] = row(self._constant(slot.outer_input), self.index, value.type)
+            case SlotKind.NON_SEQ:
+                self.constants[slot.inner_inputs[0]] = slot.outer_input
+            case SlotKind.NIT_SOT:
+                self.place[slot] = len(self.traced)
+                self.traced += slot.inner_outputs
+            case SlotKind.UNTRACED:
+                self.place[slot] = len(self.states)
+                self._carry(slot.inner_inputs[0], slot.outer_input, slot.inner_outputs[0])
+            case SlotKind.MIT_MOT:
+                self._add_buffer(slot)
+            case _ if slot.n_initial <= _MOST_SHIFTED:
+                self._add_shifted(slot)
+            case _:
+                self._add_ring(slot)
+
+    def _carry(self, state: Variable, initial: Any, following: Any) -> None:
+        self.states.append(state)
+        self.initial.append(state.type.filter_variable(initial, allow_convert=True))
+        self.next_states.append(following)
+
+    def _constant(self, outer: Variable) -> Variable:
+        inner: Variable = outer.type()
+        self.constants[inner] = outer
+        return inner
+
+    def _add_shifted(self, slot: Slot) -> None:
+        """Carry the last rows of a state, each as a state, the oldest first."""
+        read = dict(zip(slot.taps, slot.inner_inputs, strict=True))
+        kind = slot.inner_inputs[0].type
+        taps = range(-slot.n_initial, 0)
+        states = [read[tap] if tap in read else kind() for tap in taps]
+        following = [*states[1:], slot.inner_outputs[0]]
+        buffer: Any = slot.outer_input
+        for position, (state, new) in enumerate(zip(states, following, strict=True)):
+            self._carry(state, buffer[position], new)
+        self.place[slot] = len(self.states) - 1
+
+    def _add_ring(self, slot: Slot) -> None:
+        """Carry the last rows of a state in one array, each at its step modulo their number."""
+        size = slot.n_initial
+        buffer: Any = slot.outer_input
+        rows = buffer[:size]
+        ring: Any = rows.type.clone(shape=(size, *rows.type.shape[1:]))()
+        for tap, value in zip(slot.taps, slot.inner_inputs, strict=True):
+            self.values[value] = row(ring, (self.index + size + tap) % size, value.type)
+        (new,) = slot.inner_outputs
+        self._carry(ring, rows, pt.set_subtensor(ring[self.index % size], new))
+        self.place[slot] = len(self.traced)
+        self.traced.append(new)
+
+    def _add_buffer(self, slot: Slot) -> None:
+        """Carry the buffer of a mit_mot, whose row 0 is at the lowest of the taps."""
+        state: Any = slot.outer_input.type()
+        first = -min(0, *slot.taps)
+        for tap, value in zip(slot.taps, slot.inner_inputs, strict=True):
+            self.values[value] = row(state, (self.index + first + tap) % state.shape[0], value.type)
+        new = state
+        for tap, written in zip(slot.out_taps, slot.inner_outputs, strict=True):
+            new = pt.set_subtensor(new[(self.index + first + tap) % state.shape[0]], written)
+        self.place[slot] = len(self.states)
+        self._carry(state, slot.outer_input, new)
+
+    def _kept(self, slot: Slot, whole: Any, n_done: Any, lengths: Lengths) -> Any:
+        """Return the rows that the buffer of a slot holds, given all of its rows."""
+        if is_whole(self.view, slot, lengths):
+            return whole
+        outer: Any = slot.outer_input
+        room = outer if slot.kind is SlotKind.NIT_SOT else outer.shape[0]
+        rows = n_done + slot.n_initial
+        kept = whole[pt.maximum(rows - room, 0) :]
+        if self.view.is_while:
+            return kept
+        spare = pt.zeros((pt.maximum(room - rows, 0), *whole.shape[1:]), dtype=whole.dtype)
+        return pt.join(0, kept, spare)
