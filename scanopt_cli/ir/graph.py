@@ -14,6 +14,7 @@ from pytensor.graph.traversal import graph_inputs, io_toposort
 from scanopt_cli.errors import ScanoptError
 
 _MOST_INPUTS = 5_000
+_MOST_OUTPUTS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +145,7 @@ def from_io(
         inputs = [root for root in roots if not isinstance(root, SharedVariable)]
     given = [variable for variable in inputs if not isinstance(variable, Constant)]
     check_inputs(len(given) + len(shared))
+    check_outputs(len(outputs))
     known = set(given)
     listed = known.union(shared)
     missing = [root for root in roots if root not in listed]
@@ -179,6 +181,18 @@ def check_inputs(count: int) -> None:
         raise ScanoptError(
             f"has more than {_MOST_INPUTS:,} inputs", hint="join inputs that are alike in one array"
         )
+
+
+def check_outputs(count: int) -> None:
+    """Refuse a graph with so many outputs that reading it takes minutes.
+
+    Raises
+    ------
+    ScanoptError
+        If ``count`` is above 100,000.
+    """
+    if count > _MOST_OUTPUTS:
+        raise ScanoptError(f"has more than {_MOST_OUTPUTS:,} outputs", hint="join them in arrays")
 
 
 def _variables(part: object, source: str) -> list[Variable]:

@@ -32,7 +32,11 @@ from scanopt_cli.ir.inner_graphs import core_op, op_name
 _LONGEST_SHAPE = 64
 """How many dimensions an array may have, and so how long a shape may be."""
 
-_MOST_UPSTREAM = 300_000
+_FEW_DIMENSIONS, _MOST_DIMENSIONS = 8, 15_000
+"""Dimensions that PyTensor finds the lengths of at once, and how many of more are looked at in all;
+each takes it a tenth of a millisecond or more."""
+
+_MOST_UPSTREAM = 30_000
 """How many nodes upstream are looked at in all, to find static lengths that depend on values."""
 
 type _Lengths = tuple[int | None, ...]
@@ -48,10 +52,15 @@ def type_error(nodes: Iterable[Apply]) -> str | None:
     checked: dict[Hashable, _Made | str] = {}
     known: dict[Variable, Constant] = {}
     upstream = _Upstream()
+    dimensions = 0
     for node in nodes:
         inputs = [known.get(variable, variable) for variable in node.inputs]
         key = node.op, *map(_kind, node.outputs), *map(_decisive, inputs)
         if key not in checked:
+            ndim = max((getattr(v.type, "ndim", 0) for v in node.outputs), default=0)
+            dimensions += ndim if ndim > _FEW_DIMENSIONS else 0
+            if dimensions > _MOST_DIMENSIONS:
+                return f"{op_name(node.op)} is one of too many with arrays of many dimensions"
             checked[key] = _check(node, inputs)
         made = checked[key]
         if isinstance(made, str):

@@ -60,7 +60,8 @@ def lowered(node: Apply, read: Collection[int]) -> dict[int, Variable]:
             start = _trace_with_start(n_steps, initial[i])
             carry(output, start, body.index + 1, body.next_states[i])
     if any(output in read for output in traced):
-        shapes = traced_shapes(body, op.kept_lengths, [*initial, *constants])
+        outer_values = [*initial, *constants]
+        shapes = traced_shapes(body, op.kept_lengths, outer_values, n_steps=n_steps)
         for value, shape, output in zip(body.traced, shapes, traced, strict=True):
             if output in read:
                 start = _empty(value, [n_steps, *(shape or ())])

@@ -206,7 +206,7 @@ class TracedLoop(LoopOperator):
         n_steps, *outer = node.inputs
         n_rows: Symbolic = n_done if self.is_while else n_steps
         states = state_shapes(self.kept_lengths, shapes[1 : 1 + self.n_states], last)
-        traced = traced_shapes(self.body, self.kept_lengths, outer, traces)
+        traced = traced_shapes(self.body, self.kept_lengths, outer, traces=traces)
         return [
             *states,
             *(None if row is None else (n_rows + 1, *row) for row in states),

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
+import pytensor.tensor as pt
+from pytensor.conditional.op import ifelse
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.raise_op import Assert
 from pytensor.scalar.basic import EQ, ScalarType
@@ -106,7 +109,9 @@ def traced_shapes(
     body: Body,
     kept: Sequence[Sequence[bool]],
     outer: Sequence[Variable],
-    traces: Sequence[Variable] | None = None,
+    *,
+    n_steps: Variable | None = None,
+    traces: Sequence[Variable] = (),
 ) -> list[Shape | None]:
     """Return the shapes of the values that each step computes to be traced.
 
@@ -114,9 +119,12 @@ def traced_shapes(
     ----------
     outer
         The initial states and the constants of the loop.
+    n_steps
+        Of how many steps. If it is given, a length that may change from step to step is that of the
+        first step, whose part that decides it is then computed apart from the loop; 0 if there is
+        no step.
     traces
-        The outputs to ask for a length that may change from step to step. If there are none, it is
-        that of the first step, whose part that decides it is then computed apart from the loop.
+        The outputs to ask for such a length, if ``n_steps`` is not given.
     """
     feature = ShapeFeature()
     first = dict(zip(body.inputs, [_zero(body.index), *outer], strict=True))
@@ -125,14 +133,20 @@ def traced_shapes(
         if not isinstance(value, TensorVariable):
             found.append(() if isinstance(value.type, ScalarType) else None)
             continue
-        found.append(
-            tuple(
-                clone_replace(length, first)
-                if traces is None or _is_fixed(length, body, kept)
-                else _length(traces[position], dim + 1)
-                for dim, length in enumerate(feature.shape_tuple(value))
-            )
-        )
+        shape = []
+        for dim, length in enumerate(feature.shape_tuple(value)):
+            if not _is_fixed(length, body, kept):
+                length = _simplified(length)
+            if _is_fixed(length, body, kept):
+                shape.append(clone_replace(length, first))
+            elif n_steps is None:
+                shape.append(_length(traces[position], dim + 1))
+            else:
+                computed = clone_replace(length, first)
+                shape.append(
+                    ifelse(pt.gt(n_steps, 0), computed, pt.constant(0, dtype=computed.dtype))
+                )
+        found.append(tuple(shape))
     return found
 
 
@@ -155,6 +169,11 @@ def _is_fixed(length: Variable, body: Body, kept: Sequence[Sequence[bool]]) -> b
         else:
             waiting += node.inputs
     return True
+
+
+def _simplified(length: Variable) -> Symbolic:
+    """Return a length as one of inputs, where a graph takes shapes of what is computed."""
+    return rewrite_graph(length, include=("canonicalize", "ShapeOpt"), clone=True)
 
 
 def _length(variable: Variable, dim: int) -> Symbolic:

@@ -19,7 +19,7 @@ from pytensor.graph.op import Op
 from pytensor.scalar.basic import ScalarType
 
 from scanopt_cli.errors import LoadError, ScanoptError, brief
-from scanopt_cli.ir.graph import Graph, check_inputs
+from scanopt_cli.ir.graph import Graph, check_inputs, check_outputs
 from scanopt_cli.ir.interning import beyond_equality, is_sparse
 from scanopt_cli.version import __version__
 
@@ -33,6 +33,7 @@ _KEYS = frozenset(
     }
 )
 _MOST_EDGES = 2_000_000
+_MOST_VARIABLES = 500_000
 _MOST_LETTERS = 1_000
 _MOST_NOTES = 100
 _MOST_STACKS, _MOST_FRAMES = 20, 50
@@ -118,6 +119,10 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
             raise ValueError(f"its nodes have more than {_MOST_EDGES:,} inputs")
         types, ops, versions = payload["types"], payload["ops"], payload["versions"]
         check_inputs(len(payload["inputs"]))
+        check_outputs(len(payload["outputs"]))
+        made = len(payload["constants"]) + sum(len(targets) for *_, targets in payload["nodes"])
+        if made > _MOST_VARIABLES:
+            raise ValueError(f"it has more than {_MOST_VARIABLES:,} constants and results")
         traces: dict[int, list[Any]] = {}
         inputs = [
             types[kind].make_variable(name=name_from(name)) for kind, name in payload["inputs"]

@@ -107,6 +107,20 @@ def many_constants_of_one_array() -> bytes:
     return pickle.dumps(outputs)
 
 
+def colliding() -> list[int]:
+    """Return numbers that Python gives one hash."""
+    return [k * (2**61 - 1) for k in range(100_000)]
+
+
+def constants_of_one_sum() -> bytes:
+    x = pt.dvector("x")
+    total = x
+    for k in range(2_000):
+        total = total + pt.constant(np.array([k, -k]) * 1.0)
+    op = OpFromGraph([x], [total])
+    return pickle.dumps([op(x)])
+
+
 SHARING: dict[str, Callable[[], bytes]] = {
     "an output called by texts": lambda: pickle.dumps({TEXTS: pt.dscalar() + 1}),
     "an output called by a long text": lambda: pickle.dumps({TEXT: pt.dscalar() + 1}),
@@ -122,6 +136,13 @@ SHARING: dict[str, Callable[[], bytes]] = {
     "many loops of the same taps": many_loops_of_the_same_taps,
     "many constants of one array": many_constants_of_one_array,
     "an inner input outside": lambda: pickle.dumps([deep_copy_op(NominalVariable(0, pt.dscalar))]),
+    "keys of one hash": lambda: pickle.dumps(dict.fromkeys(colliding()[:3_000])),
+    "members of one hash": lambda: pickle.dumps(set(colliding()[:3_000])),
+    "constants of one sum": constants_of_one_sum,
+    "many outputs": lambda: pickle.dumps([pt.dscalar() + 1] * 200_000),
+    "inner inputs of one hash": lambda: pickle.dumps(
+        [NominalVariable(place, pt.dscalar) for place in colliding()[:2]]
+    ),
     "many gzip files in one": lambda: gzip.compress(b"") * 100_000,
     "a number of many digits": lambda: pickle.dumps([deep_copy_op(Constant(generic, 10**5_000))]),
 }

@@ -7,28 +7,30 @@ is set on anything, and what is not understood is refused.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.scan.op import Scan
 
 from scanopt_cli.errors import LoadError, UnsafeFileError, brief
+from scanopt_cli.ir.interning import is_sparse
 from scanopt_cli.loop.operators import Loop
 from scanopt_cli.serialization.files import MAX_BYTES
 from scanopt_cli.serialization.unpickler.allowlist import TRUST, Allowlist, Refusal
 from scanopt_cli.serialization.unpickler.bounds import PART, Nests, Uses
 from scanopt_cli.serialization.unpickler.constructors import StateError
 from scanopt_cli.serialization.unpickler.dropping import CACHES, OPAQUE, left_out
+from scanopt_cli.serialization.unpickler.key_bounds import KEY_PARTS, Keys
 from scanopt_cli.serialization.unpickler.nodes import make_nodes
 from scanopt_cli.serialization.unpickler.op_state import rebuild
 from scanopt_cli.serialization.unpickler.pickle_handlers import CALLS, FORMS, INSTANCES
 from scanopt_cli.serialization.unpickler.records import (
-    KEY_PARTS,
     Call,
     Global,
     Recording,
@@ -44,6 +46,7 @@ _CONTAINERS = (list, tuple, dict, set, frozenset)
 _MOST_COPIES = 4
 _FREE_COPIES = 16 << 20
 _MOST_GRAPH_NODES = 200_000
+_MOST_ALIKE, _MOST_SPARSE = 1_600, 300
 _BODY_NODE = 32
 """How many parts a node of a body counts for, which an Op that has the body makes anew."""
 _LONGEST_INTEGER = 4096
@@ -105,7 +108,10 @@ class Builder:
         self._allowlist = allowlist
         self.nests = Nests()
         self.uses = Uses()
+        self.keys = Keys()
         self._graph_nodes = 0
+        self._constants: dict[int, Constant] = {}
+        self._alike: Counter[int] = Counter()
         self._open: set[int] = set()
 
     def judge(self, mentioned: Global) -> Any:
@@ -155,6 +161,23 @@ class Builder:
         self._graph_nodes += len(graph.apply_nodes)
         if self._graph_nodes > _MOST_GRAPH_NODES:
             raise ValueError("it has too many graphs outside of Ops")
+
+    def count_constants(self, inputs: Iterable[Variable]) -> None:
+        """Count the constants of inner graphs by PyTensor's hash: little more than their sums.
+
+        Raises
+        ------
+        ValueError
+            If too many have one hash, so that PyTensor would compare each with each.
+        """
+        for variable in inputs:
+            if isinstance(variable, Constant) and id(variable) not in self._constants:
+                self._constants[id(variable)] = variable
+                signature = hash(variable.signature())
+                most = _MOST_SPARSE if is_sparse(variable.data) else _MOST_ALIKE
+                self._alike[signature] += 1
+                if self._alike[signature] > most:
+                    raise ValueError("too many constants that PyTensor hashes alike")
 
     def value(self, record: Any) -> Any:
         """Return what ``record`` stands for."""
@@ -223,7 +246,7 @@ class Builder:
         made = self.value(record)
         if self.nests.size_of(made) > KEY_PARTS:
             raise ValueError("a dictionary key is too large")
-        return made
+        return self.keys.checked(made)
 
     def _call(self, record: Call) -> Any:
         cls = made_class(record)

@@ -147,6 +147,12 @@ def _make_from_graph(cls: type[Any], state: Mapping[str, Any]) -> Any:
     pattern = state["_connection_pattern"]
     if pattern is not None and [len(row) for row in pattern] != [n_outputs] * n_inputs:
         raise StateError("its connection pattern does not fit its inner graph")
+    overwritten = state.get("destroy_map") or {}
+    if any(
+        output not in range(n_outputs) or any(i not in range(n_inputs) for i in places)
+        for output, places in overwritten.items()
+    ):
+        raise StateError("it overwrites an input that it does not have")
     if not set(state["kwargs"]) <= {"on_unused_input"}:
         raise StateError("it has options that PyTensor does not know")
     if not set(state.get("_init_kwargs", ())) <= {"inline", "strict", "name"}:

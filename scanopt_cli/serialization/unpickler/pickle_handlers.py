@@ -16,7 +16,7 @@ from pytensor.scalar.basic import specific_out
 from pytensor.scan.op import ScanInfo
 
 from scanopt_cli.errors import LoadError
-from scanopt_cli.ir.graph import check_inputs
+from scanopt_cli.ir.graph import check_inputs, check_outputs
 from scanopt_cli.ir.interning import is_kept
 from scanopt_cli.serialization.compiled import CompiledGraph
 from scanopt_cli.serialization.unpickler.allowlist import OBJECTS
@@ -27,7 +27,8 @@ from scanopt_cli.serialization.unpickler.arrays import (
     sparse_from,
 )
 from scanopt_cli.serialization.unpickler.generators import BIT_GENERATORS, generator_from_state
-from scanopt_cli.serialization.unpickler.records import KEY_PARTS, Call, Global, is_named
+from scanopt_cli.serialization.unpickler.key_bounds import KEY_PARTS
+from scanopt_cli.serialization.unpickler.records import Call, Global, is_named
 
 if TYPE_CHECKING:
     from scanopt_cli.serialization.unpickler.builder import Builder
@@ -63,6 +64,9 @@ def _container(kind: type[Any]) -> Handler:
         builder.nests.check(parts)
         if kind in (set, frozenset) and any(builder.nests.size_of(p) > KEY_PARTS for p in parts):
             raise ValueError(f"a member of a {kind.__name__} is too large")
+        if kind in (set, frozenset):
+            parts = [builder.keys.checked(part) for part in parts]
+            builder.nests.check(parts)
         return kind(builder.copied(parts))
 
     return form
@@ -180,18 +184,22 @@ def _scan_info(builder: Builder, record: Call) -> ScanInfo:
     return info
 
 
+_MOST_POSITIONS = 1_000_000
+
+
 def _nominal(builder: Builder, record: Call) -> NominalVariable:
     position, kind = record.args
-    if type(position) is not int:
+    if type(position) is not int or not 0 <= position < _MOST_POSITIONS:
         raise ValueError("the number of an inner input is not one")
     return NominalVariable(position, builder.expect(kind, Type))
 
 
 def _frozen_apply(builder: Builder, record: Call) -> FrozenApply:
     op, inputs, types, *position = record.args
-    if any(type(number) is not int for number in position):
+    if any(type(n) is not int or not -1 <= n < _MOST_POSITIONS for n in position):
         raise ValueError("the position of a node is not a number")
     given = builder.expect(op, Op), builder.expect_all(inputs, Variable)
+    builder.count_constants(given[1])
     made = FrozenApply(*given, builder.expect_all(types, Type), *position)
     # PyTensor returns the node that it knows already, of this graph or of one read before.
     if not is_kept(*given, made):
@@ -213,6 +221,7 @@ def _frozen_output(builder: Builder, record: Call) -> Any:
 
 def _frozen_graph(builder: Builder, record: Call) -> FrozenFunctionGraph:
     inputs, nodes, ends = record.args
+    check_outputs(len(ends))
     graph = FrozenFunctionGraph(
         builder.expect_all(inputs, NominalVariable),
         builder.expect_all(nodes, FrozenApply),
@@ -232,6 +241,7 @@ def _function_graph(builder: Builder, record: Call) -> FunctionGraph:
     state = builder.state(record)
     inputs, outputs = (builder.expect_all(state[part], Variable) for part in ("inputs", "outputs"))
     check_inputs(len(inputs))
+    check_outputs(len(outputs))
     graph = FunctionGraph(inputs, outputs, clone=False)
     builder.count_graph(graph)
     return graph

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from scanopt_cli.errors import LoadError, UnsafeFileError, brief
+from scanopt_cli.serialization.unpickler.key_bounds import Keys
 from scanopt_cli.serialization.unpickler.text_bounds import TextBoundedStream
 
-KEY_PARTS = 4096
-"""How many values a dictionary key or set member may consist of, tuples counted in full."""
-_MOST_KEY_PARTS = 20_000_000
 # A node takes about 40; a few megabytes of compressed opcodes would keep a reader for hours.
 _MOST_OPCODES = 2_000_000
 # An empty set is one opcode, and takes as much memory as twenty numbers.
@@ -111,7 +109,7 @@ class _Machine:
         self.below: list[list[Any]] = []  # one list for each open mark
         self.memo: dict[int, Any] = {}
         self.globals: list[Global] = []
-        self.key_parts = 0
+        self.keys = Keys()
         self.sets = 0
         push = self.push
         run: dict[str, Any] = {
@@ -227,7 +225,7 @@ class _Machine:
 
     def frozenset(self, items: list[Any]) -> frozenset[Any]:
         self.count_set()
-        return frozenset(map(self.hashable, items))
+        return frozenset(map(self.keys.checked, items))
 
     def dict(self, _: object) -> None:
         items = self.pop_mark(None)
@@ -249,7 +247,7 @@ class _Machine:
         target = self.stack[-1]
         if type(target) is not set:
             self.refuse("members for something that is not a set")(None)
-        target.update(map(self.hashable, items))
+        target.update(map(self.keys.checked, items))
 
     def set_item(self, _: object) -> None:
         value, key = self.stack.pop(), self.stack.pop()
@@ -263,26 +261,9 @@ class _Machine:
             target.pairs.extend(pairs)
         elif type(target) is dict:
             for key, value in pairs:
-                target[self.hashable(key)] = value
+                target[self.keys.checked(key)] = value
         else:
             self.refuse("entries for something that is not a dictionary")(None)
-
-    def hashable(self, key: Any) -> Any:
-        """Return ``key`` if hashing it is cheap: a deep or wide nest of tuples crashes or hangs."""
-        if type(key) in (tuple, frozenset):
-            pending, left = [key], KEY_PARTS
-            while pending:
-                part = pending.pop()
-                left -= 1
-                is_nest = type(part) in (tuple, frozenset)
-                if left < 0 or (is_nest and len(part) > left):
-                    raise ValueError("a dictionary key is too large")
-                if is_nest:
-                    pending.extend(part)
-            self.key_parts += KEY_PARTS - left
-            if self.key_parts > _MOST_KEY_PARTS:
-                raise ValueError("its dictionary keys are too large")
-        return key
 
     # globals and calls
 

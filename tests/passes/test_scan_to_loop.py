@@ -1,0 +1,185 @@
+"""`scan-to-loop`: Scans become loops of states and traces, and compute the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.replace import vectorize_graph
+from pytensor.scalar.basic import add
+from pytensor.scan.op import Scan
+from pytensor.scan.utils import until
+from pytensor.tensor.elemwise import Elemwise
+
+from evaluating import PLAIN
+from graph_building import assert_same_values, graph_of, optimized, scan
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.loop import TracedLoop
+
+x, w = pt.dscalars("x", "w")
+n = pt.lscalar("n")
+v = pt.dvector("v")
+m = pt.dmatrix("m")
+
+
+def converted(graph: Graph) -> Graph:
+    """Return the graph after the pass, in which no Scan is left."""
+    work, _ = optimized(graph, "scan-to-loop")
+    assert not any(isinstance(node.op, Scan) for node in walk(work.fgraph))
+    return work
+
+
+def loops(graph: Graph) -> list[TracedLoop]:
+    return [node.op for node in walk(graph.fgraph) if isinstance(node.op, TracedLoop)]
+
+
+def whole(states: Any) -> Any:
+    return states.owner.inputs[0]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_cases_1_2_and_5(steps: int) -> None:
+    ys, zs = scan(
+        lambda s, t, y, w: [y * w + s * t, y - s],
+        sequences=[{"input": v, "taps": [0, 1]}],
+        outputs_info=[x, None],
+        non_sequences=[w],
+        n_steps=n,
+    )
+    graph = graph_of(whole(ys), zs, ys[-2:])
+    work = converted(graph)
+    (op,) = loops(work)
+    assert (op.n_states, op.n_traced) == (1, 1)
+    assert_same_values(graph, work, x=0.5, w=2.0, v=np.arange(7.0), n=steps)
+
+
+@pytest.mark.parametrize("taps", [[-1, -2], [-3], [-1, -8], [-2, -9], [-12, -5]])
+@pytest.mark.parametrize("steps", [0, 1, 3, 14])
+def test_case_3(taps: list[int], steps: int) -> None:
+    initial = m[: -min(taps)]
+    ys = scan(
+        lambda *rows: sum(rows[1:], rows[0] * 0.5) + 1,
+        outputs_info=[{"initial": initial, "taps": taps}],
+        n_steps=n,
+    )
+    graph = graph_of(whole(ys), ys[-1:])
+    work = converted(graph)
+    (op,) = loops(work)
+    assert op.n_states == (-min(taps) if min(taps) >= -8 else 1)
+    assert_same_values(graph, work, m=np.arange(30.0).reshape(15, 2), n=steps)
+
+
+def test_case_4() -> None:
+    rng = pytensor.shared(np.random.default_rng(5))
+    draws, following = scan(
+        lambda rng: pt.random.normal(rng=rng).owner.outputs[::-1],
+        outputs_info=[None, rng],
+        n_steps=4,
+    )
+    graph = graph_of(draws, following)
+    work = converted(graph)
+    one, other = (
+        pytensor.function(g.inputs, g.outputs[0], mode=PLAIN)(np.random.default_rng(5))
+        for g in (graph, work)
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("taps", [[-1], [-1, -3]])
+def test_case_6(taps: list[int], order: int) -> None:
+    """Gradients have mit_mots, with several taps ahead and behind."""
+    initial = x if taps == [-1] else pt.stack([x, x * 2, x * 3])
+    ys = scan(
+        lambda *rows: pt.sin(rows[0]) * rows[-1] + 0.3,
+        outputs_info=[{"initial": initial, "taps": taps}],
+        n_steps=6,
+    )
+    cost = (ys**2).sum()
+    for _ in range(order):
+        cost = pytensor.grad(cost, x)
+    graph = graph_of(cost)
+    assert_same_values(graph, converted(graph), x=0.5)
+
+
+@pytest.mark.parametrize("bound", [0.5, 5.0, 1e9])
+def test_case_7(bound: float) -> None:
+    ys, zs = scan(
+        lambda y, w: ([y * 2, y + 1], until(y > w)),
+        outputs_info=[x, None],
+        non_sequences=[w],
+        n_steps=12,
+    )
+    graph = graph_of(whole(ys), zs, ys[-1], ys.shape[0])
+    work = converted(graph)
+    assert_same_values(graph, work, x=1.0, w=bound)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 6])
+@pytest.mark.parametrize("read", [lambda ys: ys[-1], lambda ys: ys[-3:].sum()])
+def test_buffers_that_do_not_hold_every_step(read: Any, steps: int) -> None:
+    ys, zs = scan(lambda y: [y * 2, y + 1], outputs_info=[x, None], n_steps=n)
+    graph = graph_of(read(ys), read(zs))
+    short, _ = optimized(graph, "default")
+    assert_same_values(short, converted(short), x=1.0, n=steps + 2)
+
+
+def test_rows_behind_the_last_step_are_zero() -> None:
+    """A buffer with more room than steps, as in truncated gradients."""
+    ys = scan(lambda y: y * 2, outputs_info=[x], n_steps=3)
+    node = whole(ys).owner
+    longer = node.op(node.inputs[0], pt.join(0, node.inputs[1], pt.ones(4)))
+    graph = graph_of(longer)
+    assert_same_values(graph, converted(graph), x=1.0)
+
+
+def test_loops_in_loops() -> None:
+    def outer(row: Any) -> Any:
+        return scan(lambda s, y: y * 0.5 + s, sequences=[row], outputs_info=[x * 0 + 1.0])[-1]
+
+    graph = graph_of(scan(outer, sequences=[m]))
+    work = converted(graph)
+    assert len(loops(work)) == 2
+    assert_same_values(graph, work, m=np.arange(6.0).reshape(2, 3), x=2.0)
+
+
+def test_the_gradient_of_the_loop() -> None:
+    ys = scan(
+        lambda s, y, w: pt.tanh(y * w + s), sequences=[v], outputs_info=[x], non_sequences=[w]
+    )
+    graph = graph_of(ys.sum() + ys[-1] ** 2)
+    work = converted(graph)
+    slopes = []
+    for one in (graph, work):
+        by_name = {variable.name: variable for variable in one.inputs}
+        wrt = [by_name[name] for name in ("x", "w", "v")]
+        function = pytensor.function(wrt, pytensor.grad(one.outputs[0], wrt), mode=PLAIN)
+        slopes.append(function(0.3, 0.7, np.arange(4.0)))
+    for one_slope, other in zip(*slopes, strict=True):
+        np.testing.assert_allclose(one_slope, other)
+
+
+def test_batched_loops_stay() -> None:
+    batch = pt.dvector("batch")
+    ys = scan(lambda y: y * 2, outputs_info=[x], n_steps=3)
+    graph = graph_of(vectorize_graph(ys, {x: batch}))
+    _, remarks = optimized(graph, "scan-to-loop")
+    assert remarks == ["missed scan_fn: stays a Scan: the loop is batched"]
+
+
+def test_truncated_gradients_stay() -> None:
+    ys = scan(lambda y: y * 2, outputs_info=[x], n_steps=3, truncate_gradient=2)
+    _, remarks = optimized(graph_of(ys), "scan-to-loop")
+    assert remarks == [
+        "missed scan_fn: stays a Scan: it truncates gradients, and a TracedLoop does not"
+    ]
+
+
+def test_loops_in_place_stay() -> None:
+    ys = scan(lambda y: Elemwise(add, {0: 0})(y * 2, 1.0), outputs_info=[x], n_steps=3)
+    _, remarks = optimized(graph_of(ys), "scan-to-loop")
+    assert remarks == ["missed scan_fn: a step works in place"]
