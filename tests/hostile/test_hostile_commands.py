@@ -51,6 +51,7 @@ NAMES = (*HOSTILE, *REFUSED)
 # These take more than a second.
 SLOW = {
     "calls one by one",
+    "constants of one sum",
     "deep lists",
     "deep tuples",
     "entries one by one",
