@@ -57,6 +57,7 @@ SLOW = {
     "entries one by one",
     "formulas that hold formulas twice",
     "lists of one list",
+    "many graphs of the same nodes",
     "nodes in a row",
     "one key set again",
     "one trace for all",

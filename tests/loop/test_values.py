@@ -72,7 +72,9 @@ def test_values_and_derivatives(name: str, mode: str) -> None:
 
 
 @pytest.mark.tiered
-@pytest.mark.parametrize("direct", [False, True], ids=["by two pullbacks", "by the operator"])
+@pytest.mark.parametrize(
+    "direct", [pytest.param(False, marks=pytest.mark.deep, id="by two pullbacks"), True]
+)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_pushforwards(name: str, direct: bool) -> None:
     program = PROGRAMS[name]
