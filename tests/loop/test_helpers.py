@@ -10,8 +10,9 @@ import pytensor.tensor as pt
 import pytest
 
 from scanopt_cli import loop
+from tiers import deep
 
-MODES = ("FAST_COMPILE", "NUMBA")
+MODES = ("FAST_COMPILE", *deep("NUMBA"))
 ONE = np.ones(1)
 
 

@@ -12,13 +12,20 @@ from programs import PROGRAMS
 from pytensor.compile.io import In
 
 from scanopt_cli.loop import Body, Loop
+from tiers import deep
 
-MODES = ("FAST_COMPILE", "CVM", "NUMBA")
+NAMES = ("written", "swapped", "matrices")
+MODES = ("FAST_COMPILE", *deep("CVM", "NUMBA"))
 
 
-@pytest.mark.tiered
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", ["written", "swapped", "matrices"])
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        *((name, "FAST_COMPILE") for name in NAMES),
+        ("written", "NUMBA"),
+        *deep(*((name, mode) for name in NAMES for mode in ("CVM", "NUMBA"))),
+    ],
+)
 def test_arguments_stay_as_they_are(name: str, mode: str) -> None:
     """Also when they are called again, and whatever is done to earlier results."""
     program = PROGRAMS[name]
