@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given, note, reject
 from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
@@ -35,7 +34,6 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "save-mem": (),
     "normalize-reads,carry-reductions,save-mem": (Exception,),
     "default": (Exception,),
-    "scan-to-loop": (Exception,),
 }
 if not config.scan__allow_output_prealloc:
     # Its results are only right where steps are not written in place, which is settled at start.
@@ -49,13 +47,6 @@ def passed_through(pipeline: str, fgraph: FunctionGraph) -> tuple[PassRun, ...]:
         if "PyTensor confuses" not in str(error):
             raise
         reject()  # PyTensor still keeps an equal body of an earlier example, with the other zero
-
-
-def has_unknown_shape(old: object, new: object) -> bool:
-    """Whether a Scan of no steps returned zeros for the lengths that a loop knows."""
-    if not isinstance(old, np.ndarray) or not isinstance(new, np.ndarray):
-        return False
-    return old.ndim == new.ndim and not any(old.shape) and new.shape[:1] == (0,)
 
 
 @given(generated=scan_graphs())
@@ -79,8 +70,7 @@ def test_passes_keep_values_and_settle(generated: GeneratedScan) -> None:
             # Where any error may be lost, another one may come in its place.
             refined = [
                 new
-                if (isinstance(old, lost) and (Exception in lost or not isinstance(new, Exception)))
-                or (pipeline == "scan-to-loop" and has_unknown_shape(old, new))
+                if isinstance(old, lost) and (Exception in lost or not isinstance(new, Exception))
                 else old
                 for old, new in zip(olds, got, strict=True)
             ]
