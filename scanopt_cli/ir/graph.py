@@ -144,8 +144,7 @@ def from_io(
     if inputs is None:
         inputs = [root for root in roots if not isinstance(root, SharedVariable)]
     given = [variable for variable in inputs if not isinstance(variable, Constant)]
-    check_inputs(len(given) + len(shared))
-    check_outputs(len(outputs))
+    check_counts(len(given) + len(shared), len(outputs))
     known = set(given)
     listed = known.union(shared)
     missing = [root for root in roots if root not in listed]
@@ -169,30 +168,22 @@ def from_io(
     return Graph(fgraph=fgraph, source=source, values=values)
 
 
-def check_inputs(count: int) -> None:
-    """Refuse a graph with so many inputs that PyTensor's linear search in them takes minutes.
+def check_counts(n_inputs: int, n_outputs: int) -> None:
+    """Refuse a graph with so many inputs or outputs that PyTensor takes minutes to go through them.
 
     Raises
     ------
     ScanoptError
-        If ``count`` is above 5,000.
+        If there are more than 5,000 inputs or 100,000 outputs.
     """
-    if count > _MOST_INPUTS:
-        raise ScanoptError(
-            f"has more than {_MOST_INPUTS:,} inputs", hint="join inputs that are alike in one array"
-        )
-
-
-def check_outputs(count: int) -> None:
-    """Refuse a graph with so many outputs that reading it takes minutes.
-
-    Raises
-    ------
-    ScanoptError
-        If ``count`` is above 100,000.
-    """
-    if count > _MOST_OUTPUTS:
-        raise ScanoptError(f"has more than {_MOST_OUTPUTS:,} outputs", hint="join them in arrays")
+    for count, most, what in (
+        (n_inputs, _MOST_INPUTS, "inputs"),
+        (n_outputs, _MOST_OUTPUTS, "outputs"),
+    ):
+        if count > most:
+            raise ScanoptError(
+                f"has more than {most:,} {what}", hint="join those that are alike in one array"
+            )
 
 
 def _variables(part: object, source: str) -> list[Variable]:

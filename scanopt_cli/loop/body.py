@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from pytensor.graph.basic import Constant, Variable
@@ -103,9 +102,9 @@ class Body:
             for variable in explicit_graph_inputs(self.outputs)
             if variable not in declared and not isinstance(variable, Constant)
         )
-        for variable in islice(undeclared, 1):
+        if (first := next(undeclared, None)) is not None:
             raise ValueError(
-                f"the body of a loop reads {variable}, which is none of its inputs; "
+                f"the body of a loop reads {first}, which is none of its inputs; "
                 "pass it as a constant of the loop"
             )
 

@@ -67,7 +67,7 @@ def lower_loop(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] |
 def scalarize_loop(_fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     """Make numbers of a loop's states and constants of no dimensions, and of its index."""
     body = node.op.body
-    numbers = {v: ScalarType(v.type.dtype)() for v in body.inputs if _is_number(v)}
+    numbers = {v: ScalarType(v.type.dtype)() for v in body.inputs if _has_no_dimensions(v)}
     if not numbers:
         return None
     values = {v: tensor_from_scalar(number) for v, number in numbers.items()}
@@ -90,7 +90,7 @@ def scalarize_loop(_fgraph: FunctionGraph, node: Apply) -> list[Variable] | None
     return [as_tensor_variable(v) if isinstance(v.type, ScalarType) else v for v in made]
 
 
-def _is_number(variable: Variable) -> bool:
+def _has_no_dimensions(variable: Variable) -> bool:
     kind = variable.type
     return isinstance(kind, DenseTensorType) and kind.ndim == 0
 

@@ -90,8 +90,7 @@ def scan(
             raise TypeError("a step of scan returns a pair: the next carry, and what to collect")
         return Step(*returned)
 
-    carry, collected, _ = _looped(step, init, n_steps, outer, name)
-    return carry, collected
+    return _looped(step, init, n_steps, outer, name)
 
 
 def while_loop(
@@ -130,8 +129,7 @@ def while_loop(
         new = fn(carry, *extra)
         return Step(new, None, _condition(cond(new, *extra)))
 
-    carry, _, _ = _looped(step, init, most, _variables(constants), name)
-    return carry
+    return _looped(step, init, most, _variables(constants), name)[0]
 
 
 def map(
@@ -198,8 +196,8 @@ def _looped(
     n_steps: Variable,
     outer: Sequence[Variable],
     name: str | None,
-) -> tuple[Any, Any, Variable]:
-    """Return the last carry, what was collected, and the number of steps.
+) -> tuple[Any, Any]:
+    """Return the last carry, and what was collected.
 
     ``step`` is called with the carry, the index, and what stands for ``outer`` in the body.
     """
@@ -226,7 +224,6 @@ def _looped(
     body = Body(
         index=index,
         states=states,
-        constants=inner,
         next_states=next_states,
         traced=_variables(made.collected),
         condition=made.goes_on,
@@ -239,7 +236,7 @@ def _looped(
     outputs = TracedLoop.over(n_steps, body, starts, constants, name=name)
     n = len(states)
     collected = rebuilt(made.collected, iter(outputs[2 * n : -1]))
-    return rebuilt(init, iter(outputs[:n])), collected, outputs[-1]
+    return rebuilt(init, iter(outputs[:n])), collected
 
 
 def _joined(old: Any, new: Any, path: str, *, is_plain: bool) -> Any:

@@ -12,9 +12,8 @@ from dataclasses import replace
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import explicit_graph_inputs
-from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import AllocEmpty
-from pytensor.tensor.type import DenseTensorType, lscalar
+from pytensor.tensor.type import lscalar
 from pytensor.typed_list.basic import make_list
 
 from scanopt_cli.loop.body import Body, Symbolic
@@ -71,7 +70,7 @@ def lowered(node: Apply, read: Collection[int]) -> dict[int, Variable]:
         place[n_done] = len(states)
         states.append(count)
         starts.append(pt.constant(0, dtype="int64"))
-        next_states.append(_as_tensor(body.index) + 1)
+        next_states.append(pt.as_tensor_variable(body.index) + 1)
 
     smaller = replace(body, states=states, next_states=next_states, traced=[])
     outer = dict(zip(body.constants, constants, strict=True))
@@ -81,7 +80,9 @@ def lowered(node: Apply, read: Collection[int]) -> dict[int, Variable]:
         found.setdefault(n_done, n_steps)
     if counted:
         done: Symbolic = results[place[n_done]]
-        found |= {i: found[i][: done + 1] for i in traces if i in read and _is_array(found[i])}
+        found |= {
+            i: found[i][: done + 1] for i in traces if i in read and has_buffer(found[i].type)
+        }
         found |= {i: found[i][:done] for i in traced if i in read}
     return {i: node.outputs[i].type.filter_variable(v) for i, v in found.items()}
 
@@ -103,7 +104,7 @@ def _trace_with_start(n_steps: Symbolic, initial: Symbolic) -> Symbolic:
     """Return a trace whose row 0 is the initial value, with room for one row a step."""
     if not has_buffer(initial.type):
         return make_list([initial])
-    initial = _as_tensor(initial)
+    initial = pt.as_tensor_variable(initial)
     return pt.set_subtensor(_empty(initial, [n_steps + 1, *initial.shape])[0], initial)
 
 
@@ -114,11 +115,3 @@ def _empty(value: Variable, shape: Sequence[Symbolic]) -> Symbolic:
     room: Symbolic = AllocEmpty(value.type.dtype)(*shape)
     room.tag.nan_guard_mode_check = False
     return trace_type(value.type, None).filter_variable(room)
-
-
-def _as_tensor(value: Variable) -> Symbolic:
-    return pt.tensor_from_scalar(value) if isinstance(value.type, ScalarType) else value
-
-
-def _is_array(variable: Variable) -> bool:
-    return isinstance(variable.type, DenseTensorType)

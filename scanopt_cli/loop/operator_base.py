@@ -78,8 +78,8 @@ class LoopOperator(HasInnerFunction, Op):
     ) -> list[Variable]:
         """Return the outputs of a loop over ``body``.
 
-        ``constants`` maps the constants of the body to their values; those that the body does not
-        read are left out.
+        ``constants`` maps the constants of the body, which need not name them, to their values;
+        those that it does not read are left out.
         """
         read = set(explicit_graph_inputs(body.outputs))
         used = {inner: value for inner, value in constants.items() if inner in read}

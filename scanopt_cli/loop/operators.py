@@ -76,6 +76,11 @@ class Loop(LoopOperator):
         destroyed = tuple(sorted(states))
         return Loop(self.fgraph, self.n_states, self.is_while, destroyed, name=self.name)
 
+    @property
+    def traced(self) -> TracedLoop:
+        """The same loop with traces."""
+        return TracedLoop(self.fgraph, self.n_states, self.is_while, name=self.name)
+
     def output_types(self, n_steps: Variable) -> list[Type]:  # noqa: ARG002
         """Return the types of the outputs."""
         return self.state_types
@@ -96,10 +101,9 @@ class Loop(LoopOperator):
         cotangents: Sequence[Variable],
     ) -> list[Variable]:
         """Return the cotangents of the inputs, by a loop that runs again, with traces."""
-        traced = TracedLoop(self.fgraph, self.n_states, self.is_while, name=self.name)
-        made = traced.make_node(*inputs)
+        made = self.traced.make_node(*inputs)
         unread = [disconnected_type() for _ in made.outputs[self.n_states :]]
-        return pullback(traced, inputs, made.outputs, [*cotangents, *unread])
+        return pullback(self.traced, inputs, made.outputs, [*cotangents, *unread])
 
     def pushforward(
         self,
@@ -108,8 +112,7 @@ class Loop(LoopOperator):
         tangents: Sequence[Variable],
     ) -> list[Variable]:
         """Return the tangents of the outputs."""
-        traced = TracedLoop(self.fgraph, self.n_states, self.is_while, name=self.name)
-        return pushforward(traced, inputs, tangents)[: self.n_states]
+        return pushforward(self.traced, inputs, tangents)[: self.n_states]
 
     def link_mode(self, impl: str | None) -> Mode:
         """Return how the body is run: in C if that can be, unless Python is asked for."""

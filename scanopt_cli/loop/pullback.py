@@ -109,7 +109,6 @@ def pullback(
     backward = Body(
         index=index,
         states=[*carried.values(), *sums],
-        constants=list(outer),
         next_states=graph_replace(next_states, values, strict=False),
     )
     results = dict(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pytensor.gradient import DisconnectedType, disconnected_type
 from pytensor.graph.basic import Variable
+from pytensor.graph.op import io_connection_pattern
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import explicit_graph_inputs
 
 from scanopt_cli.loop.body import Symbolic
 from scanopt_cli.loop.pullback import vector_jacobian_product
@@ -16,13 +20,8 @@ from scanopt_cli.loop.rows import as_type, is_continuous
 if TYPE_CHECKING:
     from scanopt_cli.loop.operators import TracedLoop
 
-type PushBody = Callable[
-    [Sequence[Variable], Sequence[Variable], Sequence[Variable]], Sequence[Variable]
-]
-"""Returns the tangents of outputs, given those of inputs: ``(outputs, inputs, tangents)``."""
 
-
-def by_pullbacks(
+def _by_pullbacks(
     outputs: Sequence[Symbolic], inputs: Sequence[Variable], tangents: Sequence[Variable]
 ) -> Sequence[Variable]:
     """Push tangents through a graph by two pullbacks, which all Ops have.
@@ -30,17 +29,27 @@ def by_pullbacks(
     The pullback is linear in the cotangents, and the pullback of this linear function maps tangents
     to tangents (J. Towns, "A new trick for calculating Jacobian vector products", 2017). That of
     PyTensor loses terms: of ``x + sin(z)`` it keeps the tangent of ``x`` only (tests/upstream).
+
+    Raises
+    ------
+    NotImplementedError
+        If a pullback is not linear: that of a clipped gradient.
     """
-    cotangents = [output.zeros_like() for output in outputs]
+    cotangents = [output.type() for output in outputs]
     pulled = vector_jacobian_product(inputs, list(zip(outputs, cotangents, strict=True)))
-    return vector_jacobian_product(cotangents, list(zip(pulled, tangents, strict=True)))
+    pushed = vector_jacobian_product(cotangents, list(zip(pulled, tangents, strict=True)))
+    if np.any(io_connection_pattern(cotangents, pushed)):
+        raise NotImplementedError("a step has a pullback that is not linear")
+    # Only their shapes are left.
+    zeros = {v: output.zeros_like() for v, output in zip(cotangents, outputs, strict=True)}
+    left = zeros.keys() & set(explicit_graph_inputs(pushed))
+    return graph_replace(pushed, {v: zeros[v] for v in left}) if left else pushed
 
 
 def pushforward(
     op: TracedLoop,
     inputs: Sequence[Variable],
     tangents: Sequence[Variable],
-    push: PushBody = by_pullbacks,
 ) -> list[Variable]:
     """Return the tangents of the outputs of a traced loop, given those of its inputs.
 
@@ -63,7 +72,7 @@ def pushforward(
 
     of_states = {i: body.states[i].type() for i in moving}
     of_constants = {i: body.constants[i].type() for i in turned}
-    pushed = push(
+    pushed = _by_pullbacks(
         [*(body.next_states[i] for i in moving), *(body.traced[i] for i in traced)],
         [*(body.states[i] for i in moving), *(body.constants[i] for i in turned)],
         [*of_states.values(), *of_constants.values()],
@@ -71,7 +80,6 @@ def pushforward(
     wider = replace(
         body,
         states=[*body.states, *of_states.values()],
-        constants=[*body.constants, *of_constants.values()],
         next_states=[
             *body.next_states,
             *(as_type(new, old) for new, old in zip(pushed, of_states.values(), strict=False)),

@@ -92,7 +92,6 @@ class _Conversion:
         body = Body(
             index=self.index,
             states=self.states,
-            constants=list(self.constants),
             next_states=[
                 old.type.filter_variable(new, allow_convert=True)
                 for old, new in zip(self.states, computed, strict=False)

@@ -19,7 +19,7 @@ from pytensor.graph.op import Op
 from pytensor.scalar.basic import ScalarType
 
 from scanopt_cli.errors import LoadError, ScanoptError, brief
-from scanopt_cli.ir.graph import Graph, check_inputs, check_outputs
+from scanopt_cli.ir.graph import Graph, check_counts
 from scanopt_cli.ir.interning import beyond_equality, is_sparse
 from scanopt_cli.version import __version__
 
@@ -118,8 +118,7 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
         if sum(len(sources) for _, sources, _ in payload["nodes"]) > _MOST_EDGES:
             raise ValueError(f"its nodes have more than {_MOST_EDGES:,} inputs")
         types, ops, versions = payload["types"], payload["ops"], payload["versions"]
-        check_inputs(len(payload["inputs"]))
-        check_outputs(len(payload["outputs"]))
+        check_counts(len(payload["inputs"]), len(payload["outputs"]))
         made = len(payload["constants"]) + sum(len(targets) for *_, targets in payload["nodes"])
         if made > _MOST_VARIABLES:
             raise ValueError(f"it has more than {_MOST_VARIABLES:,} constants and results")

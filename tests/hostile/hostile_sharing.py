@@ -69,11 +69,15 @@ def of_traces(*traces: Any) -> bytes:
     return pickle.dumps(outputs)
 
 
+def chain(length: int) -> tuple[Variable, Variable]:
+    x = output = pt.dscalar("x")
+    for _ in range(length):
+        output = pt.sin(output)
+    return x, output
+
+
 def many_ops_of_one_body() -> bytes:
-    x = pt.dscalar("x")
-    inner = x
-    for _ in range(2_000):
-        inner = pt.sin(inner)
+    x, inner = chain(2_000)
     op = OpFromGraph([x], [inner])
     outputs = []
     for i in range(400):
@@ -84,10 +88,7 @@ def many_ops_of_one_body() -> bytes:
 
 
 def many_graphs_of_the_same_nodes() -> bytes:
-    x = pt.dscalar("x")
-    output = x
-    for _ in range(700):
-        output = pt.sin(output)
+    x, output = chain(700)
     return pickle.dumps([FunctionGraph([x], [output], clone=False) for _ in range(400)])
 
 

@@ -9,10 +9,12 @@ import numpy as np
 import pytensor
 import pytest
 from programs import PROGRAMS, Program
-from pytensor.gradient import pushforward
+from pytensor.gradient import grad_clip, pushforward
 from pytensor.graph.basic import Variable
+from pytensor.tensor.type import dscalar
 
 import tiers
+from scanopt_cli.loop import Body, Loop
 
 STEPS = (0, 1, 4)
 
@@ -82,12 +84,8 @@ def test_pushforwards(name: str, direct: bool) -> None:
     wrt = [v for v in inputs if v.dtype == "float64"]
     tangents = [v.type() for v in wrt]
     moved = [np.random.default_rng(3).normal(size=v.shape) for v in program.arguments]
-    arguments = [*program.arguments, *moved[: len(wrt)]]
-    if len(wrt) < len(inputs):
-        arguments = [
-            *program.arguments,
-            *(m for m, v in zip(moved, inputs, strict=True) if v.dtype == "float64"),
-        ]
+    of_wrt = [m for m, v in zip(moved, inputs, strict=True) if v.dtype == "float64"]
+    arguments = [*program.arguments, *of_wrt]
     twin = program.unrolled(inputs, 4)
     first = pytensor.grad(cost(program, twin), wrt, disconnected_inputs="ignore")
     slope = sum((slope * tangent).sum() for slope, tangent in zip(first, tangents, strict=True))
@@ -106,3 +104,11 @@ def test_pushforwards(name: str, direct: bool) -> None:
     for mode in ("FAST_COMPILE", "NUMBA") if tiers.IS_DEEP else ("FAST_COMPILE",):
         (found,) = compiled([*inputs, *tangents, *places], [total], mode, [*arguments, *values])
         np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+def test_a_pullback_that_is_not_linear_has_no_pushforward() -> None:
+    index, state, x = pytensor.tensor.lscalar("i"), pytensor.tensor.dscalar("s"), dscalar("x")
+    body = Body(index=index, states=[state], next_states=[grad_clip(state * 2, -1, 1)])
+    (last,) = Loop.over(3, body, [x], {})
+    with pytest.raises(NotImplementedError, match="not linear"):
+        pushforward([last], [x], [dscalar()], use_op_pushforward=True)

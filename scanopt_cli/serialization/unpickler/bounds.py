@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.misc.frozendict import frozendict
 
+from scanopt_cli.ir.interning import is_sparse
 from scanopt_cli.serialization.unpickler.records import Call
 
 PART = 32
@@ -15,6 +19,8 @@ PART = 32
 _MOST_PARTS = 1_000_000
 _MOST_PER_PART = 4
 _DEEPEST = 500
+_MOST_GRAPH_NODES = 200_000
+_MOST_ALIKE, _MOST_SPARSE = 1_600, 300
 
 
 class Nests:
@@ -91,6 +97,9 @@ class Uses:
         self._sizes: dict[int, int] = {}
         self._distinct = 0
         self._used = 0
+        self._graph_nodes = 0
+        self._constants: dict[int, Constant] = {}
+        self._alike: Counter[int] = Counter()
 
     def count(self, record: Call) -> None:
         """Count the parts of what ``record`` uses.
@@ -108,6 +117,35 @@ class Uses:
             self._sizes[id(used)] = size
             self._distinct += size
         self._add(size)
+
+    def count_graph(self, graph: FunctionGraph) -> None:
+        """Count the nodes of a graph outside of Ops, of which a file has one or two.
+
+        Raises
+        ------
+        ValueError
+            If they are many graphs, which may share their nodes.
+        """
+        self._graph_nodes += len(graph.apply_nodes)
+        if self._graph_nodes > _MOST_GRAPH_NODES:
+            raise ValueError("it has too many graphs outside of Ops")
+
+    def count_constants(self, inputs: Iterable[Variable]) -> None:
+        """Count the constants of inner graphs by PyTensor's hash: little more than their sums.
+
+        Raises
+        ------
+        ValueError
+            If too many have one hash, so that PyTensor would compare each with each.
+        """
+        for variable in inputs:
+            if isinstance(variable, Constant) and id(variable) not in self._constants:
+                self._constants[id(variable)] = variable
+                signature = hash(variable.signature())
+                most = _MOST_SPARSE if is_sparse(variable.data) else _MOST_ALIKE
+                self._alike[signature] += 1
+                if self._alike[signature] > most:
+                    raise ValueError("too many constants that PyTensor hashes alike")
 
     def _add(self, size: int) -> None:
         self._used += size

@@ -7,20 +7,17 @@ is set on anything, and what is not understood is refused.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.scan.op import Scan
 
 from scanopt_cli.errors import LoadError, UnsafeFileError, brief
-from scanopt_cli.ir.interning import is_sparse
-from scanopt_cli.loop.operators import Loop
 from scanopt_cli.serialization.files import MAX_BYTES
 from scanopt_cli.serialization.unpickler.allowlist import TRUST, Allowlist, Refusal
 from scanopt_cli.serialization.unpickler.bounds import PART, Nests, Uses
@@ -45,8 +42,6 @@ _CONTAINERS = (list, tuple, dict, set, frozenset)
 # costs 1, a part of a container `PART`.
 _MOST_COPIES = 4
 _FREE_COPIES = 16 << 20
-_MOST_GRAPH_NODES = 200_000
-_MOST_ALIKE, _MOST_SPARSE = 1_600, 300
 _BODY_NODE = 32
 """How many parts a node of a body counts for, which an Op that has the body makes anew."""
 _LONGEST_INTEGER = 4096
@@ -109,9 +104,6 @@ class Builder:
         self.nests = Nests()
         self.uses = Uses()
         self.keys = Keys()
-        self._graph_nodes = 0
-        self._constants: dict[int, Constant] = {}
-        self._alike: Counter[int] = Counter()
         self._open: set[int] = set()
 
     def judge(self, mentioned: Global) -> Any:
@@ -149,35 +141,6 @@ class Builder:
         if self._copies_left < 0:
             raise ValueError("what it makes is many times larger than the file")
         return parts
-
-    def count_graph(self, graph: FunctionGraph) -> None:
-        """Count the nodes of a graph outside of Ops, of which a file has one or two.
-
-        Raises
-        ------
-        ValueError
-            If they are many graphs, which may share their nodes.
-        """
-        self._graph_nodes += len(graph.apply_nodes)
-        if self._graph_nodes > _MOST_GRAPH_NODES:
-            raise ValueError("it has too many graphs outside of Ops")
-
-    def count_constants(self, inputs: Iterable[Variable]) -> None:
-        """Count the constants of inner graphs by PyTensor's hash: little more than their sums.
-
-        Raises
-        ------
-        ValueError
-            If too many have one hash, so that PyTensor would compare each with each.
-        """
-        for variable in inputs:
-            if isinstance(variable, Constant) and id(variable) not in self._constants:
-                self._constants[id(variable)] = variable
-                signature = hash(variable.signature())
-                most = _MOST_SPARSE if is_sparse(variable.data) else _MOST_ALIKE
-                self._alike[signature] += 1
-                if self._alike[signature] > most:
-                    raise ValueError("too many constants that PyTensor hashes alike")
 
     def value(self, record: Any) -> Any:
         """Return what ``record`` stands for."""
@@ -317,7 +280,7 @@ class Builder:
             state["mode"] = None  # that of whoever compiled it; PyTensor would link by it
             # PyTensor takes a loop in place for equal to one that is not, in bodies as well.
             state |= {"destroy_map": {}} if "destroy_map" in state else {}
-        if issubclass(cls, Loop):
+        if "destroyed" in state:  # so is a `Loop`, whose class is imported where a file has one
             state |= {"destroyed": (), "destroy_map": {}}
         return rebuild(cls, state)
 

@@ -16,7 +16,7 @@ from pytensor.scalar.basic import specific_out
 from pytensor.scan.op import ScanInfo
 
 from scanopt_cli.errors import LoadError
-from scanopt_cli.ir.graph import check_inputs, check_outputs
+from scanopt_cli.ir.graph import check_counts
 from scanopt_cli.ir.interning import is_kept
 from scanopt_cli.serialization.compiled import CompiledGraph
 from scanopt_cli.serialization.unpickler.allowlist import OBJECTS
@@ -199,7 +199,7 @@ def _frozen_apply(builder: Builder, record: Call) -> FrozenApply:
     if any(type(n) is not int or not -1 <= n < _MOST_POSITIONS for n in position):
         raise ValueError("the position of a node is not a number")
     given = builder.expect(op, Op), builder.expect_all(inputs, Variable)
-    builder.count_constants(given[1])
+    builder.uses.count_constants(given[1])
     made = FrozenApply(*given, builder.expect_all(types, Type), *position)
     # PyTensor returns the node that it knows already, of this graph or of one read before.
     if not is_kept(*given, made):
@@ -221,7 +221,7 @@ def _frozen_output(builder: Builder, record: Call) -> Any:
 
 def _frozen_graph(builder: Builder, record: Call) -> FrozenFunctionGraph:
     inputs, nodes, ends = record.args
-    check_outputs(len(ends))
+    check_counts(len(inputs), len(ends))
     graph = FrozenFunctionGraph(
         builder.expect_all(inputs, NominalVariable),
         builder.expect_all(nodes, FrozenApply),
@@ -240,10 +240,9 @@ def _frozen_graph(builder: Builder, record: Call) -> FrozenFunctionGraph:
 def _function_graph(builder: Builder, record: Call) -> FunctionGraph:
     state = builder.state(record)
     inputs, outputs = (builder.expect_all(state[part], Variable) for part in ("inputs", "outputs"))
-    check_inputs(len(inputs))
-    check_outputs(len(outputs))
+    check_counts(len(inputs), len(outputs))
     graph = FunctionGraph(inputs, outputs, clone=False)
-    builder.count_graph(graph)
+    builder.uses.count_graph(graph)
     return graph
 
 
