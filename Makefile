@@ -47,7 +47,7 @@ lint: .venv/installed-dev ## Check style, types and who imports whom
 	$(VENV)/lint-imports
 
 bench: .venv/installed-dev ## Run the benchmarks
-	$(VENV)/python -m pytest -o addopts=--strict-markers $(BENCH_ARGS) tests/benchmarks
+	OPENBLAS_NUM_THREADS=1 $(VENV)/python -m pytest -o addopts=--strict-markers $(BENCH_ARGS) tests/benchmarks
 
 clean: ## Remove everything that was built
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -88,9 +88,16 @@ class Code(StrEnum):
     REDUCTION_CARRIED = "reduction-carried"
     REDUCTION_KEPT = "reduction-kept"
     STATE_SHORTENED = "state-shortened"
-    # scan-to-loop
+    # scan-to-loop, loop-to-scan
+    LOOP_KEPT = "loop-kept"
+    LOOP_TURNED = "loop-turned"
     SCAN_KEPT = "scan-kept"
     SCAN_TURNED = "scan-turned"
+    # constant-states, trace-to-last
+    LAST_NOT_READ = "last-not-read"
+    LAST_READ = "last-read"
+    STATE_CONSTANT = "state-constant"
+    TRACED_CARRIED = "traced-carried"
     # simplify
     NOT_SIMPLIFIED = "not-simplified"
     SIMPLIFIED = "simplified"
@@ -149,6 +156,8 @@ class Why(StrEnum):
     TAPS_ONE_SIDED = "taps-one-sided"
     TAPS_UNUSED = "taps-unused"
     TERMS_MANY = "terms-many"
+    TRACE_OF_NO_TENSOR = "trace-of-no-tensor"
+    NO_ROOM_FOR_TRACE = "no-room-for-trace"
     TRACE_OF_NO_STEPS = "trace-of-no-steps"
     TYPE_DIFFERS = "type-differs"
     TYPE_NOT_NUMERIC = "type-not-numeric"

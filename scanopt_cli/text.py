@@ -12,6 +12,7 @@ import re
 # What CI services read as commands in a log: GitHub (``::error::``, ``##[error]``), Azure
 # (``##vso[``) and TeamCity (``##teamcity[``). PyTensor's own ``{::step}`` is not a command.
 _COMMAND = re.compile(r":(?=:(?!step\b)[A-Za-z])|#(?=#\w*\[)", re.IGNORECASE)
+_MENTION = re.compile(r"(@|://|\bwww(?=\.)|\bmailto(?=:))", re.IGNORECASE)
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
@@ -37,8 +38,11 @@ def plural(count: int, noun: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return ``text`` on one line, escaped so that Markdown shows it literally."""
-    return _MARKDOWN.sub(r"\\\1", printable(text))
+    """Return ``text`` on one line, escaped so that Markdown shows it literally.
+
+    It mentions nobody, and has no links: a zero-width space stands in what GitHub takes for one.
+    """
+    return _MENTION.sub(r"\1&#8203;", _MARKDOWN.sub(r"\\\1", printable(text)))
 
 
 def with_article(name: str) -> str:

@@ -21,6 +21,8 @@ import scanopt_cli as so
 from evaluating import PLAIN
 from loop_arguments import Value
 from scanopt_cli.errors import PassError
+from scanopt_cli.ir.graph import Graph, from_io
+from tiers import deep
 
 # Without fusion: in Python, PyTensor 3.3.7 computes a fused reciprocal in single precision. Without
 # what it calls unsafe itself: leaving out draws that nobody reads, and the generator as it was.
@@ -36,9 +38,17 @@ def compiled(inputs: Sequence[Variable], outputs: Sequence[Variable], mode: Mode
     return pytensor.function(list(inputs), list(outputs), mode=mode, on_unused_input="ignore")
 
 
-def _saved(preset: str) -> Way:
+def optimized_by(inputs: Sequence[Variable], outputs: Sequence[Variable], *pipelines: str) -> Graph:
+    """What pipelines make of a graph, one after the other."""
+    graph = from_io(inputs, outputs)
+    for pipeline in pipelines:
+        graph = so.optimize(graph, pipeline).graph
+    return graph
+
+
+def _saved(*pipelines: str) -> Way:
     def compile_it(inputs: Any, outputs: Any, mode: Mode) -> Function:
-        graph = so.optimize((inputs, outputs), preset).graph
+        graph = optimized_by(inputs, outputs, *pipelines)
         return compiled(graph.inputs, graph.outputs, mode)
 
     return compile_it
@@ -63,6 +73,16 @@ WAYS: dict[str, Way] = {
     "enabled('grad')": _enabled("grad"),
     "including": _including,
 }
+LOOPS: dict[str, Way] = {
+    "loops": _saved("scan-to-loop"),
+    "clean loops": _saved(
+        "grad,scan-to-loop,trace-to-last,constant-states,remove-unused,merge-states"
+    ),
+    "there and back": _saved("scan-to-loop", "loop-to-scan"),
+}
+EVERY_WAY = {**WAYS, **LOOPS}
+BY_TIER = (*WAYS, *deep("clean loops", "there and back"))
+"""The names of most ways, for parametrize; those by loops are in the deep tier."""
 
 
 @contextmanager

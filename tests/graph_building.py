@@ -8,12 +8,14 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.graph.op import Op
 from pytensor.scan.basic import scan as pytensor_scan
 from pytensor.scan.op import ScanInfo
 
 from evaluating import assert_same_outcomes, evaluate
 from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
@@ -44,6 +46,13 @@ def optimized(graph: Graph, pipeline: str) -> tuple[Graph, list[str]]:
     return work, [
         f"{remark.kind} {remark.scan}: {text_of(remark)}" for run in runs for remark in run.remarks
     ]
+
+
+def rid_of(kind: type[Op], graph: Graph, pipeline: str) -> Graph:
+    """Run a pipeline on a copy, after which no Op of a kind is left at any depth."""
+    work, _ = optimized(graph, pipeline)
+    assert not any(isinstance(node.op, kind) for node in walk(work.fgraph))
+    return work
 
 
 def only_scan(fgraph: AbstractFunctionGraph) -> ScanView:

@@ -10,33 +10,39 @@ from __future__ import annotations
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.scan_lengths import with_start
-from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
+from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
 
 
-def rows(view: ScanView, slot: Slot, lengths: Lengths) -> AffineExpr:
-    """Return how many rows the buffer of ``slot`` has (a state's initial rows included)."""
+def rows(view: SlotView, slot: Slot, lengths: Lengths) -> AffineExpr:
+    """Return how many rows the buffer of ``slot`` has (a state's initial rows included).
+
+    The trace of a TracedLoop has a row of every step.
+    """
+    if slot.kind in (SlotKind.STATE, SlotKind.TRACED):
+        return lengths.value_of(view.n_steps) + AffineExpr(slot.n_initial)
     if slot.kind is SlotKind.NIT_SOT:
         return lengths.value_of(slot.outer_input)
     return lengths.length_of(slot.outer_input, view.batch_ndim)
 
 
-def is_whole(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
+def is_whole(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
     """Whether the buffer of ``slot`` provably holds its initial rows and every step.
 
     Initial rows ``x[:2]`` count as 2 if the taps need 2: were there fewer, the loop could not run.
-    A mit_mot and an untraced state are never trimmed; other slots have no buffer.
+    A mit_mot, an untraced state and the traces of a TracedLoop are never trimmed; other slots have
+    no buffer.
     """
     if slot.kind not in TRACED:
         return True
     return _holds_all(view, slot, lengths) or _holds_all(view, slot, lengths.by_expression)
 
 
-def _holds_all(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
+def _holds_all(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
     kept = with_start(rows(view, slot, lengths), slot.n_initial)
     return kept - lengths.value_of(view.n_steps) == AffineExpr(slot.n_initial)
 
 
-def is_trimmed(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
+def is_trimmed(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
     """Whether the buffer of ``slot`` is trimmed: too short for its initial rows and every step.
 
     It counts as trimmed if it is not provably whole, and either has a constant number of rows in a
@@ -50,7 +56,7 @@ def is_trimmed(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
     return is_fixed or lengths.provably_le(kept, steps + AffineExpr(slot.n_initial))
 
 
-def trimmed(view: ScanView) -> list[Slot]:
+def trimmed(view: SlotView) -> list[Slot]:
     """Return the slots whose buffers do not provably hold every step."""
     lengths = Lengths(view.n_steps)
     return [slot for slot in view.slots if not is_whole(view, slot, lengths)]

@@ -10,7 +10,8 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.scan_view import STATES, TRACED, ScanView, Slot, SlotKind
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import STATES, TRACED, Slot, SlotKind
 
 
 def state_inputs(view: ScanView) -> set[Variable]:

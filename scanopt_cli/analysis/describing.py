@@ -16,7 +16,8 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import is_full_slice
 from scanopt_cli.ir.inner_graphs import op_name
-from scanopt_cli.ir.scan_view import ScanView, SlotKind, scan_op
+from scanopt_cli.ir.scan_view import is_loop, loop_op
+from scanopt_cli.ir.slots import HasSlots, SlotKind, SlotView
 
 _INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "TrueDiv": "/", "Pow": "**"}
 _SEE_THROUGH = (ScalarFromTensor, TensorFromScalar, SpecifyShape)
@@ -43,24 +44,26 @@ def describe(
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def inner_names(view: ScanView, slot_names: list[str]) -> dict[Variable, str]:
+def inner_names(view: SlotView, slot_names: list[str]) -> dict[Variable, str]:
     """Return the text of each input of the body: ``x[t]``, ``h[t-1]``, ``W``."""
     names: dict[Variable, str] = {}
     for slot, name in zip(view.slots, slot_names, strict=True):
         for position, variable in enumerate(slot.inner_inputs):
-            if slot.kind is SlotKind.NON_SEQ:
+            if slot.kind in (SlotKind.NON_SEQ, SlotKind.CONSTANT):
                 names[variable] = name
+            elif slot.kind is SlotKind.INDEX:
+                names[variable] = "t"
             else:
                 names[variable] = f"{name}[{at_tap(slot.taps[position] if slot.taps else 0)}]"
     return names
 
 
-def scan_results(titles: Mapping[Apply, str]) -> dict[Variable, str]:
-    """Return a text for each output without a name of the Scans among ``titles``."""
+def loop_results(titles: Mapping[Apply, str]) -> dict[Variable, str]:
+    """Return a text for each output without a name of the loops among ``titles``."""
     return {
         output: _result(output, title)
         for node, title in titles.items()
-        if scan_op(node) is not None
+        if is_loop(node)
         for output in node.outputs
         if not output.name
     }
@@ -83,14 +86,16 @@ class _Describer:
             return _constant(variable)
         node = variable.owner
         if node is not None and _is_count(variable):
-            return str(self.lengths.value_of(variable))
+            length = self.lengths.value_of(variable)
+            if not any(atom.axis is None and atom.variable in self.names for atom in length.atoms):
+                return str(length)
         if variable.name:
             return str(variable.name)
         if node is None:
             return _unnamed(variable)
         if isinstance(node.op, _SEE_THROUGH):
             return self.describe(node.inputs[0], depth)
-        if scan_op(node) is not None:
+        if is_loop(node):
             return _result(variable, op_name(node.op))
         if depth == 0:
             return "…"
@@ -156,8 +161,23 @@ def _unnamed(variable: Variable) -> str:
 
 
 def _result(variable: Variable, title: str) -> str:
-    position = f".{variable.index}" if len(variable.owner.outputs) > 1 else ""
-    return f"Scan {title}{position}"
+    node = variable.owner
+    op = loop_op(node)
+    name = titled(type(op).__name__, title)
+    assert variable.index is not None
+    if isinstance(op, HasSlots):
+        return f"{name}.{op.output_name(variable.index)}"
+    return f"{name}.{variable.index}" if len(node.outputs) > 1 else name
+
+
+def titled(design: str, title: str) -> str:
+    """Return what a loop is, and its title: ``Scan f``; ``TracedLoop`` if it has no name."""
+    return f"{before_title(design, title)}{title}"
+
+
+def before_title(design: str, title: str) -> str:
+    """Return what stands before the title of a loop: what it is, unless the title says it."""
+    return "" if title.startswith(design) else f"{design} "
 
 
 def _is_infix(node: Apply | None) -> bool:

@@ -8,11 +8,14 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.tensor.basic import AllocEmpty
+from pytensor.tensor.subtensor import IncSubtensor
 
+from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.rows import Rows, is_zero
+from scanopt_cli.analysis.scan_lengths import with_start
 from scanopt_cli.ir.indexing import along
 
 
@@ -27,6 +30,42 @@ def with_room(
     empty: Any = AllocEmpty(start.type.dtype if dtype is None else dtype)(*shape)
     made: Variable = empty[along(axis, slice(None, width))].set(start)
     return made
+
+
+def initial_rows(buffer: Variable, count: int, lengths: Lengths) -> Variable:
+    """Return what holds the first ``count`` rows of ``buffer``: if they were written, their values.
+
+    A read of the buffer would keep it alive, with its room for every step.
+    """
+    node = buffer.owner
+    if node is None or not isinstance(node.op, IncSubtensor) or not node.op.set_instead_of_inc:
+        return buffer
+    whole: Any
+    rows: Any
+    whole, rows, *_ = node.inputs
+    index = rows_index(node, 0)
+    if not isinstance(index, slice) or index.start is not None or index.step is not None:
+        return buffer
+    is_long_enough = index.stop is not None and lengths.provably_le(
+        AffineExpr(count), with_start(lengths.value_of(index.stop), count)
+    )
+    has_as_many = rows.type.ndim == buffer.type.ndim and with_start(
+        lengths.length_of(rows, 0), count
+    ) == AffineExpr(count)
+    if not (is_long_enough and has_as_many and rows.type.dtype == buffer.type.dtype):
+        return buffer
+    # What is written may be broadcast to the rows.
+    others = [
+        axis
+        for axis in range(1, buffer.type.ndim)
+        if lengths.length_of(rows, axis) != lengths.length_of(buffer, axis)
+    ]
+    made: Any = buffer
+    if not others:
+        made = rows
+    elif isinstance(whole.owner_op, AllocEmpty) and all(rows.type.broadcastable[a] for a in others):
+        made = pt.alloc(rows, count, *whole.owner.inputs[1:])
+    return made  # type: ignore[no-any-return]
 
 
 class InitialBuffer:

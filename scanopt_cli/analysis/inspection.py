@@ -1,4 +1,4 @@
-"""Reports every Scan of a graph as a table of its slots; nested Scans follow their outer Scan."""
+"""Reports every loop of a graph as a table of its slots; nested loops follow their outer loop."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from pytensor.graph.fg import AbstractFunctionGraph, Output
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.buffers import is_trimmed, is_whole, rows
-from scanopt_cli.analysis.describing import describe, inner_names, scan_results
+from scanopt_cli.analysis.describing import describe, inner_names, loop_results, titled
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.naming import Clients, slot_names, titles
-from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.ir.scan_view import ScanView, is_loop, loop_op, view_of
+from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
+
+_WITH_BUFFER = TRACED | {SlotKind.MIT_MOT, SlotKind.STATE, SlotKind.TRACED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotReport:
-    """One slot of a Scan, as text.
+    """One slot of a loop, as text.
 
     ``rows`` is the buffer's length (``None`` for slots without a buffer). ``whole`` says whether
     the buffer provably holds every step, ``trimmed`` whether it is trimmed (see `is_trimmed`); it
@@ -43,16 +46,19 @@ class SlotReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanReport:
-    """One Scan.
+    """One loop, a Scan or a TracedLoop.
 
-    ``name`` is its name, numbered where its graph has more Scans of that name; ``path`` holds the
-    names of the loops and graphs around it, and ``batch_ndim`` is the number of its batch axes.
+    ``name`` is its name, numbered where its graph has more loops of that name; ``path`` holds the
+    names of the loops and graphs around it, and ``batch_ndim`` is the number of its batch axes. The
+    condition of a Scan is in ``stops_when``, that of a TracedLoop in ``runs_while``.
     """
 
+    kind: str
     name: str
     path: tuple[str, ...]
     steps: str
     stops_when: str | None
+    runs_while: str | None
     batch_ndim: int
     truncate_gradient: int
     inner_nodes: int
@@ -61,13 +67,13 @@ class ScanReport:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Every Scan of a graph, outer ones before those in their bodies."""
+    """Every loop of a graph, outer ones before those in their bodies."""
 
     scans: tuple[ScanReport, ...]
 
 
 def inspect_graph(fgraph: AbstractFunctionGraph) -> Inspection:
-    """Report every Scan in ``fgraph``; the same body in two places is reported twice."""
+    """Report every loop in ``fgraph``; the same body in two places is reported twice."""
     return Inspection(tuple(_scans(fgraph, (), {}, Lengths())))
 
 
@@ -83,14 +89,14 @@ def _scans(
         return list(fgraph.clients.get(variable, ()))
 
     called = titles(fgraph.outputs)
-    outside = {**around, **scan_results(called)}
+    outside = {**around, **loop_results(called)}
     for node, name in called.items():
         names: dict[Variable, str] = {}
-        if scan_op(node) is not None:
-            view = ScanView.of(node)
+        if is_loop(node):
+            view = view_of(node)
             slots = slot_names(view, clients, around)
             names = inner_names(view, slots)
-            inside = {**names, **scan_results(titles(view.op.fgraph.outputs))}
+            inside = {**names, **loop_results(titles(view.op.fgraph.outputs))}
             naming = _Naming(called, outside, inside, clients, lengths)
             yield _report(view, slots, (*path, name), naming)
         for inner in inner_graphs(node.op):
@@ -99,9 +105,9 @@ def _scans(
 
 @dataclass(frozen=True, slots=True)
 class _Naming:
-    """The names of a Scan's outer and inner variables, and the readers of the outer ones.
+    """The names of a loop's outer and inner variables, and the readers of the outer ones.
 
-    ``lengths`` holds for the whole graph, wherever a Scan runs: no trip count is assumed.
+    ``lengths`` holds for the whole graph, wherever a loop runs: no trip count is assumed.
     """
 
     titles: Mapping[Apply, str]
@@ -119,23 +125,26 @@ class _Naming:
     def describe_reader(self, node: Apply, position: int) -> str:
         if isinstance(node.op, Output):
             return f"output {node.op.idx}"
-        if scan_op(node) is not None:
-            return f"Scan {self.titles[node]}"
+        if is_loop(node):
+            return titled(type(loop_op(node)).__name__, self.titles[node])
         if position == 0 and isinstance(node.op, Subtensor):
             return describe(node.outputs[0], {node.inputs[0]: ""}, depth=1, lengths=self.lengths)
         return str(node.op).partition("{")[0]
 
 
-def _report(view: ScanView, names: list[str], path: tuple[str, ...], naming: _Naming) -> ScanReport:
+def _report(view: SlotView, names: list[str], path: tuple[str, ...], naming: _Naming) -> ScanReport:
     lengths = Lengths(view.n_steps)
-    condition = view.condition
+    condition = None if view.condition is None else naming.describe_inside(view.condition)
+    is_scan = isinstance(view, ScanView)
     return ScanReport(
+        kind=view.design,
         name=path[-1],
         path=path[:-1],
         steps=str(lengths.value_of(view.n_steps)),
-        stops_when=None if condition is None else naming.describe_inside(condition),
+        stops_when=condition if is_scan else None,
+        runs_while=None if is_scan else condition,
         batch_ndim=view.batch_ndim,
-        truncate_gradient=int(view.op.truncate_gradient),
+        truncate_gradient=int(view.op.truncate_gradient) if is_scan else -1,
         inner_nodes=len(view.op.fgraph.apply_nodes),
         slots=tuple(
             _slot(view, slot, name, naming, lengths)
@@ -144,10 +153,14 @@ def _report(view: ScanView, names: list[str], path: tuple[str, ...], naming: _Na
     )
 
 
-def _slot(view: ScanView, slot: Slot, name: str, naming: _Naming, lengths: Lengths) -> SlotReport:
-    has_buffer = slot.kind in TRACED or slot.kind is SlotKind.MIT_MOT
-    has_source = slot.kind is not SlotKind.NIT_SOT
-    read_by = () if slot.outer_output is None else naming.clients(slot.outer_output)
+def _slot(view: SlotView, slot: Slot, name: str, naming: _Naming, lengths: Lengths) -> SlotReport:
+    has_buffer = slot.kind in _WITH_BUFFER
+    has_source = slot.kind not in (SlotKind.NIT_SOT, SlotKind.TRACED, SlotKind.INDEX)
+    read_by = [
+        f"{naming.describe_reader(*reader)}{_of_last(slot, output)}"
+        for output in slot.outer_outputs
+        for reader in naming.clients(output)
+    ]
     return SlotReport(
         kind=slot.kind.value,
         name=name,
@@ -156,14 +169,21 @@ def _slot(view: ScanView, slot: Slot, name: str, naming: _Naming, lengths: Lengt
         dtype=str((slot.inner_outputs or slot.inner_inputs)[0].type),
         fed_by=naming.describe_outside(slot.outer_input) if has_source else "",
         inside=_inside(view, slot, naming),
-        read_by=tuple(naming.describe_reader(*reader) for reader in read_by),
+        read_by=tuple(read_by),
         rows=str(Formula.of(rows(view, slot, lengths))) if has_buffer else None,
         whole=is_whole(view, slot, lengths),
         trimmed=is_trimmed(view, slot, lengths),
     )
 
 
-def _inside(view: ScanView, slot: Slot, naming: _Naming) -> str:
+def _of_last(slot: Slot, output: Variable) -> str:
+    """Say of a reader of a state of a TracedLoop what it reads, the last value or the trace."""
+    if slot.last is None:
+        return ""
+    return " (last)" if output is slot.last else " (trace)"
+
+
+def _inside(view: SlotView, slot: Slot, naming: _Naming) -> str:
     """What a step computes for the slot, or the names of its inner inputs if it has no outputs."""
     if not slot.inner_outputs and not any(map(view.op.fgraph.clients.get, slot.inner_inputs)):
         return "no step reads it"

@@ -9,7 +9,8 @@ from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.ir.indexing import indices_of
-from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
 
 if TYPE_CHECKING:
     from scanopt_cli.analysis.lengths import Lengths

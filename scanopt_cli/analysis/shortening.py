@@ -14,7 +14,8 @@ from scanopt_cli.analysis.count_variables import scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.scan_lengths import with_start
 from scanopt_cli.ir.indexing import along
-from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
 
 
 def with_steps(view: ScanView, steps: Variable, lengths: Lengths) -> dict[Variable, Variable]:

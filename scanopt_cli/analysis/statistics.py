@@ -1,4 +1,4 @@
-"""Counts the Scans of a graph, their slots, the nodes, and the elements of loop buffers."""
+"""Counts the loops of a graph, their slots, the nodes, and the elements of loop buffers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass, fields
 from math import prod
 
 from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.analysis.buffers import rows
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.inner_graphs import inner_graphs
-from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.ir.scan_view import ScanView, is_loop, scan_op, view_of
+from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
 
 # A product of sums that expands to more terms takes each of them as an atom.
 _MOST_TERMS = 1_000
@@ -25,7 +27,9 @@ class Statistics:
 
     ``outer_nodes`` are the nodes of the graph itself, ``inner_nodes`` those of all inner graphs.
     ``buffers`` is the number of elements in the loop buffers, as a formula in the trip counts; the
-    buffers of nested loops count once, not once for each step of the loop around them.
+    buffers of nested loops count once, not once for each step of the loop around them. ``loops``
+    are TracedLoops; their slots are ``states``, ``traced`` values and ``constants``, and their
+    buffers the traces that are read.
     """
 
     scans: int = 0
@@ -36,6 +40,10 @@ class Statistics:
     untraced: int = 0
     seqs: int = 0
     non_seqs: int = 0
+    loops: int = 0
+    states: int = 0
+    traced: int = 0
+    constants: int = 0
     outer_nodes: int = 0
     inner_nodes: int = 0
     buffers: str = "0"
@@ -49,6 +57,9 @@ _COUNTED = {
     SlotKind.UNTRACED: "untraced",
     SlotKind.SEQ: "seqs",
     SlotKind.NON_SEQ: "non_seqs",
+    SlotKind.STATE: "states",
+    SlotKind.TRACED: "traced",
+    SlotKind.CONSTANT: "constants",
 }
 COUNTS = tuple(field.name for field in fields(Statistics) if field.name != "buffers")
 """The names of the whole numbers in `Statistics`, in order."""
@@ -84,14 +95,16 @@ class _Counter:
         counts = dict.fromkeys(COUNTS, 0)
         buffers = Formula()
         counts["outer_nodes"] = len(graph.apply_nodes)
-        for view in scan_views(graph):
-            counts["scans"] += 1
-            lengths = Lengths(view.n_steps)
-            for slot in view.slots:
-                counts[_COUNTED[slot.kind]] += 1
-                if slot.kind in TRACED or slot.kind is SlotKind.MIT_MOT:
-                    buffers = buffers + _elements(view, slot, lengths)
         for node in graph.toposort():
+            if is_loop(node):
+                view = view_of(node)
+                counts["scans" if isinstance(view, ScanView) else "loops"] += 1
+                lengths = Lengths(view.n_steps)
+                for slot in view.slots:
+                    if slot.kind is not SlotKind.INDEX:
+                        counts[_COUNTED[slot.kind]] += 1
+                    if _has_buffer(slot, graph):
+                        buffers = buffers + _elements(view, slot, lengths)
             for inner in inner_graphs(node.op):
                 inner_counts, inner_buffers = self.count(inner)
                 for name, count in inner_counts.items():
@@ -100,18 +113,27 @@ class _Counter:
         return counts, buffers
 
 
-def _elements(view: ScanView, slot: Slot, lengths: Lengths) -> Formula:
+def _has_buffer(slot: Slot, graph: AbstractFunctionGraph) -> bool:
+    """Whether a buffer is allocated for a slot; for a trace only if somebody reads it."""
+    output = slot.outer_output
+    if output is not None and slot.kind in (SlotKind.STATE, SlotKind.TRACED):
+        return isinstance(output.type, TensorType) and bool(graph.clients.get(output))
+    return slot.kind in TRACED or slot.kind is SlotKind.MIT_MOT
+
+
+def _elements(view: SlotView, slot: Slot, lengths: Lengths) -> Formula:
     """Elements in the buffer of ``slot``: its rows times the elements of a row."""
     assert slot.outer_output is not None
     # `rows` gives the length of the axis of rows; the other axes are those of the batch and of one
     # row. A nit_sot has no buffer before the loop runs, so the shape of its row is that of the
     # body's output.
-    if slot.kind is SlotKind.NIT_SOT:
+    if slot.kind in (SlotKind.NIT_SOT, SlotKind.TRACED):
         source, (step,) = slot.outer_output, slot.inner_outputs
-        row = [(step, axis) for axis in range(step.type.ndim)]
+        row = [(step, axis) for axis in range(getattr(step.type, "ndim", 0))]
     else:
         source = slot.outer_input
-        row = [(source, axis) for axis in range(view.batch_ndim + 1, source.type.ndim)]
+        first = 0 if slot.kind is SlotKind.STATE else view.batch_ndim + 1
+        row = [(source, axis) for axis in range(first, getattr(source.type, "ndim", 0))]
     batch = [(source, axis) for axis in range(view.batch_ndim)]
     factors = [lengths.length_of(variable, axis) for variable, axis in (*batch, *row)]
     if prod(len(factor.terms) + 1 for factor in factors) > _MOST_TERMS:

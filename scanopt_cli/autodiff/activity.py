@@ -17,8 +17,7 @@ from pytensor.tensor.type import TensorType
 from scanopt_cli.autodiff.connections import pattern
 from scanopt_cli.ir.inner_graphs import body_of, core_op
 from scanopt_cli.ir.naming import titles
-from scanopt_cli.ir.scan_view import ScanView, scan_op
-from scanopt_cli.loop.operator_base import LoopOperator
+from scanopt_cli.ir.scan_view import is_loop, view_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,30 +122,21 @@ def _body_ends(
 ) -> tuple[list[Variable], list[Variable]] | None:
     """The inputs and outputs between which the body of ``node`` is differentiated, if it is."""
     core = core_op(node.op)
-    if scan_op(node) is not None:
-        view = ScanView.of(node)
+    if is_loop(node):
+        view = view_of(node)
         starts = [
             variable
             for slot in view.slots
-            if slot.outer_input in forward or slot.outer_output in forward
+            if not forward.isdisjoint((slot.outer_input, *slot.outer_outputs))
             for variable in slot.inner_inputs
         ]
         ends = [
             variable
             for slot in view.outputs()
-            if slot.outer_input in backward or slot.outer_output in backward
+            if not backward.isdisjoint((slot.outer_input, *slot.outer_outputs))
             for variable in slot.inner_outputs
         ]
         return starts, ends
-    if isinstance(core, LoopOperator):
-        body = core.fgraph
-        reached = [output in forward for output in node.outputs[: core.n_states]]
-        starts = [
-            inner
-            for i, (inner, outer) in enumerate(zip(body.inputs, node.inputs, strict=True))
-            if i and (outer in forward or (i <= core.n_states and reached[i - 1]))
-        ]
-        return starts, list(body.outputs)
     if isinstance(core, OpFromGraph) and core.pullback_overrides is None:
         inner = core.fgraph
         starts = [i for i, outer in zip(inner.inputs, node.inputs, strict=True) if outer in forward]

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pytensor.graph.basic import Apply
 
 from scanopt_cli.ir.connection_patterns import Pattern, connection_pattern
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.slots import Slot, SlotKind
 
 
 def pattern(node: Apply) -> Pattern:

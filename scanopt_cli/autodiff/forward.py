@@ -36,7 +36,8 @@ from scanopt_cli.autodiff.pushforward_rules import (
 )
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.naming import TANGENTS, titles
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.ir.scan_view import view_of
+from scanopt_cli.ir.slots import HasSlots, Slot, SlotKind, SlotView
 
 
 @dataclass(slots=True)
@@ -102,12 +103,13 @@ def jvp(outputs: Sequence[Variable], directions: Sequence[Mapping[Variable, Vari
 
 
 @pushforward.register(Scan)
-def _scan(op: Scan, node: Apply, directions: Sequence[Tangents]) -> Pushed:
-    """Build one Scan for the values and the tangents of all directions.
+@pushforward.register(HasSlots)
+def _loop(op: Any, node: Apply, directions: Sequence[Tangents]) -> Pushed:
+    """Build one loop for the values and the tangents of all directions.
 
     For each direction, a slot with a tangent gets a second slot of the same kind and taps for it.
     """
-    view = ScanView.of(node)
+    view = view_of(node)
     view.unfreeze()
     outer = [dict(zip(node.inputs, tangents, strict=True)) for tangents in directions]
     active = [_slots_with_tangents(view, node, known) for known in outer]
@@ -123,9 +125,8 @@ def _scan(op: Scan, node: Apply, directions: Sequence[Tangents]) -> Pushed:
     for known, slots, seeds, tangents in zip(outer, active, inside, computed, strict=True):
         marks.append({})
         for slot in slots:
-            mark = None
-            if slot.outer_output is not None:
-                mark = marks[-1][slot.outer_output] = slot.outer_output.type()
+            own: dict[Any, Variable] = {v: v.type() for v in slot.outer_outputs}
+            marks[-1].update(own)
             added.append(
                 Slot(
                     slot.kind,
@@ -135,9 +136,10 @@ def _scan(op: Scan, node: Apply, directions: Sequence[Tangents]) -> Pushed:
                     [seeds[variable] for variable in slot.inner_inputs],
                     [_or_zeros(tangents[v], places[v]) for v in slot.inner_outputs],
                     outer_input=slot.outer_input
-                    if slot.kind is SlotKind.NIT_SOT
+                    if slot.kind in (SlotKind.NIT_SOT, SlotKind.TRACED)
                     else _or_zeros(known.get(slot.outer_input), slot.outer_input),
-                    outer_output=mark,
+                    outer_output=own.get(slot.outer_output),
+                    last=own.get(slot.last),
                 )
             )
     view.set_inner_outputs(body.outputs)
@@ -154,7 +156,7 @@ def _scan(op: Scan, node: Apply, directions: Sequence[Tangents]) -> Pushed:
 
 
 def _slots_with_tangents(
-    view: ScanView, node: Apply, known: Mapping[Variable, Variable | None]
+    view: SlotView, node: Apply, known: Mapping[Variable, Variable | None]
 ) -> list[Slot]:
     """The slots that have a tangent if ``known`` holds those of outer inputs, in order.
 

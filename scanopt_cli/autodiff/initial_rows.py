@@ -14,7 +14,7 @@ from pytensor.tensor.subtensor import IncSubtensor
 from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.inner_graphs import core_op
-from scanopt_cli.ir.scan_view import SlotKind
+from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 
 

@@ -19,7 +19,8 @@ from scanopt_cli.autodiff.connections import lost_starts
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.inner_graphs import core_op, op_name, walk
 from scanopt_cli.ir.naming import slot_name
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.slots import Slot, SlotKind
 
 
 def refuse_in_place(fgraph: AbstractFunctionGraph, source: str) -> None:

@@ -10,10 +10,11 @@ from pytensor.printing import debugprint
 from scanopt_cli.analysis.describing import at_tap, describe, inner_names
 from scanopt_cli.ir.naming import Clients, slot_names
 from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import SlotView
 from scanopt_cli.text import printable
 
 
-def scan_text(view: ScanView, clients: Clients, around: Mapping[Variable, str]) -> str:
+def scan_text(view: SlotView, clients: Clients, around: Mapping[Variable, str]) -> str:
     """Return the slots of ``view`` with their outer inputs, and a tree for each inner output.
 
     ``around`` names outer variables that have no name of their own. The trees have no letters that
@@ -30,7 +31,7 @@ def scan_text(view: ScanView, clients: Clients, around: Mapping[Variable, str]) 
     return "\n".join(lines)
 
 
-def _trees(view: ScanView, names: list[str]) -> Iterator[tuple[str, str]]:
+def _trees(view: SlotView, names: list[str]) -> Iterator[tuple[str, str]]:
     """A title and a tree for each inner output."""
     inside = {
         variable: variable.type(name=name) for variable, name in inner_names(view, names).items()
@@ -41,7 +42,7 @@ def _trees(view: ScanView, names: list[str]) -> Iterator[tuple[str, str]]:
         for tap in slot.out_taps:
             yield f"{called[id(slot)]}[{at_tap(tap)}] =", _tree(next(computed))
     if view.is_while:
-        yield "stops when", _tree(next(computed))
+        yield "stops when" if isinstance(view, ScanView) else "goes on while", _tree(next(computed))
 
 
 def _tree(variable: Variable) -> str:

@@ -26,7 +26,7 @@ from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import fitted, zeros
 from scanopt_cli.autodiff.reverse import derivatives, total
 from scanopt_cli.errors import GradientError
-from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.passes.compile_safe.bodies import CompileSafeBodies
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
@@ -192,7 +192,7 @@ def cleaned(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -> list[V
 
 def record_inferred(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -> None:
     """Record the origins of Scans of ``outputs`` that something else made than a strategy."""
-    made = (node for node in toposort(outputs) if scan_op(node) is not None)
+    made = filter(is_loop, toposort(outputs))
     if all(node in recorder.origins for node in made):
         return
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]

@@ -9,6 +9,7 @@ import typer
 
 from scanopt_cli.cli.console import out
 from scanopt_cli.cli.exits import ExitCode, finding
+from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import AllowPackages, Format, OutputFormat
 
 
@@ -22,7 +23,8 @@ def audit(
     from scanopt_cli.reports.as_json import to_json
     from scanopt_cli.serialization.auditing import audit as audit_file
 
-    report = audit_file(file, allow_packages=allow_package or ())
+    with limited(file):
+        report = audit_file(file, allow_packages=allow_package or ())
     match output_format:
         case Format.JSON:
             out().out(to_json("audit", report))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.pytensor_log import reported_failures
 from scanopt_cli.errors import ScanoptError
 
@@ -27,7 +28,8 @@ def load_graph(
     """Load ``path``, with its ``recorded`` calls or without; print notes and warnings on stderr.
 
     Until the command is done with the file, constant folding is bounded, warnings are ignored, and
-    PyTensor's log of failed rewriters becomes one line.
+    PyTensor's log of failed rewriters becomes one line. Without ``trust``, processor time and
+    memory of the loading are limited.
     """
     from pytensor.configdefaults import config
 
@@ -41,7 +43,7 @@ def load_graph(
     # PyTensor's warnings about this machine or about its own calls do not concern the file.
     until_command_ends.enter_context(warnings.catch_warnings())
     warnings.simplefilter("ignore")
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, limited(path, trust=trust):
         warnings.simplefilter("always", UserWarning)
         packages = allow_packages or ()
         graph = load(path, trust=trust, allow_packages=packages, recorded=recorded)

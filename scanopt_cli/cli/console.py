@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from functools import cache
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from scanopt_cli.errors import ScanoptError
@@ -93,7 +94,13 @@ def finish() -> None:
 
 
 def set_up() -> None:
-    """Make the standard streams accept any text; replace what their encoding lacks."""
+    """Make the standard streams accept any text; replace what their encoding lacks.
+
+    What is printed to a stream that is closed (``>&-``) is dropped.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     codecs.register_error("scanopt", _lookalike)
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scanopt_cli.cli.batch import load_graph
+from scanopt_cli.cli.batch import load_graph, until_command_ends
 from scanopt_cli.cli.console import out, status, tell
 from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
     AllowPackages,
     Format,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 # Seconds for the check, by whether the user asked for it.
-_TIMEOUTS = {True: 300.0, False: 60.0}
+_TIMEOUTS = {True: 300.0, False: 20.0}
 # Seconds for counting the stages of all orders, if the user does not ask for them.
 _STAGE_TIMEOUT = 10.0
 
@@ -94,7 +95,7 @@ def grad(
             "--check/--no-check",
             help="Compare values with another strategy or finite differences, in a child process. "
             "By default the graphs are evaluated as they are, which takes about as long as all "
-            "else, a minute at most, and a comparison that cannot be made is no failure; with "
+            "else, 20 seconds at most, and a comparison that cannot be made is no failure; with "
             "--check the derivative is compiled as well, which takes several times as long.",
         ),
     ] = None,
@@ -124,6 +125,7 @@ def grad(
             raise ScanoptError(
                 "is a directory", where=f"-o {output_file}", hint="give the path of a file"
             )
+    until_command_ends.enter_context(limited(graph, trust=trust, only_read=False))
     loaded = load_graph(
         graph, trust=trust, allow_packages=allow_package, recorded=check is not False
     )

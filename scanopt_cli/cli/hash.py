@@ -9,6 +9,7 @@ import typer
 from scanopt_cli.cli.batch import Batch, load_graph
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import AllowPackages, Format, GraphFiles, OutputFormat, Trust
 
 if TYPE_CHECKING:
@@ -48,8 +49,9 @@ def hash_graphs(
     batch = Batch(graphs)
     for path in graphs:
         with batch.attempt(path):
-            graph = load_graph(path, trust=trust, allow_packages=allow_package)
-            digest = hash_graph(graph, inner=inner, names=names, gradients=gradients)
+            with limited(path, trust=trust):
+                graph = load_graph(path, trust=trust, allow_packages=allow_package)
+                digest = hash_graph(graph, inner=inner, names=names, gradients=gradients)
             batch.results.append(digest)
             if output_format is Format.RICH:
                 out().print(hash_rich.render(digest), soft_wrap=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from scanopt_cli.cli.batch import load_graph
 from scanopt_cli.cli.console import out
 from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import AllowPackages, Format, GraphFile, OutputFormat, Trust
 
 
@@ -19,7 +20,9 @@ def inspect(
     from scanopt_cli.reports import inspect_markdown, inspect_rich
     from scanopt_cli.reports.as_json import to_json
 
-    inspection = inspect_graph(load_graph(graph, trust=trust, allow_packages=allow_package).fgraph)
+    with limited(graph, trust=trust):
+        loaded = load_graph(graph, trust=trust, allow_packages=allow_package)
+        inspection = inspect_graph(loaded.fgraph)
     match output_format:
         case Format.JSON:
             out().out(to_json("inspect", inspection))

@@ -12,6 +12,7 @@ import typer
 from scanopt_cli.cli.batch import Batch, load_graph
 from scanopt_cli.cli.console import err, out, status, tell
 from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
     AllowPackages,
     Format,
@@ -102,7 +103,7 @@ def optimize(
     wants_diff = output_format is Format.RICH and diff is not DiffKind.NONE
     for place, path in enumerate(graphs, 1):
         title = f"{path} ({place} of {len(graphs)})" if len(graphs) > 1 else str(path)
-        with batch.attempt(path):
+        with batch.attempt(path), limited(path, trust=trust, only_read=False):
             with status(title, "optimizing") as show_progress:
                 graph = load_graph(path, trust=trust, allow_packages=allow_package, recorded=verify)
                 changes = Changes(
@@ -153,14 +154,22 @@ def _targets(graphs: list[Path], output: Path | None) -> dict[Path, Path]:
     sources = {path: Path(os.path.abspath(path)) for path in graphs}
     common = os.path.commonpath([source.parent for source in sources.values()])
     targets = {path: output / source.relative_to(common) for path, source in sources.items()}
-    for path, target in targets.items():
-        if target.exists() and target.samefile(path):
+    for target in targets.values():
+        overwritten = next((p for p in graphs if _is_same_file(target, p)), None)
+        if overwritten is not None:
             raise ScanoptError(
                 "would be overwritten",
-                where=str(path),
+                where=str(overwritten),
                 hint=f"give another directory than {output}, or the name of a file",
             )
     return targets
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them does not exist
+        return False
 
 
 def _show(

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from scanopt_cli.cli.batch import load_graph
+from scanopt_cli.cli.batch import load_graph, until_command_ends
 from scanopt_cli.cli.console import out, status
 from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
     AllowPackages,
     Format,
@@ -48,6 +49,7 @@ def verify(
     from scanopt_cli.verification.result import Verdict
     from scanopt_cli.verification.verifying import verify as verify_graphs
 
+    until_command_ends.enter_context(limited(a, b, trust=trust, only_read=False))
     graphs = [
         load_graph(path, trust=trust, allow_packages=allow_package, recorded=True)
         for path in (a, b)

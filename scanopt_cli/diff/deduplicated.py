@@ -12,7 +12,7 @@ from pytensor.graph.fg import FunctionGraph
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.operands import commutes
 from scanopt_cli.ir.inner_graphs import inner_graphs
-from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.ir.scan_view import is_loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def deduplicated(graph: FunctionGraph, digests: Digests, *, loops: bool) -> Dedu
 
 def node_digest(digests: Digests, node: Apply) -> tuple[bytes, ...]:
     """Return the digest of all that ``node`` computes, whatever the order of a loop's slots."""
-    if scan_op(node) is None:
+    if not is_loop(node):
         return (digests.of(node.outputs[0]),)
     return tuple(sorted(map(digests.of, node.outputs)))
 

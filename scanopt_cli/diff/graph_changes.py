@@ -26,7 +26,7 @@ from scanopt_cli.diff.properties import NO_TEXT, Difference, changed_properties
 from scanopt_cli.diff.regions import Edge, Regions, counted, regions
 from scanopt_cli.diff.sizes import size_edges
 from scanopt_cli.ir.inner_graphs import body_of, op_name
-from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.ir.scan_view import is_loop
 
 # What only the first side has was removed; what only the second side has was added.
 _LOST = (ChangeKind.REMOVED, ChangeKind.ADDED)
@@ -107,7 +107,7 @@ class _Comparison:
         is_same = matching.same_op(node, other)
         if not is_same:
             self._report_op(node, other)
-        elif scan_op(node) is not None and not matching.computes_same(node, other):
+        elif is_loop(node) and not matching.computes_same(node, other):
             self._report_loop(node, other)
         self._report_name(node, other)
         if is_same:

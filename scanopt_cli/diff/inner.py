@@ -7,7 +7,8 @@ from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.ir.inner_graphs import body_of
-from scanopt_cli.ir.scan_view import STATES, SlotKind, scan_op
+from scanopt_cli.ir.scan_view import is_loop
+from scanopt_cli.ir.slots import STATES, SlotKind
 
 
 def body_graph(side: IndexedGraph, node: Apply) -> FunctionGraph:
@@ -18,7 +19,7 @@ def body_graph(side: IndexedGraph, node: Apply) -> FunctionGraph:
     body = body_of(node.op)
     assert body is not None
     graph = body.unfreeze()
-    names = _slot_faces(side, node) if scan_op(node) else [v.name for v in node.inputs]
+    names = _slot_faces(side, node) if is_loop(node) else [v.name for v in node.inputs]
     for variable, name in zip(graph.inputs, names, strict=True):
         variable.name = name
     return graph

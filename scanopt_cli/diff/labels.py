@@ -22,7 +22,7 @@ from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.facts import Fact
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, op_name
-from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.ir.scan_view import is_loop
 
 # A text never grows past this: names and constants come from files.
 _LONGEST = 60
@@ -55,10 +55,13 @@ def variable_text(side: IndexedGraph, variable: Variable, depth: int = _DEPTH) -
         return f"input {side.input_rank.get(variable, '?')}"
     if is_conversion(node):
         return variable_text(side, _source(node), depth)
-    if scan_op(node) is not None:
+    if is_loop(node):
         names = side.slot_names(node)
-        slot = next(slot for slot in side.view(node).outputs() if slot.outer_output is variable)
-        return shortened(f"{side.titles[node]}.{names[slot]}")
+        view, title = side.view(node), side.titles[node]
+        slot = next((slot for slot in view.outputs() if variable in slot.outer_outputs), None)
+        if slot is None:
+            return shortened(f"{title}.{view.op.output_name(variable.index)}")
+        return shortened(f"{title}.{names[slot]}{' (last)' if variable is slot.last else ''}")
     if depth <= 0:
         return "…"
     if isinstance(node.op, Subtensor):
@@ -166,7 +169,7 @@ def constants_text(before: Constant, after: Constant) -> tuple[str, str, Fact | 
 def reader_subject(side: IndexedGraph, node: Apply, place: int) -> Subject:
     """Return what reads an input: the input of a node, or the slot of a loop."""
     node, place = through_conversions(side, node, place)
-    if scan_op(node) is not None:
+    if is_loop(node):
         return slot_subject(side, node, place)
     return node_subject(side, node).of(SubjectKind.NODE_INPUT, place=place)
 

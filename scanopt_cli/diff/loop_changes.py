@@ -1,4 +1,4 @@
-"""What changed about one Scan: its slots, its steps and its options."""
+"""What changed about one loop: its slots, its steps and its options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.indexed_graph import Pairs
 from scanopt_cli.diff.properties import Difference
 from scanopt_cli.diff.regions import Edge
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.ir.scan_view import is_loop
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 
 # How many nodes back the computation of a length is compared.
 _DEPTH = 8
@@ -87,14 +88,11 @@ def loop_change(matching: Matching, node: Apply, other: Apply, alignment: Alignm
     return change
 
 
-def _options(loop: Subject, before: ScanView, after: ScanView) -> list[Property]:
+def _options(loop: Subject, before: SlotView, after: SlotView) -> list[Property]:
+    truncated = _truncation(before), _truncation(after)
     texts = (
         ("stop condition", _yes(before.is_while), _yes(after.is_while)),
-        (
-            "gradient truncated after",
-            str(before.op.truncate_gradient),
-            str(after.op.truncate_gradient),
-        ),
+        ("gradient truncated after", *truncated),
         ("works in place on", _in_place(before), _in_place(after)),
         ("batch dimensions", str(before.batch_ndim), str(after.batch_ndim)),
     )
@@ -111,7 +109,7 @@ def _slot(subject: Subject, before: Slot, after: Slot) -> list[Property]:
 
 
 def _compare_sizes(
-    matching: Matching, before: ScanView, after: ScanView, pairs: Pairs, change: LoopChange
+    matching: Matching, before: SlotView, after: SlotView, pairs: Pairs, change: LoopChange
 ) -> None:
     """Report changed trip counts and buffer lengths, and record the edges that carry them.
 
@@ -160,7 +158,7 @@ def _is_made_alike(
     if matching.links.get(variable) is not other:
         return False
     node, maker = variable.owner, other.owner
-    if node is None or maker is None or scan_op(node) is not None or not depth:
+    if node is None or maker is None or is_loop(node) or not depth:
         return True
     return matching.same_op(node, maker) and all(
         _is_made_alike(matching, node.inputs[place], maker.inputs[counterpart], depth - 1)
@@ -197,9 +195,13 @@ def _taps(taps: tuple[int, ...]) -> str:
     return ", ".join(map(str, taps)) or "none"
 
 
+def _truncation(view: SlotView) -> str:
+    return str(getattr(view.op, "truncate_gradient", "none"))
+
+
 def _yes(flag: bool) -> str:
     return "yes" if flag else "no"
 
 
-def _in_place(view: ScanView) -> str:
+def _in_place(view: SlotView) -> str:
     return ", ".join(f"output {place}" for place in sorted(view.op.destroy_map)) or "nothing"

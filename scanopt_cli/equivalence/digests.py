@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytensor.graph.basic import Apply, Constant, Variable
 
 from scanopt_cli.equivalence.operands import commutes
-from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.scan_view import is_loop, view_of
 
 if TYPE_CHECKING:
     from scanopt_cli.equivalence.sameness import Sameness
@@ -60,8 +60,8 @@ class Digests:
             self._leaf(variable) if variable.owner is None else self._known[variable]
             for variable in node.inputs
         ]
-        if scan_op(node) is not None:
-            keys = self.sameness.of_loop(self, ScanView.of(node))
+        if is_loop(node):
+            keys = self.sameness.of_loop(self, view_of(node))
         else:
             if commutes(node):
                 inputs[:2] = sorted(inputs[:2])

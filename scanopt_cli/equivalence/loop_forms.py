@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import io_toposort
-from pytensor.scan.op import Scan
 
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.slot_readers import SlotReaders
-from scanopt_cli.ir.scan_view import InnerSlot, ScanView, Slot, inner_condition, inner_slots
+from scanopt_cli.ir.scan_view import inner_condition, inner_slots
+from scanopt_cli.ir.slots import HasSlots, InnerSlot, Slot, SlotView
 
 if TYPE_CHECKING:
     from scanopt_cli.equivalence.sameness import Sameness
@@ -119,7 +119,7 @@ class Step:
         return None if self.stop is None else self.digests(colours).of(self.stop)
 
 
-def loop_form(sameness: Sameness, op: Scan) -> LoopForm:
+def loop_form(sameness: Sameness, op: Any) -> LoopForm:
     """Return the canonical form of ``op``."""
     slots = inner_slots(op)
     step = Step(sameness, slots, op.fgraph.toposort(), inner_condition(op))
@@ -147,7 +147,7 @@ def loop_form(sameness: Sameness, op: Scan) -> LoopForm:
     )
 
 
-def output_keys(digests: Digests, view: ScanView) -> dict[Variable, bytes]:
+def output_keys(digests: Digests, view: SlotView) -> dict[Variable, bytes]:
     """Return the key of each output of an applied loop."""
     sameness = digests.sameness
     key, form = sameness.key, sameness.form(view.op)
@@ -164,14 +164,16 @@ def output_keys(digests: Digests, view: ScanView) -> dict[Variable, bytes]:
         digests.of(view.n_steps),
         feeds,
     )
-    return {
-        slot.outer_output: key("output", whole, mark)
-        for slot, mark in zip(view.slots, marks, strict=True)
-        if slot.outer_output is not None
-    }
+    found = {variable: key("count", whole) for variable in view.counts}
+    for slot, mark in zip(view.slots, marks, strict=True):
+        if slot.outer_output is not None:
+            found[slot.outer_output] = key("output", whole, mark)
+        if slot.last is not None:
+            found[slot.last] = key("last", whole, mark)
+    return found
 
 
-def trajectories(digests: Digests, view: ScanView) -> dict[Slot, Trajectory]:
+def trajectories(digests: Digests, view: SlotView) -> dict[Slot, Trajectory]:
     """Return the trajectory of every slot of an applied loop."""
     step, colours, keys = _refined(digests, view)
     inside = step.digests(colours)
@@ -181,7 +183,7 @@ def trajectories(digests: Digests, view: ScanView) -> dict[Slot, Trajectory]:
     }
 
 
-def condition_key(digests: Digests, view: ScanView) -> bytes:
+def condition_key(digests: Digests, view: SlotView) -> bytes:
     """Return the key of when an applied while-loop stops.
 
     It covers only the slots that the condition needs.
@@ -193,7 +195,7 @@ def condition_key(digests: Digests, view: ScanView) -> bytes:
     return digests.sameness.key("stop", view.batch_ndim, step.condition(colours), sorted(keys))
 
 
-def _refined(digests: Digests, view: ScanView) -> tuple[Step, list[bytes], list[bytes]]:
+def _refined(digests: Digests, view: SlotView) -> tuple[Step, list[bytes], list[bytes]]:
     step = Step(digests.sameness, view.slots, view.op.fgraph.toposort(), view.condition)
     return step, *_refine(step, step.updates, _starts(digests, view.slots))
 
@@ -257,8 +259,10 @@ def _shape(slot: InnerSlot) -> tuple[object, ...]:
     return slot.kind.value, slot.taps, slot.out_taps, types
 
 
-def _frame(op: Scan) -> tuple[object, ...]:
-    """Return the properties of a Scan other than its slots and its body."""
+def _frame(op: Any) -> tuple[object, ...]:
+    """Return the properties of a loop other than its slots and its body."""
+    if isinstance(op, HasSlots):
+        return type(op), op.inner_condition is not None
     return op.truncate_gradient, op.destroy_map, op.info.as_while
 
 
@@ -266,7 +270,7 @@ def _places(ranks: Sequence[int]) -> list[int]:
     return sorted(range(len(ranks)), key=ranks.__getitem__)
 
 
-def _needed(view: ScanView, target: Variable) -> tuple[list[Slot], list[Apply]]:
+def _needed(view: SlotView, target: Variable) -> tuple[list[Slot], list[Apply]]:
     """Return the slots and the nodes of a body that ``target`` depends on, over all steps."""
     body = view.op.fgraph
     reader = {variable: slot for slot in view.slots for variable in slot.inner_inputs}

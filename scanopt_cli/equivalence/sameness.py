@@ -25,7 +25,7 @@ from scanopt_cli.equivalence.loop_forms import LoopForm, loop_form, output_keys
 from scanopt_cli.equivalence.opaque import token
 from scanopt_cli.ir.connection_patterns import declared_pattern
 from scanopt_cli.ir.interning import gradient_attributes
-from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import HasSlots, SlotView
 
 # Loops with slots that only their feeds distinguish are refined again where they are applied. In
 # bodies of other loops, this many nodes may be visited so; beyond it, places distinguish such
@@ -92,7 +92,7 @@ class Sameness:
         self._values: dict[Type | Op, bytes] = {}
         self._within: list[int] = []
         self._graphs: dict[int, tuple[AbstractFunctionGraph, bytes]] = {}
-        self._forms: dict[int, tuple[Scan, LoopForm]] = {}
+        self._forms: dict[int, tuple[Op, LoopForm]] = {}
 
     def key(self, tag: str, *content: Any) -> bytes:
         """Return the key of ``content``: any values, which may be keys of other things."""
@@ -153,7 +153,7 @@ class Sameness:
             self._graphs[id(graph)] = known
         return known[1]
 
-    def form(self, op: Scan) -> LoopForm:
+    def form(self, op: Op) -> LoopForm:
         """Return the canonical form of a loop, independent of what it is applied to."""
         known = self._forms.get(id(op))
         if known is None:
@@ -161,7 +161,7 @@ class Sameness:
             self._forms[id(op)] = known
         return known[1]
 
-    def of_loop(self, digests: Digests, view: ScanView) -> dict[Variable, bytes]:
+    def of_loop(self, digests: Digests, view: SlotView) -> dict[Variable, bytes]:
         """Return the key of each output of an applied loop."""
         return output_keys(digests, view)
 
@@ -171,8 +171,9 @@ class Sameness:
         return self._looked_into <= _LOOKED_INTO
 
     def _op_content(self, op: Op) -> tuple[Any, ...]:
-        if isinstance(op, Scan):
-            return ("scan", self.form(op).key, op.name if self.names else None)
+        if isinstance(op, Scan | HasSlots):
+            kind = "scan" if isinstance(op, Scan) else type(op)
+            return (kind, self.form(op).key, op.name if self.names else None)
         if isinstance(op, Blockwise) and isinstance(op.core_op, Scan):
             # The signature follows from the loop, but depends on the order of its slots.
             return ("blockwise", op.core_op, op.destroy_map)

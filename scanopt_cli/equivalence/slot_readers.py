@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytensor.graph.basic import Apply, Constant
 
 from scanopt_cli.equivalence.operands import commutes
-from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.ir.scan_view import inner_slots, loop_op
 
 if TYPE_CHECKING:
     from scanopt_cli.equivalence.loop_forms import Step
@@ -63,9 +63,10 @@ class SlotReaders:
 
 def _ports(sameness: Sameness, node: Apply) -> Sequence[object]:
     """Return a mark for each input of ``node``, equal for inputs that may be swapped."""
-    loop = scan_op(node)
+    loop = loop_op(node)
     if loop is not None:
-        return ("steps", *sameness.form(loop).ports)
+        ports = zip(inner_slots(loop), sameness.form(loop).ports, strict=True)
+        return ("steps", *(port for slot, port in ports if slot.has_input))
     if commutes(node):
         return (0, 0, *range(2, len(node.inputs)))
     return range(len(node.inputs))

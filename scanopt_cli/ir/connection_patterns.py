@@ -31,7 +31,7 @@ def connection_pattern(node: Apply) -> Pattern:
         if not hasattr(node.tag, "connection_pattern"):
             node.tag.connection_pattern = _pattern_of_scan(node)
     elif isinstance(op, OpFromGraph) and op._connection_pattern is None:
-        op._connection_pattern = _pattern_of_graph(op.fgraph).tolist()
+        op._connection_pattern = pattern_of_graph(op.fgraph).tolist()
     if hasattr(op, "connection_pattern"):
         known: Pattern = op.connection_pattern(node)
         return known
@@ -45,12 +45,12 @@ def declared_pattern(op: OpFromGraph) -> Pattern | None:
     only a comparison tells them apart.
     """
     known: Pattern | None = op._connection_pattern
-    if known is None or np.array_equal(known, _pattern_of_graph(op.fgraph)):
+    if known is None or np.array_equal(known, pattern_of_graph(op.fgraph)):
         return None
     return known
 
 
-def _pattern_of_graph(graph: AbstractFunctionGraph) -> np.ndarray:
+def pattern_of_graph(graph: AbstractFunctionGraph) -> np.ndarray:
     """Return the connection pattern of an inner graph."""
     # The inputs that a variable is connected to, as the bits of a number.
     reached: dict[Variable, int] = {v: 1 << bit for bit, v in enumerate(graph.inputs)}
@@ -72,7 +72,7 @@ def _pattern_of_graph(graph: AbstractFunctionGraph) -> np.ndarray:
 def _pattern_of_scan(node: Apply) -> list[list[bool]]:
     """Return the connection pattern of a Scan: Warshall's algorithm, a row of bits at a time."""
     body = node.op.fgraph
-    within = _pattern_of_graph(body)
+    within = pattern_of_graph(body)
     row_of = {variable: row for row, variable in enumerate(body.inputs)}
     column_of = {variable: column for column, variable in enumerate(body.outputs)}
     view = ScanView.of(node)

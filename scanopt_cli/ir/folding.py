@@ -54,8 +54,8 @@ _SLOW = 64
 _MOST_OPERANDS = 31
 _SPECIAL_FUNCTIONS = "pytensor.scalar.math"
 _NO_LARGER_THAN_INPUTS = (
-    *(Argmax, ArgSortOp, CAReduce, CheckAndRaise, CumOp, DeepCopyOp, DimShuffle, ExtractDiag),
-    *(IncSubtensor, Join, JoinDims, MakeVector, Nonzero, Reshape, ScalarFromTensor, Shape, Shape_i),
+    *(Argmax, ArgSortOp, CheckAndRaise, CumOp, DeepCopyOp, DimShuffle, ExtractDiag),
+    *(IncSubtensor, Join, JoinDims, MakeVector, Reshape, ScalarFromTensor, Shape, Shape_i),
     *(SortOp, SpecifyShape, Split, SplitDims, Subtensor, TensorFromScalar, ViewOp),
 )
 
@@ -119,13 +119,19 @@ def work_of(node: Apply) -> float:
 def _work(node: Apply, values: list[Any], sizes: list[int]) -> float:
     """How many numbers a node makes or adds up at most; infinitely many if it is not known."""
     op = node.op
+    operands = len(node.inputs) + len(node.outputs)
     if isinstance(op, ScalarOp):
-        return _work_of_one(op, node)
+        return _work_of_one(op, operands)
     match op:
         case Elemwise():
             size = math.prod(np.broadcast_shapes(*map(np.shape, values)))
             # Not 0 times infinity.
-            return max(size, 1) * _work_of_one(op.scalar_op, node)
+            return max(size, 1) * _work_of_one(op.scalar_op, operands)
+        case CAReduce():
+            # It combines two numbers to one.
+            return sizes[0] * _work_of_one(op.scalar_op, 3)
+        case Nonzero():
+            return sizes[0] * float(max(np.ndim(values[0]), 1))
         case Alloc():
             return math.prod(max(int(length), 1) for length in values[1:])
         case ARange():
@@ -140,12 +146,11 @@ def _work(node: Apply, values: list[Any], sizes: list[int]) -> float:
     return sum(sizes) if isinstance(op, _NO_LARGER_THAN_INPUTS) else math.inf
 
 
-def _work_of_one(op: ScalarOp, node: Apply) -> float:
+def _work_of_one(op: ScalarOp, operands: int) -> float:
     """How many sums take as long as computing one number.
 
     Special functions of several arguments, such as hyp2f1, take milliseconds at some of them.
     """
-    operands = len(node.inputs) + len(node.outputs)
     is_special = type(op).__module__ == _SPECIAL_FUNCTIONS
     if isinstance(op, ScalarInnerGraphOp) or operands > (2 if is_special else _MOST_OPERANDS):
         return math.inf

@@ -100,21 +100,25 @@ def with_core(op: Op, core: Op) -> Op:
     )
 
 
-def unfolded(graph: AbstractFunctionGraph) -> int:
-    """Return the number of nodes in the inner graphs of ``graph``, counted at each application.
+def unfolded(graph: AbstractFunctionGraph) -> tuple[int, int]:
+    """Return the number of nodes in the inner graphs of ``graph``, and how deep these are nested.
 
-    Takes time linear in the number of distinct nodes, which may be far smaller.
+    Nodes are counted at each application. Takes time linear in the number of distinct nodes, which
+    may be far smaller.
     """
-    counts: dict[int, int] = {}
+    known: dict[int, tuple[int, int]] = {}
     waiting = [graph]
     while waiting:
         current = waiting[-1]
         inner = [body for node in current.apply_nodes for body in all_graphs(node.op)]
-        missing = [body for body in inner if id(body) not in counts]
+        missing = [body for body in inner if id(body) not in known]
         waiting += missing
         if not missing:
-            counts[id(waiting.pop())] = sum(len(b.apply_nodes) + counts[id(b)] for b in inner)
-    return counts[id(graph)]
+            known[id(waiting.pop())] = (
+                sum(len(body.apply_nodes) + known[id(body)][0] for body in inner),
+                max((1 + known[id(body)][1] for body in inner), default=0),
+            )
+    return known[id(graph)]
 
 
 def all_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:

@@ -19,7 +19,7 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.ir.inner_graphs import inner_graphs, op_name
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
 
@@ -55,7 +55,7 @@ def slot_name(
 
 
 def slot_names(
-    view: ScanView, clients: Clients, around: Mapping[Variable, str] = MappingProxyType({})
+    view: SlotView, clients: Clients, around: Mapping[Variable, str] = MappingProxyType({})
 ) -> list[str]:
     """Return a name for each slot of ``view``; names that repeat are numbered: ``h#1``, ``h#2``."""
     return _numbered([slot_name(slot, clients, around) for slot in view.slots])
@@ -76,21 +76,19 @@ def _numbered(names: Sequence[str]) -> list[str]:
 
 
 def _result_name(slot: Slot, clients: Clients) -> str | None:
-    output = slot.outer_output
-    if output is None:
-        return None
-    if output.name:
-        return str(output.name)
-    for reader, _ in clients(output):
-        # ``scan`` hands its user the buffer without its start: that slice carries the name.
-        if isinstance(reader.op, Subtensor) and reader.outputs[0].name:
-            return str(reader.outputs[0].name)
+    for output in slot.outer_outputs:
+        if output.name:
+            return str(output.name)
+        for reader, _ in clients(output):
+            # ``scan`` hands its user the buffer without its start: that slice carries the name.
+            if isinstance(reader.op, Subtensor) and reader.outputs[0].name:
+                return str(reader.outputs[0].name)
     return None
 
 
 def _source_name(slot: Slot, around: Mapping[Variable, str]) -> str | None:
     """The name of the variable that feeds a slot, looked up through slices and initial buffers."""
-    if slot.kind is SlotKind.NIT_SOT:
+    if slot.kind in (SlotKind.NIT_SOT, SlotKind.TRACED, SlotKind.INDEX):
         return None
     variable = slot.outer_input
     for _ in range(_LOOK):

@@ -17,6 +17,7 @@ from pytensor.graph.basic import Apply, Constant, FrozenApply, Variable
 from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.traversal import io_toposort
 from pytensor.scalar.basic import ScalarType
+from pytensor.scan.op import Scan
 from pytensor.sparse.basic import ConstructSparseFromList, GetItem2d
 from pytensor.tensor.basic import Choose, constant
 from pytensor.tensor.rewriting.basic import unconditional_constant_folding
@@ -28,6 +29,7 @@ from pytensor.typed_list.type import TypedListType
 from scanopt_cli.errors import brief
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.inner_graphs import core_op, op_name
+from scanopt_cli.ir.scan_view import scan_signature
 
 _LONGEST_SHAPE = 64
 """How many dimensions an array may have, and so how long a shape may be."""
@@ -90,6 +92,9 @@ class _Made:
 
 def _check(node: Apply, inputs: Sequence[Variable]) -> _Made | str:
     """Return what the Op of ``node`` makes of ``inputs``, or why it does not make ``node``."""
+    core = core_op(node.op)
+    if isinstance(core, Scan) and node.op is not core and node.op.signature != scan_signature(node):
+        return "does not have the signature of its Scan"
     # First without long lengths: a vector of integers may be a shape, of so many dimensions.
     try:
         made = _make(node, [_stand_in(v, _broad(v.type)) for v in inputs])

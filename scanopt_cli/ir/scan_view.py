@@ -12,8 +12,8 @@ variables then have ``batch_ndim`` leading batch dimensions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.scan.op import Scan, ScanInfo
@@ -22,22 +22,7 @@ from pytensor.tensor.utils import safe_signature
 
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.interning import check_kept
-
-
-class SlotKind(StrEnum):
-    """The category of a slot."""
-
-    SEQ = "seq"
-    MIT_MOT = "mit_mot"
-    MIT_SOT = "mit_sot"
-    SIT_SOT = "sit_sot"
-    UNTRACED = "untraced"
-    NIT_SOT = "nit_sot"
-    NON_SEQ = "non_seq"
-
-
-STATES = frozenset({SlotKind.MIT_MOT, SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.UNTRACED})
-TRACED = frozenset({SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.NIT_SOT})
+from scanopt_cli.ir.slots import STATES, HasSlots, InnerSlot, Slot, SlotKind, SlotView
 
 # The four orders in which Scan lists its categories (``ScanInfo`` and ``Scan.__init__`` upstream).
 _OUTER_INPUTS = (
@@ -67,74 +52,10 @@ _OUTPUTS = (
 
 
 @dataclass(slots=True, eq=False)
-class InnerSlot:
-    """The inner part of a slot; see `Slot`."""
+class ScanView(SlotView):
+    """A Scan node as slots; make one with `ScanView.of`."""
 
-    kind: SlotKind
-    position: int
-    taps: tuple[int, ...] = ()
-    out_taps: tuple[int, ...] = ()
-    inner_inputs: list[Variable] = field(default_factory=list)
-    inner_outputs: list[Variable] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
-class Slot(InnerSlot):
-    """One sequence, state, traced output or non-sequence of a Scan, with all its variables.
-
-    Attributes
-    ----------
-    kind
-        The category.
-    position
-        The position within its category in the viewed node; used for names only.
-    taps
-        Steps back (negative) at which a state is read; empty for all other kinds.
-    out_taps
-        The taps at which a step writes: ``(0,)`` except for a mit_mot.
-    inner_inputs
-        The inner inputs, one for each tap.
-    inner_outputs
-        The inner outputs, one for each out-tap.
-    outer_input
-        The sequence, the initial buffer of a state, the buffer length of a nit_sot, the value of a
-        non-sequence.
-    outer_output
-        The node's output, ``None`` for sequences and non-sequences.
-    """
-
-    outer_input: Variable = field(kw_only=True)
-    outer_output: Variable | None = None
-
-    @property
-    def n_initial(self) -> int:
-        """The number of initial rows in the buffer of a mit_sot or sit_sot; else 0."""
-        if self.kind in (SlotKind.MIT_SOT, SlotKind.SIT_SOT):
-            return -min(self.taps)
-        return 0
-
-    @property
-    def label(self) -> str:
-        """A stable name within the Scan: the kind and the place in its category."""
-        return f"{self.kind}[{self.position}]"
-
-
-@dataclass(slots=True, eq=False)
-class ScanView:
-    """A Scan node as slots.
-
-    Make one with `ScanView.of`, replace outer inputs, and call `rebuild`. Inner variables belong to
-    the frozen body: before editing them, or adding or removing slots, `unfreeze` the view.
-    """
-
-    node: Apply
     op: Scan
-    n_steps: Variable
-    slots: list[Slot]
-    condition: Variable | None
-    batch_ndim: int = 0
-    is_unfrozen: bool = False
-    new_name: str | None = None
 
     @classmethod
     def of(cls, node: Apply) -> ScanView:
@@ -142,20 +63,8 @@ class ScanView:
         op = scan_op(node)
         if op is None:
             raise PassError(f"{node.op} is not a Scan")
-        inner = inner_slots(op)
-        outer_inputs, outer_outputs = iter(node.inputs[1:]), iter(node.outputs)
-        slots = [
-            Slot(
-                slot.kind,
-                slot.position,
-                slot.taps,
-                slot.out_taps,
-                slot.inner_inputs,
-                slot.inner_outputs,
-                outer_input=next(outer_inputs),
-            )
-            for slot in inner
-        ]
+        outer_inputs, outer_outputs = node.inputs[1:], iter(node.outputs)
+        slots = [Slot.of(*pair) for pair in zip(inner_slots(op), outer_inputs, strict=True)]
         for slot in _in_order(_by_kind(slots), _OUTPUTS):
             slot.outer_output = next(outer_outputs)
         return cls(
@@ -178,64 +87,12 @@ class ScanView:
         slots = [slot for view in views for slot in view.slots]
         return replace(views[0], slots=slots, new_name=name)
 
-    @property
-    def name(self) -> str:
-        """The Scan's own name."""
-        return str(self.op.name)
-
-    @property
-    def is_while(self) -> bool:
-        """Whether the loop has a stop condition."""
-        return self.condition is not None
-
-    def of_kind(self, *kinds: SlotKind) -> list[Slot]:
-        """Return the slots of ``kinds``, in order."""
-        return [slot for slot in self.slots if slot.kind in kinds]
-
     def outputs(self) -> list[Slot]:
         """Return the slots that have an output, in the node's order."""
         return list(_in_order(_by_kind(self.slots), _OUTPUTS))
 
-    def inner_outputs(self) -> list[Variable]:
-        """The inner outputs in the Scan's order, the stop condition last."""
-        computed = [variable for slot in self.outputs() for variable in slot.inner_outputs]
-        return computed if self.condition is None else [*computed, self.condition]
-
-    def set_inner_outputs(self, variables: list[Variable]) -> None:
-        """Make a step compute ``variables``, in the order of `inner_outputs`."""
-        computed = iter(variables)
-        for slot in self.outputs():
-            slot.inner_outputs = [next(computed) for _ in slot.inner_outputs]
-        if self.condition is not None:
-            self.condition = next(computed)
-
-    def unfreeze(self, substitute: Mapping[Variable, Variable] | None = None) -> None:
-        """Replace the frozen inner variables by fresh, mutable ones.
-
-        ``substitute`` maps inner inputs to what the body shall read in their place: another inner
-        input of this view, or a constant. A substituted input keeps its slot, but has no reader.
-        """
-        self.is_unfrozen = True
-        body = self.op.fgraph
-        fresh = {variable: variable.type() for variable in body.inputs}
-        replaced = {
-            variable: fresh.get(replacement, replacement)
-            for variable, replacement in (substitute or {}).items()
-        }
-        outputs = body.bind({**fresh, **replaced})
-        unfrozen = dict(zip(body.outputs, outputs, strict=True))
-        for slot in self.slots:
-            slot.inner_inputs = [fresh[variable] for variable in slot.inner_inputs]
-            slot.inner_outputs = [unfrozen[variable] for variable in slot.inner_outputs]
-        if self.condition is not None:
-            self.condition = unfrozen[self.condition]
-
     def rebuild(self) -> dict[Variable, Variable]:
-        """Apply a new Scan made of the current slots.
-
-        Returns a map from the old outer outputs of the remaining slots to the new ones. Outputs of
-        removed slots have no entry.
-        """
+        """Apply a new Scan made of the current slots; see `SlotView.rebuild`."""
         by_kind = _by_kind(self.slots)
         outer_inputs = [s.outer_input for s in _in_order(by_kind, _OUTER_INPUTS)]
         op = self._new_op(by_kind) if self.is_unfrozen else self.op
@@ -247,11 +104,9 @@ class ScanView:
         }
 
     def _new_op(self, by_kind: Mapping[SlotKind, list[Slot]]) -> Scan:
-        inner_inputs = [v for s in _in_order(by_kind, _INNER_INPUTS) for v in s.inner_inputs]
-        op = Scan(
-            inner_inputs,
-            self.inner_outputs(),
-            _info(by_kind, as_while=self.is_while),
+        op = _scan_of(
+            by_kind,
+            self.condition,
             mode=self.op.mode,
             truncate_gradient=self.op.truncate_gradient,
             name=self.op.name if self.new_name is None else self.new_name,
@@ -263,8 +118,41 @@ class ScanView:
         return op
 
 
-def inner_slots(op: Scan) -> list[InnerSlot]:
-    """Return the slots of a Scan Op without a node, in the order of `ScanView.slots`."""
+def new_scan(
+    n_steps: Variable, slots: Sequence[Slot], condition: Variable | None, name: str | None
+) -> dict[Slot, Variable]:
+    """Return the outputs of a new Scan made of ``slots``, whose inner variables are not frozen."""
+    by_kind = _by_kind(list(slots))
+    op = _scan_of(by_kind, condition, name=name)
+    check_kept(_computed(by_kind, condition), op.fgraph, str(name))
+    node = op.make_node(n_steps, *(s.outer_input for s in _in_order(by_kind, _OUTER_INPUTS)))
+    return dict(zip(_in_order(by_kind, _OUTPUTS), node.outputs, strict=True))
+
+
+def _scan_of(
+    by_kind: Mapping[SlotKind, list[Slot]], condition: Variable | None, **settings: Any
+) -> Scan:
+    inner_inputs = [v for s in _in_order(by_kind, _INNER_INPUTS) for v in s.inner_inputs]
+    info = _info(by_kind, as_while=condition is not None)
+    return Scan(inner_inputs, _computed(by_kind, condition), info, **settings)
+
+
+def _computed(by_kind: Mapping[SlotKind, list[Slot]], condition: Variable | None) -> list[Variable]:
+    found = [v for slot in _in_order(by_kind, _OUTPUTS) for v in slot.inner_outputs]
+    return found if condition is None else [*found, condition]
+
+
+def loop_op(node: Apply) -> Any:
+    """Return the loop that a node applies, directly or through Blockwise; ``None`` if none."""
+    return node.op if isinstance(node.op, HasSlots) else scan_op(node)
+
+
+def inner_slots(op: Any) -> list[InnerSlot]:
+    """Return the slots of a loop without a node, in the order of `SlotView.slots`."""
+    return op.inner_slots() if isinstance(op, HasSlots) else _scan_slots(op)
+
+
+def _scan_slots(op: Scan) -> list[InnerSlot]:
     taps = _taps(op.info)
     slots = [
         InnerSlot(kind, position, *both)
@@ -281,8 +169,10 @@ def inner_slots(op: Scan) -> list[InnerSlot]:
     return slots
 
 
-def inner_condition(op: Scan) -> Variable | None:
-    """Return the stop condition of a while-loop, ``None`` for other loops."""
+def inner_condition(op: Any) -> Variable | None:
+    """Return the condition of a loop: that to stop of a Scan, that to go on of a TracedLoop."""
+    if isinstance(op, HasSlots):
+        return op.inner_condition
     return op.fgraph.outputs[-1] if op.info.as_while else None
 
 
@@ -292,6 +182,16 @@ def scan_op(node: Apply) -> Scan | None:
     if isinstance(op, Blockwise):
         op = op.core_op
     return op if isinstance(op, Scan) else None
+
+
+def is_loop(node: Apply) -> bool:
+    """Whether a node applies a loop of either design, a Scan or a TracedLoop."""
+    return isinstance(node.op, HasSlots) or scan_op(node) is not None
+
+
+def view_of(node: Apply) -> SlotView:
+    """Return the slots of a loop of either design."""
+    return node.op.view(node) if isinstance(node.op, HasSlots) else ScanView.of(node)
 
 
 def batch_ndim(node: Apply) -> int:
@@ -304,12 +204,31 @@ def apply_scan(op: Scan, inputs: list[Variable], like: Apply, batch_ndim: int) -
     if not isinstance(like.op, Blockwise):
         node: Apply = op.make_node(*inputs)
         return node
-    signature = safe_signature(
-        [variable.type.ndim - batch_ndim for variable in inputs],
-        [output_type.ndim for output_type in op.output_types],
-    )
+    signature = _signature(op, inputs, batch_ndim)
     wrapped: Apply = Blockwise(op, signature=signature, name=like.op.name).make_node(*inputs)
     return wrapped
+
+
+def may_be_preallocated(info: ScanInfo) -> list[bool]:
+    """Return for each inner output of a mit_mot, whether it overwrites a row that the step reads.
+
+    Only such a row can be given to the step as the place to write the output to.
+    """
+    taps = zip(info.mit_mot_in_slices, info.mit_mot_out_slices, strict=True)
+    return [written in read for read, outs in taps for written in outs]
+
+
+def scan_signature(node: Apply) -> str:
+    """Return the signature that the Scan of a Blockwise node has: every dimension is its own."""
+    op = scan_op(node)
+    assert op is not None
+    return _signature(op, node.inputs, batch_ndim(node))
+
+
+def _signature(op: Scan, inputs: Sequence[Variable], batch_ndim: int) -> str:
+    core = [variable.type.ndim - batch_ndim for variable in inputs]
+    signature: str = safe_signature(core, [output_type.ndim for output_type in op.output_types])
+    return signature
 
 
 def _taps(info: ScanInfo) -> dict[SlotKind, list[tuple[tuple[int, ...], tuple[int, ...]]]]:

@@ -1,8 +1,9 @@
 """Loops of a simpler design than PyTensor's Scan: the operators, and functions that write them.
 
-Importing this package teaches PyTensor to compile them, in every mode.
+Importing this package teaches PyTensor to compile them, in every mode, and to vectorize them.
 """
 
+from scanopt_cli.loop import batching as batching
 from scanopt_cli.loop import compiling as compiling
 from scanopt_cli.loop.body import Body as Body
 from scanopt_cli.loop.helpers import filter as filter

@@ -9,7 +9,9 @@ from typing import Any
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.traversal import explicit_graph_inputs
-from pytensor.scalar.basic import ScalarType
+from pytensor.scalar.basic import EQ, ScalarType
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import eq
 from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.ir.interning import check_kept
@@ -107,6 +109,16 @@ class Body:
                 f"the body of a loop reads {first}, which is none of its inputs; "
                 "pass it as a constant of the loop"
             )
+
+
+def negation(condition: Variable) -> Symbolic:
+    """Return the condition to stop, given that to go on, or the reverse."""
+    node = condition.owner
+    if node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, EQ):
+        for one, other in (node.inputs, node.inputs[::-1]):
+            if one.type.dtype == "bool" and isinstance(other, Constant) and not other.data.any():
+                return one
+    return eq(condition, 0)
 
 
 def _is_number(variable: Variable, dtype: str) -> bool:

@@ -4,8 +4,9 @@
    keeps those whose traces are read.
 2. `scalarize_loops` (Numba): states, constants and the index that are tensors of no dimensions
    become numbers.
-3. `destroy_initial_states`: a loop overwrites the initial values that nobody else reads.
-4. `loop_bodies`: the bodies are rewritten like the graph, and may overwrite the states.
+3. `scalar_loops` (linkers that compile C): a loop over numbers becomes a function in C.
+4. `destroy_initial_states`: a loop overwrites the initial values that nobody else reads.
+5. `loop_bodies`: the bodies are rewritten like the graph, and may overwrite the states.
 
 Importing this module registers these rewrites with PyTensor.
 """
@@ -42,7 +43,8 @@ from scanopt_cli.loop.lowering import lowered
 from scanopt_cli.loop.memory import copy_shared_outputs
 from scanopt_cli.loop.operator_base import LoopOperator
 from scanopt_cli.loop.operators import Loop, TracedLoop
-from scanopt_cli.loop.scalar_rows import write_scalars
+from scanopt_cli.loop.row_access import use_rows
+from scanopt_cli.loop.scalar_loops import scalar_loop
 
 _WITHOUT_MEMORY = (JAXLinker, PytorchLinker, MLXLinker)
 """The linkers whose functions never overwrite an array."""
@@ -133,7 +135,7 @@ def _rewrite_body(
     add_supervisor_to_fgraph(fgraph=body, input_specs=inputs, accept_inplace=True)
     mode.optimizer.rewrite(body)
     if isinstance(linker, NumbaLinker):
-        write_scalars(body)
+        use_rows(body, op.n_states, is_while=op.is_while)
         import scanopt_cli.loop.numba_dispatch  # noqa: F401
     copy_shared_outputs(body, op.n_states)
 
@@ -149,6 +151,12 @@ def _register() -> None:
         dfs_rewriter(scalarize_loop, ignore_newtrees=True),
         "numba",
         position=49.4,
+    )
+    register(
+        "scalar_loops",
+        dfs_rewriter(scalar_loop, ignore_newtrees=True),
+        *("fast_run", "cxx_only"),
+        position=49.35,
     )
     register(
         "destroy_initial_states",

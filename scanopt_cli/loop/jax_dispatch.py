@@ -22,7 +22,9 @@ def _loop(op: Loop, **kwargs: Any) -> Callable[..., Any]:
 
     def loop(n_steps: Any, *inputs: Any) -> Any:
         states, constants = list(inputs[: op.n_states]), inputs[op.n_states :]
-        if op.is_while:
+        if _is_none(n_steps):
+            pass  # JAX would trace a step, which may read a row of an array that has none
+        elif op.is_while:
 
             def goes_on(carry: Any) -> Any:
                 index, condition, _ = carry
@@ -60,6 +62,10 @@ def _traced_loop(op: TracedLoop, **kwargs: Any) -> Callable[..., Any]:
     def traced_loop(n_steps: Any, *inputs: Any) -> Any:
         states, constants = list(inputs[: op.n_states]), inputs[op.n_states :]
         n = _known(n_steps, op)
+        if n <= 0:
+            outputs = _shapes_of_a_step(step, states, constants)
+            traces = [jnp.zeros((0, *v.shape), v.dtype) for v in outputs[op.n_states :]]
+            return (*states, *(jax.tree.map(_alone, v) for v in states), *traces, jnp.int64(0))
 
         def run(states: Any, index: Any) -> Any:
             outputs = list(step(index, *states, *constants))
@@ -81,8 +87,29 @@ def _step(op: LoopOperator, **kwargs: Any) -> Callable[..., Any]:
     return step
 
 
+def _shapes_of_a_step(step: Callable[..., Any], states: Any, constants: Any) -> list[Any]:
+    """Return what a step computes, as shapes; arrays without rows are given one to read."""
+    lengthened = [
+        jnp.zeros((1, *v.shape[1:]), v.dtype) if jnp.shape(v)[:1] == (0,) else v for v in constants
+    ]
+    return list(jax.eval_shape(step, jnp.int64(0), *states, *lengthened))
+
+
+def _alone(start: Any) -> Any:
+    """Return the trace of a state that no step changes."""
+    return jnp.asarray(start)[None]
+
+
 def _with_start(start: Any, trace: Any) -> Any:
-    return jnp.concatenate([jnp.asarray(start)[None], trace])
+    return jnp.concatenate([_alone(start), trace])
+
+
+def _is_none(n_steps: Any) -> bool:
+    """Whether it is known at compilation that there are no steps."""
+    try:
+        return int(n_steps) <= 0
+    except jax.errors.ConcretizationTypeError:
+        return False
 
 
 def _known(n_steps: Any, op: TracedLoop) -> int:

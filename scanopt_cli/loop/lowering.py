@@ -60,7 +60,7 @@ def lowered(node: Apply, read: Collection[int]) -> dict[int, Variable]:
             carry(output, start, body.index + 1, body.next_states[i])
     if any(output in read for output in traced):
         outer_values = [*initial, *constants]
-        shapes = traced_shapes(body, op.kept_lengths, outer_values, n_steps=n_steps)
+        shapes = traced_shapes(op, outer_values, n_steps=n_steps)
         for value, shape, output in zip(body.traced, shapes, traced, strict=True):
             if output in read:
                 start = _empty(value, [n_steps, *(shape or ())])
@@ -114,4 +114,4 @@ def _empty(value: Variable, shape: Sequence[Symbolic]) -> Symbolic:
         raise TypeError(f"values of type {value.type} have no trace, unless they are a state")
     room: Symbolic = AllocEmpty(value.type.dtype)(*shape)
     room.tag.nan_guard_mode_check = False
-    return trace_type(value.type, None).filter_variable(room)
+    return trace_type(value.type).filter_variable(room)

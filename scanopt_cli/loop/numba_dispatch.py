@@ -5,7 +5,7 @@ Importing this module registers the operators with PyTensor's Numba backend.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -23,37 +23,70 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.typed_list.type import TypedListType
 
 from scanopt_cli.loop.operators import Loop, TracedLoop
-from scanopt_cli.loop.scalar_rows import WriteScalar
+from scanopt_cli.loop.row_access import ReadNumber, WriteRow, checked_before
 
-_VERSION = 1
+_VERSION = 2
 """Part of the key under which a compiled loop is cached; raise it when the source below changes."""
 
 
-@register_funcify_default_op_cache_key(WriteScalar)  # type: ignore[untyped-decorator]
-def _write_scalar(op: WriteScalar, **_: Any) -> Callable[..., Any]:
-    @basic.numba_njit
-    def write(vector: Any, index: Any, number: Any) -> Any:
-        vector[index] = number
-        return vector
+@register_funcify_default_op_cache_key(ReadNumber)  # type: ignore[untyped-decorator]
+def _read_number(_op: ReadNumber, **_: Any) -> Callable[..., Any]:
+    @basic.numba_njit(boundscheck=False)
+    def read(vector: Any, index: Any) -> Any:
+        return vector[index]
 
-    @basic.numba_njit
-    def add(vector: Any, index: Any, number: Any) -> Any:
-        vector[index] += number
-        return vector
+    return read  # type: ignore[no-any-return]
 
-    return add if op.adds else write
+
+@register_funcify_default_op_cache_key(WriteRow)  # type: ignore[untyped-decorator]
+def _write_row(op: WriteRow, **_: Any) -> Callable[..., Any]:
+    def write(array: Any, index: Any, row: Any) -> Any:
+        array[index] = row
+        return array
+
+    def add(array: Any, index: Any, row: Any) -> Any:
+        array[index] += row
+        return array
+
+    # Numba's own assignment of an array looks for overlaps, and copies.
+    def write_vector(array: Any, index: Any, row: Any) -> Any:
+        target = array[index]
+        if target.shape[0] != row.shape[0]:
+            target[:] = row
+        else:
+            for i in range(target.shape[0]):
+                target[i] = row[i]
+        return array
+
+    def add_vector(array: Any, index: Any, row: Any) -> Any:
+        target = array[index]
+        if target.shape[0] != row.shape[0]:
+            target += row
+        else:
+            for i in range(target.shape[0]):
+                target[i] += row[i]
+        return array
+
+    writes = (write, write_vector)[op.ndim == 1], (add, add_vector)[op.ndim == 1]
+    made: Callable[..., Any] = basic.numba_njit(writes[op.adds], boundscheck=op.is_checked)
+    return made
 
 
 @register_funcify_and_cache_key(Loop)  # type: ignore[untyped-decorator]
 def _loop(op: Loop, **kwargs: Any) -> tuple[Callable[..., Any], str | None]:
-    step, step_key = numba_funcify_and_cache_key(
-        op.fgraph, fgraph_name="loop_body", ofg_memo=kwargs.get("ofg_memo")
-    )
-    source = _source(op)
-    names = {"np": np, "step": step, "numba_deepcopy": numba_deepcopy}
+    memo = kwargs.get("ofg_memo")
+    step, step_key = numba_funcify_and_cache_key(op.fgraph, fgraph_name="loop_body", ofg_memo=memo)
+    checks = checked_before(op.fgraph, op.n_states)
+    indices = {
+        f"row_{i}": numba_funcify_and_cache_key(check.graph, fgraph_name="row", ofg_memo=memo)[0]
+        for i, check in enumerate(checks)
+    }
+    source = _source(op, [check.place for check in checks])
+    names = {"np": np, "step": step, "numba_deepcopy": numba_deepcopy, **indices}
     function = compile_numba_function_src(source, "loop", {**vars(basic), **names})
     key = None
     if step_key is not None:
+        # What computes the indices is a part of the body.
         key = sha256(f"({source}, {step_key}, {_VERSION})".encode()).hexdigest()
     return basic.numba_njit(function, boundscheck=False), key
 
@@ -67,17 +100,34 @@ def _traced_loop(op: TracedLoop, node: Apply, **_: Any) -> Any:
     )
 
 
-def _source(op: Loop) -> str:
-    """Return the source of a function of the number of steps, the states and the constants."""
+def _source(op: Loop, checked: Sequence[int]) -> str:
+    """Return the source of a function of the number of steps, the states and the constants.
+
+    ``checked`` are the places of the inputs of the body whose rows no step checks, in the order of
+    the functions that compute the row of a step.
+    """
     states = [f"state_{i}" for i in range(op.n_states)]
     constants = [f"constant_{i}" for i in range(len(op.fgraph.inputs) - 1 - op.n_states)]
-    index = "i" if isinstance(op.fgraph.inputs[0].type, ScalarType) else "np.asarray(i)"
+
+    def at(index: str) -> str:
+        is_number = isinstance(op.fgraph.inputs[0].type, ScalarType)
+        return index if is_number else f"np.asarray({index})"
+
     results = [*states, "goes_on"] if op.is_while else states
     targets = f"{', '.join(results)}{',' if len(results) == 1 else ''}"
     copied = [
         f"    {name} = numba_deepcopy({name})\n"
         for i, name in enumerate(states)
         if i not in op.destroyed
+    ]
+    named = [*states, *constants]
+    checks = [
+        f"        (first,) = row_{i}({', '.join([at('0'), *constants])})\n"
+        f"        (last,) = row_{i}({', '.join([at('n - 1'), *constants])})\n"
+        f"        length = {named[place - 1]}.shape[0]\n"
+        "        if min(first, last) < -length or max(first, last) >= length:\n"
+        "            raise IndexError('a step of a loop reads or writes a row that is not there')\n"
+        for i, place in enumerate(checked)
     ]
     stop = ["        if not goes_on.item():\n            break\n"] if op.is_while else []
     return (
@@ -86,8 +136,9 @@ def _source(op: Loop) -> str:
         "    if n < 0:\n"
         "        raise ValueError('a loop was asked for a negative number of steps')\n"
         f"{''.join(copied)}"
+        f"{''.join(['    if n > 0:\n', *checks]) if checks else ''}"
         "    for i in range(n):\n"
-        f"        {targets} = step({', '.join([index, *states, *constants])})\n"
+        f"        {targets} = step({', '.join([at('i'), *named])})\n"
         f"{''.join(stop)}"
         f"    return {', '.join(states)}\n"
     )

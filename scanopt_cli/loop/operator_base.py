@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from pytensor.compile.inner_function import HasInnerFunction
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
-from pytensor.graph.op import Op, io_connection_pattern
 from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.graph.type import Type
 from pytensor.printing import op_debug_information
-from pytensor.tensor.basic import as_tensor_variable, cast
+from pytensor.tensor.basic import as_tensor_variable, cast, constant
 
+from scanopt_cli.ir.connection_patterns import pattern_of_graph
+from scanopt_cli.ir.slots import HasSlots, InnerSlot
 from scanopt_cli.loop.body import Body
+from scanopt_cli.loop.loop_view import LoopView, slots_of_body
 from scanopt_cli.loop.rows import has_buffer
 from scanopt_cli.loop.shapes import kept_lengths
 
 
-class LoopOperator(HasInnerFunction, Op):
+class LoopOperator(HasInnerFunction, HasSlots):
     """What `Loop` and `TracedLoop` share: the body, and the inputs.
 
     The inputs are ``(most steps, initial states…, constants…)``. The loop runs that many steps, or
@@ -40,6 +43,9 @@ class LoopOperator(HasInnerFunction, Op):
         name: str | None = None,
     ) -> None:
         index, *inputs = fgraph.inputs
+        # A file may hold numbers of other kinds, with which sums overflow.
+        if type(n_states) is not int or type(is_while) is not bool:
+            raise TypeError("a loop has a whole number of states, and a condition or none")
         if not 0 <= n_states <= min(len(inputs), len(fgraph.outputs) - is_while):
             raise ValueError(f"the body of a loop does not have {n_states} states")
         Body(
@@ -125,7 +131,26 @@ class LoopOperator(HasInnerFunction, Op):
         n_steps, *rest = inputs
         return n_steps, rest[: self.n_states], rest[self.n_states :]
 
-    def output_types(self, n_steps: Variable) -> list[Type]:
+    def view(self, node: Apply) -> LoopView:
+        """Return ``node``, which applies the loop, as slots."""
+        return LoopView.of(node)
+
+    def inner_slots(self) -> list[InnerSlot]:
+        """Return the slots of the loop without a node."""
+        return slots_of_body(self)
+
+    @property
+    def inner_condition(self) -> Variable | None:
+        """The condition on which the loop goes on, if there is one."""
+        return self.fgraph.outputs[-1] if self.is_while else None
+
+    def split_outputs[T](
+        self, outputs: Sequence[T]
+    ) -> tuple[Sequence[T], Sequence[T | None], Sequence[T], T | None]:
+        """Split what stands for the outputs: last states, their traces, other traces, count."""
+        raise NotImplementedError
+
+    def output_types(self) -> list[Type]:
         """Return the types of the outputs."""
         raise NotImplementedError
 
@@ -156,7 +181,7 @@ class LoopOperator(HasInnerFunction, Op):
             for value, wanted, role in zip((*states, *constants), types, roles, strict=True)
         ]
         n_steps = as_step_count(n_steps)
-        return Apply(self, [n_steps, *taken], [kind() for kind in self.output_types(n_steps)])
+        return Apply(self, [n_steps, *taken], [kind() for kind in self.output_types()])
 
     def reached(self) -> list[list[bool]]:
         """Return for each input of the body, whether a derivative by it may exist of each output.
@@ -164,24 +189,31 @@ class LoopOperator(HasInnerFunction, Op):
         The outputs are the states and the traced values, in this or in a later step. Of generators
         there is none.
         """
-        pattern = np.asarray(
-            io_connection_pattern(self.fgraph.inputs, self.fgraph.outputs), dtype=bool
-        ).reshape(len(self.fgraph.inputs), len(self.fgraph.outputs))
-        if self.is_while:
-            pattern = pattern[:, :-1]
-        for i, variable in enumerate(self.fgraph.inputs):
-            pattern[i] &= has_buffer(variable.type)
-        states = slice(1, 1 + self.n_states)
-        pattern[states, : self.n_states] |= np.eye(self.n_states, dtype=bool)
-        while True:
-            further = pattern | (pattern[:, : self.n_states] @ pattern[states])
-            if (further == pattern).all():
-                return [list(map(bool, row)) for row in pattern]
-            pattern = further
+        return [list(row) for row in _reached(self.fgraph, self.n_states, self.is_while)]
 
     def __str__(self) -> str:
         """Return the class and name."""
         return type(self).__name__ + (f"{{{self.name}}}" if self.name else "")
+
+
+@lru_cache(maxsize=512)
+def _reached(
+    fgraph: FrozenFunctionGraph, n_states: int, is_while: bool
+) -> tuple[tuple[bool, ...], ...]:
+    pattern = pattern_of_graph(fgraph)
+    if is_while:
+        pattern = pattern[:, :-1]
+    for i, variable in enumerate(fgraph.inputs):
+        pattern[i] &= has_buffer(variable.type)
+    states = slice(1, 1 + n_states)
+    pattern[states, :n_states] |= np.eye(n_states, dtype=bool)
+    while True:
+        # Products of booleans would not use BLAS.
+        numbers = pattern.astype(np.float32)
+        further = (numbers[:, :n_states] @ numbers[states]) > 0
+        if (further <= pattern).all():
+            return tuple(tuple(map(bool, row)) for row in pattern)
+        pattern = pattern | further
 
 
 def as_step_count(n_steps: Any) -> Variable:
@@ -199,7 +231,11 @@ def as_step_count(n_steps: Any) -> Variable:
         raise TypeError(f"a number of steps is an integer of no dimensions, not {variable.type}")
     if isinstance(variable, Constant) and variable.data < 0:
         raise ValueError(f"a loop cannot run {variable.data} steps")
-    return variable if variable.dtype == "int64" else cast(variable, "int64")
+    if variable.dtype == "int64":
+        return variable
+    if isinstance(variable, Constant):
+        return constant(variable.data, dtype="int64")
+    return cast(variable, "int64")
 
 
 _INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}

@@ -16,7 +16,7 @@ from pytensor.compile.io import In, Out
 from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
 from pytensor.gradient import disconnected_type
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.type import Type
 from pytensor.scalar.basic import ScalarType
@@ -81,7 +81,15 @@ class Loop(LoopOperator):
         """The same loop with traces."""
         return TracedLoop(self.fgraph, self.n_states, self.is_while, name=self.name)
 
-    def output_types(self, n_steps: Variable) -> list[Type]:  # noqa: ARG002
+    def output_name(self, position: int) -> str:
+        """Return what an output is called: ``last[0]``."""
+        return f"last[{position}]"
+
+    def split_outputs[T](self, outputs: Sequence[T]) -> tuple[list[T], list[None], list[T], None]:
+        """Split what stands for the outputs, which are the last states."""
+        return list(outputs), [None] * self.n_states, [], None
+
+    def output_types(self) -> list[Type]:
         """Return the types of the outputs."""
         return self.state_types
 
@@ -180,20 +188,32 @@ class TracedLoop(LoopOperator):
         """How many values a step computes to be traced, apart from the states."""
         return len(self.traced_types)
 
+    def output_name(self, position: int) -> str:
+        """Return what an output is called: ``last[0]``, ``trace[0]``, ``traced[0]``, ``steps``."""
+        n = self.n_states
+        if position == 2 * n + self.n_traced:
+            return "steps"
+        for name, first, count in (("last", 0, n), ("trace", n, n)):
+            if position < first + count:
+                return f"{name}[{position - first}]"
+        return f"traced[{position - 2 * n}]"
+
     def split_outputs[T](self, outputs: Sequence[T]) -> tuple[list[T], list[T], list[T], T]:
         """Split what stands for the outputs: last states, their traces, other traces, count."""
         n = self.n_states
         *rest, n_steps = outputs
         return rest[:n], rest[n : 2 * n], rest[2 * n :], n_steps
 
-    def output_types(self, n_steps: Variable) -> list[Type]:
-        """Return the types of the outputs."""
-        known = int(n_steps.data) if isinstance(n_steps, Constant) and not self.is_while else None
-        after = None if known is None else known + 1
+    def output_types(self) -> list[Type]:
+        """Return the types of the outputs.
+
+        As of a Scan, no trace has a static number of rows: PyTensor takes the wrong row of
+        ``trace[-1:-2:-1].sum(axis=0)`` otherwise (tests/upstream/test_beside_loops.py).
+        """
         return [
             *self.state_types,
-            *(trace_type(kind, after) for kind in self.state_types),
-            *(trace_type(kind, known) for kind in self.traced_types),
+            *map(trace_type, self.state_types),
+            *map(trace_type, self.traced_types),
             lscalar,
         ]
 
@@ -209,7 +229,7 @@ class TracedLoop(LoopOperator):
         n_steps, *outer = node.inputs
         n_rows: Symbolic = n_done if self.is_while else n_steps
         states = state_shapes(self.kept_lengths, shapes[1 : 1 + self.n_states], last)
-        traced = traced_shapes(self.body, self.kept_lengths, outer, traces=traces)
+        traced = traced_shapes(self, outer, traces=traces)
         return [
             *states,
             *(None if row is None else (n_rows + 1, *row) for row in states),

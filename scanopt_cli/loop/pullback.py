@@ -25,6 +25,7 @@ from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.type import lscalar
 
+from scanopt_cli.ir.naming import PULLBACK
 from scanopt_cli.loop.body import Body, Symbolic
 from scanopt_cli.loop.rows import as_type, has_buffer, is_continuous, row
 
@@ -114,9 +115,7 @@ def pullback(
     results = dict(
         zip(
             (*live, *(op.n_states + i for i in summed)),
-            type(op).over(
-                n_done, backward, starts, outer, name=op.name and f"pullback of {op.name}"
-            ),
+            type(op).over(n_done, backward, starts, outer, name=op.name and f"{PULLBACK}{op.name}"),
             strict=False,
         )
     )
@@ -187,7 +186,7 @@ def _trace(
         return []
     n_steps, initial, constants = op.split(inputs)
     outer = dict(zip(body.constants, constants, strict=True))
-    outputs = type(op).over(n_steps, replace(body, traced=drawn), initial, outer)
+    outputs = type(op).over(n_steps, replace(body, traced=drawn), initial, outer, name=op.name)
     return outputs[2 * op.n_states : -1]
 
 
@@ -205,16 +204,27 @@ def _added(total: Symbolic, slope: Symbolic) -> Symbolic:
 
     A step that reads a row of a constant has a cotangent that is zero but for this row.
     """
-    if isinstance(slope.owner_op, Elemwise) and isinstance(slope.owner_op.scalar_op, Add):
-        for term in slope.owner.inputs:
-            total = _added(total, term)
-        return total
-    op = slope.owner_op
+    opened: set[Variable] = set()
+    waiting = [slope]
+    while waiting:
+        term = waiting.pop()
+        op = term.owner_op
+        # A sum that occurs again is added as a whole: written out, it may be exponentially long.
+        if isinstance(op, Elemwise) and isinstance(op.scalar_op, Add) and term not in opened:
+            opened.add(term)
+            waiting += reversed(term.owner.inputs)
+        else:
+            total = _with_term(total, term)
+    return total
+
+
+def _with_term(total: Symbolic, term: Symbolic) -> Symbolic:
+    op = term.owner_op
     if isinstance(op, IncSubtensor | AdvancedIncSubtensor) and not op.set_instead_of_inc:
-        array, part, *indices = slope.owner.inputs
+        array, part, *indices = term.owner.inputs
         if array.type.ndim == total.type.ndim and _is_zero(array):
             return op(total, part, *indices)
-    return total + slope
+    return total + term
 
 
 def _is_zero(variable: Variable) -> bool:

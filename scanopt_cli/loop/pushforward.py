@@ -13,6 +13,7 @@ from pytensor.graph.op import io_connection_pattern
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import explicit_graph_inputs
 
+from scanopt_cli.ir.naming import TANGENTS
 from scanopt_cli.loop.body import Symbolic
 from scanopt_cli.loop.pullback import vector_jacobian_product
 from scanopt_cli.loop.rows import as_type, is_continuous
@@ -89,7 +90,7 @@ def pushforward(
     starts = [tangents[1 + i] if given[1 + i] else initial[i].zeros_like() for i in moving]
     outer = dict(zip(body.constants, constants, strict=True))
     outer |= {of_constants[i]: tangents[1 + op.n_states + i] for i in turned}
-    name = op.name and f"pushforward of {op.name}"
+    name = op.name and f"{TANGENTS}{op.name}"
     outputs = type(op).over(n_steps, wider, [*initial, *starts], outer, name=name)
 
     n = op.n_states + len(moving)

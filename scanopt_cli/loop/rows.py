@@ -7,19 +7,19 @@ from pytensor.graph.type import Type
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import scalar_from_tensor, tensor_from_scalar
 from pytensor.tensor.subtensor import set_subtensor
-from pytensor.tensor.type import DenseTensorType, continuous_dtypes
+from pytensor.tensor.type import DenseTensorType, TensorType, continuous_dtypes
 from pytensor.typed_list.basic import append, getitem
 from pytensor.typed_list.type import TypedListType
 
 from scanopt_cli.loop.body import Symbolic
 
 
-def trace_type(kind: Type, n_rows: int | None) -> Type:
+def trace_type(kind: Type) -> Type:
     """Return the type of a trace of values of one type."""
     if isinstance(kind, DenseTensorType):
-        return kind.clone(shape=(n_rows, *kind.shape))
+        return kind.clone(shape=(None, *kind.shape))
     if isinstance(kind, ScalarType):
-        return DenseTensorType(kind.dtype, shape=(n_rows,))
+        return TensorType(kind.dtype, shape=(None,))
     return TypedListType(kind)
 
 

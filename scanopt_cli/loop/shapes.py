@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytensor.tensor as pt
@@ -23,6 +24,9 @@ from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.variable import TensorVariable
 
 from scanopt_cli.loop.body import Body, Symbolic
+
+if TYPE_CHECKING:
+    from scanopt_cli.loop.operator_base import LoopOperator
 
 type Shape = tuple[Symbolic, ...]
 
@@ -106,8 +110,7 @@ def state_shapes(
 
 
 def traced_shapes(
-    body: Body,
-    kept: Sequence[Sequence[bool]],
+    op: LoopOperator,
     outer: Sequence[Variable],
     *,
     n_steps: Variable | None = None,
@@ -126,18 +129,17 @@ def traced_shapes(
     traces
         The outputs to ask for such a length, if ``n_steps`` is not given.
     """
-    feature = ShapeFeature()
+    body, lengths = _traced_lengths(op.fgraph, op.n_states, op.is_while)
     first = dict(zip(body.inputs, [_zero(body.index), *outer], strict=True))
     found: list[Shape | None] = []
-    for position, value in enumerate(body.traced):
-        if not isinstance(value, TensorVariable):
-            found.append(() if isinstance(value.type, ScalarType) else None)
+    for position, dims in enumerate(lengths):
+        if dims is None:
+            found.append(None)
             continue
-        shape = []
-        for dim, length in enumerate(feature.shape_tuple(value)):
-            if not _is_fixed(length, body, kept):
-                length = _simplified(length)
-            if _is_fixed(length, body, kept):
+        shape: list[Symbolic] = []
+        computed: Symbolic
+        for dim, (length, is_fixed) in enumerate(dims):
+            if is_fixed:
                 shape.append(clone_replace(length, first))
             elif n_steps is None:
                 shape.append(_length(traces[position], dim + 1))
@@ -148,6 +150,31 @@ def traced_shapes(
                 )
         found.append(tuple(shape))
     return found
+
+
+@lru_cache(maxsize=512)
+def _traced_lengths(
+    graph: FrozenFunctionGraph, n_states: int, is_while: bool
+) -> tuple[Body, list[list[tuple[Symbolic, bool]] | None]]:
+    """Return a copy of the body, and each length of each traced value with whether it is fixed.
+
+    Nested loops ask for the lengths of their inner loops more than once.
+    """
+    body = Body.of(graph, n_states, is_while)
+    kept = kept_lengths(graph, n_states)
+    feature = ShapeFeature()
+    found: list[list[tuple[Symbolic, bool]] | None] = []
+    for value in body.traced:
+        if not isinstance(value, TensorVariable):
+            found.append([] if isinstance(value.type, ScalarType) else None)
+            continue
+        dims = []
+        for length in feature.shape_tuple(value):
+            if not _is_fixed(length, body, kept):
+                length = _simplified(length)
+            dims.append((length, _is_fixed(length, body, kept)))
+        found.append(dims)
+    return body, found
 
 
 def _is_fixed(length: Variable, body: Body, kept: Sequence[Sequence[bool]]) -> bool:

@@ -19,8 +19,10 @@ from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Why, because
 
 _ONE = AffineExpr(1)

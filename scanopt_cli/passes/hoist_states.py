@@ -17,8 +17,10 @@ from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.dependence import invariant_states
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.graph import substituted
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import PassContext, ScanPass, not_whole
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import ScanPass, not_whole
 from scanopt_cli.remarks import Code, Reason, Why, because
 
 

@@ -20,8 +20,9 @@ from pytensor.tensor.variable import TensorConstant
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.interning import has_negative_zero
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import AnyLoopPass
 from scanopt_cli.remarks import Code, Reason, Why, because
 
 # A constant of more elements stays an input, to keep megabytes of literals out of bodies.
@@ -29,12 +30,12 @@ _LARGEST = 4096
 
 
 @dataclass(frozen=True)
-class InlineConstants(ScanPass):
+class InlineConstants(AnyLoopPass):
     """Inline constant non-sequences and uniform sequences into the body, and fold there.
 
     Legal cases:
 
-    1. A non-sequence that is a Constant moves into the body.
+    1. A non-sequence that is a Constant moves into the body; likewise a constant of a TracedLoop.
     2. A sequence that is a Constant with equal rows, at least one, moves into the body as that row.
     3. A sequence ``alloc(v, T, ...)``, whose rows are all equal, becomes a single row. The row
        moves into the body if ``v`` is a Constant scalar and the other lengths are known; else it
@@ -57,8 +58,8 @@ class InlineConstants(ScanPass):
 
     name: ClassVar[str] = "inline-constants"
 
-    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return replacements for all outputs, from a Scan without constant and uniform inputs."""
+    def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
+        """Return replacements for all outputs, from a loop without constant and uniform inputs."""
         names = context.names(view)
         found = {
             slot: value
@@ -83,10 +84,10 @@ class InlineConstants(ScanPass):
 
 
 def _invariant_value(
-    view: ScanView, slot: Slot, name: str, context: PassContext
+    view: SlotView, slot: Slot, name: str, context: PassContext
 ) -> Variable | None:
     """Return what may replace ``slot``: a Constant or an outer variable; ``None`` if nothing."""
-    if slot.kind not in (SlotKind.SEQ, SlotKind.NON_SEQ):
+    if slot.kind not in (SlotKind.SEQ, SlotKind.NON_SEQ, SlotKind.CONSTANT):
         return None
     if view.batch_ndim:
         if isinstance(slot.outer_input, Constant):
@@ -95,7 +96,7 @@ def _invariant_value(
     inner_type = slot.inner_inputs[0].type
     outer = slot.outer_input
     value: Variable | None
-    if slot.kind is SlotKind.NON_SEQ:
+    if slot.kind is not SlotKind.SEQ:
         value = outer if isinstance(outer, Constant) else None
     else:
         value = _uniform_row(outer, inner_type)
@@ -156,7 +157,7 @@ def _misfit(value: Variable, inner_type: TensorType, *, is_output: bool) -> Reas
     return None
 
 
-def _fold(view: ScanView) -> None:
+def _fold(view: SlotView) -> None:
     """Fold constants in the unfrozen body, in place."""
     inputs = [variable for slot in view.slots for variable in slot.inner_inputs]
     body = FunctionGraph(inputs, view.inner_outputs(), clone=False)

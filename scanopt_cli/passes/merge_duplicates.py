@@ -7,8 +7,10 @@ from typing import ClassVar
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code
 
 

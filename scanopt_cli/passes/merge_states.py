@@ -7,20 +7,28 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pytensor.graph.basic import Variable
+from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.equivalence.loop_forms import Trajectory, trajectories
 from scanopt_cli.ir.indexing import along
-from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import PassContext, ScanPass, not_whole
+from scanopt_cli.ir.slots import STATES, Slot, SlotKind, SlotView
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import AnyLoopPass, not_whole
 from scanopt_cli.remarks import Code, Reason, Why, because
+
+_VALUES = {SlotKind.NIT_SOT, SlotKind.TRACED}
+"""What a step computes to be traced, that is no state."""
 
 
 @dataclass(frozen=True)
-class MergeStates(ScanPass):
-    """Merge states of a Scan that are equal at every step, and equal outputs.
+class MergeStates(AnyLoopPass):
+    """Merge states of a loop that are equal at every step, and equal outputs.
+
+    It takes Scans and TracedLoops, whose states and traced values are handled like sit_sots and
+    nit_sots.
 
     Legal cases:
 
@@ -44,9 +52,9 @@ class MergeStates(ScanPass):
     name: ClassVar[str] = "merge-states"
     accepts_in_place: ClassVar[bool] = False
 
-    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return replacements for all outputs, from a Scan that keeps the first of equal slots."""
-        slots = [slot for slot in view.slots if slot.kind in STATES | {SlotKind.NIT_SOT}]
+    def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
+        """Return replacements for all outputs, from a loop that keeps the first of equal slots."""
+        slots = [slot for slot in view.slots if slot.kind in STATES | _VALUES]
         if len(slots) < 2:
             return None
         names = context.names(view)
@@ -67,14 +75,15 @@ class MergeStates(ScanPass):
         for trace, state in traces.items():
             code = Code.TRACE_READ_FROM_STATE
             context.passed(view, code, names[trace], state=names[state])
-            buffer: Any = replacements[_output(state)]
+            buffer: Any = replacements[_trace(state)]
             steps = along(view.batch_ndim, slice(state.n_initial, None))
-            replacements[_output(trace)] = buffer[steps]
+            replacements[_trace(trace)] = buffer[steps]
         # The kept slot may itself be a nit_sot that is now read from a state.
         for twin, first in twins.items():
             into = names[first]
             context.passed(view, Code.SLOTS_MERGED, names[twin], kind=twin.kind, into=into)
-            replacements[_output(twin)] = replacements[_output(first)]
+            for old, kept in zip(twin.outer_outputs, first.outer_outputs, strict=True):
+                replacements[old] = replacements[kept]
         return replacements
 
 
@@ -83,14 +92,14 @@ def _twins(slots: list[Slot], trajectory_of: Mapping[Slot, Trajectory]) -> dict[
     first: dict[object, Slot] = {}
     twins: dict[Slot, Slot] = {}
     for slot in slots:
-        kept = first.setdefault((trajectory_of[slot].values, _output(slot).type), slot)
+        kept = first.setdefault((trajectory_of[slot].values, _trace(slot).type), slot)
         if kept is not slot:
             twins[slot] = kept
     return twins
 
 
 def _traces(
-    view: ScanView,
+    view: SlotView,
     slots: list[Slot],
     twins: Mapping[Slot, Slot],
     trajectory_of: Mapping[Slot, Trajectory],
@@ -101,21 +110,25 @@ def _traces(
     states = {
         trajectory_of[slot].updates: slot
         for slot in slots
-        if slot.kind in (SlotKind.MIT_SOT, SlotKind.SIT_SOT) and slot not in twins
+        if slot.kind in (SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.STATE)
+        and slot not in twins
+        and isinstance(_trace(slot).type, TensorType)
     }
     lengths = Lengths(view.n_steps)
     traces: dict[Slot, Slot] = {}
     for slot in slots:
         state = states.get(trajectory_of[slot].updates)
-        if slot.kind is not SlotKind.NIT_SOT or slot in twins or state is None:
+        if slot.kind not in _VALUES or slot in twins or state is None:
             continue
         (entry,) = slot.inner_outputs
         short = [s for s in (slot, state) if not is_whole(view, s, lengths)]
         why: Reason | None = None
         if short:
             why = not_whole(short)
-        elif entry.type.ndim and not lengths.provably_le(
-            AffineExpr(1), lengths.value_of(view.n_steps)
+        elif (
+            slot.kind is SlotKind.NIT_SOT
+            and entry.type.ndim
+            and not lengths.provably_le(AffineExpr(1), lengths.value_of(view.n_steps))
         ):
             why = because(Why.TRACE_OF_NO_STEPS)
         if why is None:
@@ -125,6 +138,6 @@ def _traces(
     return traces
 
 
-def _output(slot: Slot) -> Variable:
+def _trace(slot: Slot) -> Variable:
     assert slot.outer_output is not None
     return slot.outer_output

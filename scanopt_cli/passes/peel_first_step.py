@@ -15,8 +15,10 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.inner_graphs import inner_graphs
-from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Reason, Why, because
 
 # One step more for each 64 steps takes no noticeable time, nor do 100 more nodes to compile.

@@ -27,8 +27,10 @@ from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_m
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of
-from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind, scan_op
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.slots import STATES, Slot, SlotKind
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Reason, Why, because
 
 # Ops that compute for all values of their inputs. Shapes that do not fit still raise.

@@ -18,8 +18,10 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import indices_of, number
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Reason, Why, because
 
 

@@ -8,19 +8,23 @@ from typing import ClassVar
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import AnyLoopPass
 from scanopt_cli.remarks import Code, Why
 
 
 @dataclass(frozen=True)
-class RemoveUnused(ScanPass):
-    """Remove the dead outputs of a Scan, then the sequences and non-sequences that nothing reads.
+class RemoveUnused(AnyLoopPass):
+    """Remove the dead outputs of a loop, then the sequences and non-sequences that nothing reads.
+
+    It takes Scans and TracedLoops: what is said of nit_sots holds for traced values, and of
+    non-sequences for constants. A trace of a state that nothing reads costs nothing.
 
     Legal cases:
 
     1. A nit_sot is removed if nothing outside reads it.
-    2. A state (mit_mot, mit_sot, sit_sot or untraced) is removed if nothing outside reads it and no
+    2. A state (mit_mot, mit_sot, sit_sot, untraced) is removed if nothing outside reads it and no
        live slot reads any of its taps.
     3. States that depend only on each other, or on themselves, are removed together.
     4. A sequence or a non-sequence is removed if no live slot reads it.
@@ -39,10 +43,10 @@ class RemoveUnused(ScanPass):
     name: ClassVar[str] = "remove-unused"
     from_the_end: ClassVar[bool] = True
 
-    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return replacements for the live outputs, from a Scan without the dead slots."""
+    def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
+        """Return replacements for the live outputs, from a loop without the dead slots."""
         live = _live_slots(view, context)
-        dead = [slot for slot in view.slots if slot not in live]
+        dead = [s for s in view.slots if s not in live and s.kind is not SlotKind.INDEX]
         needed = _batch_carriers(view, dead)
         dead = [slot for slot in dead if slot not in needed]
         names = context.names(view)
@@ -59,13 +63,13 @@ class RemoveUnused(ScanPass):
         return view.rebuild()
 
 
-def _live_slots(view: ScanView, context: PassContext) -> set[Slot]:
+def _live_slots(view: SlotView, context: PassContext) -> set[Slot]:
     """Return the slots that are read outside, by a live slot or by the stop condition.
 
     Each node of the body is visited once.
     """
     reads = {variable: slot for slot in view.slots for variable in slot.inner_inputs}
-    live = {slot for slot in view.outputs() if context.clients(slot.outer_output)}
+    live = {slot for slot in view.outputs() if any(map(context.clients, slot.outer_outputs))}
     waiting: list[Variable] = [output for slot in live for output in slot.inner_outputs]
     if view.condition is not None:
         waiting.append(view.condition)
@@ -84,7 +88,7 @@ def _live_slots(view: ScanView, context: PassContext) -> set[Slot]:
     return live
 
 
-def _batch_carriers(view: ScanView, dead: Iterable[Slot]) -> list[Slot]:
+def _batch_carriers(view: SlotView, dead: Iterable[Slot]) -> list[Slot]:
     """Return the dead slots of a batched loop that must stay to keep the batch shape."""
     dead = list(dead)
     staying = [view.n_steps] + [slot.outer_input for slot in view.slots if slot not in set(dead)]

@@ -7,16 +7,22 @@ from typing import Any, ClassVar
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import graph_replace
+from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.tensor.type import lscalar
 
 from scanopt_cli.analysis.buffers import is_whole
+from scanopt_cli.analysis.count_variables import as_count, scalar_steps
+from scanopt_cli.analysis.initial_buffers import initial_rows
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop import Body, TracedLoop
+from scanopt_cli.loop.batching import batch_lengths, with_batch
+from scanopt_cli.loop.body import negation
 from scanopt_cli.loop.operator_base import as_step_count
 from scanopt_cli.loop.rows import row
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Why
 
 _MOST_SHIFTED = 8
@@ -42,10 +48,12 @@ class ScanToLoop(ScanPass):
     A buffer that does not provably hold every step keeps the rows that PyTensor would keep: the
     last ones, and zeros behind them if there is more room than steps.
 
-    Preconditions: the Scan is not batched (not in a Blockwise), no step works in place, and the
-    Scan truncates no gradients, since a TracedLoop does not.
+    A batched Scan (in a Blockwise) becomes one TracedLoop whose states have the batch dimensions.
 
-    Out of scope: batched loops.
+    Preconditions: no step works in place, and the Scan truncates no gradients, since a TracedLoop
+    does not. A batched Scan has no untraced state, and every entry of the batch is given the same
+    number of steps. Entries may stop by themselves after different numbers of steps, unless rows
+    of all steps are read; PyTensor raises an error for such a Scan, whatever is read.
     """
 
     name: ClassVar[str] = "scan-to-loop"
@@ -53,15 +61,53 @@ class ScanToLoop(ScanPass):
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a TracedLoop."""
-        if view.batch_ndim:
-            context.missed(view, Code.SCAN_KEPT, Why.LOOP_BATCHED)
-            return None
         if view.op.truncate_gradient != -1:
             context.missed(view, Code.SCAN_KEPT, Why.GRADIENT_TRUNCATED)
             return None
+        if not view.batch_ndim:
+            context.passed(view, Code.SCAN_TURNED)
+            view.unfreeze()
+            return _Conversion(view).outputs()
+        try:
+            made = _batched(view)
+        except NotImplementedError:  # a step cannot be vectorized
+            made = Why.LOOP_BATCHED
+        if isinstance(made, Why):
+            context.missed(view, Code.SCAN_KEPT, made)
+            return None
         context.passed(view, Code.SCAN_TURNED)
-        view.unfreeze()
-        return _Conversion(view).outputs()
+        return made
+
+
+def _batched(view: ScanView) -> dict[Variable, Variable] | Why:
+    """Return what replaces the outputs of a batched Scan, or why nothing does.
+
+    The loop of one entry of the batch is vectorized.
+    """
+    if view.of_kind(SlotKind.UNTRACED):
+        return Why.STATE_UNTRACED
+    lengths = Lengths(view.n_steps)
+    one: list[Any] = [scalar_steps(view)]
+    batched: dict[Variable, Variable] = {}
+    for slot in view.slots:
+        outer: Any = slot.outer_input
+        if slot.kind is SlotKind.NIT_SOT:
+            one.append(as_count(lengths.value_of(outer)))
+        else:
+            one.append(outer[(0,) * view.batch_ndim])
+            batched[one[-1]] = outer
+    if any(part is None for part in one):
+        return Why.STEPS_DIFFER_IN_BATCH
+    core = ScanView.of(view.op.make_node(*one))
+    old = list(core.node.outputs)
+    core.unfreeze()
+    replacements = _Conversion(core).outputs()
+    found = vectorize_graph([replacements[output] for output in old], batched)
+    batch = batch_lengths(view.node.inputs, view.batch_ndim)
+    return {
+        before: with_batch(new, before.type, batch)
+        for before, new in zip(view.node.outputs, found, strict=True)
+    }
 
 
 @dataclass(slots=True)
@@ -86,7 +132,7 @@ class _Conversion:
             self._add(slot)
         condition = self.view.condition
         computed = [*self.next_states, *self.traced]
-        computed += [] if condition is None else [pt.eq(condition, 0)]
+        computed += [] if condition is None else [negation(condition)]
         computed = graph_replace(computed, self.values, strict=False)
         n = len(self.states)
         body = Body(
@@ -117,7 +163,7 @@ class _Conversion:
                 trace: Any = made[2 * n + place] if is_ring else made[n + place]
                 # The trace of a state begins with the last of the initial rows.
                 before = slot.n_initial - (0 if is_ring else 1)
-                start: Any = slot.outer_input
+                start: Any = self._initial_rows(slot)
                 whole = pt.join(0, start[:before], trace) if before else trace
                 buffer = self._kept(slot, whole, n_done, lengths)
             replacements[slot.outer_output] = buffer
@@ -153,6 +199,9 @@ class _Conversion:
         self.constants[inner] = outer
         return inner
 
+    def _initial_rows(self, slot: Slot) -> Variable:
+        return initial_rows(slot.outer_input, slot.n_initial, Lengths(self.view.n_steps))
+
     def _add_shifted(self, slot: Slot) -> None:
         """Carry the last rows of a state, each as a state, the oldest first."""
         read = dict(zip(slot.taps, slot.inner_inputs, strict=True))
@@ -160,7 +209,7 @@ class _Conversion:
         taps = range(-slot.n_initial, 0)
         states = [read[tap] if tap in read else kind() for tap in taps]
         following = [*states[1:], slot.inner_outputs[0]]
-        buffer: Any = slot.outer_input
+        buffer: Any = self._initial_rows(slot)
         for position, (state, new) in enumerate(zip(states, following, strict=True)):
             self._carry(state, buffer[position], new)
         self.place[slot] = len(self.states) - 1
@@ -168,7 +217,7 @@ class _Conversion:
     def _add_ring(self, slot: Slot) -> None:
         """Carry the last rows of a state in one array, each at its step modulo their number."""
         size = slot.n_initial
-        buffer: Any = slot.outer_input
+        buffer: Any = self._initial_rows(slot)
         rows = buffer[:size]
         ring: Any = rows.type.clone(shape=(size, *rows.type.shape[1:]))()
         for tap, value in zip(slot.taps, slot.inner_inputs, strict=True):
@@ -180,7 +229,8 @@ class _Conversion:
 
     def _add_buffer(self, slot: Slot) -> None:
         """Carry the buffer of a mit_mot, whose row 0 is at the lowest of the taps."""
-        state: Any = slot.outer_input.type()
+        kind: Any = slot.outer_input.type
+        state: Any = kind.clone(shape=(None, *kind.shape[1:]))()
         first = -min(0, *slot.taps)
         for tap, value in zip(slot.taps, slot.inner_inputs, strict=True):
             self.values[value] = row(state, (self.index + first + tap) % state.shape[0], value.type)

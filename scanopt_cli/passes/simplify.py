@@ -62,7 +62,8 @@ class Simplify(Pass):
     left alone.
 
     Values are those that PyTensor computes from the graph in its default modes, not those of the
-    graph as written: sums may round differently, and zero times infinity may be zero, not NaN.
+    graph as written: sums may round differently, and zero times infinity or NaN may be zero, not
+    NaN.
 
     Preconditions: nothing in the graph works in place; multiplied out, no sum or product has more
     than 10,000 terms, which PyTensor would count one by one; and no two Ops differ only in what

@@ -1,4 +1,4 @@
-"""The contract of a pass, and the walk over Scans that passes share."""
+"""The contract of a pass, and what the pipeline gives it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 
-from scanopt_cli.analysis.buffers import trimmed
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.loop_forms import condition_key
 from scanopt_cli.equivalence.sameness import Sameness
@@ -18,7 +17,8 @@ from scanopt_cli.errors import ScanoptError, brief
 from scanopt_cli.facts import Fact
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.naming import slot_names, titles
-from scanopt_cli.ir.scan_view import ScanView, Slot, scan_op
+from scanopt_cli.ir.scan_view import ScanView, is_loop, scan_op, view_of
+from scanopt_cli.ir.slots import Slot, SlotView
 from scanopt_cli.remarks import Code, Detail, Reason, Remark, RemarkKind, Why, because
 
 
@@ -69,13 +69,13 @@ class PassContext:
     _titles: dict[Apply, str] = field(default_factory=dict, init=False)
 
     def passed(
-        self, view: ScanView | None, code: Code, *slots: str, count: int = 1, **details: Detail
+        self, view: SlotView | None, code: Code, *slots: str, count: int = 1, **details: Detail
     ) -> None:
         """Add a remark on a rewrite of a Scan, or of the graph if ``view`` is ``None``."""
         self._remark(view, code, RemarkKind.PASSED, slots, details, count=count)
 
     def missed(
-        self, view: ScanView | None, code: Code, why: Reason | Why, *slots: str, **details: Detail
+        self, view: SlotView | None, code: Code, why: Reason | Why, *slots: str, **details: Detail
     ) -> None:
         """Add a remark on what was not rewritten in a Scan, or in the graph, and why."""
         reason = why if isinstance(why, Fact) else Fact(why)
@@ -83,7 +83,7 @@ class PassContext:
 
     def found(
         self,
-        view: ScanView | None,
+        view: SlotView | None,
         code: Code,
         *slots: str,
         why: Reason | None = None,
@@ -92,7 +92,7 @@ class PassContext:
         """Add a remark on what was found out about a Scan, or about the graph."""
         self._remark(view, code, RemarkKind.ANALYSIS, slots, details, why)
 
-    def failed(self, view: ScanView | None, error: Exception) -> None:
+    def failed(self, view: SlotView | None, error: Exception) -> None:
         """Remark that the pass raised ``error``, so that a Scan, or the graph, stays as it is.
 
         Raises
@@ -106,10 +106,16 @@ class PassContext:
 
     def scans(self, *, from_the_end: bool = False) -> Iterator[ScanView]:
         """Yield each Scan that is still in the graph when its turn comes, in topological order."""
+        return (ScanView.of(node) for node in self._nodes(from_the_end) if scan_op(node))
+
+    def loops(self, *, from_the_end: bool = False) -> Iterator[SlotView]:
+        """Yield each loop, Scan, TracedLoop or Loop, as `scans` does."""
+        return (view_of(node) for node in self._nodes(from_the_end) if is_loop(node))
+
+    def _nodes(self, from_the_end: bool) -> Iterator[Apply]:
         nodes = self.fgraph.toposort()
-        for node in reversed(nodes) if from_the_end else nodes:
-            if scan_op(node) is not None and node in self.fgraph.apply_nodes:
-                yield ScanView.of(node)
+        ordered = reversed(nodes) if from_the_end else nodes
+        return (node for node in ordered if node in self.fgraph.apply_nodes)
 
     def clients(self, variable: Variable | None) -> list[tuple[Any, int]]:
         """Return the uses of ``variable``: pairs of a node and the position of its input."""
@@ -125,7 +131,7 @@ class PassContext:
         """Give ``new_node``, which replaces ``node``, the name of ``node``."""
         self._titles[new_node] = self.title(node)
 
-    def names(self, view: ScanView) -> dict[Slot, str]:
+    def names(self, view: SlotView) -> dict[Slot, str]:
         """Return a name for each slot of a Scan, for remarks; call before changing the slots."""
         return dict(zip(view.slots, slot_names(view, self.clients, self.around), strict=True))
 
@@ -172,7 +178,7 @@ class PassContext:
 
     def _remark(
         self,
-        view: ScanView | None,
+        view: SlotView | None,
         code: Code,
         kind: RemarkKind,
         slots: tuple[str, ...],
@@ -209,6 +215,8 @@ class Pass(ABC):
     """Whether the pass trims buffers, so that they do not hold every step."""
     everywhere: ClassVar[bool] = False
     """Whether the pass also works on graphs without a loop."""
+    undoes: ClassVar[str | None] = None
+    """The pass whose results this one turns back, so that a pipeline may have one of them only."""
     sweeps: ClassVar[int] = 1
     """How often the pass may run on a graph in a row, as one of its rewrites enables the next."""
 
@@ -227,49 +235,3 @@ class Pass(ABC):
             for option in fields(self)
             if getattr(self, option.name) != option.default
         }
-
-
-class ScanPass(Pass):
-    """A pass that rewrites one Scan at a time, in topological order or its reverse."""
-
-    accepts_trimmed: ClassVar[bool] = True
-    """Whether the pass is valid on a Scan whose buffers do not hold every step."""
-    accepts_in_place: ClassVar[bool] = True
-    """Whether the pass is valid on a Scan whose body works in place."""
-    from_the_end: ClassVar[bool] = False
-    """Whether to visit later Scans first, since changing one may enable changes in its operands."""
-
-    @abstractmethod
-    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return replacements for the outputs of a Scan and their readers, ``None`` for none.
-
-        The driver replaces all keys at once. If a rewrite rebuilds the Scan, every output that is
-        missing from the keys must have no reader, or the old Scan stays alive.
-        """
-
-    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
-        """Call `rewrite` once on every Scan of ``context.fgraph`` that the pass takes."""
-        for view in context.scans(from_the_end=self.from_the_end):
-            if not self.accepts_trimmed and (short := trimmed(view)):
-                context.missed(view, Code.LOOP_LEFT, not_whole(short))
-                continue
-            if not self.accepts_in_place and works_in_place(view):
-                context.missed(view, Code.LOOP_LEFT, because(Why.IN_PLACE, what="a step"))
-                continue
-            try:
-                replacements = self.rewrite(view, context)
-            except Exception as error:
-                context.failed(view, error)
-                continue
-            if replacements:
-                yield Rewrite(replacements)
-
-
-def works_in_place(view: ScanView) -> bool:
-    """Whether a node of a loop's body overwrites an operand."""
-    return any(node.op.destroy_map for node in view.op.fgraph.toposort())
-
-
-def not_whole(slots: Sequence[Slot]) -> Reason:
-    """Return the reason that buffers are not proved to hold every step."""
-    return because(Why.BUFFERS_NOT_WHOLE, slots=tuple(slot.label for slot in slots))

@@ -20,7 +20,7 @@ from scanopt_cli.ir.inner_graphs import (
     op_name,
     with_body,
 )
-from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
@@ -49,7 +49,7 @@ class PassDriver:
         self._strict = strict
         self._done: dict[FrozenFunctionGraph, FunctionGraph | None] = {}
         self._settled: set[str] = set()
-        self._holds_scan: dict[int, tuple[FrozenFunctionGraph, bool]] = {}
+        self._holds_loop: dict[int, tuple[FrozenFunctionGraph, bool]] = {}
 
     def run(
         self,
@@ -99,7 +99,7 @@ class PassDriver:
         shared = Counter(id(body_of(node.op)) for node in nodes)
         for node in nodes:
             body = body_of(node.op)
-            if body is None or not (self._is_open(node.op) or self._has_scan(body)):
+            if body is None or not (self._is_open(node.op) or self._has_loop(body)):
                 continue
             # A body is rewritten once: if nodes share it, the name of their Op stands for all.
             title = context.title(node) if shared[id(body)] == 1 else op_name(node.op)
@@ -119,8 +119,8 @@ class PassDriver:
         if body not in self._done:
             unfrozen = body.unfreeze()
             names: Mapping[Variable, str] = {}
-            if scan_op(node) is not None:
-                view = ScanView.of(node)
+            if is_loop(node):
+                view = view_of(node)
                 frozen = inner_names(view, list(context.names(view).values()))
                 to_unfrozen = dict(zip(body.inputs, unfrozen.inputs, strict=True))
                 names = {to_unfrozen[variable]: name for variable, name in frozen.items()}
@@ -153,20 +153,20 @@ class PassDriver:
         """
         return self.item.everywhere and not isinstance(core_op(op), SymbolicOp)
 
-    def _has_scan(self, body: FrozenFunctionGraph) -> bool:
-        known = self._holds_scan.get(id(body))
+    def _has_loop(self, body: FrozenFunctionGraph) -> bool:
+        known = self._holds_loop.get(id(body))
         if known is None:
             found = any(
-                scan_op(node) is not None
+                is_loop(node)
                 or any(
-                    self._has_scan(inner)
+                    self._has_loop(inner)
                     for inner in inner_graphs(node.op)
                     if isinstance(inner, FrozenFunctionGraph)
                 )
                 for node in body.toposort()
             )
             known = (body, found)
-            self._holds_scan[id(body)] = known
+            self._holds_loop[id(body)] = known
         return known[1]
 
 

@@ -33,6 +33,9 @@ _BUILTIN = (
     "compile_safe.compile_safe:CompileSafe",
     "push_out:PushOut",
     "scan_to_loop:ScanToLoop",
+    "trace_to_last:TraceToLast",
+    "constant_states:ConstantStates",
+    "loop_to_scan:LoopToScan",
 )
 ENTRY_POINT_GROUP = "scanopt.passes"
 

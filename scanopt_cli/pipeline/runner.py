@@ -15,7 +15,7 @@ from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import copy_nodes, take_over
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.integrity import check_integrity
-from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.driver import PassDriver, RewriteBudget
 from scanopt_cli.remarks import Code, Detail, Remark, RemarkKind
@@ -66,8 +66,8 @@ def run_pipeline(
     Raises
     ------
     PassError
-        If a pass that trims buffers comes before one that does not take trimmed loops, or if a
-        pass breaks the graph or its signature.
+        If a pass that trims buffers comes before one that does not take trimmed loops, if a pass
+        undoes another one, or if a pass breaks the graph or its signature.
     """
     _check_order(passes)
     budget = RewriteBudget(limit)
@@ -75,7 +75,7 @@ def run_pipeline(
     drivers = [PassDriver(item, budget, strict=strict) for item in passes]
     signature = _signature(fgraph)
     seconds = [0.0] * len(passes)
-    most = _ROUNDS + sum(scan_op(node) is not None for node in walk(fgraph))
+    most = _ROUNDS + sum(is_loop(node) for node in walk(fgraph))
     forms: dict[str, FunctionGraph] = {}
     # A pass that changed nothing is skipped until another pass changes the graph.
     changes, idle_at = 0, [-1] * len(passes)
@@ -158,7 +158,14 @@ def _distinct(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
 
 def _check_order(passes: Sequence[Pass]) -> None:
     trimming: Pass | None = None
+    names = {item.name for item in passes}
     for item in passes:
+        if item.undoes in names:
+            raise PassError(
+                f"{item.name} undoes {item.undoes}, and a pipeline runs until nothing changes",
+                where="pipeline",
+                hint="run one after the other",
+            )
         if trimming is not None and not getattr(item, "accepts_trimmed", True):
             raise PassError(
                 f"{item.name} cannot run after {trimming.name}, which leaves trimmed loops",

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from scanopt_cli.autodiff.derivative import Derivative
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree
 from scanopt_cli.reports.grad_table import (
-    HEADINGS,
     LABELS,
     checks,
     children,
+    headings,
     legend,
     origin_in_words,
     rows,
@@ -28,11 +28,11 @@ def render(derivative: Derivative, *, show: str | None = None) -> str:
     GradientError
         If no Scan of the derivative is called ``show``.
     """
-    headings = (*HEADINGS, "buffers")
+    columns = (*headings(derivative), "buffers")
     lines = [f"### {markdown(title(derivative))}", ""]
     lines += [f"- {markdown(line)}" for line in strategies(derivative)]
-    lines += ["", f"| {' | '.join(map(markdown, headings))} |"]
-    lines.append("|---|---:|---" + "|---:" * (len(headings) - 3) + "|")
+    lines += ["", f"| {' | '.join(map(markdown, columns))} |"]
+    lines.append("|---|---:|---" + "|---:" * (len(columns) - 3) + "|")
     for row in rows(derivative):
         cells = (row.strategy, str(row.order), LABELS[row.stage], *row.counts, row.buffers)
         lines.append(f"| {' | '.join(map(markdown, cells))} |")

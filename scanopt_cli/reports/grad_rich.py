@@ -14,11 +14,11 @@ from scanopt_cli.autodiff.derivative import Derivative
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree
 from scanopt_cli.autodiff.stages import Stage
 from scanopt_cli.reports.grad_table import (
-    HEADINGS,
     LABELS,
     Row,
     checks,
     children,
+    headings,
     legend,
     origin_in_words,
     rows,
@@ -58,7 +58,7 @@ def _table(derivative: Derivative) -> RenderableType:
     is_short = all(len(row.buffers) <= _SHORT for row in found)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("order and\nstage", no_wrap=True)
-    for heading in (*HEADINGS[3:], *(("loop buffers",) if is_short else ())):
+    for heading in (*headings(derivative)[3:], *(("loop buffers",) if is_short else ())):
         broken = heading.replace(" ", "\n").replace("-", "-\n")
         table.add_column(broken, justify="right", no_wrap=True)
     for row in found:
@@ -79,7 +79,7 @@ def _buffers(found: Sequence[Row]) -> Table:
 
 def _tree(pedigree: Pedigree) -> RenderableType:
     if not pedigree.scans:
-        return Text("no Scan in the derivative")
+        return Text("no loop in the derivative")
     found = children(pedigree)
     root = Tree(Text("pedigree", style="bold"))
     waiting: list[tuple[Tree, str | None]] = [(root, None)]

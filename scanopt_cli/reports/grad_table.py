@@ -11,11 +11,11 @@ from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord
 from scanopt_cli.autodiff.stages import Stage
 from scanopt_cli.text import UNNAMED
 
-HEADINGS = (
+_HEADINGS = (
     "strategy",
     "order",
     "stage",
-    "Scans",
+    "loops",
     "mit-mots",
     "states",
     "traces",
@@ -51,6 +51,13 @@ class Row:
     def graph(self) -> str:
         """The graph's strategy and order."""
         return f"{self.strategy} {self.order}".strip()
+
+
+def headings(derivative: Derivative) -> tuple[str, ...]:
+    """Return the headings of the columns before that of the buffers."""
+    every = (order.statistics for one in derivative.every for order in one.orders)
+    others = any(counted.loops for counted in every)
+    return tuple("Scans" if name == "loops" and not others else name for name in _HEADINGS)
 
 
 def title(derivative: Derivative) -> str:
@@ -94,8 +101,9 @@ def _rows(strategy: str, report: OrderReport) -> Iterator[Row]:
 
 
 def _row(strategy: str, order: int, stage: Stage, counted: Statistics) -> Row:
-    states = counted.mit_sot + counted.sit_sot + counted.untraced
-    counts = (counted.scans, counted.mit_mot, states, counted.nit_sot)
+    loops = counted.scans + counted.loops
+    states = counted.mit_sot + counted.sit_sot + counted.untraced + counted.states
+    counts = (loops, counted.mit_mot, states, counted.nit_sot + counted.traced)
     nodes = (counted.outer_nodes, counted.inner_nodes)
     return Row(
         strategy=strategy,

@@ -1,4 +1,4 @@
-"""Scans and their slots as Markdown."""
+"""Loops and their slots as Markdown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scanopt_cli.text import UNNAMED, markdown
 
 
 def render(inspection: Inspection) -> str:
-    """Return one table for each Scan."""
+    """Return one table for each loop."""
     lines: list[str] = []
     for scan in inspection.scans:
         lines += [f"**{markdown(heading(scan).plain)}**", "", f"| {' | '.join(COLUMNS)} |"]
@@ -17,4 +17,4 @@ def render(inspection: Inspection) -> str:
         lines.append("")
     if has_unnamed(inspection):
         lines.append(UNNAMED)
-    return "\n".join(lines) or "no Scan in this graph"
+    return "\n".join(lines) or "no loop in this graph"

@@ -1,4 +1,4 @@
-"""Scans and their slots, for a person at a terminal."""
+"""Loops and their slots, for a person at a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from scanopt_cli.analysis.describing import at_tap
+from scanopt_cli.analysis.describing import at_tap, before_title
 from scanopt_cli.analysis.inspection import Inspection, ScanReport, SlotReport
 from scanopt_cli.text import UNNAMED, printable
 
@@ -23,9 +23,9 @@ _TABLE_WIDTH = 110
 
 
 def render(inspection: Inspection) -> RenderableType:
-    """Return one block for each Scan; those of nested Scans are indented."""
+    """Return one block for each loop; those of nested loops are indented."""
     if not inspection.scans:
-        return Text("no Scan in this graph")
+        return Text("no loop in this graph")
     parts: list[RenderableType] = []
     for scan in inspection.scans:
         block = Group(heading(scan), _Slots(scan), "")
@@ -46,7 +46,7 @@ def has_unnamed(inspection: Inspection) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Slots:
-    """The slots of a Scan: a table where there is room, else a few lines for each."""
+    """The slots of a loop: a table where there is room, else a few lines for each."""
 
     scan: ScanReport
 
@@ -75,16 +75,19 @@ class _Slots:
 
 
 def heading(scan: ScanReport) -> Text:
-    """Return a Scan's name, its path, its trip count and other facts."""
+    """Return a loop's name, its path, its trip count and other facts."""
     inside = "1 node" if scan.inner_nodes == 1 else f"{scan.inner_nodes} nodes"
     facts = [f"{scan.steps} steps", f"{inside} inside"]
     if scan.stops_when is not None:
         facts.append(f"stops when {scan.stops_when}")
+    if scan.runs_while is not None:
+        facts.append(f"goes on while {scan.runs_while}")
     if scan.batch_ndim:
         facts.append(f"batched over {scan.batch_ndim} axes")
     if scan.truncate_gradient != -1:
         facts.append(f"gradient truncated after {scan.truncate_gradient} steps")
-    text = Text.assemble("Scan ", (printable(scan.name), "bold cyan"))
+    kind = before_title(scan.kind, scan.name)
+    text = Text.assemble(kind, (printable(scan.name), "bold cyan"))
     if scan.path:
         text.append(f" in {printable(' / '.join(scan.path))}")
     return text.append(f": {printable(', '.join(facts))}")

@@ -18,6 +18,9 @@ from scanopt_cli.serialization.unpickler.dropping import left_out
 from scanopt_cli.serialization.unpickler.pickle_handlers import FORMS
 from scanopt_cli.serialization.unpickler.records import Recording, read_records
 
+_MOST_GLOBALS = 2_000
+"""PyTensor, PyMC and pymc-extras together have fewer classes of Ops and types."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedGlobal:
@@ -92,6 +95,12 @@ def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> A
         mentions[key] += 1
         if id(mentioned) not in dropped:
             used.add(key)
+    if len(mentions) > _MOST_GLOBALS:
+        return AuditReport(
+            path=where,
+            globals=(),
+            refusal=f"{where}: refers to more than {_MOST_GLOBALS:,} things by name",
+        )
     globals_ = []
     for (module, name), count in sorted(mentions.items()):
         unread = (module, name) not in used

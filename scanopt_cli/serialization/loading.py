@@ -35,6 +35,9 @@ MOST_UNFOLDED = 300_000
 """The most nodes, counted at each application: nested graphs that share a body have few distinct
 nodes, but the time to visit each application grows exponentially with their depth."""
 
+DEEPEST = 25
+"""How deep inner graphs may be nested: derivatives take time quadratic in that."""
+
 
 class VersionWarning(UserWarning):
     """A file was written by another version of PyTensor than the one that reads it."""
@@ -129,7 +132,10 @@ def interpret(held: Any, where: str, *, trust: bool = False) -> Graph:
 def _check_size(fgraph: FunctionGraph) -> None:
     if len(fgraph.apply_nodes) > MOST_NODES:
         raise LoadError(f"has more than {MOST_NODES:,} nodes")
-    if unfolded(fgraph) > MOST_UNFOLDED:
+    nodes, depth = unfolded(fgraph)
+    if depth > DEEPEST:
+        raise LoadError(f"has more than {DEEPEST} inner graphs inside of each other")
+    if nodes > MOST_UNFOLDED:
         raise LoadError(
             f"has more than {MOST_UNFOLDED:,} nodes in its inner graphs, "
             "counted wherever they are applied"

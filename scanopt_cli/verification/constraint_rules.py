@@ -33,7 +33,10 @@ from pytensor.tensor.subtensor import (
     get_idx_list,
 )
 
-from scanopt_cli.ir.scan_view import STATES, ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.analysis.rows_by_step import rows_by_step
+from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.slots import STATES, Slot, SlotKind
+from scanopt_cli.loop import Loop, TracedLoop
 from scanopt_cli.verification.constraint_survey import Survey
 from scanopt_cli.verification.dimensions import Label, Labels
 
@@ -300,3 +303,27 @@ def _scan_output(slot: Slot, view: ScanView, survey: Survey) -> Labels | None:
         return (*outer[: view.batch_ndim + 1], *core)
     batch = outer[: view.batch_ndim]
     return (*batch, survey.dimensions.new(makers=(view.n_steps,)), *core)
+
+
+@rule(Loop, TracedLoop)
+def _loop(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    view = node.op.view(node)
+    view.unfreeze()
+    survey.step_counts.append(view.n_steps)
+    for slot in view.slots:
+        for inner in slot.inner_inputs:
+            survey.enter(inner, slot.outer_input, survey.of(slot.outer_input))
+    for slot, _ in rows_by_step(view):
+        survey.sequence_lengths.append(survey.of(slot.outer_input)[0])
+    walk(survey, [v for slot in view.slots for v in slot.inner_inputs], view.inner_outputs())
+    found: dict[Variable | None, Labels] = {}
+    for slot in view.outputs():
+        rows = survey.of(slot.inner_outputs[0])
+        if slot.kind is SlotKind.STATE:
+            before = survey.of(slot.inner_inputs[0])
+            # Of a state that becomes longer or shorter, as in ``h[1:]``, nothing is known.
+            changes = any(survey.dimensions.wholes(label) for label in rows)
+            survey.same(() if changes else before, rows)
+        found[slot.last] = rows
+        found[slot.outer_output] = (survey.dimensions.new(makers=(view.n_steps,)), *rows)
+    return [found.get(output) for output in node.outputs]

@@ -226,12 +226,19 @@ class _Diary:
                 self.entries.append(entry)
 
 
+def _end_of(path: Path) -> str:
+    """Return the last few thousand letters of a file, which may be long."""
+    with path.open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - 4_096, 0))
+        return file.read().decode(errors="replace")
+
+
 def _record(directory: Path, failure: str | None) -> Record:
     """Return what the child found, and why it ended early, if it did."""
     diary = _Diary.read(directory / RECORD)
     fatal = diary.fatal
     if not diary.is_done and fatal is None:
-        last_words = (directory / _STDERR).read_text(errors="replace").strip().splitlines()[-1:]
+        last_words = _end_of(directory / _STDERR).strip().splitlines()[-1:]
         fatal = f"{failure or 'the process ended early'} while {diary.doing}"
         fatal += "".join(f" ({line[:200]})" for line in last_words)
     return Record(tuple(diary.entries), fatal)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
+from pytensor.graph.basic import Variable
+
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.ir.graph import GraphLike, as_graph
 from scanopt_cli.verification.input_pairing import matched
@@ -80,14 +84,27 @@ def verify(
         timeout=timeout,
     )
     planned = len(pair.recorded) + runs
-    result = _verification(run_child(request, progress), planned, compiling, strict=strict)
+    comparable = {i for i, output in enumerate(pair.a.outputs) if not _is_always_empty(output)}
+    record = run_child(request, progress)
+    result = _verification(record, planned, compiling, comparable, strict=strict)
     return replace(result, remarks=(*pair.remarks, *result.remarks))
 
 
+def _is_always_empty(output: Variable) -> bool:
+    lengths = Lengths()
+    axes = range(getattr(output.type, "ndim", 0))
+    return any(lengths.length_of(output, axis) == AffineExpr(0) for axis in axes)
+
+
 def _verification(
-    record: Record, planned: int, modes: tuple[str, ...], *, strict: bool
+    record: Record,
+    planned: int,
+    modes: tuple[str, ...],
+    comparable: Set[int],
+    *,
+    strict: bool,
 ) -> Verification:
-    """Summarise the child's record."""
+    """Summarise the child's record; ``comparable`` are the outputs that need not be empty."""
     notes = tuple(dict.fromkeys(entry["note"] for entry in record.entries if "note" in entry))
     compiled = [fields for entry in record.entries for fields in entry.get("compiled", ())]
     entries = [
@@ -103,11 +120,12 @@ def _verification(
     reason = record.failure or next(iter(unevaluated), None)
     seen = {place for run in agreeing for place in run["compared"]}
     faint = {place for run in agreeing for place in run["faint"]} - seen
+    unseen = comparable - seen - faint
     if differences:
         verdict = Verdict.DIFFERS
     elif record.failure is not None or not agreeing:
         verdict = Verdict.COULD_NOT_RUN
-    elif not (seen or all(run["empty"] for run in agreeing)):
+    elif not seen and (faint or unseen):
         verdict = Verdict.COULD_NOT_RUN
         reason = "no run gave a finite number to compare"
         if faint:
@@ -124,9 +142,15 @@ def _verification(
         reason=reason,
         modes=modes,
         notes=notes,
-        remarks=tuple(
-            f"output {place} holds nothing larger than rounding errors, so it was not compared"
-            for place in sorted(faint)
+        remarks=(
+            *(
+                f"output {place} holds nothing larger than rounding errors, so it was not compared"
+                for place in sorted(faint)
+            ),
+            *(
+                f"output {place} was empty, NaN or infinite in every run, so no number was compared"
+                for place in sorted(unseen if agreeing else ())
+            ),
         ),
     )
 

@@ -53,6 +53,9 @@ type Outcome = list[Any] | Exception
 # run tries other arguments, and reports the error only if none of them is better.
 _MISFIT = (ValueError, IndexError, TypeError)
 
+# A graph may print. What is compiled, and what is found, is far shorter.
+_LONGEST_FILE = 1 << 30
+
 _ARBITRARY = "the first graph reads memory that it never wrote"
 
 
@@ -75,7 +78,11 @@ def _limit(request: Request) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (_LONGEST_FILE, _LONGEST_FILE))
         resource.setrlimit(resource.RLIMIT_AS, (request.memory, request.memory))
+        # The command's own limit is not for evaluations.
+        most = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def _needs_c(fgraph: FunctionGraph) -> bool:

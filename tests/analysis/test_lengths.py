@@ -21,7 +21,7 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole, rows, trimmed
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.statistics import scan_views
-from scanopt_cli.ir.scan_view import TRACED
+from scanopt_cli.ir.slots import TRACED
 
 N = pt.lscalar("n")
 K = pt.lscalar("k")

@@ -147,7 +147,7 @@ def test_notes_and_a_scan_are_printed(derivative: Derivative) -> None:
     noted = grad(([s], [s**2]), 2)
     text = printed(grad_rich.render(noted), 80)
     assert "note: out is not a scalar" in text
-    assert "no Scan in the derivative" in text
+    assert "no loop in the derivative" in text
     assert "Scan{square, while_loop=False" in printed(
         grad_rich.render(derivative, show="square"), 80
     )

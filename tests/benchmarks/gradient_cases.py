@@ -17,7 +17,7 @@ from scanopt_cli.analysis.buffers import rows
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.ir.graph import Graph
-from scanopt_cli.ir.scan_view import SlotKind
+from scanopt_cli.ir.slots import SlotKind
 
 _WIDTH = 64
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytensor.tensor as pt
 
 from graph_building import graph_of, scan
+from scanopt_cli import loop
 from scanopt_cli.ir.graph import Graph
 
 SIZES = (100, 1_000, 10_000)
@@ -13,6 +14,7 @@ _NODES_A_LOOP = 44
 _NODES_A_GRADIENT = 62
 _NODES_A_SUM = 22
 _NODES_A_READER = 48
+_NODES_A_TRACED_LOOP = 6
 # `pytensor.scan` walks all that its inputs depend on, so one chain of a thousand loops takes hours.
 _CHAIN = 8
 
@@ -80,6 +82,20 @@ def reading_graph(nodes: int) -> Graph:
         summed = scan(lambda y: pt.cos(y), outputs_info=[x], n_steps=n)
         begun = scan(lambda y: y**2, outputs_info=[x], n_steps=1000)
         results += [counted[n - 1], both_ends[0] + both_ends[-1], summed.sum(), begun[:3]]
+    return graph_of(*results)
+
+
+def traced_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, TracedLoops of which the last row is read."""
+    results = []
+    for _ in range(max(nodes // _NODES_A_TRACED_LOOP, 1)):
+        x, w = pt.dscalar("x"), pt.dscalar("w")
+        _, ys = loop.scan(
+            lambda states, _: ((pt.tanh(states[0] * states[1]), states[1]), states[0]),
+            (x, w),
+            max_steps=1000,
+        )
+        results += [ys[-1] + 1]
     return graph_of(*results)
 
 

@@ -1,4 +1,4 @@
-"""Gradients in NUMBA, side by side: by PyTensor alone, and after the preset ``grad``.
+"""Gradients in NUMBA, side by side: by PyTensor alone, after the preset ``grad``, and as loops.
 
 Run with ``make bench``; the ratio of the two rows of a group is the figure.
 """
@@ -23,7 +23,9 @@ _HALVED = ("scalar", "AR(2)", "nested 500 x 10")
 def _compiled(name: str, pipeline: str) -> Any:
     graph = CASES[name].build()
     if pipeline != "none":
-        graph = so.optimize(graph, pipeline).graph
+        graph = so.optimize(graph, "grad").graph
+    if pipeline == "loop":
+        graph = so.optimize(graph, "scan-to-loop,trace-to-last").graph
     return pytensor.function(
         list(graph.inputs), list(graph.outputs), mode="NUMBA", trust_input=True
     )
@@ -41,7 +43,9 @@ def _values(name: str, pipeline: str) -> tuple[Any, list[np.ndarray]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("pipeline", ["none", "grad"], ids=["pytensor", "scanopt"])
+@pytest.mark.parametrize(
+    "pipeline", ["none", "grad", "loop"], ids=["pytensor", "scanopt", "scanopt, loops"]
+)
 def test_gradient(benchmark, name: str, pipeline: str) -> None:
     benchmark.group = f"gradient: {name}"
     expected, arguments = _values(name, "none")

@@ -18,6 +18,7 @@ from sized_graphs import (
     reading_graph,
     sized_graph,
     summing_graph,
+    traced_graph,
 )
 
 from scanopt_cli.analysis.statistics import statistics
@@ -27,12 +28,15 @@ from scanopt_cli.ir.graph import Graph
 from scanopt_cli.passes.carry_reductions import CarryReductions
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
+from scanopt_cli.passes.constant_states import ConstantStates
 from scanopt_cli.passes.hoist_states import HoistStates
+from scanopt_cli.passes.loop_to_scan import LoopToScan
 from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.passes.normalize_reads.normalize_reads import NormalizeReads
 from scanopt_cli.passes.peel_first_step import PeelFirstStep
 from scanopt_cli.passes.push_out import PushOut
 from scanopt_cli.passes.push_out_sums import PushOutSums
+from scanopt_cli.passes.trace_to_last import TraceToLast
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.optimizing import optimize
@@ -44,10 +48,11 @@ from scanopt_cli.serialization.saving import save
 _ON_GRADIENTS = (MitMotToSitSot.name, CleanSlices.name, "grad")
 _ON_INVARIANTS = (HoistStates.name, CompileSafe.name, PushOut.name)
 _ON_READERS = (NormalizeReads.name, PeelFirstStep.name, CarryReductions.name, TrimSteps.name)
+_ON_LOOPS = (TraceToLast.name, ConstantStates.name, LoopToScan.name)
 _PIPELINES = [
     name
     for name in (*(cls.name for cls in builtin()), "default")
-    if name not in (*_ON_GRADIENTS, *_ON_INVARIANTS, *_ON_READERS, PushOutSums.name)
+    if name not in (*_ON_GRADIENTS, *_ON_INVARIANTS, *_ON_READERS, *_ON_LOOPS, PushOutSums.name)
 ]
 graph_of_size = cache(sized_graph)
 differentiated = cache(differentiated_graph)
@@ -79,6 +84,12 @@ def test_pipeline_on_invariants(benchmark, nodes: int, pipeline: str) -> None:
 @pytest.mark.parametrize("pipeline", _ON_READERS)
 def test_pipeline_on_readers(benchmark, nodes: int, pipeline: str) -> None:
     _run_on_copies(benchmark, cache(reading_graph)(nodes), pipeline)
+
+
+@pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
+@pytest.mark.parametrize("pipeline", _ON_LOOPS)
+def test_pipeline_on_traced_loops(benchmark, nodes: int, pipeline: str) -> None:
+    _run_on_copies(benchmark, cache(traced_graph)(nodes), pipeline)
 
 
 @pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")

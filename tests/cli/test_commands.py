@@ -88,7 +88,7 @@ def test_budget_names_the_scan(files: Path, tmp_path: Path) -> None:
     over = scanopt("diff", graph, graph, "--budget", "scans=2,mit_mot=0")
     assert over.code == 1
     assert "grad_of_square" in over.out
-    assert scanopt("diff", graph, graph, "--budget", "loops=1").code == 2
+    assert scanopt("diff", graph, graph, "--budget", "ovens=1").code == 2
     (tmp_path / "pyproject.toml").write_text("[tool.scanopt.budget]\nmit_mot = 0\n")
     assert scanopt("diff", graph, graph, cwd=tmp_path).code == 1
     (tmp_path / "pyproject.toml").write_text("[tool.scanopt.budget]\nmit_mot = 'none'\n")

@@ -245,6 +245,21 @@ def test_a_file_that_is_named_like_an_option_is_a_file_to_the_hook(files: Path) 
     assert (done.code, "-ostolen.pkl: no such file" in done.err) == (2, True)
 
 
+def test_a_result_does_not_replace_another_graph(files: Path, tmp_path: Path) -> None:
+    """Of files with one name, the result of the first would be written over the second."""
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    graphs = [tmp_path / "a.pkl", inner / "a.pkl"]
+    for graph, name in zip(graphs, ("wasteful", "clean"), strict=True):
+        graph.write_bytes((files / f"{name}.pkl").read_bytes())
+    before = graphs[1].read_bytes()
+    for order in (graphs, graphs[::-1]):
+        done = scanopt("optimize", *order, "-o", inner)
+        assert done.code == 2
+        assert "inner/a.pkl: would be overwritten" in done.err
+        assert graphs[1].read_bytes() == before
+
+
 @pytest.mark.parametrize("output", [".", ""])
 def test_a_directory_is_not_that_of_the_graph(output: str, files: Path, tmp_path: Path) -> None:
     graph = tmp_path / "wasteful.pkl"

@@ -57,6 +57,20 @@ def test_a_reader_that_leaves_early_changes_no_exit_code(
     assert "Exception" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code"),
+    [
+        (">&-", "diff {0}/wasteful.pkl {0}/off.pkl", 1),
+        *deep(("2>&-", "diff {0}/wasteful.pkl {0}/off.pkl", 1), ("2>&-", "inspect no.pkl", 2)),
+    ],
+)
+def test_a_closed_stream_changes_no_exit_code(
+    files: Path, closed: str, arguments: str, code: int
+) -> None:
+    done = shell(f"{SCANOPT} {arguments.format(files)} {closed}")
+    assert (done.returncode, done.stderr) == (code, "")
+
+
 # Only Linux and NetBSD have such a device; the tests of CI run there.
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
 @pytest.mark.parametrize(

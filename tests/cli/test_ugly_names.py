@@ -13,6 +13,7 @@ from pytensor.tensor.rewriting.basic import unconditional_constant_folding
 from graph_building import scan
 from scanopt_cli.cli.app import run
 from scanopt_cli.serialization.saving import save
+from scanopt_cli.text import markdown
 from tiers import deep
 
 UGLY = [
@@ -26,6 +27,7 @@ UGLY = [
     *("line\u2028end", "paragraph\u2029end", "next\x85line", "\ud800", "\udcff", "\udfff"),
     *("[red]markup[/red]", "[link=http://a]b[/link]", ":smile:", "[/]", "\\[x]"),
     *("<script>alert(1)</script>", "![x](http://a)", "[x](javascript:1)", "|a|", "```", "# a"),
+    *("@everyone", "https://evil.example", "www.evil.example", "mailto:a@b.example"),
     *("%0A::error::owned", "%25", "{x}", "{0}", "%s", "$(id)", "`id`", "';--", '"', "\\"),
     *("", " ", "\t", "e\u0301", "\u05d0\u05d1", "\U0001f600", "x" * 900, "wide\uff21", "\\x1b"),
 ]
@@ -120,3 +122,11 @@ def test_ugly_paths_are_told_harmlessly(tmp_path: Path, capsys: pytest.CaptureFi
             error = capsys.readouterr().err
             assert error.count("\n") == 1
             check(error)
+
+
+@pytest.mark.parametrize("name", ["@everyone", "a@b.c", "https://e.f", "www.e.f", "mailto:a@b.c"])
+def test_markdown_mentions_nobody_and_has_no_links(name: str) -> None:
+    shown = markdown(f"see {name} there")
+    assert not re.search(r"@\w|://\w|www\.\w|mailto:", shown, re.IGNORECASE)
+    plain = re.sub(r"\\(.)", r"\1", shown.replace("&#8203;", ""))
+    assert plain == f"see {name} there"

@@ -23,7 +23,7 @@ def test_counts_by_name_and_short_for_nodes() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", ",", "scans", "scans=", "scans=-1", "scans=2.5", "scans=x", "scans=²", "loops=1",
+    ["", ",", "scans", "scans=", "scans=-1", "scans=2.5", "scans=x", "scans=²", "ovens=1",
      "buffers=1", "scans=1,scans=2", "outer=1,outer_nodes=2", "scans=" + "9" * 5000],
 )  # fmt: skip
 def test_what_is_no_budget(text: str) -> None:
@@ -83,7 +83,7 @@ def test_a_pyproject_without_a_budget(tmp_path: Path) -> None:
         "[tool.scanopt.budget]\nscans = -1\n",
         "[tool.scanopt.budget]\nscans = true\n",
         "[tool.scanopt.budget]\nscans = '2'\n",
-        "[tool.scanopt.budget]\nloops = 2\n",
+        "[tool.scanopt.budget]\novens = 2\n",
         "[tool.scanopt.budget\n",
     ],
 )

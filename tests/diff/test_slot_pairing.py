@@ -14,7 +14,7 @@ from telling import CHANGED, REMOVED, REWIRED, changes, only_change, what_of
 from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph, from_io
-from scanopt_cli.ir.scan_view import SlotKind
+from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.pipeline.optimizing import optimize
 
 # What a step adds to a state of what three sequences hold; all start alike.

@@ -14,12 +14,13 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply
 from pytensor.scalar.basic import Composite
 from pytensor.scalar.loop import ScalarLoop
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.extra_ops import Repeat
 from pytensor.tensor.signal.conv import Convolve1d
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from graph_building import scan
+from scanopt_cli import loop as traced
 
 HUGE = 2**28
 
@@ -49,6 +50,15 @@ def wild_sparse_matrix() -> Any:
 def inner_graph() -> Any:
     x = pt.dvector()
     return OpFromGraph([x], [x + 1])(array([1.0]))
+
+
+def reduction_by_a_loop() -> Any:
+    """A sum of two numbers, one of which takes a loop; PyTensor makes a ufunc of such formulas."""
+    a, b, state = ps.float64("a"), ps.float64("b"), ps.float64("state")
+    loop = ScalarLoop(init=[state], update=[ps.sin(state)])
+    slow = Composite([a, b], [ps.add(loop(ps.constant(2**50), a), b)])
+    slow.identity, slow.commutative, slow.associative = 0, True, True
+    return CAReduce(slow, axis=(0,))(array(np.ones(65)))
 
 
 def many_operands() -> Any:
@@ -87,6 +97,10 @@ CONSTANT: dict[str, Callable[[], Any]] = {
     ).owner.inputs[0],
     "inner graph": inner_graph,
     "sparse matrix": wild_sparse_matrix,
+    "reduction by a scalar loop": reduction_by_a_loop,
+    "places along many axes": lambda: pt.stack(
+        pt.nonzero(pt.constant(np.ones((2**16, *(1,) * 31), dtype="bool")))
+    ),
     "draw": a_draw,
     "more operands than Python takes": many_operands,
     "a lie about the shape": lying_about_its_type,
@@ -147,6 +161,20 @@ def least_of_many() -> Any:
     return scan(lambda y: pt.sin(y), outputs_info=[x], n_steps=steps)[-1]
 
 
+def nested_traced_loops(depth: int) -> Any:
+    def loop(y: Any, left: int) -> Any:
+        if left == 0:
+            return pt.sin(y)
+        return traced.scan(lambda s, _: (loop(s, left - 1), None), y, max_steps=2)[0]
+
+    return loop(x, depth)
+
+
+def states_that_change_places(count: int) -> Any:
+    starts = [x + i for i in range(count)]
+    return traced.scan(lambda ys, _: ((*ys[1:], ys[0]), None), tuple(starts), max_steps=3)[0][0]
+
+
 def many_states() -> Any:
     states = scan(
         lambda *ys: [y * 0.5 + ys[0] for y in ys],
@@ -162,6 +190,8 @@ SHAPED: dict[str, Callable[[], Any]] = {
     "a number of more than 64 bits": lambda: pt.arange(9)[: integer(2**62) * integer(4)].sum() + x,
     "a long chain": lambda: reduce(lambda y, i: y + i, range(1_000), x),
     "loops in loops": lambda: nested_loops(5),
+    "traced loops in traced loops": lambda: nested_traced_loops(12),
+    "states that change places": lambda: states_that_change_places(500),
     "graphs that hold graphs twice": lambda: nested_graphs(6),
     "formulas that hold formulas twice": lambda: nested_composites(25),
     "a formula of many terms": long_formula,

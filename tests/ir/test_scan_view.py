@@ -13,7 +13,8 @@ from graph_building import graph_of, only_scan, power, scan
 from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
-from scanopt_cli.ir.scan_view import ScanView, SlotKind
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import SlotKind
 from strategies import GeneratedScan, scan_graphs
 
 

@@ -80,3 +80,24 @@ def test_traces_of_unknown_length_are_refused() -> None:
     last = loop.while_loop(lambda c: c < 10, lambda c: c * c, x, max_steps=9)
     with pytest.raises(NotImplementedError, match="a condition ends it"):
         in_jax([x], [pytensor.grad(last, x)], 1.0)
+
+
+@pytest.mark.parametrize("length", [0, 4])
+def test_a_series_that_may_be_empty(length: int) -> None:
+    series, x, w = pt.dmatrix("series"), pt.dvector("x"), pt.dscalar("w")
+    last, rows = loop.scan(lambda c, row, w: (c * w + row, row * c), x, series, w)
+    outputs = [last, rows, pytensor.grad(last.sum() + rows.sum(), w)]
+    arguments = (np.arange(3.0 * length).reshape(length, 3), np.ones(3), 0.5)
+    found = in_jax([series, x, w], outputs, *arguments)
+    function = pytensor.function([series, x, w], outputs, mode="FAST_COMPILE")
+    for one, other in zip(found, function(*arguments), strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other)
+
+
+def test_a_loop_without_traces_over_an_empty_series() -> None:
+    series, x = pt.dvector("series"), pt.dscalar("x")
+    last, _ = loop.scan(lambda c, row: (c + row, None), x, series)
+    assert in_jax([series, x], [last], np.zeros(0), 1.5)[0] == 1.5
+    until = loop.while_loop(lambda c, _: c < 9, lambda c, s: c + s[0], x, series, max_steps=0)
+    assert in_jax([series, x], [until], np.zeros(0), 1.5)[0] == 1.5

@@ -11,9 +11,15 @@ import pytensor.tensor as pt
 import pytest
 from programs import PROGRAMS
 from pytensor.graph.basic import equal_computations
+from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.printing import debugprint
+from pytensor.tensor.rewriting.shape import ShapeFeature
 
+from scanopt_cli import loop
+from scanopt_cli.ir.graph import from_io
+from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Body, Loop, TracedLoop
+from scanopt_cli.loop.shapes import _traced_lengths
 
 
 def doubling(**more: Any) -> Body:
@@ -69,6 +75,42 @@ def test_inputs_of_other_types() -> None:
         op(3)
 
 
+@pytest.mark.parametrize(
+    ("n_states", "is_while"), [(True, False), (np.int8(1), False), (1, 0), (1, np.False_)]
+)
+def test_counts_and_flags_of_other_types(n_states: Any, is_while: Any) -> None:
+    """Files may hold them, and sums of small integers overflow."""
+    index, state = pt.lscalar(), pt.dscalar()
+    body = Body(index=index, states=[state], next_states=[state * 2]).freeze()
+    with pytest.raises(TypeError, match="whole number of states"):
+        TracedLoop(body, n_states, is_while)
+
+
+def test_nested_loops_are_looked_into_once() -> None:
+    """Of each of 20 nested loops the shapes are found once, not twice for each one around it."""
+
+    def nested(y: Any, depth: int) -> Any:
+        if depth == 0:
+            return pt.sin(y)
+        return loop.scan(lambda s, _: (nested(s, depth - 1), s * depth), y, max_steps=2)[0]
+
+    before = _traced_lengths.cache_info().misses
+    made = nested(pt.dvector("y"), 20)
+    pt.grad(made.sum(), list(explicit_graph_inputs([made])))
+    ShapeFeature().shape_tuple(made)
+    assert _traced_lengths.cache_info().misses - before <= 4 * 20
+
+
+def test_states_that_change_places_reach_each_other() -> None:
+    index, states = pt.lscalar(), [pt.dscalar() for _ in range(40)]
+    body = Body(index=index, states=states, next_states=[*states[1:], states[0]])
+    op = TracedLoop.from_body(body)
+    assert np.asarray(op.reached())[1:].all()
+    two = Body(index=index, states=states[:2], next_states=[states[0], states[0] + states[1]])
+    reached = np.asarray(TracedLoop.from_body(two).reached())
+    np.testing.assert_array_equal(reached, [[0, 0], [1, 1], [0, 1]])
+
+
 def test_it_does_not_run_as_it_is() -> None:
     outputs = TracedLoop.over(3, doubling(), [pt.constant(1.0, dtype="float64")], {})
     with pytest.raises(NotImplementedError, match="lower it"):
@@ -116,3 +158,21 @@ def test_a_print_says_what_the_inputs_of_a_body_are() -> None:
     text = debugprint(outputs[0], file="str", print_op_info=True)
     assert "state-0" in text
     assert "most-steps" in text
+
+
+@pytest.mark.parametrize("times", [3, 40])
+def test_a_cotangent_is_not_written_out(times: int) -> None:
+    """A sum of a sum with itself, and so on, has exponentially many terms."""
+    x, c = pt.dscalars("x", "c")
+
+    def step(state: Any, _: None, c: Any) -> Any:
+        for _ in range(times):
+            c = c + c
+        return state * c, None
+
+    last, _ = loop.scan(step, x, None, c, max_steps=2)
+    slope = pytensor.grad(last, c)
+    assert len(list(walk(from_io([x, c], [slope]).fgraph))) < 1_000
+    if times == 3:  # PyTensor's own rewrites take exponential time, too
+        function = pytensor.function([x, c], slope, mode="FAST_COMPILE")
+        np.testing.assert_allclose(function(0.5, 0.125), 8.0)

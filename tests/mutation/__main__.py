@@ -32,8 +32,8 @@ _ROOT = Path(__file__).parents[2]
 _PACKAGE = Path("scanopt_cli")
 _PASSES = _PACKAGE / "passes"
 # Modules by which several passes decide, counted like a pass.
-_SHARED = {"accesses": _PACKAGE / "analysis/accesses"}
-_TESTS = ("tests/passes", "tests/analysis", "tests/pipeline", "tests/zoo")
+_SHARED = {"accesses": _PACKAGE / "analysis/accesses", "loop": _PACKAGE / "loop"}
+_TESTS = ("tests/passes", "tests/analysis", "tests/pipeline", "tests/loop", "tests/zoo")
 # What pytest is given besides, in each tier.
 _TIERS = {"quick": (), "deep": ("-m", "(deep or hypothesis or tiered) and not pymc")}
 # A mutant may not end, or use up all memory. It has this many seconds and this many times what its

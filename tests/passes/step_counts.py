@@ -12,7 +12,8 @@ from graph_building import only_scan, optimized, outputs_of, scan
 from scanopt_cli.analysis.buffers import rows, trimmed
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.graph import Graph
-from scanopt_cli.ir.scan_view import TRACED, ScanView
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import TRACED
 
 N = pt.lscalar("n")
 

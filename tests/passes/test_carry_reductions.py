@@ -16,7 +16,7 @@ from graph_building import graph_of, only_scan, optimized, outputs_of, power, sc
 from scanopt_cli.analysis.buffers import rows
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.graph import Graph
-from scanopt_cli.ir.scan_view import TRACED
+from scanopt_cli.ir.slots import TRACED
 
 N = pt.lscalar("n")
 REDUCTIONS = "normalize-reads,carry-reductions,save-mem"

@@ -12,7 +12,7 @@ import pytest
 from compiled_programs import PROGRAMS
 from hypothesis import given, settings
 
-from compiled_ways import NUMBA, VM, WAYS, assert_right, right_sums
+from compiled_ways import BY_TIER, EVERY_WAY, NUMBA, VM, assert_right, right_sums
 from strategies import GeneratedScan, scan_graphs
 from tiers import examples
 
@@ -25,22 +25,22 @@ def _right_sums() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", BY_TIER)
 @settings(max_examples=_EXAMPLES)
 @given(generated=scan_graphs(generators=True))
 def test_generated_loops_compile_to_their_values(generated: GeneratedScan, way: str) -> None:
-    assert_right(generated.inputs, generated.outputs, generated.arguments, WAYS[way])
+    assert_right(generated.inputs, generated.outputs, generated.arguments, EVERY_WAY[way])
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", EVERY_WAY)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_chosen_loops_compile_to_their_values(program: str, way: str) -> None:
-    assert_right(*PROGRAMS[program](), WAYS[way], VM)
+    assert_right(*PROGRAMS[program](), EVERY_WAY[way], VM)
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("way", ["optimize -p grad", "enabled('grad')"])
+@pytest.mark.parametrize("way", ["optimize -p grad", "enabled('grad')", "clean loops"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_chosen_loops_compile_with_numba(program: str, way: str) -> None:
-    assert_right(*PROGRAMS[program](), WAYS[way], NUMBA)
+    assert_right(*PROGRAMS[program](), EVERY_WAY[way], NUMBA)

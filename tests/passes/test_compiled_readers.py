@@ -8,14 +8,14 @@ import pytest
 from compiled_readers import ARGUMENTS, INPUTS, read_loops
 from hypothesis import given, settings
 
-from compiled_ways import WAYS, assert_right
+from compiled_ways import BY_TIER, EVERY_WAY, assert_right
 from tiers import examples
 
 _EXAMPLES = examples(8, 100)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", BY_TIER)
 @settings(max_examples=_EXAMPLES)
 @given(outputs=read_loops())
 def test_rows_are_read_as_they_were(outputs: list[Any], way: str) -> None:
-    assert_right(INPUTS, outputs, ARGUMENTS, WAYS[way])
+    assert_right(INPUTS, outputs, ARGUMENTS, EVERY_WAY[way])

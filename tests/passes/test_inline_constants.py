@@ -10,7 +10,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
 from graph_building import graph_of, labels, only_scan, optimized, outputs_of, scan
-from scanopt_cli.ir.scan_view import SlotKind
+from scanopt_cli.ir.slots import SlotKind
 
 X = pt.dscalar("x")
 N = pt.lscalar("n")

@@ -24,7 +24,8 @@ from graph_building import graph_of, optimized, outputs_of, power, scan
 from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph, from_io
-from scanopt_cli.ir.scan_view import SlotKind, scan_op
+from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.ir.slots import SlotKind
 
 N = pt.lscalar("n")
 STEPS = pytest.mark.parametrize("steps", [4, 20, None], ids=["4", "20", "n"])

@@ -16,7 +16,7 @@ from evaluating import assert_same_outcomes, evaluate
 from graph_building import arguments, graph_of, labels, only_scan, optimized, scan
 from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.ir.graph import Graph
-from scanopt_cli.ir.scan_view import SlotKind
+from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given, note, reject
 from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
 
-from evaluating import assert_same_outcomes, evaluator
+from evaluating import Outcome, assert_same_outcomes, evaluator
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import from_io
@@ -35,6 +36,8 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "normalize-reads,carry-reductions,save-mem": (Exception,),
     "default": (Exception,),
 }
+# PyTensor rewrites x * 0 to 0, so what was NaN may be a number.
+NAN_LOST = ("simplify{outer=true}",)
 if not config.scan__allow_output_prealloc:
     # Its results are only right where steps are not written in place, which is settled at start.
     PIPELINES = {"save-mem{prealloc=false}": ()}
@@ -47,6 +50,12 @@ def passed_through(pipeline: str, fgraph: FunctionGraph) -> tuple[PassRun, ...]:
         if "PyTensor confuses" not in str(error):
             raise
         reject()  # PyTensor still keeps an equal body of an earlier example, with the other zero
+
+
+def nan_as_in(new: Outcome, old: Outcome) -> Outcome:
+    """Return ``old`` with the values of ``new`` where it is NaN, if their shapes are equal."""
+    arrays = isinstance(old, np.ndarray) and isinstance(new, np.ndarray)
+    return np.where(np.isnan(old), new, old) if arrays and old.shape == new.shape else old
 
 
 @given(generated=scan_graphs())
@@ -74,6 +83,8 @@ def test_passes_keep_values_and_settle(generated: GeneratedScan) -> None:
                 else old
                 for old, new in zip(olds, got, strict=True)
             ]
+            if pipeline in NAN_LOST:
+                refined = [nan_as_in(new, old) for old, new in zip(refined, got, strict=True)]
             assert_same_outcomes(refined, got)
         before = digest(work.fgraph)
         again = passed_through(pipeline, work.fgraph)

@@ -9,7 +9,7 @@ from pytensor.scan.utils import until
 
 from graph_building import graph_of, labels, only_scan, optimized, outputs_of, power, scan
 from scanopt_cli.analysis.statistics import scan_views, statistics
-from scanopt_cli.ir.scan_view import SlotKind
+from scanopt_cli.ir.slots import SlotKind
 
 X = pt.dscalar("x")
 N = pt.lscalar("n")

@@ -15,7 +15,7 @@ from scanopt_cli.analysis.buffers import rows, trimmed
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.ir.graph import Graph
-from scanopt_cli.ir.scan_view import TRACED
+from scanopt_cli.ir.slots import TRACED
 
 N = pt.lscalar("n")
 

@@ -15,9 +15,10 @@ from pytensor.scan.utils import until
 from pytensor.tensor.elemwise import Elemwise
 
 from evaluating import PLAIN
-from graph_building import assert_same_values, graph_of, optimized, scan
+from graph_building import assert_same_values, graph_of, only_scan, optimized, rid_of, scan
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop import TracedLoop
 
 x, w = pt.dscalars("x", "w")
@@ -27,10 +28,7 @@ m = pt.dmatrix("m")
 
 
 def converted(graph: Graph) -> Graph:
-    """Return the graph after the pass, in which no Scan is left."""
-    work, _ = optimized(graph, "scan-to-loop")
-    assert not any(isinstance(node.op, Scan) for node in walk(work.fgraph))
-    return work
+    return rid_of(Scan, graph, "scan-to-loop")
 
 
 def loops(graph: Graph) -> list[TracedLoop]:
@@ -128,6 +126,18 @@ def test_buffers_that_do_not_hold_every_step(read: Any, steps: int) -> None:
     assert_same_values(short, converted(short), x=1.0, n=steps + 2)
 
 
+def test_initial_rows_that_are_broadcast() -> None:
+    """A buffer may be filled with one number; PyTensor and passes write such buffers."""
+    ys = scan(lambda y, c: y @ c + y, outputs_info=[m * 0], non_sequences=[m], n_steps=3)
+    view = only_scan(graph_of(ys).fgraph)
+    room: Any = pt.empty((4, *view.of_kind(SlotKind.NON_SEQ)[0].outer_input.shape))
+    (state,) = view.of_kind(SlotKind.SIT_SOT)
+    state.outer_input = pt.set_subtensor(room[:1], np.ones((1, 1, 1)))
+    (buffer,) = view.rebuild().values()
+    graph = graph_of(buffer)
+    assert_same_values(graph, converted(graph), m=np.array([[0.5, 0.1], [0.3, 0.2]]))
+
+
 def test_rows_behind_the_last_step_are_zero() -> None:
     """A buffer with more room than steps, as in truncated gradients."""
     ys = scan(lambda y: y * 2, outputs_info=[x], n_steps=3)
@@ -163,12 +173,108 @@ def test_the_gradient_of_the_loop() -> None:
         np.testing.assert_allclose(one_slope, other)
 
 
-def test_batched_loops_stay() -> None:
+@pytest.mark.parametrize("steps", [0, 1, 4])
+@pytest.mark.parametrize(
+    "core",
+    [
+        lambda ys, zs: [whole(ys), zs, ys[-1:]],
+        lambda ys, zs: [zs.sum(axis=0), ys.sum()],
+        lambda ys, zs: [pytensor.grad((ys * zs).sum(), [x, w])[1], ys.shape[0]],
+    ],
+)
+def test_loops_with_a_batch(core: Any, steps: int) -> None:
+    ys, zs = scan(
+        lambda s, y, c: [y * c + s, y * y],
+        sequences=[v],
+        outputs_info=[x, None],
+        non_sequences=[w],
+        n_steps=n,
+    )
+    xs, vs = pt.dvector("xs"), pt.dmatrix("vs")
+    outputs = vectorize_graph(core(ys, zs), {x: xs, v: vs})
+    graph = graph_of(*outputs)
+    work = converted(graph)
+    values = np.random.default_rng(4)
+    data = {"xs": values.normal(size=3), "vs": values.normal(size=(3, 5)), "w": 0.5, "n": steps}
+    assert_same_values(graph, work, **data)
+
+
+@pytest.mark.parametrize("taps", [[-1, -2], [-9]])
+def test_older_rows_with_a_batch(taps: list[int]) -> None:
+    ys = scan(
+        lambda *rows: sum(rows[1:], rows[0] * 0.5) + w,
+        outputs_info=[{"initial": v, "taps": taps}],
+        n_steps=5,
+        non_sequences=[],
+    )
+    rows = pt.dmatrix("rows")
+    graph = graph_of(vectorize_graph(ys, {v: rows}))
+    work = converted(graph)
+    initial = np.random.default_rng(4).normal(size=(3, -min(taps)))
+    assert_same_values(graph, work, rows=initial, w=0.5)
+
+
+def test_a_result_that_does_not_depend_on_the_batch() -> None:
+    ys, zs = scan(lambda y, z: [y * 2, z + 1], outputs_info=[x, w], n_steps=3)
     batch = pt.dvector("batch")
-    ys = scan(lambda y: y * 2, outputs_info=[x], n_steps=3)
-    graph = graph_of(vectorize_graph(ys, {x: batch}))
-    _, remarks = optimized(graph, "scan-to-loop")
-    assert remarks == ["missed scan_fn: stays a Scan: the loop is batched"]
+    graph = graph_of(*vectorize_graph([ys, zs], {x: batch}))
+    assert_same_values(graph, converted(graph), batch=np.arange(4.0), w=0.5)
+
+
+def root_of(graph_input: Any) -> Any:
+    """Return the estimates of a square root by Newton's method, until they stand."""
+    return scan(
+        lambda y, a: (0.5 * (y + a / y), until(abs(y * y - a) < 1e-3)),
+        outputs_info=[pt.ones_like(graph_input)],
+        non_sequences=[graph_input],
+        n_steps=30,
+    )
+
+
+def test_a_batch_whose_entries_stop_together() -> None:
+    batch, rows = pt.dvector("batch"), pt.dmatrix("rows")
+    zs = scan(
+        lambda row, i, y: ([y + row * i, y], until(pt.ge(i, 3))),
+        sequences=[v, pt.arange(v.size)],
+        outputs_info=[x, None],
+    )
+    graph = graph_of(*vectorize_graph([zs[0], zs[1].sum(), zs[0][-1]], {x: batch, v: rows}))
+    data = {"batch": np.arange(3.0), "rows": np.arange(18.0).reshape(3, 6)}
+    assert_same_values(graph, converted(graph), **data)
+
+
+def falling(graph_input: Any) -> Any:
+    """Return a loop whose step cannot be taken once it has ended."""
+    return scan(lambda y: (y - pt.sqrt(y), until(y < 1.5)), outputs_info=[graph_input], n_steps=30)
+
+
+@pytest.mark.parametrize("core", [root_of, falling])
+@pytest.mark.parametrize("mode", [PLAIN, "FAST_RUN", "NUMBA"])
+def test_a_batch_whose_entries_stop_apart(core: Any, mode: Any) -> None:
+    """PyTensor cannot stack what its Scans return, so it raises an error."""
+    batch = pt.dvector("batch")
+    (last,) = vectorize_graph([core(x)[-1]], {x: batch})
+    numbers = np.array([1.1, 2.0, 400.0])
+    work = optimized(graph_of(last), "scan-to-loop,trace-to-last")[0]
+    (found_last,) = work.outputs
+    slope = pytensor.grad(found_last.sum(), work.inputs)
+    function = pytensor.function(list(work.inputs), [found_last, *slope], mode=mode)
+    one = pytensor.function([x], [core(x)[-1], pytensor.grad(core(x)[-1], x)], mode=PLAIN)
+    for found, wanted in zip(function(numbers), zip(*map(one, numbers), strict=True), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-10)
+    with pytest.raises(ValueError, match=r"shape"):
+        pytensor.function([batch], [vectorize_graph(core(x), {x: batch})], mode=PLAIN)(numbers)
+
+
+def test_twin_all_rows_of_entries_that_stop_apart() -> None:
+    batch = pt.dvector("batch")
+    graph = graph_of(vectorize_graph(root_of(x), {x: batch}))
+    work = converted(graph)
+    together = np.array([4.0, 4.0])
+    assert_same_values(graph, work, batch=together)
+    function = pytensor.function(list(work.inputs), list(work.outputs), mode=PLAIN)
+    with pytest.raises(AssertionError, match="run different numbers of steps"):
+        function([1.0, 400.0])
 
 
 def test_truncated_gradients_stay() -> None:

@@ -22,8 +22,9 @@ from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.pipeline import registry as registry_module
-from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite, ScanPass
+from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.pipeline.optimizing import Snapshot, optimize
 from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.pipeline.runner import run_pipeline

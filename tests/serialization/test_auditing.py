@@ -13,7 +13,7 @@ import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.tensor.elemwise import Elemwise
 
-from hostile import Calls, called, text, whole
+from hostile import Calls, called, named, text, whole
 from real_graphs import GRAPHS
 from scanopt_cli.errors import LoadError
 from scanopt_cli.serialization.auditing import audit
@@ -90,6 +90,14 @@ def test_unusual_features_are_refusals_too(file: Path) -> None:
     report = audit(file)
     assert report.globals == ()
     assert "a persistent id" in str(report.refusal)
+
+
+def test_more_names_than_a_graph_has_are_a_refusal(file: Path) -> None:
+    names = b"".join(named(f"module{i}", "name") + b"0" for i in range(2_001))
+    file.write_bytes(whole(names + b"N"))
+    report = audit(file)
+    assert report.globals == ()
+    assert "refers to more than 2,000 things" in str(report.refusal)
 
 
 def test_what_is_no_pickle_is_an_error(file: Path) -> None:

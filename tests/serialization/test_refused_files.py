@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import vectorize_graph
+from pytensor.scan.op import Scan, ScanInfo
+from pytensor.tensor.blockwise import Blockwise
 
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import LoadError
@@ -43,6 +47,61 @@ def test_a_number_that_is_an_array_is_refused(tmp_path: Path) -> None:
         path.write_bytes(data)
         with pytest.raises(LoadError, match="type is that of a number"):
             load(path)
+
+
+def loaded(tmp_path: Path, *outputs: Any) -> Any:
+    path = tmp_path / "graph.pkl"
+    path.write_bytes(cloudpickle.dumps(list(outputs)))
+    return load(path)
+
+
+def test_booleans_are_zero_or_one(tmp_path: Path) -> None:
+    """PyTensor takes a boolean whose byte is 2 for True, and C code computes with the 2."""
+    two = np.frombuffer(b"\2\1\0", dtype=bool).copy()
+    with pytest.raises(LoadError, match="booleans that are neither 0 nor 1"):
+        loaded(tmp_path, pt.constant(two) + 1)
+
+
+def test_the_signature_of_a_batched_scan(tmp_path: Path) -> None:
+    """Lengths are inferred from it; `vectorize_graph` gives every dimension a name of its own."""
+    s, rows = pt.dvector("s"), pt.dmatrix("rows")
+    doubled = pytensor.scan(lambda a: a * 2, sequences=[s], n_steps=3, return_updates=False)
+    honest = vectorize_graph(doubled, {s: rows})
+    assert digest(loaded(tmp_path, honest).fgraph)
+    false_op = Blockwise(doubled.owner.op, signature="(),(m),()->(m)")
+    false = false_op(np.int64(3), rows, np.int64(3))
+    with pytest.raises(LoadError, match="does not have the signature of its Scan"):
+        loaded(tmp_path, false.shape[-1])
+
+
+def test_buffers_that_a_step_cannot_be_given(tmp_path: Path) -> None:
+    """A mit_mot output that overwrites no row that is read has no place to be written to."""
+    x, h = pt.dvector("x"), pt.dscalar("h")
+    kinds = {"mit_mot_in_slices": ((0,),), "mit_mot_out_slices": ((1,),)}
+    none = {"mit_sot_in_slices": (), "sit_sot_in_slices": ()}
+    counts = {"n_seqs": 0, "n_nit_sot": 0, "n_untraced_sit_sot": 0, "n_non_seqs": 0}
+    scan = Scan([h], [pt.sin(h)], ScanInfo(**kinds, **none, **counts, as_while=False))
+    steps = pt.constant(np.int64(3))
+    assert loaded(tmp_path, scan(steps, x)).outputs
+    scan.mitmots_preallocated = (True,)
+    with pytest.raises(LoadError, match="its buffers do not fit its info"):
+        loaded(tmp_path, scan(steps, x))
+
+
+def test_an_op_of_another_graph_than_its_class_builds(tmp_path: Path) -> None:
+    """PyTensor rewrites ``log(softmax(x))`` by the property; the graph is what counts."""
+    x = pt.dmatrix("x")
+    honest = pt.special.softmax(x, axis=1)
+    (kept,) = loaded(tmp_path, honest).outputs
+    assert type(kept.owner.op) is type(honest.owner.op)
+    false = copy(honest.owner.op)
+    false.axis = (0,)
+    graph = loaded(tmp_path, pt.log(false(x)))
+    values = np.array([[1.0, 2.0, 5.0], [0.3, 0.1, 0.2]])
+    function = pytensor.function(list(graph.inputs), list(graph.outputs), mode="FAST_COMPILE")
+    wanted = values - np.log(np.exp(values).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(function(values)[0], wanted)
+    assert "Softmax" in str(graph.outputs[0].owner.inputs[0].owner.op)
 
 
 _ZEROS = """

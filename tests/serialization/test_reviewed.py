@@ -59,7 +59,7 @@ _ABSTRACT = {
     "pytensor.tensor.random.basic": "ScipyRandomVariable",
     "pytensor.tensor.random.op": "AbstractRNGConstructor RNGConsumerOp RandomVariable",
     "pytensor.tensor.random.type": "AbstractRandomGeneratorType RandomType",
-    "pytensor.tensor.symbolic": "TensorSymbolicOp",
+    "pytensor.tensor.symbolic": "FusibleSymbolicOp TensorSymbolicOp",
     "pytensor.tensor.type": "DenseTensorType",
     "pytensor.tensor.variable": "DenseTensorConstant DenseTensorVariable",
     "pytensor.xtensor.basic": "XOp XTypeCastOp",

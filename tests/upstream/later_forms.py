@@ -18,7 +18,8 @@ from upstream_modes import buffer_of
 
 from graph_building import scan
 from mit_mot_loops import two_rows
-from scanopt_cli.ir.scan_view import ScanView, SlotKind
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import SlotKind
 
 type Case = tuple[Any, dict[Any, Any]]
 

@@ -25,7 +25,7 @@ five = pt.tensor("five", shape=(5,))
 
 @bug(
     "local_dimshuffle_subtensor reads the row 0 of a reversed slice of one row",
-    ours="passes/simplify.py",
+    ours="passes/simplify.py, loop/operators.py (output_types)",
     raises=AssertionError,
 )
 @pytest.mark.parametrize("rows", [slice(None, -2, -1), slice(None, -3, -2)])

@@ -14,6 +14,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.shape import Shape
 from pytensor.tensor.subtensor import Subtensor
 
+from scanopt_cli import loop
 from scanopt_cli.verification.constraints import Demands, Role, demands
 
 x, y = pt.vectors("x", "y")
@@ -120,6 +121,41 @@ def test_axes_go_together_through_a_loop() -> None:
     (x0,), (a0, a1), (b0, b1) = found.labels
     assert len({x0, a1, b0, b1}) == 1
     assert a0 != a1
+
+
+def test_what_a_traced_loop_asks() -> None:
+    _, ys = loop.scan(lambda h, row, w: (h @ w + row, h), x, a, b, max_steps=n)
+    found = asked([x, a, b, n], ys)
+    (x0,), (a0, a1), (b0, b1), _ = found.labels
+    assert len({x0, a1, b0, b1}) == 1
+    assert a0 != a1
+    assert found.roles[-1] is Role.STEPS
+    assert {label in found.stepped for label in (a0, x0)} == {True, False}
+
+
+def test_what_the_results_of_a_traced_loop_ask() -> None:
+    last, (trace, rows) = loop.scan(
+        lambda h, _, w: (h * 2, (h, h[:1] + w[index_of(w)])), x, None, y, max_steps=n
+    )
+    found = asked([x, y, a, b, n], last + a[0], trace + b, rows)
+    (x0,), (y0,), (_, a1), (b0, b1), _ = found.labels
+    assert x0 == a1 == b1
+    assert len({x0, y0, b0}) == 3
+    assert asked([y, n], pt.zeros(trace_of_ones(n).shape[0]) + y).roles == (Role.FREE, Role.STEPS)
+
+
+def index_of(vector: Variable) -> Variable:
+    return pt.argmax(vector)
+
+
+def trace_of_ones(steps: Variable) -> Variable:
+    return loop.scan(lambda h, _: (h, h), pt.ones(3), max_steps=steps)[1]
+
+
+def test_states_that_change_their_shapes() -> None:
+    last = loop.while_loop(lambda h: h.sum() < 9, lambda h: pt.concatenate([h, h]), x, max_steps=9)
+    found = asked([x, y], last + y)
+    assert found.labels[0] != found.labels[1]
 
 
 def test_static_lengths_are_shared() -> None:

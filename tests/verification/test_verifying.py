@@ -119,6 +119,17 @@ def test_nothing_is_verified_if_all_is_nan() -> None:
     assert found.reason == "no run gave a finite number to compare"
 
 
+def test_arrays_that_happen_to_be_empty_are_not_compared() -> None:
+    first, second = x[1000:], x[1000:] * 2
+    found = verify(([x], [first]), ([x], [second]), modes="plain")
+    assert found.verdict is Verdict.COULD_NOT_RUN
+    found = verify(([x], [x.sum(), first]), ([x], [x.sum(), second]), modes="plain")
+    assert found.verdict is Verdict.IDENTICAL
+    assert found.remarks == (
+        "output 1 was empty, NaN or infinite in every run, so no number was compared",
+    )
+
+
 def test_arrays_that_are_always_empty_agree() -> None:
     nothing = x[:0] * 2
     assert verify(([x], [nothing]), ([x], [nothing + 1])).verdict is Verdict.IDENTICAL

@@ -17,7 +17,7 @@ from pytensor.compile.mode import Mode
 from zoo_all import MODELS
 from zoo_model import Model, as_arrays, outputs_of
 
-from compiled_ways import NUMBA, VM, WAYS
+from compiled_ways import EVERY_WAY, NUMBA, VM, WAYS, Function
 from evaluating import PLAIN
 
 CASES = [
@@ -48,7 +48,12 @@ def wanted(model: Model, order: int) -> list[np.ndarray]:
 
 
 def check(model: Model, order: int, way: str, mode: Mode, atol: float = 1e-9) -> None:
-    compiled = WAYS[way](*outputs_of(model, order), mode)
+    compiled = EVERY_WAY[way](*outputs_of(model, order), mode)
+    assert_as_wanted(compiled, model, order, atol)
+
+
+def assert_as_wanted(compiled: Function, model: Model, order: int, atol: float = 1e-9) -> None:
+    """Check what a function computes against the raw graph."""
     got = as_arrays(compiled(*model.fresh_arguments()))
     for expected, value in zip(wanted(model, order), got, strict=True):
         assert (value.shape, value.dtype) == (expected.shape, expected.dtype)

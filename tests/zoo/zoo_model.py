@@ -57,14 +57,22 @@ def outputs_of(model: Model, order: int = 0) -> tuple[list[Variable], list[Varia
     assert order <= model.order, f"{model.name} has no derivatives of order {order}"
     inputs, output = model.build()
     outputs = list(output) if isinstance(output, list) else [output]
+    return inputs, derivative_of(model, inputs, outputs, order)
+
+
+def derivative_of(
+    model: Model, inputs: list[Variable], outputs: list[Variable], order: int
+) -> list[Variable]:
+    """Return what a model computes at ``order``, given the graph of its value."""
     if order == 0:
-        return inputs, outputs
+        return outputs
     wrt = [next(v for v in inputs if v.name == name) for name in model.wrt]
     gradient = pt.grad(outputs[0], wrt)
     if order == 1:
-        return inputs, [*outputs, *gradient]
+        return [*outputs, *gradient]
     total = pt.add(*(g.sum() for g in gradient)) if len(gradient) > 1 else gradient[0].sum()
-    return inputs, pt.grad(total, wrt, disconnected_inputs="ignore")
+    found: list[Variable] = pt.grad(total, wrt, disconnected_inputs="ignore")
+    return found
 
 
 def as_array(value: Any) -> np.ndarray:

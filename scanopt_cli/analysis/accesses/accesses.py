@@ -13,7 +13,8 @@ from pytensor.tensor.shape import Shape_i
 from scanopt_cli.analysis.accesses.indices import Bound, Extent, RowIndex, read_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind, scan_op
+from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
 
@@ -105,13 +106,20 @@ def accesses_of_outputs(view: ScanView, clients: Clients) -> Accesses:
     return {slot: accesses(view, slot, clients) for slot in view.of_kind(*TRACED)}
 
 
-def accesses(view: ScanView, slot: Slot, clients: Clients) -> list[Access]:
+def accesses(view: SlotView, slot: Slot, clients: Clients) -> list[Access]:
     """Return every reader of the output of ``slot``, in the graph's order.
 
     Slices that strip off the initial rows, and reversals, are replaced by their own readers.
     """
     assert slot.outer_output is not None
-    return list(_accesses(view.batch_ndim, slot.outer_output, (), slot.n_initial, clients))
+    return list(accesses_of(slot.outer_output, slot.n_initial, clients, view.batch_ndim))
+
+
+def accesses_of(
+    buffer: Variable, n_initial: int, clients: Clients, axis: int = 0
+) -> Iterator[Access]:
+    """Yield every reader of ``buffer``, whose rows are along ``axis``, as `accesses` does."""
+    return _accesses(axis, buffer, (), n_initial, clients)
 
 
 def _accesses(

@@ -26,12 +26,14 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
+from scanopt_cli.analysis.rows_by_step import rows_by_step
 from scanopt_cli.autodiff.provenance.reach import Reach
 from scanopt_cli.autodiff.provenance.recorder import Origin
 from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.naming import PULLBACK, TANGENTS
-from scanopt_cli.ir.scan_view import ScanView, SlotKind, batch_ndim
+from scanopt_cli.ir.scan_view import batch_ndim, view_of
+from scanopt_cli.ir.slots import SlotKind, SlotView
 
 
 class TimeDirection(StrEnum):
@@ -64,7 +66,7 @@ class SequenceSource:
 
 def infer(scans: Sequence[Apply], reach: Reach) -> dict[Apply, Origin]:
     """Return the origin of each of ``scans``, all Scans of one graph in topological order."""
-    views = {node: ScanView.of(node) for node in scans}
+    views = {node: view_of(node) for node in scans}
     found: dict[Apply, Origin] = {}
     for node, view in views.items():
         if _carries_tangents(view):
@@ -105,14 +107,20 @@ def time_directions(
     return {node: direction(node) for node in scans}
 
 
-def rows_read(view: ScanView) -> Iterator[SequenceSource]:
-    """Yield the source of each sequence of ``view``, looking through slices."""
+def rows_read(view: SlotView) -> Iterator[SequenceSource]:
+    """Yield the source of each sequence of ``view``, looking through slices.
+
+    A constant of a TracedLoop is a sequence if steps read its rows in their order, or in reverse.
+    """
     for slot in view.of_kind(SlotKind.SEQ):
         yield _rows(slot.outer_input, view.batch_ndim)
+    for slot, direction in rows_by_step(view):
+        source = _rows(slot.outer_input, 0)
+        yield replace(source, is_reversed=source.is_reversed ^ (direction == -1))
 
 
 def _parent(
-    view: ScanView, views: Mapping[Apply, ScanView], reach: Reach
+    view: SlotView, views: Mapping[Apply, SlotView], reach: Reach
 ) -> tuple[Apply | None, str | None]:
     """The Scan that ``view`` is the pullback of, or why it is unknown.
 
@@ -121,9 +129,9 @@ def _parent(
     is_named = bool(view.op.name) and view.name.startswith(PULLBACK)
     has_mit_mot = bool(view.of_kind(SlotKind.MIT_MOT))
     backwards = {rows.source for rows in rows_read(view) if rows.is_reversed}
-    # `scan` makes no mit_mots. So a Scan without one may be a user's loop that only has the name of
-    # a pullback.
-    if not has_mit_mot and not (is_named and backwards and _has_only_sums(view)):
+    # `scan` makes no mit_mots. So a loop without one may be a user's that only has the name of a
+    # pullback.
+    if not has_mit_mot and not (is_named and backwards and _can_be_pullback(view)):
         return None, None
     name = view.name.removeprefix(PULLBACK) if is_named else None
     if view.op.name and name is None:
@@ -147,7 +155,7 @@ def _parent(
     return None, f"could be the pullback of any of {len(alike)} Scans called {name or 'nothing'}"
 
 
-def _carries_tangents(view: ScanView) -> bool:
+def _carries_tangents(view: SlotView) -> bool:
     """Whether a Scan has the name of a loop with tangents, and slots for them.
 
     A tangent has a slot of the same kind and with the same taps as its value, so two such slots are
@@ -168,8 +176,11 @@ def _times_differentiated(name: str) -> int:
     return times
 
 
-def _has_only_sums(view: ScanView) -> bool:
-    """Whether all states can be the sums of a pullback without mit_mots, which start at zero."""
+def _can_be_pullback(view: SlotView) -> bool:
+    """Whether the states can be those of a pullback without mit_mots.
+
+    Of a Scan, they are sums, which start at zero; a TracedLoop carries cotangents as well.
+    """
     if view.is_while or view.of_kind(SlotKind.MIT_SOT, SlotKind.UNTRACED):
         return False
     return all(_is_zero(slot.outer_input) for slot in view.of_kind(SlotKind.SIT_SOT))
@@ -190,7 +201,7 @@ def _is_zero(variable: Variable) -> bool:
 
 
 def _evidence(
-    view: ScanView, other: ScanView, backwards: set[Variable], reach: Reach
+    view: SlotView, other: SlotView, backwards: set[Variable], reach: Reach
 ) -> tuple[int, int]:
     """How strongly ``view`` looks like the pullback of ``other``.
 
@@ -221,7 +232,7 @@ def _by_sequences(node: Apply, known: Mapping[Apply, TimeDirection]) -> TimeDire
 
     Without sequences it is forward, or unknown if there are mit_mots.
     """
-    view = ScanView.of(node)
+    view = view_of(node)
     ways = set()
     for rows in rows_read(view):
         source = known.get(rows.source.owner, TimeDirection.FORWARD)

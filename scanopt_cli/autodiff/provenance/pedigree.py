@@ -15,7 +15,7 @@ from scanopt_cli.autodiff.provenance.scan_instances import ScanInstance, collect
 from scanopt_cli.autodiff.selecting import position_of
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import GraphLike, as_graph
-from scanopt_cli.ir.scan_view import SlotKind
+from scanopt_cli.ir.slots import SlotKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,10 @@ class ScanRecord:
     reads_inputs
         Inputs of the same graph (in a body: slots of the enclosing loop) that reach it without
         passing another Scan.
-    seqs, mit_mot, mit_sot, sit_sot, nit_sot, untraced, non_seqs
-        How many slots of each kind it has.
+    design
+        ``Scan``, or ``TracedLoop``.
+    seqs, mit_mot, mit_sot, sit_sot, nit_sot, untraced, non_seqs, states, traced, constants
+        How many slots of each kind it has; the last three are a TracedLoop's.
     nodes
         How many nodes its body has, without those of inner graphs.
     """
@@ -68,6 +70,10 @@ class ScanRecord:
     untraced: int
     non_seqs: int
     nodes: int
+    design: str = "Scan"
+    states: int = 0
+    traced: int = 0
+    constants: int = 0
 
     @property
     def full_name(self) -> str:
@@ -151,6 +157,10 @@ def _record(member: ScanInstance) -> ScanRecord:
         untraced=count(SlotKind.UNTRACED),
         non_seqs=count(SlotKind.NON_SEQ),
         nodes=len(member.view.op.fgraph.apply_nodes),
+        design=member.view.design,
+        states=count(SlotKind.STATE),
+        traced=count(SlotKind.TRACED),
+        constants=count(SlotKind.CONSTANT),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
-from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.ir.scan_view import is_loop
 
 
 class Reach:
@@ -23,7 +23,7 @@ class Reach:
         for node in graph.toposort():
             nearest = frozenset[Apply]().union(*map(self.scans_before, node.inputs))
             read = frozenset[Variable]().union(*map(self._inputs_before, node.inputs))
-            if scan_op(node) is not None:
+            if is_loop(node):
                 self.scans.append(node)
                 self._ancestors[node] = nearest.union(*(self._ancestors[n] for n in nearest))
                 self._nearest.update(dict.fromkeys(node.outputs, frozenset((node,))))

@@ -15,7 +15,7 @@ from pytensor.graph.traversal import toposort
 
 from scanopt_cli.ir.inner_graphs import with_core
 from scanopt_cli.ir.naming import PULLBACK
-from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.ir.scan_view import is_loop, loop_op
 
 # The prefix of temporary names. No loop is called this, so such a name identifies one node.
 _TOKEN = "scanopt:pedigree:"
@@ -61,14 +61,14 @@ class ProvenanceRecorder:
 
         The Scans made by this are added to ``origins``.
         """
-        scans = [node for node in toposort([cost]) if scan_op(node) is not None]
+        scans = [node for node in toposort([cost]) if is_loop(node)]
         with _unique_names(scans) as names:
             found: Any = reverse_mode(
                 cost, list(wrt), disconnected_inputs="ignore", return_disconnected="none"
             )
         results: list[Variable | None] = found
         for node in toposort([result for result in results if result is not None]):
-            if scan_op(node) is not None and node not in self.origins:
+            if is_loop(node) and node not in self.origins:
                 self.origins[node] = self._origin(node, names)
         return results
 
@@ -76,9 +76,9 @@ class ProvenanceRecorder:
         """Record that forward mode replaced each key of ``nodes`` by its value."""
         for old, new in nodes.items():
             origin = self.origins.get(old)
-            if origin is None or scan_op(new) is None:
+            if origin is None or not is_loop(new):
                 continue
-            if scan_op(new) is not scan_op(old):
+            if loop_op(new) is not loop_op(old):
                 origin = _tangents_of(old, origin)
             elif origin.parent is not None:
                 origin = replace(origin, parent=nodes.get(origin.parent, origin.parent))
@@ -137,14 +137,13 @@ def _tangents_of(node: Apply, origin: Origin) -> Origin:
 
 def rename(node: Apply, name: str | None) -> None:
     """Rename the Scan that ``node`` applies, in place; other nodes of that Scan keep their name."""
-    scan = copy(scan_op(node))
-    assert scan is not None
-    scan.name = name
-    node.op = with_core(node.op, scan)
+    loop = copy(loop_op(node))
+    loop.name = name
+    node.op = with_core(node.op, loop)
 
 
 def _name(node: Apply) -> str | None:
-    op = scan_op(node)
+    op = loop_op(node)
     return None if op is None else op.name
 
 

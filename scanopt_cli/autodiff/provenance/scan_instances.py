@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
-from scanopt_cli.analysis.describing import scan_results
+from scanopt_cli.analysis.describing import loop_results
 from scanopt_cli.autodiff.provenance.inference import TimeDirection, infer, time_directions
 from scanopt_cli.autodiff.provenance.reach import Reach
 from scanopt_cli.autodiff.provenance.recorder import Origin
 from scanopt_cli.autodiff.selecting import input_names
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.naming import PULLBACK, Clients, slot_names, titles
-from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.scan_view import view_of
+from scanopt_cli.ir.slots import SlotView
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +29,7 @@ class ScanInstance:
     nearest Scans before it, and ``input_names`` the names of the graph's inputs that it reads.
     """
 
-    view: ScanView
+    view: SlotView
     title: str
     path: tuple[str, ...]
     results: Mapping[Variable, str]
@@ -67,10 +68,10 @@ def _collect(
     reach = Reach(graph)
     known = infer(reach.scans, reach) if origins is None else origins
     direction_of, title_of = time_directions(reach.scans, known), titles(graph.outputs)
-    results = scan_results(title_of)
+    results = loop_results(title_of)
     members = {
         node: ScanInstance(
-            view=ScanView.of(node),
+            view=view_of(node),
             title=title_of[node],
             path=path,
             results=results,

@@ -12,14 +12,15 @@ from scanopt_cli.diff.matching.indexed_graph import Pairs
 from scanopt_cli.diff.matching.pairing import pair_up
 from scanopt_cli.diff.matching.shared_keys import SharedKeys
 from scanopt_cli.diff.matching.slot_pairing import pair_slots
-from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.scan_view import is_loop
+from scanopt_cli.ir.slots import SlotView
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
     """The inputs and outputs of two nodes that correspond, as pairs of places.
 
-    ``slots`` pairs the slots of two Scans; it is ``None`` for all other nodes.
+    ``slots`` pairs the slots of two loops; it is ``None`` for all other nodes.
     """
 
     inputs: Pairs
@@ -38,7 +39,7 @@ class Alignment:
 def align(ours: SharedKeys, theirs: SharedKeys, node: Apply, other: Apply) -> Alignment:
     """Align two nodes by what is matched so far."""
     is_one_op = ours.side.op_digest(node.op) == theirs.side.op_digest(other.op)
-    if scan_op(node) is not None and scan_op(other) is not None:
+    if is_loop(node) and is_loop(other):
         slots = pair_slots(ours, theirs, node, other)
         return _of_slots(ours.side.view(node), theirs.side.view(other), slots)
     outputs = _in_order(len(node.outputs), len(other.outputs))
@@ -71,16 +72,24 @@ def _uneven(
     )
 
 
-def _of_slots(view: ScanView, other: ScanView, slots: Pairs) -> Alignment:
+def _of_slots(view: SlotView, other: SlotView, slots: Pairs) -> Alignment:
     places = {variable: place for place, variable in enumerate(view.node.outputs)}
     others = {variable: place for place, variable in enumerate(other.node.outputs)}
     outputs = [
         (places[output], others[counterpart])
         for first, second in slots
-        if (output := view.slots[first].outer_output) is not None
-        and (counterpart := other.slots[second].outer_output) is not None
+        for output, counterpart in zip(
+            view.slots[first].outer_outputs, other.slots[second].outer_outputs, strict=False
+        )
     ]
-    inputs = [(0, 0), *((first + 1, second + 1) for first, second in slots)]
+    counts = zip(view.counts, other.counts, strict=False)
+    outputs += [(places[count], others[counterpart]) for count, counterpart in counts]
+    inputs = [
+        (first + 1, second + 1)
+        for first, second in slots
+        if view.slots[first].has_input and other.slots[second].has_input
+    ]
+    inputs.insert(0, (0, 0))
     return Alignment(inputs, outputs, slots)
 
 

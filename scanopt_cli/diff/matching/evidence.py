@@ -12,7 +12,7 @@ from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.slot_pairing import pair_slots
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, op_name
-from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.ir.scan_view import is_loop
 
 # How many readers of a variable are examined.
 _READERS = 8
@@ -50,7 +50,7 @@ def are_alike(matching: Matching, node: Apply, other: Apply) -> bool:
     core, other_core = core_op(node.op), core_op(other.op)
     if type(core) is not type(other_core):
         return False
-    if scan_op(node) is not None and scan_op(other) is not None:
+    if is_loop(node) and is_loop(other):
         return _loops_alike(matching, node, other)
     if inner_graphs(node.op) and op_name(node.op) == op_name(other.op):
         return True

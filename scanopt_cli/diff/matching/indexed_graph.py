@@ -16,7 +16,8 @@ from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.loop_forms import LoopForm
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.naming import slot_names, titles
-from scanopt_cli.ir.scan_view import ScanView, Slot
+from scanopt_cli.ir.scan_view import view_of
+from scanopt_cli.ir.slots import Slot, SlotView
 
 type Pairs = Sequence[tuple[int, int]]
 """Pairs of places in two lists whose items correspond."""
@@ -60,7 +61,7 @@ class IndexedGraph:
             self.ends[output].append(place)
         self.input_rank = {variable: place for place, variable in enumerate(self.inputs)}
         self._constants_read: dict[Apply, int] = {}
-        self._views: dict[Apply, ScanView] = {}
+        self._views: dict[Apply, SlotView] = {}
         self._slot_names: dict[Apply, Mapping[Slot, str]] = {}
 
     def digest(self, variable: Variable) -> bytes:
@@ -91,10 +92,10 @@ class IndexedGraph:
         """Return the canonical form of a Scan node's loop."""
         return self.sameness.form(self.view(node).op)
 
-    def view(self, node: Apply) -> ScanView:
+    def view(self, node: Apply) -> SlotView:
         """Return the slots of a Scan node."""
         if node not in self._views:
-            self._views[node] = ScanView.of(node)
+            self._views[node] = view_of(node)
         return self._views[node]
 
     def slot_names(self, node: Apply) -> Mapping[Slot, str]:

@@ -22,7 +22,7 @@ from scanopt_cli.diff.matching.numbering import Numbers, numbered
 from scanopt_cli.diff.matching.pairing import pair_up
 from scanopt_cli.diff.matching.similarity import similar_pairs
 from scanopt_cli.ir.inner_graphs import op_name
-from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.ir.scan_view import is_loop
 
 # A round starts from the matches of the previous one; unrelated graphs end after the first.
 _ROUNDS = 4
@@ -73,7 +73,7 @@ class _Matcher:
             if len(self.matching.nodes) in (count, len(self._first.nodes)):
                 break
         for node, partner in self.matching.nodes.items():
-            if is_swappable(node) or scan_op(node) is not None:
+            if is_swappable(node) or is_loop(node):
                 # More nodes are matched now than when these two were aligned.
                 self.matching.align(node, partner)
 
@@ -179,7 +179,7 @@ class _Matcher:
         node, maker = variable.owner, other.owner
         if node is None or maker is None or not self.matching.is_free(node, maker):
             return
-        is_slot = scan_op(node) is not None and scan_op(maker) is not None
+        is_slot = is_loop(node) and is_loop(maker)
         if not is_slot and variable.index != other.index:
             return
         if self.matching.same_op(node, maker) and are_alike(self.matching, node, maker):

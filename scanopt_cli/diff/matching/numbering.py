@@ -9,7 +9,7 @@ from pytensor.graph.basic import Apply, Variable
 from scanopt_cli.diff.deduplicated import is_swappable
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.shared_keys import Token
-from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.ir.scan_view import is_loop
 
 
 class Numbers:
@@ -20,11 +20,11 @@ class Numbers:
 
     def number(self, side: IndexedGraph, node: Apply, reads: Sequence[Hashable]) -> int:
         """Return the number of a node of ``side`` whose inputs have the keys ``reads``."""
-        if scan_op(node) is not None:
+        if is_loop(node):
             # The order of its slots does not count.
-            ranks = side.form(node).ranks
+            ranks, slots = side.form(node).ranks, side.view(node).slots
             ordered = sorted(range(len(ranks)), key=ranks.__getitem__)
-            reads = [reads[0], *(reads[place + 1] for place in ordered)]
+            reads = [reads[0], *(reads[at + 1] for at in ordered if slots[at].has_input)]
         elif is_swappable(node):
             reads = [*sorted(reads[:2], key=_order), *reads[2:]]
         key = side.op_digest(node.op), tuple(reads)
@@ -57,13 +57,21 @@ def numbered(
 
 
 def output_mark(side: IndexedGraph, variable: Variable) -> int:
-    """Return the place of ``variable`` among its node's outputs; for a loop, its slot's rank."""
+    """Return the place of ``variable`` among its node's outputs.
+
+    For a loop, a number for its slot and role, which does not depend on the order of the slots.
+    """
     node = variable.owner
-    if scan_op(node) is None:
+    if not is_loop(node):
         place: int = node.outputs.index(variable)
         return place
-    places = zip(side.view(node).slots, side.form(node).ranks, strict=True)
-    return next(rank for slot, rank in places if slot.outer_output is variable)
+    slots = side.view(node).slots
+    for slot, rank in zip(slots, side.form(node).ranks, strict=True):
+        if slot.outer_output is variable:
+            return rank
+        if slot.last is variable:
+            return rank + len(slots)
+    return -1
 
 
 def _order(token: Hashable) -> tuple[bool, object]:

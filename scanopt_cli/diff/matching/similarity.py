@@ -12,7 +12,7 @@ from scanopt_cli.diff.matching.evidence import are_alike
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.shared_keys import Token
 from scanopt_cli.ir.inner_graphs import op_name
-from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.ir.scan_view import is_loop, loop_op
 
 # A trait that more nodes share says little, and visiting all of them would be quadratic.
 _COMMON = 16
@@ -42,9 +42,8 @@ def similar_pairs(
         )
         for other, count in shared.items():
             counterpart, other_traits = theirs[other]
-            is_loop = scan_op(node) is not None
             if 2 * count >= max(len(traits), len(other_traits)) or (
-                is_loop and are_alike(matching, node, counterpart)
+                is_loop(node) and are_alike(matching, node, counterpart)
             ):
                 found.append((-count, place, other))
     for _, place, other in sorted(found):
@@ -55,8 +54,8 @@ def _traits(
     side: IndexedGraph, node: Apply, token: Token, partners: Mapping[Apply, Apply] | None
 ) -> set[Hashable]:
     """Return what a node reads and what reads it, each with its own Op, comparable across sides."""
-    loop = scan_op(node)
-    own: Hashable = "Scan" if loop is not None else side.op_digest(node.op)
+    loop = loop_op(node)
+    own: Hashable = type(loop).__name__ if loop is not None else side.op_digest(node.op)
     traits: set[Hashable] = {
         (own, place if loop is None else None, token(variable))
         for place, variable in enumerate(node.inputs)

@@ -21,7 +21,7 @@ from scanopt_cli.diff.matching.pairing import pair_up
 from scanopt_cli.diff.matching.shared_keys import SharedKeys
 from scanopt_cli.equivalence.loop_forms import Step
 from scanopt_cli.ir.naming import slot_name
-from scanopt_cli.ir.scan_view import ScanView, SlotKind
+from scanopt_cli.ir.slots import SlotKind, SlotView
 
 # The most rounds from one set of pairs, and the most walks over the bodies in all: for many states
 # that separate only one by one, the time would otherwise be quadratic.
@@ -52,7 +52,7 @@ class _Slots:
     def __init__(self, terms: SharedKeys, node: Apply) -> None:
         self._terms = terms
         self._side = terms.side
-        view: ScanView = terms.side.view(node)
+        view: SlotView = terms.side.view(node)
         self.slots = view.slots
         self.ports: Sequence[bytes] = terms.side.form(node).ports
         self.step = Step(terms.side.sameness, view.slots, view.op.fgraph.toposort(), None)
@@ -69,9 +69,11 @@ class _Slots:
 
     @cached_property
     def feeds(self) -> list[Hashable]:
-        """The key of what feeds each slot; ``None`` for a nit_sot, whose length says nothing."""
+        """The key of what feeds each slot; ``None`` where that is a length, which says nothing."""
         return [
-            None if slot.kind is SlotKind.NIT_SOT else self._terms.token(slot.outer_input)
+            self._terms.token(slot.outer_input)
+            if slot.has_input and slot.kind is not SlotKind.NIT_SOT
+            else None
             for slot in self.slots
         ]
 

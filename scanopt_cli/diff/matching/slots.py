@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from scanopt_cli.diff.matching.indexed_graph import Pairs
-from scanopt_cli.ir.scan_view import ScanView, Slot
+from scanopt_cli.ir.slots import Slot, SlotView
 
 
-def inner_inputs(view: ScanView, other: ScanView, pairs: Pairs) -> list[tuple[int, int]]:
+def inner_inputs(view: SlotView, other: SlotView, pairs: Pairs) -> list[tuple[int, int]]:
     """Return pairs of places of inner inputs: of paired slots, at the same tap."""
     places = _input_places(view)
     others = _input_places(other)
@@ -18,7 +18,7 @@ def inner_inputs(view: ScanView, other: ScanView, pairs: Pairs) -> list[tuple[in
     ]
 
 
-def inner_outputs(view: ScanView, other: ScanView, pairs: Pairs) -> list[tuple[int, int]]:
+def inner_outputs(view: SlotView, other: SlotView, pairs: Pairs) -> list[tuple[int, int]]:
     """Return pairs of places of inner outputs: of paired slots, and the stop conditions."""
     places = output_places(view)
     others = output_places(other)
@@ -33,7 +33,7 @@ def inner_outputs(view: ScanView, other: ScanView, pairs: Pairs) -> list[tuple[i
     return found
 
 
-def output_places(view: ScanView) -> list[dict[int, int]]:
+def output_places(view: SlotView) -> list[dict[int, int]]:
     """Return, for each slot, the place of its inner output by out-tap."""
     places: dict[Slot, dict[int, int]] = {}
     count = 0
@@ -43,7 +43,7 @@ def output_places(view: ScanView) -> list[dict[int, int]]:
     return [places.get(slot, {}) for slot in view.slots]
 
 
-def _input_places(view: ScanView) -> list[dict[int, int]]:
+def _input_places(view: SlotView) -> list[dict[int, int]]:
     """Return, for each slot, the place of its inner input by tap; no taps count as tap 0."""
     position = {variable: place for place, variable in enumerate(view.op.fgraph.inputs)}
     return [

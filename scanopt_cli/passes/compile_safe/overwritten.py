@@ -17,9 +17,11 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole, rows
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.scan_lengths import with_start
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.passes.compile_safe.bodies import copy_outputs
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import ScanPass
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from scanopt_cli.ir.levels import always_computed
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.passes.merge_scans.batches import BatchShapes
 from scanopt_cli.passes.merge_scans.trip_counts import StepCounts
-from scanopt_cli.pipeline.contract import PassContext, works_in_place
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import works_in_place
 from scanopt_cli.remarks import Reason, Why, because
 
 

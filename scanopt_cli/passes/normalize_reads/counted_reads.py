@@ -11,7 +11,8 @@ from scanopt_cli.analysis.accesses.accesses import Access, Clients, accesses
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import along
-from scanopt_cli.ir.scan_view import ScanView, Slot
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import Slot
 
 _ONE = AffineExpr(1)
 

@@ -15,7 +15,8 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.scan_lengths import with_start
 from scanopt_cli.ir.indexing import indices_of, number
-from scanopt_cli.ir.scan_view import ScanView, Slot
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import Slot
 
 
 def joined_starts(

@@ -16,7 +16,8 @@ from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.scan_view import ScanView, Slot
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import Slot
 
 
 def length_reads(

@@ -9,11 +9,13 @@ from pytensor.graph.basic import Variable
 
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.scan_view import TRACED, ScanView
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import TRACED
 from scanopt_cli.passes.normalize_reads.counted_reads import counted_reads
 from scanopt_cli.passes.normalize_reads.joined_starts import joined_starts
 from scanopt_cli.passes.normalize_reads.length_reads import length_reads
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code
 
 

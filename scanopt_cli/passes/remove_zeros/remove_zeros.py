@@ -13,9 +13,11 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.analysis.rows import is_zero
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.passes.remove_zeros.zeros import zeros_among
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code
 
 

@@ -14,9 +14,11 @@ from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import shorten
-from scanopt_cli.ir.scan_view import ScanView, Slot, SlotKind
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.passes.save_mem.trimmed_reads import is_mapped, trimmed_reads
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Why, because
 
 

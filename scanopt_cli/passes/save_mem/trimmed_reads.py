@@ -24,7 +24,8 @@ from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.dependence import state_inputs
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.scan_view import ScanView, Slot
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import Slot
 
 
 def trimmed_reads(

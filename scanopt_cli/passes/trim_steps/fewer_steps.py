@@ -10,8 +10,10 @@ from scanopt_cli.analysis.buffers import is_whole, rows
 from scanopt_cli.analysis.count_variables import scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import capped, with_steps
-from scanopt_cli.ir.scan_view import TRACED, ScanView, SlotKind
-from scanopt_cli.pipeline.contract import PassContext, not_whole
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import TRACED, SlotKind
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import not_whole
 from scanopt_cli.remarks import Code, Reason, Why, because
 
 

@@ -13,7 +13,8 @@ from scanopt_cli.analysis.accesses.accesses import Access, Accesses, stripped
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import with_steps
-from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import TRACED, Slot
 from scanopt_cli.passes.trim_steps.fewer_steps import why_all
 from scanopt_cli.passes.trim_steps.rows_taken import RowsTaken, Taken
 from scanopt_cli.pipeline.contract import PassContext

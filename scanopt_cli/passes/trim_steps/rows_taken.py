@@ -17,7 +17,8 @@ from pytensor.graph.basic import Apply, Variable
 from scanopt_cli.analysis.accesses.accesses import Clients, sequence_steps
 from scanopt_cli.analysis.accesses.indices import RowIndex, read_index
 from scanopt_cli.ir.indexing import along, is_full_slice
-from scanopt_cli.ir.scan_view import ScanView, Slot
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import Slot
 
 type Rows = range | int | list[int]
 

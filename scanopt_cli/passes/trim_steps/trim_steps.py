@@ -13,7 +13,8 @@ from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.passes.trim_steps.fewer_steps import cut_to_first
 from scanopt_cli.passes.trim_steps.known_steps import trim_known
 from scanopt_cli.passes.trim_steps.unknown_steps import trim_unknown
-from scanopt_cli.pipeline.contract import PassContext, ScanPass
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import ScanPass
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import with_steps
-from scanopt_cli.ir.scan_view import TRACED, ScanView, Slot, SlotKind
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
 from scanopt_cli.passes.trim_steps.end_reads import EndRead, end_read, only_sequences
 from scanopt_cli.passes.trim_steps.fewer_steps import why_all
 from scanopt_cli.pipeline.contract import PassContext

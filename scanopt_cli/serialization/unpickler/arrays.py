@@ -63,6 +63,8 @@ def array_from(data: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray[Any,
     needed = math.prod(shape) * dtype.itemsize
     if len(data) != needed:
         raise ValueError(f"an array that declares {needed:,} bytes and has {len(data):,}")
+    if dtype.kind == "b" and data.strip(b"\0\1"):
+        raise ValueError("an array of booleans that are neither 0 nor 1")
     return np.ndarray(shape, dtype, bytearray(data), order=order)
 
 

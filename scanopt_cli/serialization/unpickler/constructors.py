@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, cast
 
 from pytensor.assumptions.specify import SpecifyAssumptions
-from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.builders import OpFromGraph, SymbolicOp
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.type import Type
 from pytensor.printing import Print
@@ -27,6 +27,7 @@ from pytensor.tensor.optimize import ScipyWrapperOp
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Shape_i
 
+from scanopt_cli.ir.scan_view import may_be_preallocated
 from scanopt_cli.serialization.unpickler.allowlist import PULLBACKS
 from scanopt_cli.serialization.unpickler.dropping import CACHES
 
@@ -181,6 +182,16 @@ def _make_from_graph(cls: type[Any], state: Mapping[str, Any]) -> Any:
     return _with_own_attributes(made, state)
 
 
+def builds_its_graph(op: SymbolicOp) -> bool:
+    """Whether the graph of an Op is what its class builds for its properties."""
+    arguments = [kind.make_variable() for kind in op.input_types]
+    try:
+        outputs = op.build_inner_graph(*arguments)
+        return bool(FrozenFunctionGraph.from_io(arguments, outputs) == op.fgraph)
+    except Exception:
+        return False
+
+
 def _override(value: Any, count: int) -> Any:
     """Return an override of a derivative: one graph, or a list of ``count``."""
     parts = value if isinstance(value, list) else [value]
@@ -260,7 +271,10 @@ def _make_scan(cls: type[Scan], state: Mapping[str, Any]) -> Scan:
         raise StateError("its output types do not fit its inner graph")
     made.output_types = wanted
     preallocated = _list_of(bool, list(state["mitmots_preallocated"]))
-    if len(preallocated) != info.n_mit_mot_outs:
+    may_be = may_be_preallocated(info)
+    if len(preallocated) != len(may_be) or any(
+        is_set and not may for is_set, may in zip(preallocated, may_be, strict=True)
+    ):
         raise StateError("its buffers do not fit its info")
     made.mitmots_preallocated = tuple(preallocated)  # a setting decides when the op is made
     # a rewrite and make_node set these on the op that they are given

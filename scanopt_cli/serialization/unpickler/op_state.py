@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
+from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph, SymbolicOp
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
@@ -23,7 +23,7 @@ from pytensor.misc.frozendict import frozendict
 
 from scanopt_cli.errors import brief
 from scanopt_cli.serialization.unpickler.attributes import check_attributes
-from scanopt_cli.serialization.unpickler.constructors import StateError, make
+from scanopt_cli.serialization.unpickler.constructors import StateError, builds_its_graph, make
 
 _OF_ANY_GRAPH = frozenset(OpFromGraph.__init__.__code__.co_names)
 """The attributes that every OpFromGraph has, among other names."""
@@ -33,7 +33,8 @@ def rebuild(cls: type[Any], state: Mapping[str, Any]) -> Any:
     """Return a new instance of ``cls``, an Op or Type class, that has the given state.
 
     ``state`` maps attribute names to values that were rebuilt themselves; caches are left out. An
-    Op that was finalized for a backend becomes an OpFromGraph that is inlined.
+    Op that was finalized for a backend becomes an OpFromGraph that is inlined, and one whose class
+    builds another graph than it has a plain one.
 
     Raises
     ------
@@ -43,8 +44,7 @@ def rebuild(cls: type[Any], state: Mapping[str, Any]) -> Any:
     if issubclass(cls, FinalizedOpFromGraph):
         # Its class says how a backend evaluates the graph, by attributes that nobody compares with
         # the graph itself.
-        state = {name: state[name] for name in state.keys() & _OF_ANY_GRAPH} | {"is_inline": True}
-        cls = OpFromGraph
+        return rebuild(OpFromGraph, _of_any_graph(state) | {"is_inline": True})
     check_attributes(cls, state)
     try:
         made = make(cls, state)
@@ -58,7 +58,15 @@ def rebuild(cls: type[Any], state: Mapping[str, Any]) -> Any:
         raise
     except Exception as error:
         raise StateError(f"its constructor fails: {brief(error)}") from None
+    if isinstance(made, SymbolicOp) and not builds_its_graph(made):
+        # Rewrites know it by class and properties, and would compile another graph than its own,
+        # which a pass may have rewritten.
+        return rebuild(OpFromGraph, _of_any_graph(state) | {"name": made.name or cls.__name__})
     return made
+
+
+def _of_any_graph(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: state[name] for name in state.keys() & _OF_ANY_GRAPH}
 
 
 def _class_attribute(cls: type[Any], name: str) -> Any:

@@ -181,6 +181,8 @@ ADMITTED: Mapping[str, str] = {
     "pytensor.tensor.sort": "ArgSortOp SortOp",
     "pytensor.tensor.special": "LogAddExp LogSoftmax LogSumExp Softmax XLog1PY XLogY",
     "pytensor.tensor.subtensor": "AdvancedIncSubtensor AdvancedSubtensor IncSubtensor Subtensor",
+    # A derivative of logsumexp and the like, since PyTensor 3.3.8.
+    "pytensor.tensor.symbolic": "FusibleSymbolicOpDerivative",
     "pytensor.tensor.type": "TensorType",
     "pytensor.tensor.type_other": "MakeSlice NoneTypeT SliceConstant SliceType",
     "pytensor.tensor.variable": "TensorConstant TensorVariable",

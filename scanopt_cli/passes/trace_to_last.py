@@ -1,0 +1,161 @@
+"""Read the last row of a trace from the last value of the state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.type import TensorType
+
+from scanopt_cli.analysis.accesses.accesses import Access, Clients, accesses_of
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.loop.batching import SAME_COUNT
+from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.shapes import traced_shapes
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import TracedLoopPass
+from scanopt_cli.remarks import Code, Why, because
+
+_ONE = AffineExpr(1)
+
+
+@dataclass(frozen=True)
+class TraceToLast(TracedLoopPass):
+    """Replace the last row of a trace by the last value of the state, which needs no trace.
+
+    A TracedLoop keeps only the traces that are read, so a trace goes once its last reader is gone.
+
+    Legal cases:
+
+    1. ``trace[-1]``, ``trace[-1:]`` and ``trace[n]``, where the loop runs ``n`` steps, become the
+       last value of the state, whether or not there are other readers.
+    2. The same of the steps alone, ``trace[1:][-1]``, if there is provably a step: there would be
+       nothing to read otherwise.
+    3. A traced value that is read in no other way becomes a state, whose initial value nobody
+       reads, if there is provably a step. It is zeros of the shape of the value.
+
+    4. The same of a trace whose rows are moved behind batch dimensions, as those of a batched loop
+       are. A check that every entry of the batch runs as many steps is dropped: the last value is
+       that of the entry.
+
+    Preconditions: the trace is an array. In a loop with a condition, ``n`` is not known before, so
+    only an index of -1 is the last.
+
+    Out of scope: several last rows (``trace[-3:]``); run ``save-mem`` before ``scan-to-loop``.
+    """
+
+    name: ClassVar[str] = "trace-to-last"
+
+    def rewrite(self, view: LoopView, context: PassContext) -> dict[Variable, Variable] | None:
+        """Return replacements for those that read the last row of a trace."""
+        lengths = Lengths(view.n_steps)
+        names = context.names(view)
+        runs = lengths.provably_le(_ONE, lengths.value_of(view.n_steps))
+        replacements: dict[Variable, Variable] = {}
+        carried: dict[Slot, list[_Reader]] = {}
+        for slot in view.outputs():
+            assert slot.outer_output is not None
+            if not isinstance(slot.outer_output.type, TensorType):
+                continue
+            readers = list(_readers(slot.outer_output, slot.n_initial, 0, context.clients))
+            lasts = [reader for reader in readers if _reads_last(reader.access, view, lengths)]
+            sound = [reader for reader in lasts if runs or reader.access.n_initial]
+            if len(sound) < len(lasts):
+                why = because(Why.NO_STEPS, steps=str(lengths.value_of(view.n_steps)))
+                context.missed(view, Code.LAST_NOT_READ, why, names[slot])
+            if slot.last is not None and sound:
+                context.passed(view, Code.LAST_READ, names[slot], count=len(sound))
+                replacements |= {r.access.result: _row(slot.last, r) for r in sound}
+            elif slot.kind is SlotKind.TRACED and sound and len(sound) == len(readers):
+                context.passed(view, Code.TRACED_CARRIED, names[slot])
+                carried[slot] = sound
+        if carried:
+            starts = _starts(view, list(carried))
+            view.unfreeze()
+            for slot, start in starts.items():
+                _carry(slot, start)
+            made = view.rebuild()
+            for slot, readers in carried.items():
+                assert slot.last is not None
+                last = made.pop(slot.last)
+                replacements |= {r.access.result: _row(last, r) for r in readers}
+            replacements |= made
+        return replacements
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """A reader of a trace, and the axis along which it finds the rows."""
+
+    access: Access
+    axis: int
+
+
+def _readers(trace: Variable, n_initial: int, axis: int, clients: Clients) -> Iterator[_Reader]:
+    """Yield the readers of a trace, behind transpositions of its rows and the check of a batch."""
+    for access in accesses_of(trace, n_initial, clients, axis):
+        node = access.node
+        moved = _moved(node, axis) if access.source is trace and not access.position else None
+        if moved is None:
+            yield _Reader(access, axis)
+        else:
+            yield from _readers(node.outputs[0], n_initial, moved, clients)
+
+
+def _moved(node: Apply, axis: int) -> int | None:
+    """Return the axis of the rows behind a node that moves them, or compares numbers of steps."""
+    if node.op == SAME_COUNT:
+        return axis
+    if not isinstance(node.op, DimShuffle):
+        return None
+    order = node.op.new_order
+    others = [i for i in order if i != axis]
+    is_move = axis in order and others == [i for i in range(node.inputs[0].type.ndim) if i != axis]
+    return order.index(axis) if is_move else None
+
+
+def _reads_last(access: Access, view: LoopView, lengths: Lengths) -> bool:
+    if access.index is None or not access.is_plain:
+        return False
+    index = access.index.value
+    if access.index.reads_last or access.index.row == -1:
+        return True
+    if view.is_while or not isinstance(index, Variable) or index.type.ndim:
+        return False
+    last = lengths.value_of(view.n_steps) + AffineExpr(access.n_initial) - _ONE
+    return lengths.value_of(index) == last
+
+
+def _row(last: Any, reader: _Reader) -> Variable:
+    """Return what a reader reads, given the last value."""
+    index = reader.access.index
+    assert index is not None
+    last = pt.as_tensor_variable(last)
+    found: Variable = last[(*(slice(None),) * reader.axis, *index.rest)] if index.rest else last
+    return pt.expand_dims(found, reader.axis) if index.is_slice else found
+
+
+def _starts(view: LoopView, slots: Sequence[Slot]) -> dict[Slot, Variable]:
+    """Return initial values for traced values that are to be carried."""
+    _, *outer = view.node.inputs
+    shapes = traced_shapes(view.op, outer, n_steps=view.n_steps)
+    starts: dict[Slot, Variable] = {}
+    for slot in slots:
+        (value,) = slot.inner_outputs
+        shape: Any = shapes[slot.position]
+        starts[slot] = pt.zeros(shape, dtype=value.type.dtype)
+    return starts
+
+
+def _carry(slot: Slot, start: Variable) -> None:
+    """Make a state of a traced value, whose last value is read and whose trace is not."""
+    (value,) = slot.inner_outputs
+    slot.kind, slot.taps = SlotKind.STATE, (-1,)
+    slot.inner_inputs, slot.outer_input = [value.type()], start
+    slot.last, slot.outer_output = value.type(), None

@@ -1,0 +1,121 @@
+"""PyMC models as TracedLoops, and as Scans again: the same values and derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytest
+from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Variable
+
+from pymc_models import MODELS
+from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.loop import TracedLoop
+from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.runner import run_pipeline
+
+pytestmark = [pytest.mark.pymc, pytest.mark.filterwarnings("ignore")]
+VM = Mode("vm", "fast_run")
+
+
+def logp(model: Any) -> Graph:
+    return from_io(list(model.value_vars), [model.logp()])
+
+
+def gradient(graph: Graph) -> Graph:
+    cost: Any = graph.outputs[0]
+    found = pytensor.grad(cost, list(graph.inputs))
+    return from_io(list(graph.inputs), [cost, *found])
+
+
+def after(graph: Graph, pipeline: str) -> Graph:
+    work = graph.copy()
+    run_pipeline(work.fgraph, parse(pipeline))
+    return work
+
+
+def loops(graph: Graph) -> tuple[int, int]:
+    """Return how many Scans a graph has, and how many TracedLoops."""
+    nodes = list(walk(graph.fgraph))
+    return (
+        sum(scan_op(node) is not None for node in nodes),
+        sum(isinstance(node.op, TracedLoop) for node in nodes),
+    )
+
+
+def values(graph: Graph, mode: Any, points: list[list[np.ndarray]]) -> list[list[np.ndarray]]:
+    function = pytensor.function(list(graph.inputs), list(graph.outputs), mode=mode)
+    return [function(*point) for point in points]
+
+
+def points(inputs: list[Variable], model: Any) -> list[list[np.ndarray]]:
+    start = model.initial_point(random_seed=1)
+    rng = np.random.default_rng(2)
+    return [
+        [start[str(v.name)] + shift * rng.normal(size=np.shape(start[str(v.name)])) for v in inputs]
+        for shift in (0.0, 0.1, 0.5)
+    ]
+
+
+def assert_close(got: list[list[np.ndarray]], wanted: list[list[np.ndarray]]) -> None:
+    for one, other in zip(got, wanted, strict=True):
+        for new, old in zip(one, other, strict=True):
+            np.testing.assert_allclose(new, old, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("mode", [VM, "NUMBA"], ids=["VM", "NUMBA"])
+def test_there_and_back(name: str, mode: Any) -> None:
+    model = MODELS[name]()
+    graph = gradient(logp(model))
+    there = after(graph, "scan-to-loop")
+    assert loops(there) == (0, loops(graph)[0])
+    back = after(there, "loop-to-scan")
+    assert loops(back) == loops(graph)
+    at = points(list(graph.inputs), model)
+    expected = values(graph, VM, at)
+    for made in (there, back):
+        assert_close(values(made, mode, at), expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("mode", [VM, "NUMBA"], ids=["VM", "NUMBA"])
+def test_derivatives_of_loops(name: str, mode: Any) -> None:
+    model = MODELS[name]()
+    graph = logp(model)
+    at = points(list(graph.inputs), model)
+    expected = values(gradient(graph), VM, at)
+    there = gradient(after(graph, "scan-to-loop"))
+    assert loops(there)[0] == 0
+    assert_close(values(there, mode, at), expected)
+    back = gradient(after(after(graph, "scan-to-loop"), "loop-to-scan"))
+    assert_close(values(back, mode, at), expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_second_derivatives_of_loops(name: str) -> None:
+    model = MODELS[name]()
+    graph = logp(model)
+    at = points(list(graph.inputs), model)
+
+    def second(of: Graph) -> Graph:
+        first = gradient(of)
+        slopes: list[Any] = list(first.outputs[1:])
+        return gradient(from_io(list(first.inputs), [sum(slope.sum() for slope in slopes)]))
+
+    expected = values(second(graph), VM, at)
+    assert_close(values(second(after(graph, "scan-to-loop")), VM, at), expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_loops_of_models_in_jax(name: str) -> None:
+    pytest.importorskip("jax")
+    model = MODELS[name]()
+    graph = logp(model)
+    at = points(list(graph.inputs), model)
+    there = gradient(after(graph, "scan-to-loop"))
+    assert_close(values(there, "JAX", at), values(gradient(graph), VM, at))
