@@ -127,9 +127,10 @@ def _verification(
         verdict = Verdict.COULD_NOT_RUN
     elif not seen and (faint or unseen):
         verdict = Verdict.COULD_NOT_RUN
-        reason = "no run gave a finite number to compare"
+        why = "no run gave a finite number to compare"
         if faint:
-            reason = "all numbers are so small that their differences may be rounding errors"
+            why = "all numbers are so small that their differences may be rounding errors"
+        reason = why if reason is None else f"{why}; {reason}"
     elif all(run["identical"] for run in agreeing):
         verdict = Verdict.IDENTICAL
     else:
