@@ -69,6 +69,17 @@ def _stopped_length(lengths: Lengths, view: ScanView, slot: Slot) -> AffineExpr 
     return stopped + AffineExpr(slot.n_initial - first.n_initial)
 
 
+def gradient_limit(view: ScanView, lengths: Lengths) -> int | None:
+    """Return after how many steps the gradient of a Scan is truncated, ``None`` if it is not.
+
+    A limit that is provably no less than the trip count truncates nothing.
+    """
+    limit: int = view.op.truncate_gradient
+    if limit == -1 or lengths.provably_le(lengths.value_of(view.n_steps), AffineExpr(limit)):
+        return None
+    return limit
+
+
 def with_start(length: AffineExpr, n_initial: int) -> AffineExpr:
     """Return a buffer's ``length``, with ``n_initial`` for the length of ``x[:n_initial]``.
 

@@ -14,6 +14,7 @@ from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_trimmed, rows, trimmed
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.scan_lengths import gradient_limit
 from scanopt_cli.autodiff.activity import places_between, varied
 from scanopt_cli.autodiff.connections import lost_starts
 from scanopt_cli.errors import GradientError
@@ -119,16 +120,10 @@ def _skips(reader: Apply, view: ScanView, slot: Slot) -> bool:
 
 
 def truncations(inputs: Sequence[Variable], output: Variable) -> Iterator[str]:
-    """Yield a note for each Scan between ``inputs`` and ``output`` whose gradient is truncated.
-
-    A limit that is provably no less than the trip count truncates nothing.
-    """
+    """Yield a note for each Scan between ``inputs`` and ``output`` whose gradient is truncated."""
     for view, name in _scans_between(inputs, [output]):
-        limit = view.op.truncate_gradient
-        lengths = Lengths(view.n_steps)
-        if limit != -1 and not lengths.provably_le(
-            lengths.value_of(view.n_steps), AffineExpr(limit)
-        ):
+        limit = gradient_limit(view, Lengths(view.n_steps))
+        if limit is not None:
             yield f"the gradient of {name} is truncated after {limit} steps"
 
 

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pytensor.tensor as pt
+from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.tensor.type import lscalar
 
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
-from scanopt_cli.analysis.initial_buffers import initial_rows
+from scanopt_cli.analysis.initial_buffers import initial_rows, with_room
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.scan_lengths import gradient_limit
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.loop.batching import batch_lengths, with_batch
 from scanopt_cli.loop.body import negation
 from scanopt_cli.loop.operator_base import as_step_count
-from scanopt_cli.loop.rows import row
+from scanopt_cli.loop.rows import has_buffer, row
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Why
@@ -50,10 +53,13 @@ class ScanToLoop(ScanPass):
 
     A batched Scan (in a Blockwise) becomes one TracedLoop whose states have the batch dimensions.
 
-    Preconditions: no step works in place, and the Scan truncates no gradients, since a TracedLoop
-    does not. A batched Scan has no untraced state, and every entry of the batch is given the same
-    number of steps. Entries may stop by themselves after different numbers of steps, unless rows
-    of all steps are read; PyTensor raises an error for such a Scan, whatever is read.
+    A Scan whose gradient is truncated after ``k`` steps becomes two TracedLoops. No gradient passes
+    from the second, which runs the last ``k`` steps, to the first, which runs those before.
+
+    Preconditions: no step works in place. A Scan whose gradient is truncated has no mit_mot and no
+    stop condition. A batched Scan has no untraced state, and every entry of the batch is given the
+    same number of steps. Entries may stop by themselves after different numbers of steps, unless
+    rows of all steps are read; PyTensor raises an error for such a Scan, whatever is read.
     """
 
     name: ClassVar[str] = "scan-to-loop"
@@ -61,15 +67,8 @@ class ScanToLoop(ScanPass):
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a TracedLoop."""
-        if view.op.truncate_gradient != -1:
-            context.missed(view, Code.SCAN_KEPT, Why.GRADIENT_TRUNCATED)
-            return None
-        if not view.batch_ndim:
-            context.passed(view, Code.SCAN_TURNED)
-            view.unfreeze()
-            return _Conversion(view).outputs()
         try:
-            made = _batched(view)
+            made = _batched(view) if view.batch_ndim else _converted(view)
         except NotImplementedError:  # a step cannot be vectorized
             made = Why.LOOP_BATCHED
         if isinstance(made, Why):
@@ -77,6 +76,14 @@ class ScanToLoop(ScanPass):
             return None
         context.passed(view, Code.SCAN_TURNED)
         return made
+
+
+def _converted(view: ScanView) -> dict[Variable, Variable] | Why:
+    """Return what replaces the outputs of a Scan, or why nothing does."""
+    limit = gradient_limit(view, Lengths(view.n_steps))
+    if limit is not None:
+        return _truncated(view, limit)
+    return _Conversion.of(view)
 
 
 def _batched(view: ScanView) -> dict[Variable, Variable] | Why:
@@ -99,15 +106,78 @@ def _batched(view: ScanView) -> dict[Variable, Variable] | Why:
     if any(part is None for part in one):
         return Why.STEPS_DIFFER_IN_BATCH
     core = ScanView.of(view.op.make_node(*one))
-    old = list(core.node.outputs)
-    core.unfreeze()
-    replacements = _Conversion(core).outputs()
-    found = vectorize_graph([replacements[output] for output in old], batched)
+    made = _converted(core)
+    if isinstance(made, Why):
+        return made
+    found = vectorize_graph([made[output] for output in core.node.outputs], batched)
     batch = batch_lengths(view.node.inputs, view.batch_ndim)
     return {
         before: with_batch(new, before.type, batch)
         for before, new in zip(view.node.outputs, found, strict=True)
     }
+
+
+def _truncated(view: ScanView, limit: int) -> dict[Variable, Variable] | Why:
+    """Return what replaces the outputs of a Scan whose gradient is truncated, or why nothing does.
+
+    As in PyTensor, initial rows that the last ``limit`` steps read have a gradient.
+    """
+    if view.is_while or view.of_kind(SlotKind.MIT_MOT):
+        return Why.GRADIENT_TRUNCATED
+    lengths = Lengths(view.n_steps)
+    n_steps: Any = as_step_count(view.n_steps)
+    n_before: Any = pt.maximum(n_steps - limit, 0)
+    starts: dict[Slot, Any] = {}
+    for slot in view.slots:
+        if slot.n_initial:
+            rows: Any = initial_rows(slot.outer_input, slot.n_initial, lengths)
+            starts[slot] = rows[: slot.n_initial]
+        elif slot.kind is SlotKind.UNTRACED:
+            starts[slot] = slot.outer_input
+    before = {
+        slot: pt.join(0, starts[slot], _without_gradient(rows[slot.n_initial :]))
+        if slot.n_initial
+        else _without_gradient(rows)
+        for slot, rows in _steps(view, starts, 0, n_before).items()
+    }
+    starts = {slot: before[slot][n_before:] if slot.n_initial else before[slot] for slot in starts}
+    last = _steps(view, starts, n_before, pt.minimum(n_steps, limit))
+    replacements = {}
+    for slot in view.outputs():
+        assert slot.outer_output is not None
+        made = last[slot]
+        if slot.kind is not SlotKind.UNTRACED:
+            whole = pt.join(0, before[slot], made[slot.n_initial :])
+            made = _kept(view, slot, whole, n_steps, lengths)
+        replacements[slot.outer_output] = made
+    return replacements
+
+
+def _steps(view: ScanView, starts: Mapping[Slot, Any], first: Any, count: Any) -> dict[Slot, Any]:
+    """Run ``count`` steps of a Scan from step ``first`` on, and return its buffers."""
+    inputs = [count]
+    for slot in view.slots:
+        outer: Any = slot.outer_input
+        if slot.kind is SlotKind.SEQ:
+            outer = outer[first:]
+        elif slot.kind is SlotKind.NIT_SOT:
+            outer = count
+        elif slot.n_initial:
+            lengths = [outer.shape[axis] for axis in range(1, outer.type.ndim)]
+            outer = with_room(starts[slot], [slot.n_initial + count, *lengths], slot.n_initial)
+        elif slot in starts:
+            outer = starts[slot]
+        inputs.append(outer)
+    part = ScanView.of(view.op.make_node(*inputs))
+    made = _Conversion.of(part)
+    return {
+        slot: made[output] for slot, output in zip(view.outputs(), part.node.outputs, strict=True)
+    }
+
+
+def _without_gradient(values: Any) -> Any:
+    """Return values whose gradient is not taken."""
+    return disconnected_grad(values) if has_buffer(values.type) else values
 
 
 @dataclass(slots=True)
@@ -125,6 +195,12 @@ class _Conversion:
     traced: list[Any] = field(default_factory=list)
     place: dict[Slot, int] = field(default_factory=dict)
     """Of a slot with an output, the position of its state or traced value."""
+
+    @classmethod
+    def of(cls, view: ScanView) -> dict[Variable, Variable]:
+        """Return what replaces the outputs of a Scan, from a TracedLoop."""
+        view.unfreeze()
+        return cls(view).outputs()
 
     def outputs(self) -> dict[Variable, Variable]:
         """Return what replaces the outputs of the Scan."""
@@ -157,7 +233,7 @@ class _Conversion:
             if slot.kind in (SlotKind.UNTRACED, SlotKind.MIT_MOT):
                 buffer = made[place]
             elif slot.kind is SlotKind.NIT_SOT:
-                buffer = self._kept(slot, made[2 * n + place], n_done, lengths)
+                buffer = _kept(self.view, slot, made[2 * n + place], n_done, lengths)
             else:
                 is_ring = slot.n_initial > _MOST_SHIFTED
                 trace: Any = made[2 * n + place] if is_ring else made[n + place]
@@ -165,7 +241,7 @@ class _Conversion:
                 before = slot.n_initial - (0 if is_ring else 1)
                 start: Any = self._initial_rows(slot)
                 whole = pt.join(0, start[:before], trace) if before else trace
-                buffer = self._kept(slot, whole, n_done, lengths)
+                buffer = _kept(self.view, slot, whole, n_done, lengths)
             replacements[slot.outer_output] = buffer
         return replacements
 
@@ -240,15 +316,16 @@ class _Conversion:
         self.place[slot] = len(self.states)
         self._carry(state, slot.outer_input, new)
 
-    def _kept(self, slot: Slot, whole: Any, n_done: Any, lengths: Lengths) -> Any:
-        """Return the rows that the buffer of a slot holds, given all of its rows."""
-        if is_whole(self.view, slot, lengths):
-            return whole
-        outer: Any = slot.outer_input
-        room = outer if slot.kind is SlotKind.NIT_SOT else outer.shape[0]
-        rows = n_done + slot.n_initial
-        kept = whole[pt.maximum(rows - room, 0) :]
-        if self.view.is_while:
-            return kept
-        spare = pt.zeros((pt.maximum(room - rows, 0), *whole.shape[1:]), dtype=whole.dtype)
-        return pt.join(0, kept, spare)
+
+def _kept(view: ScanView, slot: Slot, whole: Any, n_done: Any, lengths: Lengths) -> Any:
+    """Return the rows that the buffer of a slot holds, given all of its rows."""
+    if is_whole(view, slot, lengths):
+        return whole
+    outer: Any = slot.outer_input
+    room = outer if slot.kind is SlotKind.NIT_SOT else outer.shape[0]
+    rows = n_done + slot.n_initial
+    kept = whole[pt.maximum(rows - room, 0) :]
+    if view.is_while:
+        return kept
+    spare = pt.zeros((pt.maximum(room - rows, 0), *whole.shape[1:]), dtype=whole.dtype)
+    return pt.join(0, kept, spare)

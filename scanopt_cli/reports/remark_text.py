@@ -96,7 +96,7 @@ REASONS: Mapping[Why, str] = {
     Why.CONSTANT_LARGE: "the constant has more than {elements} elements",
     Why.CONSTANT_RETURNED: "a step returns the constant as it is, and its type is narrower than "
     "the state's",
-    Why.GRADIENT_TRUNCATED: "it truncates gradients, and a TracedLoop does not",
+    Why.GRADIENT_TRUNCATED: "its gradient is truncated, and it has a stop condition or a mit_mot",
     Why.IN_PLACE: "{what} works in place",
     Why.LOOP_BATCHED: "the loop is batched",
     Why.LOOP_EMPTIES: "nothing would be left in the loop, and its buffers cannot be replaced",

@@ -16,7 +16,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from evaluating import PLAIN
 from graph_building import assert_same_values, graph_of, only_scan, optimized, rid_of, scan
-from scanopt_cli.ir.graph import Graph
+from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop import TracedLoop
@@ -277,11 +277,63 @@ def test_twin_all_rows_of_entries_that_stop_apart() -> None:
         function([1.0, 400.0])
 
 
-def test_truncated_gradients_stay() -> None:
-    ys = scan(lambda y: y * 2, outputs_info=[x], n_steps=3, truncate_gradient=2)
+def truncated(taps: list[int], limit: int) -> Any:
+    """A cost of a loop whose gradient is truncated."""
+    ys, zs = scan(
+        lambda s, *rest: [pt.tanh(sum(rest[:-1]) * rest[-1] + s), s * rest[0] ** 2],
+        sequences=[v],
+        outputs_info=[{"initial": m[: -min(taps)], "taps": taps}, None],
+        non_sequences=[w],
+        truncate_gradient=limit,
+    )
+    return ys.sum() + (ys[-1] ** 2).sum() + zs.sum() + (zs[0] ** 3).sum()
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4, 5, 6])
+@pytest.mark.parametrize("taps", [[-1], [-1, -3], [-9, -1]])
+def test_truncated_gradients(taps: list[int], limit: int) -> None:
+    graph = graph_of(truncated(taps, limit))
+    values = {"m": np.linspace(0, 1, 18).reshape(9, 2), "v": np.arange(5.0), "w": 0.7}
+    work = converted(graph)
+    assert len(loops(work)) == 2
+    assert_same_values(graph, work, **values)
+    slopes = [from_io(g.inputs, pytensor.grad(g.outputs[0], list(g.inputs))) for g in (graph, work)]
+    assert_same_values(*slopes, **values)
+    # Of a Scan, the gradient again has a limit, which its trip count does not pass.
+    assert_same_values(slopes[0], converted(slopes[0]), **values)
+
+
+def test_a_limit_that_truncates_nothing() -> None:
+    ys = scan(lambda y: y * 2, outputs_info=[x], n_steps=3, truncate_gradient=3)
+    assert len(loops(converted(graph_of(ys)))) == 1
+
+
+def test_draws_of_a_truncated_loop() -> None:
+    rng = pytensor.shared(np.random.default_rng(5))
+
+    def step(y: Any, rng: Any, w: Any) -> Any:
+        following, draw = pt.random.normal(rng=rng).owner.outputs
+        return y * w + draw, following
+
+    ys, _ = scan(step, outputs_info=[x, rng], non_sequences=[w], n_steps=6, truncate_gradient=2)
+    graph = graph_of(ys[-1])
+    found = []
+    for one in (graph, converted(graph)):
+        by_name = {variable.name: variable for variable in one.inputs}
+        wrt = [by_name[name] for name in ("x", "w")]
+        (generator,) = set(one.inputs) - set(wrt)
+        outputs = [one.outputs[0], *pytensor.grad(one.outputs[0], wrt)]
+        function = pytensor.function([*wrt, generator], outputs, mode=PLAIN)
+        found.append(function(0.5, 0.7, np.random.default_rng(5)))
+    np.testing.assert_allclose(*found)
+
+
+def test_truncated_while_loops_stay() -> None:
+    ys = scan(lambda y: (y * 2, until(y > 5)), outputs_info=[x], n_steps=9, truncate_gradient=2)
     _, remarks = optimized(graph_of(ys), "scan-to-loop")
     assert remarks == [
-        "missed scan_fn: stays a Scan: it truncates gradients, and a TracedLoop does not"
+        "missed scan_fn: stays a Scan: its gradient is truncated, and it has a stop condition or "
+        "a mit_mot"
     ]
 
 
