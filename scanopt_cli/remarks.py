@@ -98,6 +98,9 @@ class Code(StrEnum):
     LAST_READ = "last-read"
     STATE_CONSTANT = "state-constant"
     TRACED_CARRIED = "traced-carried"
+    # unroll-small
+    ARRAYS_KEPT = "arrays-kept"
+    ARRAYS_UNROLLED = "arrays-unrolled"
     # simplify
     NOT_SIMPLIFIED = "not-simplified"
     SIMPLIFIED = "simplified"
@@ -126,6 +129,7 @@ class Why(StrEnum):
     CONSTANT_RETURNED = "constant-returned"
     GRADIENT_TRUNCATED = "gradient-truncated"
     IN_PLACE = "in-place"
+    LENGTH_UNKNOWN = "length-unknown"
     LOOP_BATCHED = "loop-batched"
     LOOP_EMPTIES = "loop-empties"
     LOOP_STOPS = "loop-stops"

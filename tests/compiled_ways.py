@@ -78,10 +78,11 @@ LOOPS: dict[str, Way] = {
     "clean loops": _saved(
         "grad,scan-to-loop,trace-to-last,constant-states,remove-unused,merge-states"
     ),
+    "unrolled loops": _saved("grad,scan-to-loop,trace-to-last,unroll-small"),
     "there and back": _saved("scan-to-loop", "loop-to-scan"),
 }
 EVERY_WAY = {**WAYS, **LOOPS}
-BY_TIER = (*WAYS, *deep("clean loops", "there and back"))
+BY_TIER = (*WAYS, *deep("clean loops", "unrolled loops", "there and back"))
 """The names of most ways, for parametrize; those by loops are in the deep tier."""
 
 

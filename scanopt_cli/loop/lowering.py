@@ -36,10 +36,11 @@ def lowered(node: Apply, read: Collection[int]) -> dict[int, Variable]:
     body = op.body
     last, traces, traced, n_done = op.split_outputs(range(len(node.outputs)))
     counted = op.is_while and any(i in read for i in (*traces, *traced, n_done))
+    computed = zip((*traces, *traced), (*body.next_states, *body.traced), strict=True)
     kept = _needed_states(
         body,
-        [i for i in range(op.n_states) if last[i] in read or traces[i] in read],
-        [value for value, output in zip(body.traced, traced, strict=True) if output in read],
+        [i for i in range(op.n_states) if last[i] in read],
+        [value for output, value in computed if output in read],
     )
 
     states = [body.states[i] for i in kept]

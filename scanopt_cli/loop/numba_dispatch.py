@@ -23,19 +23,25 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.typed_list.type import TypedListType
 
 from scanopt_cli.loop.operators import Loop, TracedLoop
-from scanopt_cli.loop.row_access import ReadNumber, WriteRow, checked_before
+from scanopt_cli.loop.row_access import ReadNumber, WriteEntries, WriteRow, checked_before
 
 _VERSION = 2
 """Part of the key under which a compiled loop is cached; raise it when the source below changes."""
 
 
 @register_funcify_default_op_cache_key(ReadNumber)  # type: ignore[untyped-decorator]
-def _read_number(_op: ReadNumber, **_: Any) -> Callable[..., Any]:
+def _read_number(op: ReadNumber, **_: Any) -> Callable[..., Any]:
+    place = op.place
+
     @basic.numba_njit(boundscheck=False)
     def read(vector: Any, index: Any) -> Any:
         return vector[index]
 
-    return read  # type: ignore[no-any-return]
+    @basic.numba_njit(boundscheck=False)
+    def read_in_row(array: Any, index: Any) -> Any:
+        return array[(index, *place)]
+
+    return read_in_row if place else read  # type: ignore[no-any-return]
 
 
 @register_funcify_default_op_cache_key(WriteRow)  # type: ignore[untyped-decorator]
@@ -69,6 +75,22 @@ def _write_row(op: WriteRow, **_: Any) -> Callable[..., Any]:
 
     writes = (write, write_vector)[op.ndim == 1], (add, add_vector)[op.ndim == 1]
     made: Callable[..., Any] = basic.numba_njit(writes[op.adds], boundscheck=op.is_checked)
+    return made
+
+
+@register_funcify_default_op_cache_key(WriteEntries)  # type: ignore[untyped-decorator]
+def _write_entries(op: WriteEntries, **_: Any) -> Callable[..., Any]:
+    places = list(np.ndindex(*op.shape))
+    names = [f"entry_{i}" for i in range(len(places))]
+    sign = "+=" if op.adds else "="
+    source = (
+        f"def write({', '.join(['array', 'index', *names])}):\n"
+        "    row = array[index]\n"
+        f"{''.join(f'    row[{p}] {sign} {v}\n' for p, v in zip(places, names, strict=True))}"
+        "    return array\n"
+    )
+    function = compile_numba_function_src(source, "write", vars(basic))
+    made: Callable[..., Any] = basic.numba_njit(function, boundscheck=op.is_checked)
     return made
 
 

@@ -9,31 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
+import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Add, Composite, ScalarType, Sub
-from pytensor.tensor.basic import ScalarFromTensor, TensorFromScalar
-from pytensor.tensor.rewriting.scalarize import ScalarSubtensor
+from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.rewriting.scalarize import ScalarizedJoin, ScalarSubtensor
+from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
+
+from scanopt_cli.ir.indexing import number
 
 
 class ReadNumber(Op):
-    """Read an entry of a vector, whose index was checked before: ``(vector, index)`` → number."""
+    """Read an entry of a row, whose index was checked before: ``(array, index)`` → number.
 
-    __props__ = ()
+    ``place`` is where in the row it is; the row of a vector is the number.
+    """
+
+    __props__ = ("place",)
+
+    def __init__(self, place: tuple[int, ...] = ()) -> None:
+        self.place = place
 
     def make_node(self, *inputs: Variable) -> Apply:
-        """Apply the Op to a vector and an index."""
+        """Apply the Op to an array and an index."""
         return Apply(self, list(inputs), [ScalarType(inputs[0].type.dtype)()])
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:  # noqa: ARG002
         """Read the number."""
-        vector, index = inputs
-        output_storage[0][0] = vector[index]
+        array, index = inputs
+        output_storage[0][0] = array[(index, *self.place)]
 
 
 class WriteRow(Op):
@@ -62,6 +73,32 @@ class WriteRow(Op):
         output_storage[0][0] = array
 
 
+class WriteEntries(Op):
+    """Write a row of an array entry by entry, in place: ``(array, index, *numbers)`` → array.
+
+    ``shape`` is that of the row; see `WriteRow`.
+    """
+
+    __props__ = ("adds", "shape", "is_checked")
+
+    def __init__(self, adds: bool, shape: tuple[int, ...], is_checked: bool = True) -> None:
+        self.adds = adds
+        self.shape = shape
+        self.is_checked = is_checked
+        self.destroy_map = {0: [0]}
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Apply the Op to an array, an index, and numbers of its dtype."""
+        return Apply(self, list(inputs), [inputs[0].type()])
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:  # noqa: ARG002
+        """Write the row."""
+        array, index, *entries = inputs
+        row = np.reshape(entries, self.shape)
+        array[index] = array[index] + row if self.adds else row
+        output_storage[0][0] = array
+
+
 def use_rows(graph: FunctionGraph, n_states: int, *, is_while: bool) -> None:
     """Use `ReadNumber` and `WriteRow` in the body ``graph`` of a loop.
 
@@ -72,32 +109,71 @@ def use_rows(graph: FunctionGraph, n_states: int, *, is_while: bool) -> None:
     for node in graph.toposort():
         if isinstance(node.op, IncSubtensor) and node.op.inplace:
             array, row, *indices = node.inputs
-            if not _is_one_row(node.op, indices) or row.type.dtype != array.type.dtype:
+            if (
+                len(indices) != 1
+                or not _is_row(node.op, indices)
+                or row.type.dtype != array.type.dtype
+            ):
                 continue
             if row.type.ndim != array.type.ndim - 1:
                 continue
-            if array.type.ndim == 1:
-                if not isinstance(row.owner_op, TensorFromScalar):
-                    continue
-                row = row.owner.inputs[0]
+            if array.type.ndim == 1 and not isinstance(row.owner_op, TensorFromScalar):
+                continue
             is_fixed = array in states and graph.outputs[states.index(array)] is node.outputs[0]
             index = _unfused(indices[0])
             is_sure = not is_while and is_fixed and _goes_by_one(graph, index, n_states)
-            write = WriteRow(
-                adds=not node.op.set_instead_of_inc,
-                ndim=array.type.ndim - 1,
-                is_checked=not is_sure,
-            )
-            written: Any = write(array, index if is_sure else indices[0], row)
+            adds = not node.op.set_instead_of_inc
+            entries = _entries(row, array.type.shape[1:])
+            write: Op
+            if array.type.ndim == 1:
+                write, values = WriteRow(adds, 0, not is_sure), [row.owner.inputs[0]]
+            elif entries is not None:
+                write, values = WriteEntries(adds, array.type.shape[1:], not is_sure), entries
+            else:
+                write, values = WriteRow(adds, row.type.ndim, not is_sure), [row]
+            written: Any = write(array, index if is_sure else indices[0], *values)
             graph.replace(node.outputs[0], written, reason="use_rows")
         elif isinstance(node.op, ScalarSubtensor) and not is_while:
-            vector, *indices = node.inputs
+            array, *indices = node.inputs
             (read,) = (n.op for n in node.op.fgraph.apply_nodes if isinstance(n.op, Subtensor))
-            is_one = _is_one_row(read, indices) and vector.type.ndim == 1
-            index = _unfused(indices[0]) if is_one else None
-            if is_one and vector in constants and _goes_by_one(graph, index, n_states):
-                number: Any = ReadNumber()(vector, index)
+            place = _place(read, indices[1:], array.type.shape[1:])
+            if place is None or array not in constants or not _is_row(read, indices[:1]):
+                continue
+            index = _unfused(indices[0])
+            if _goes_by_one(graph, index, n_states):
+                number: Any = ReadNumber(place)(array, index)
                 graph.replace(node.outputs[0], number, reason="use_rows")
+
+
+def _entries(row: Any, shape: Sequence[int | None]) -> list[Any] | None:
+    """Return the numbers that a row is made of, ``None`` if it is made otherwise."""
+    if row.type.shape != tuple(shape) or None in shape:
+        return None
+    if isinstance(row.owner_op, Reshape):
+        row = row.owner.inputs[0]
+    node = row.owner
+    if node is None or not isinstance(node.op, ScalarizedJoin | MakeVector):
+        return None
+    numbers = [
+        v.owner.inputs[0] if isinstance(v.owner_op, TensorFromScalar) else v for v in node.inputs
+    ]
+    size = prod(n for n in shape if n is not None)
+    is_each = len(numbers) == size and all(
+        isinstance(v.type, ScalarType) and v.type.dtype == row.type.dtype for v in numbers
+    )
+    return numbers if is_each else None
+
+
+def _place(
+    op: Any, indices: Sequence[Variable], shape: Sequence[int | None]
+) -> tuple[int, ...] | None:
+    """Return constant indices that are within a row, one for each of its axes."""
+    if len(op.idx_list) != 1 + len(shape) or len(indices) != len(shape):
+        return None
+    place = [number(index) for index in indices]
+    if any(i is None or n is None or not 0 <= i < n for i, n in zip(place, shape, strict=True)):
+        return None
+    return tuple(i for i in place if i is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +193,7 @@ def checked_before(graph: FrozenFunctionGraph, n_states: int) -> list[CheckedBef
     found = {}
     for node in graph.toposort():
         if isinstance(node.op, ReadNumber) or (
-            isinstance(node.op, WriteRow) and not node.op.is_checked
+            isinstance(node.op, WriteRow | WriteEntries) and not node.op.is_checked
         ):
             array, index = node.inputs[:2]
             place = graph.inputs.index(array)
@@ -125,10 +201,10 @@ def checked_before(graph: FrozenFunctionGraph, n_states: int) -> list[CheckedBef
     return [CheckedBefore(place, one) for (place, _), one in found.items()]
 
 
-def _is_one_row(op: Any, indices: Sequence[Variable]) -> bool:
-    """Whether an Op reads or writes one row, by an integer."""
+def _is_row(op: Any, indices: Sequence[Variable]) -> bool:
+    """Whether the first index of an Op, which is that of a row, is an integer."""
     return (
-        len(op.idx_list) == len(indices) == 1
+        len(indices) == 1
         and isinstance(op.idx_list[0], int)
         and isinstance(indices[0].type, ScalarType)
         and indices[0].type.dtype == "int64"

@@ -12,7 +12,8 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.tensor.type import lscalar
 
-from scanopt_cli.analysis.buffers import is_whole
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.buffers import is_whole, rows
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
 from scanopt_cli.analysis.initial_buffers import initial_rows, with_room
 from scanopt_cli.analysis.lengths import Lengths
@@ -130,15 +131,15 @@ def _truncated(view: ScanView, limit: int) -> dict[Variable, Variable] | Why:
     starts: dict[Slot, Any] = {}
     for slot in view.slots:
         if slot.n_initial:
-            rows: Any = initial_rows(slot.outer_input, slot.n_initial, lengths)
-            starts[slot] = rows[: slot.n_initial]
+            start: Any = initial_rows(slot.outer_input, slot.n_initial, lengths)
+            starts[slot] = start[: slot.n_initial]
         elif slot.kind is SlotKind.UNTRACED:
             starts[slot] = slot.outer_input
     before = {
-        slot: pt.join(0, starts[slot], _without_gradient(rows[slot.n_initial :]))
+        slot: pt.join(0, starts[slot], _without_gradient(buffer[slot.n_initial :]))
         if slot.n_initial
-        else _without_gradient(rows)
-        for slot, rows in _steps(view, starts, 0, n_before).items()
+        else _without_gradient(buffer)
+        for slot, buffer in _steps(view, starts, 0, n_before).items()
     }
     starts = {slot: before[slot][n_before:] if slot.n_initial else before[slot] for slot in starts}
     last = _steps(view, starts, n_before, pt.minimum(n_steps, limit))
@@ -294,12 +295,12 @@ class _Conversion:
         """Carry the last rows of a state in one array, each at its step modulo their number."""
         size = slot.n_initial
         buffer: Any = self._initial_rows(slot)
-        rows = buffer[:size]
-        ring: Any = rows.type.clone(shape=(size, *rows.type.shape[1:]))()
+        start = buffer[:size]
+        ring: Any = start.type.clone(shape=(size, *start.type.shape[1:]))()
         for tap, value in zip(slot.taps, slot.inner_inputs, strict=True):
             self.values[value] = row(ring, (self.index + size + tap) % size, value.type)
         (new,) = slot.inner_outputs
-        self._carry(ring, rows, pt.set_subtensor(ring[self.index % size], new))
+        self._carry(ring, start, pt.set_subtensor(ring[self.index % size], new))
         self.place[slot] = len(self.traced)
         self.traced.append(new)
 
@@ -323,9 +324,12 @@ def _kept(view: ScanView, slot: Slot, whole: Any, n_done: Any, lengths: Lengths)
         return whole
     outer: Any = slot.outer_input
     room = outer if slot.kind is SlotKind.NIT_SOT else outer.shape[0]
-    rows = n_done + slot.n_initial
-    kept = whole[pt.maximum(rows - room, 0) :]
+    n_rows = n_done + slot.n_initial
+    most = lengths.value_of(view.n_steps) + AffineExpr(slot.n_initial)
+    if not view.is_while and lengths.provably_le(rows(view, slot, lengths), most):
+        return whole[n_rows - room :]
+    kept = whole[pt.maximum(n_rows - room, 0) :]
     if view.is_while:
         return kept
-    spare = pt.zeros((pt.maximum(room - rows, 0), *whole.shape[1:]), dtype=whole.dtype)
+    spare = pt.zeros((pt.maximum(room - n_rows, 0), *whole.shape[1:]), dtype=whole.dtype)
     return pt.join(0, kept, spare)

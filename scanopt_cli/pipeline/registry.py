@@ -35,6 +35,7 @@ _BUILTIN = (
     "scan_to_loop:ScanToLoop",
     "trace_to_last:TraceToLast",
     "constant_states:ConstantStates",
+    "unroll_small.unroll_small:UnrollSmall",
     "loop_to_scan:LoopToScan",
 )
 ENTRY_POINT_GROUP = "scanopt.passes"

@@ -73,6 +73,8 @@ TEXTS: Mapping[Code, str] = {
     Code.REDUCTION_CARRIED: "takes the {op} of {slots!q} step by step",
     Code.REDUCTION_KEPT: "the {op} of {slots!q} outside of the loop: {reason}",
     Code.STATE_SHORTENED: "keeps {rows:row} of {slots!q}, which its own taps alone read",
+    Code.ARRAYS_KEPT: "computes {slots!q} as an array: {reason}",
+    Code.ARRAYS_UNROLLED: "computes {count:small array} of each step entry by entry",
     Code.NOT_SIMPLIFIED: "not simplified: {reason}",
     Code.SIMPLIFIED: "simplified: {before} → {after} nodes",
     Code.FIRST_ROW_COMPUTED: "computes the first row of {slots!q} outside of the loop",
@@ -98,6 +100,7 @@ REASONS: Mapping[Why, str] = {
     "the state's",
     Why.GRADIENT_TRUNCATED: "its gradient is truncated, and it has a stop condition or a mit_mot",
     Why.IN_PLACE: "{what} works in place",
+    Why.LENGTH_UNKNOWN: "a length is not known",
     Why.LOOP_BATCHED: "the loop is batched",
     Why.LOOP_EMPTIES: "nothing would be left in the loop, and its buffers cannot be replaced",
     Why.LOOP_STOPS: "the loop may stop early",
@@ -145,6 +148,8 @@ REASONS: Mapping[Why, str] = {
 
 HINTS: Mapping[Why, str] = {
     Why.BUFFER_SHORT: "give the arrays a static length (pt.specify_shape, pm.freeze_dims_and_data)",
+    Why.LENGTH_UNKNOWN: "give the arrays a static shape (pt.specify_shape, "
+    "pm.freeze_dims_and_data)",
     Why.NEGATIVE_ZERO: "write 0.0 if the sign does not matter",
     Why.NO_STEPS: "use a constant n_steps, or sequences of static length",
     Why.SEQUENCE_SHORT: "cut the sequences to n_steps, or leave n_steps out",

@@ -12,34 +12,40 @@ import pytest
 from pytensor.graph.basic import Variable
 
 from scanopt_cli.loop import Body, Loop, TracedLoop
-from scanopt_cli.loop.row_access import ReadNumber, WriteRow, checked_before
+from scanopt_cli.loop.row_access import ReadNumber, WriteEntries, WriteRow, checked_before
 
 v = pt.dvector("v")
 m = pt.dmatrix("m")
+pairs = pt.dmatrix("pairs", shape=(None, 2))
 x = pt.dscalar("x")
 n = pt.lscalar("n")
 k = pt.lscalar("k")
-INPUTS = [v, m, x, n, k]
+INPUTS = [v, m, pairs, x, n, k]
 
 
-def reading(index_of: Callable[..., Any], *, is_while: bool = False) -> list[Variable]:
-    """Sum rows of ``v``; ``index_of`` takes the index of the loop and a constant."""
-    index, total, rows, start = pt.lscalar(), pt.dscalar(), pt.dvector(), pt.lscalar()
-    following = total + rows[index_of(index, start)]
+def reading(
+    index_of: Callable[..., Any], *, of: Variable = v, is_while: bool = False
+) -> list[Variable]:
+    """Sum rows of ``v``, or second entries; ``index_of`` takes the loop's index and a constant."""
+    index, total, rows, start = pt.lscalar(), pt.dscalar(), of.type(), pt.lscalar()
+    place = index_of(index, start)
+    following = total + (rows[place] if of is v else rows[place, 1])
     body = Body(
         index=index,
         states=[total],
         next_states=[following],
         condition=following < 4.5 if is_while else None,
     )
-    return TracedLoop.over(n, body, [x], {rows: v, start: k})[:1]
+    return TracedLoop.over(n, body, [x], {rows: of, start: k})[:1]
 
 
 def writing(index_of: Callable[..., Any], start: Variable) -> list[Variable]:
     """Write rows of a state; it is 10 and the number of the step."""
     index, state, place = pt.lscalar(), start.type(), pt.lscalar()
     row = pt.cast(index, "float64") + 10
-    if start.type.ndim == 2:
+    if start is pairs:
+        row = pt.stack([row, row * 2])
+    elif start.type.ndim == 2:
         row = pt.arange(2.0) + row
     following = pt.set_subtensor(state[index_of(index, place)], row)
     body = Body(index=index, states=[state], next_states=[following])
@@ -69,7 +75,8 @@ def body_of(function: Any) -> Any:
 def outcome(outputs: list[Variable], mode: Any, n_steps: int, length: int) -> Any:
     function = pytensor.function(INPUTS, outputs, mode=mode, on_unused_input="ignore")
     try:
-        return function(np.arange(1.0, length + 1), np.zeros((length, 2)), 0.5, n_steps, 5)
+        rows = np.arange(2.0 * length).reshape(length, 2)
+        return function(np.arange(1.0, length + 1), rows * 0, rows, 0.5, n_steps, 5)
     except IndexError:
         return IndexError
 
@@ -86,23 +93,25 @@ def assert_like_python(outputs: list[Variable], n_steps: int, length: int) -> No
 @pytest.mark.deep
 @pytest.mark.parametrize("name", READS)
 @pytest.mark.parametrize(("n_steps", "length"), [(0, 0), (1, 5), (3, 5), (5, 5), (6, 5), (5, 9)])
-def test_reads(name: str, n_steps: int, length: int) -> None:
+@pytest.mark.parametrize("of", [v, pairs], ids=["numbers", "entries"])
+def test_reads(name: str, of: Variable, n_steps: int, length: int) -> None:
     index_of, is_sure = READS[name]
-    outputs = reading(index_of)
+    outputs = reading(index_of, of=of)
     op = body_of(compiled(outputs))
     assert bool(checked_before(op.fgraph, op.n_states)) is is_sure
     assert_like_python(outputs, n_steps, length)
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("start", [v, m], ids=["numbers", "vectors"])
+@pytest.mark.parametrize("start", [v, m, pairs], ids=["numbers", "vectors", "entries"])
 @pytest.mark.parametrize("name", READS)
 @pytest.mark.parametrize(("n_steps", "length"), [(0, 0), (3, 5), (5, 5), (6, 5)])
 def test_writes(name: str, start: Variable, n_steps: int, length: int) -> None:
     index_of, is_sure = READS[name]
     outputs = writing(index_of, start)
     op = body_of(compiled(outputs))
-    (write,) = (node.op for node in op.fgraph.toposort() if isinstance(node.op, WriteRow))
+    kind = WriteEntries if start is pairs else WriteRow
+    (write,) = (node.op for node in op.fgraph.toposort() if isinstance(node.op, kind))
     assert write.is_checked is not is_sure
     assert_like_python(outputs, n_steps, length)
 
@@ -130,3 +139,33 @@ def test_ops_in_python() -> None:
     write.owner.op.perform(write.owner, [data, 1, 7.0], storage)
     add.owner.op.perform(add.owner, [data, 1, 1.0], storage)
     np.testing.assert_array_equal(data, [0.0, 8.0, 2.0])
+    rows = np.zeros((2, 2))
+    for adds in (False, True):
+        entries = WriteEntries(adds, (2,))(pt.dmatrix(), index, number, number)
+        entries.owner.op.perform(entries.owner, [rows, 1, 3.0, 4.0], storage)
+    np.testing.assert_array_equal(rows, [[0.0, 0.0], [6.0, 8.0]])
+    entry = ReadNumber((1,))(pt.dmatrix(), index)
+    entry.owner.op.perform(entry.owner, [rows, 1], storage)
+    assert storage == [[8.0]]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("place", [(2,), (-3,)])
+def test_twin_an_entry_that_is_not_there(place: tuple[int, ...]) -> None:
+    index, total, rows = pt.lscalar(), pt.dscalar(), pt.dmatrix()
+    rows = pt.dmatrix(shape=(None, 2))
+    body = Body(index=index, states=[total], next_states=[total + rows[(index, *place)]])
+    outputs = TracedLoop.over(n, body, [x], {rows: pairs})[:1]
+    assert_like_python(outputs, 2, 3)
+
+
+@pytest.mark.deep
+def test_twin_a_row_that_is_broadcast() -> None:
+    """The row of one entry is written to both."""
+    index, state = pt.lscalar(), pairs.type()
+    row = pt.stack([pt.cast(index, "float64")])
+    body = Body(index=index, states=[state], next_states=[pt.set_subtensor(state[index], row)])
+    outputs = TracedLoop.over(n, body, [pairs], {})[:1]
+    op = body_of(compiled(outputs))
+    assert not any(isinstance(node.op, WriteEntries) for node in op.fgraph.toposort())
+    assert_like_python(outputs, 2, 3)

@@ -25,6 +25,8 @@ PIPELINES = (
     "scan-to-loop",
     "scan-to-loop,trace-to-last,constant-states,remove-unused,merge-states,inline-constants",
     "scan-to-loop,loop-to-scan",
+    "scan-to-loop,trace-to-last,unroll-small",
+    "scan-to-loop,unroll-small{size=9},loop-to-scan",
 )
 
 

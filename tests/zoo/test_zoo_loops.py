@@ -17,6 +17,7 @@ from zoo_model import Model, derivative_of, outputs_of
 from compiled_ways import LOOPS, NUMBA, VM, optimized_by
 
 CLEAN = "clean loops"
+UNROLLED = "unrolled loops"
 
 
 def _is_chosen(model: Model, order: int) -> bool:
@@ -42,12 +43,13 @@ def test_in_the_virtual_machine(model: Model, order: int, way: str) -> None:
 def _by_numba() -> Iterator[object]:
     for case in CASES:
         mark = pytest.mark.deep if _is_chosen(*case.values) else pytest.mark.numba_zoo
-        yield pytest.param(*case.values, marks=mark, id=case.id)
+        for way in (CLEAN, UNROLLED):
+            yield pytest.param(*case.values, way, marks=mark, id=f"{case.id}-{way}")
 
 
-@pytest.mark.parametrize(("model", "order"), _by_numba())
-def test_in_numba(model: Model, order: int) -> None:
-    check(model, order, CLEAN, NUMBA)
+@pytest.mark.parametrize(("model", "order", "way"), _by_numba())
+def test_in_numba(model: Model, order: int, way: str) -> None:
+    check(model, order, way, NUMBA)
 
 
 def _derivatives() -> Iterator[object]:

@@ -1,0 +1,226 @@
+"""Small arrays as arrays of variables: one variable of no dimensions for each entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.compile.ops import DeepCopyOp, ViewOp
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.basic import Alloc, ARange, ExtractDiag, Eye, Join, MakeVector, Split
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.rewriting.basic import unconditional_constant_folding
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+)
+from pytensor.tensor.type import DenseTensorType
+
+type Entries = np.ndarray[Any, Any]
+"""An array of variables of no dimensions."""
+type Rule = Callable[[Apply, "Unrolling"], Sequence[Entries] | None]
+"""Returns the entries of the outputs of a node, ``None`` if it knows none."""
+type Symbolic = Any
+
+_MOVES = (
+    *(Alloc, ARange, DeepCopyOp, DimShuffle, ExtractDiag, Eye, Join, MakeVector, Reshape),
+    *(AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor),
+    *(Shape, Shape_i, SpecifyShape, Split, ViewOp),
+)
+"""Ops that move entries, and compute none."""
+
+
+class Unrolling:
+    """Computes the small arrays of a graph entry by entry, and all else as it is computed there.
+
+    Parameters
+    ----------
+    size
+        The most entries of an array that is small.
+    most
+        How many entries to compute at most; nodes that are left then stay as they are.
+    rule
+        What knows the entries of the outputs of nodes.
+    """
+
+    def __init__(self, size: int, most: int, rule: Rule) -> None:
+        self.size = size
+        self.most = most
+        self.n_arrays = 0
+        """Of how many arrays entries are computed, and not only moved."""
+        self.n_entries = 0
+        """How many entries these, and numbers, have."""
+        self.kept: list[Apply] = []
+        """The nodes that are not."""
+        self._rule = rule
+        self._computed: set[Variable] = set()
+        self._entries: dict[Variable, Entries] = {}
+        self._arrays: dict[Variable, Variable] = {}
+
+    def set_input(
+        self, variable: Variable, array: Variable | None, entries: Entries | None
+    ) -> None:
+        """Read ``array`` or ``entries``, or each where it fits, in place of an input."""
+        if array is not None:
+            self._arrays[variable] = array
+        if entries is not None:
+            self._entries[variable] = entries
+
+    def compute(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
+        """Compute ``outputs``, and what they are computed from."""
+        for node in io_toposort(inputs, outputs):
+            if not all(v in self._entries or v in self._arrays for v in node.outputs):
+                self._compute(node)
+
+    def is_small(self, shape: Sequence[int | None]) -> bool:
+        """Whether arrays of a shape are computed entry by entry, if they can be."""
+        return None not in shape and 0 < prod(shape) <= self.size  # type: ignore[arg-type]
+
+    def entries(self, variable: Variable) -> Entries | None:
+        """Return the entries of a variable, ``None`` if it is not known to be small."""
+        if variable not in self._entries:
+            array: Symbolic = self.array(variable)
+            kind = array.type
+            if not isinstance(kind, DenseTensorType) or not self.is_small(kind.shape):
+                return None
+            self._entries[variable] = _read(array)
+        return self._entries[variable]
+
+    def array(self, variable: Variable) -> Symbolic:
+        """Return a variable as an array."""
+        if variable not in self._arrays:
+            entries = self._entries.get(variable)
+            if entries is None:
+                made: Symbolic = variable
+            elif self._is_part(variable):
+                made = self._of_arrays(variable.owner).outputs[0]
+            else:
+                made = stacked(entries)
+            self._arrays[variable] = made
+        return self._arrays[variable]
+
+    def is_computed(self, variable: Variable) -> bool:
+        """Whether a variable is computed entry by entry, not read from an array."""
+        return variable in self._computed and not self._is_part(variable)
+
+    def _is_part(self, variable: Variable) -> bool:
+        """Whether a variable is a part of an array that need not be formed, or its transpose."""
+        node = variable.owner
+        if node is None or not isinstance(node.op, Subtensor | DimShuffle | Reshape):
+            return False
+        whole = node.inputs[0]
+        return whole in self._arrays or whole not in self._entries or self._is_part(whole)
+
+    def _of_arrays(self, node: Apply) -> Apply:
+        """Return the node of arrays."""
+        inputs = [self.array(v) for v in node.inputs]
+        if all(array is old for array, old in zip(inputs, node.inputs, strict=True)):
+            return node
+        made: Apply = node.clone_with_new_inputs(inputs, strict=False)
+        return made
+
+    def _compute(self, node: Apply) -> None:
+        is_scalar = all(getattr(v.type, "ndim", 0) == 0 for v in (*node.inputs, *node.outputs))
+        is_left = is_scalar or self.n_entries > self.most
+        found = None if is_left else self._rule(node, self)
+        if found is not None and all(map(_fits, node.outputs, found)):
+            for output, entries in zip(node.outputs, found, strict=True):
+                self._entries[output] = _of_dtype(entries, output.type.dtype)
+                self._computed.add(output)
+                self.n_arrays += not isinstance(node.op, _MOVES)
+                self.n_entries += entries.size
+            return
+        new = self._of_arrays(node)
+        for old, made in zip(node.outputs, new.outputs, strict=True):
+            self._arrays[old] = folded(made) if is_scalar else made
+        if not is_scalar:
+            self.kept.append(new)
+
+
+def _read(array: Symbolic) -> Entries:
+    """Return the entries of an array by reading them."""
+    made = np.empty(array.type.shape, dtype=object)
+    for place in np.ndindex(*made.shape):
+        if isinstance(array, Constant):
+            made[place] = pt.constant(array.data[place], dtype=array.type.dtype)
+        else:
+            made[place] = array[place] if place else array
+    return made
+
+
+def stacked(entries: Entries) -> Symbolic:
+    """Return the array that has these entries."""
+    if not entries.ndim:
+        return entries[()]
+    flat = list(entries.flat)
+    made: Symbolic = MakeVector(flat[0].type.dtype)(*flat)
+    return made if entries.ndim == 1 else made.reshape(entries.shape)
+
+
+def entrywise(function: Callable[..., Symbolic], *arrays: Entries) -> Entries:
+    """Return what ``function`` makes of the entries of arrays, which are broadcast."""
+    broadcast = np.broadcast_arrays(*arrays)
+    made = np.empty(broadcast[0].shape, dtype=object)
+    for place in np.ndindex(*made.shape):
+        made[place] = function(*(array[place] for array in broadcast))
+    return made
+
+
+def vector(entries: Sequence[Symbolic]) -> Entries:
+    """Return a vector of variables; NumPy would look into them."""
+    made = np.empty(len(entries), dtype=object)
+    for i, entry in enumerate(entries):
+        made[i] = entry
+    return made
+
+
+def filled(shape: Sequence[int], entry: Symbolic) -> Entries:
+    """Return an array of one variable."""
+    made = np.empty(tuple(shape), dtype=object)
+    for place in np.ndindex(*made.shape):
+        made[place] = entry
+    return made
+
+
+def integers(entries: Entries | None) -> list[int] | None:
+    """Return entries that are all constant integers."""
+    if entries is None:
+        return None
+    if not all(isinstance(v, Constant) and v.type.dtype in _INTEGERS for v in entries.flat):
+        return None
+    return [int(v.data) for v in entries.flat]
+
+
+def folded(variable: Symbolic) -> Symbolic:
+    """Return the constant that a node makes of constants, and other variables as they are."""
+    node = variable.owner
+    if node is None or not all(isinstance(v, Constant) for v in node.inputs):
+        return variable
+    found = unconditional_constant_folding.transform(None, node)
+    return found[node.outputs.index(variable)] if found else variable
+
+
+_INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)} | {"bool"}
+
+
+def _fits(output: Variable, entries: Entries) -> bool:
+    kind = output.type
+    return (
+        isinstance(kind, DenseTensorType)
+        and kind.ndim == entries.ndim
+        and all(known in (None, n) for known, n in zip(kind.shape, entries.shape, strict=True))
+    )
+
+
+def _of_dtype(entries: Entries, dtype: str) -> Entries:
+    def cast(entry: Symbolic) -> Symbolic:
+        return entry if entry.type.dtype == dtype else pt.cast(entry, dtype)
+
+    return entrywise(cast, entries)

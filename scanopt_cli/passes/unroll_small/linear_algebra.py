@@ -1,0 +1,212 @@
+"""Linear algebra of small matrices, entry by entry.
+
+Where LAPACK says that a matrix is singular, or not positive definite, PyTensor's solvers return
+NaN, and so do these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce, singledispatch
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.op import Op
+from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.inverse import MatrixInverse
+from pytensor.tensor.linalg.solvers.general import Solve
+from pytensor.tensor.linalg.solvers.psd import CholeskySolve
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.linalg.summary import Det, SLogDet
+from pytensor.tensor.math import Dot
+
+from scanopt_cli.passes.unroll_small.entries import Entries, Symbolic, entrywise, filled
+
+type Found = Sequence[Entries] | None
+
+
+@singledispatch
+def of_matrices(_op: Op, *_parts: Entries) -> Found:
+    """Return the entries of what an Op makes of matrices, ``None`` if there is no rule."""
+    return None
+
+
+@of_matrices.register
+def _dot(_op: Dot, a: Entries, b: Entries) -> Found:
+    if a.shape[-1] != b.shape[0]:
+        return None  # it raises an error when it runs
+    rows, columns = a.reshape(-1, a.shape[-1]), b.reshape(b.shape[0], -1)
+    made = np.empty((len(rows), columns.shape[1]), dtype=object)
+    for i, j in np.ndindex(*made.shape):
+        made[i, j] = _total([x * y for x, y in zip(rows[i], columns[:, j], strict=True)])
+    return [made.reshape(*a.shape[:-1], *b.shape[1:])]
+
+
+@of_matrices.register
+def _cholesky(op: Cholesky, a: Entries) -> Found:
+    return [_cholesky_factor(a, lower=op.lower)] if _is_real_square(a) else None
+
+
+@of_matrices.register
+def _solve_triangular(op: SolveTriangular, a: Entries, b: Entries) -> Found:
+    if not _fit(a, b):
+        return None
+    found = _substituted(a, b, lower=op.lower, unit=op.unit_diagonal)
+    if op.unit_diagonal:
+        return [found]
+    return [_where(_all([pt.neq(pivot, 0) for pivot in np.diagonal(a)]), found)]
+
+
+@of_matrices.register
+def _cholesky_solve(op: CholeskySolve, factor: Entries, b: Entries) -> Found:
+    return [_solved_by(factor, b, lower=op.lower)] if _fit(factor, b) else None
+
+
+@of_matrices.register
+def _solve(op: Solve, a: Entries, b: Entries) -> Found:
+    if not _fit(a, b):
+        return None
+    match op.assume_a:
+        case "gen":
+            return [_solved(a, b)]
+        case "sym" | "her":
+            lower = np.tril(np.ones(a.shape, dtype=bool)) == op.lower
+            return [_solved(np.where(lower | np.eye(len(a), dtype=bool), a, a.T), b)]
+        case "pos":
+            return [_solved_by(_cholesky_factor(a, lower=op.lower), b, lower=op.lower)]
+    return None
+
+
+@of_matrices.register
+def _inverse(_op: MatrixInverse, a: Entries) -> Found:
+    if not _is_real_square(a):
+        return None
+    identity = entrywise(
+        lambda number: pt.constant(number, dtype=a.flat[0].type.dtype),
+        np.eye(len(a)).astype(object),
+    )
+    upper, right, _ = _eliminated(a, identity)
+    # As NumPy does. Every entry is computed from the last pivot.
+    check = CheckAndRaise(np.linalg.LinAlgError, "Singular matrix")
+    pivots = [pt.neq(pivot, 0) for pivot in np.diagonal(upper)]
+    upper[-1, -1] = check(upper[-1, -1], _all(pivots))
+    return [_substituted(upper, right, lower=False)]
+
+
+@of_matrices.register
+def _det(_op: Det, a: Entries) -> Found:
+    if not _is_real_square(a):
+        return None
+    upper, _, sign = _eliminated(a, filled((len(a), 0), None))
+    return [filled((), pt.mul(sign, *np.diagonal(upper)))]
+
+
+@of_matrices.register
+def _slogdet(_op: SLogDet, a: Entries) -> Found:
+    if not _is_real_square(a):
+        return None
+    upper, _, sign = _eliminated(a, filled((len(a), 0), None))
+    pivots = np.diagonal(upper)
+    logarithm = _total([pt.log(pt.abs(pivot)) for pivot in pivots])
+    return [
+        filled((), pt.mul(sign, *(pt.sign(pivot) for pivot in pivots))),
+        filled((), logarithm),
+    ]
+
+
+def _solved(a: Entries, b: Entries) -> Entries:
+    upper, right, _ = _eliminated(a, b.reshape(len(b), -1))
+    found = _substituted(upper, right, lower=False)
+    is_regular = _all([pt.neq(pivot, 0) for pivot in np.diagonal(upper)])
+    return _where(is_regular, found).reshape(b.shape)
+
+
+def _cholesky_factor(a: Entries, *, lower: bool) -> Entries:
+    """Return a Cholesky factor; of a symmetric matrix, only that triangle is read."""
+    given = a if lower else a.T
+    made = filled(a.shape, pt.constant(0.0, dtype=a.flat[0].type.dtype))
+    pivots = []
+    for j in range(len(a)):
+        pivots.append(_minus(given[j, j], [made[j, k] ** 2 for k in range(j)]))
+        made[j, j] = pt.sqrt(pivots[j])
+        for i in range(j + 1, len(a)):
+            terms = [made[i, k] * made[j, k] for k in range(j)]
+            made[i, j] = _minus(given[i, j], terms) / made[j, j]
+    made = _where(_all([pt.gt(pivot, 0) for pivot in pivots]), made)
+    return made if lower else made.T
+
+
+def _solved_by(factor: Entries, b: Entries, *, lower: bool) -> Entries:
+    """Solve by a Cholesky factor, which is the lower or the upper one."""
+    below = factor if lower else factor.T
+    return _substituted(below.T, _substituted(below, b, lower=True), lower=False)
+
+
+def _eliminated(a: Entries, right: Entries) -> tuple[Entries, Entries, Symbolic]:
+    """Make a matrix upper triangular, and apply the same steps to a right-hand side.
+
+    Gaussian elimination with partial pivoting: Golub and Van Loan, Matrix Computations, 3.4. The
+    third result is the sign of the permutation of the rows.
+    """
+    n = len(a)
+    zero = pt.constant(0.0, dtype=a.flat[0].type.dtype)
+    rows = np.concatenate([a, right], axis=1)
+    sign: Symbolic = pt.constant(1.0, dtype=zero.type.dtype)
+    for k in range(n):
+        for i in range(k + 1, n):
+            is_larger = pt.gt(pt.abs(rows[i, k]), pt.abs(rows[k, k]))
+            for j in range(k, rows.shape[1]):
+                upper, lower = rows[k, j], rows[i, j]
+                rows[k, j] = pt.switch(is_larger, lower, upper)
+                rows[i, j] = pt.switch(is_larger, upper, lower)
+            sign = pt.switch(is_larger, -sign, sign)
+        for i in range(k + 1, n):
+            # A column that is zero stays: the matrix is singular.
+            factor = pt.switch(pt.eq(rows[k, k], 0), zero, rows[i, k] / rows[k, k])
+            rows[i, k] = zero
+            for j in range(k + 1, rows.shape[1]):
+                rows[i, j] = rows[i, j] - factor * rows[k, j]
+    return rows[:, :n], rows[:, n:], sign
+
+
+def _substituted(a: Entries, b: Entries, *, lower: bool, unit: bool = False) -> Entries:
+    """Solve a triangular system."""
+    n = len(a)
+    columns = b.reshape(n, -1)
+    found = np.empty(columns.shape, dtype=object)
+    for i in range(n) if lower else reversed(range(n)):
+        known = range(i) if lower else range(i + 1, n)
+        for j in range(columns.shape[1]):
+            value = _minus(columns[i, j], [a[i, k] * found[k, j] for k in known])
+            found[i, j] = value if unit else value / a[i, i]
+    return found.reshape(b.shape)
+
+
+def _total(terms: Sequence[Symbolic]) -> Symbolic:
+    return terms[0] if len(terms) == 1 else pt.add(*terms)
+
+
+def _minus(value: Symbolic, terms: Sequence[Symbolic]) -> Symbolic:
+    return value - _total(terms) if terms else value
+
+
+def _all(conditions: Sequence[Symbolic]) -> Symbolic:
+    return reduce(pt.and_, conditions)
+
+
+def _where(condition: Symbolic, entries: Entries) -> Entries:
+    """Return ``entries``, or NaN where the condition does not hold."""
+    return entrywise(lambda v: pt.switch(condition, v, np.array(np.nan, v.type.dtype)), entries)
+
+
+def _is_real_square(a: Entries) -> bool:
+    return a.ndim == 2 and a.shape[0] == a.shape[1] and _is_real(a)
+
+
+def _fit(a: Entries, b: Entries) -> bool:
+    return _is_real_square(a) and _is_real(b) and len(a) == len(b)
+
+
+def _is_real(entries: Entries) -> bool:
+    return entries.flat[0].type.dtype in ("float32", "float64")

@@ -1,0 +1,327 @@
+"""How nodes compute the entries of small arrays: arithmetic, sums, and what only moves entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce, singledispatch
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.compile.builders import OpFromGraph, SymbolicOp
+from pytensor.compile.ops import DeepCopyOp, ViewOp
+from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.op import Op
+from pytensor.scalar.basic import AND, OR, Add, Mul, ScalarMaximum, ScalarMinimum, Second
+from pytensor.tensor.basic import Alloc, ARange, ExtractDiag, Eye, Join, MakeVector, Split
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+)
+
+from scanopt_cli.ir.indexing import indices_of, is_full_slice
+from scanopt_cli.passes.unroll_small.entries import (
+    Entries,
+    Symbolic,
+    Unrolling,
+    entrywise,
+    filled,
+    folded,
+    integers,
+    vector,
+)
+from scanopt_cli.passes.unroll_small.linear_algebra import of_matrices
+
+type Found = Sequence[Entries] | None
+
+
+def entries_of(node: Apply, known: Unrolling) -> Found:
+    """Return the entries of the outputs of a node, ``None`` if they are not known."""
+    try:
+        return _entries_of(node.op, node, known)
+    except (ValueError, IndexError):  # shapes do not fit: the node raises an error when it runs
+        return None
+
+
+@singledispatch
+def _entries_of(op: Op, node: Apply, known: Unrolling) -> Found:
+    parts = _parts(node, known)
+    return None if parts is None else of_matrices(op, *parts)
+
+
+def _parts(node: Apply, known: Unrolling) -> list[Entries] | None:
+    """Return the entries of all inputs of a node."""
+    parts = [known.entries(v) for v in node.inputs]
+    return None if any(part is None for part in parts) else parts  # type: ignore[return-value]
+
+
+@_entries_of.register
+def _elemwise(op: Elemwise, node: Apply, known: Unrolling) -> Found:
+    parts = _parts(node, known)
+    if parts is None:
+        return None
+    if isinstance(op.scalar_op, Second):
+        shape = np.broadcast_shapes(*(part.shape for part in parts))
+        return [np.broadcast_to(parts[1], shape)]
+    scalar = Elemwise(op.scalar_op)
+    if len(node.outputs) == 1:
+        return [entrywise(lambda *entries: folded(scalar(*entries)), *parts)]
+    nodes = entrywise(scalar.make_node, *parts)
+    return [entrywise(lambda node, i=i: node.outputs[i], nodes) for i in range(len(node.outputs))]
+
+
+@_entries_of.register
+def _reduction(op: CAReduce, node: Apply, known: Unrolling) -> Found:
+    part = known.entries(node.inputs[0])
+    if part is None:
+        return None
+    axes = tuple(range(part.ndim)) if op.axis is None else op.axis
+    kept = [axis for axis in range(part.ndim) if axis not in axes]
+    rows = part.transpose([*kept, *axes]).reshape(*(part.shape[axis] for axis in kept), -1)
+    scalar = op.scalar_op
+    if isinstance(scalar, Add | Mul):
+        # The accumulator's dtype.
+        dtype = op._acc_dtype(node.inputs[0].type.dtype)
+        rows = entrywise(lambda term: pt.cast(term, dtype), rows)
+    elif not isinstance(scalar, AND | OR | ScalarMaximum | ScalarMinimum):
+        return None
+    made = np.empty(rows.shape[:-1], dtype=object)
+    for place in np.ndindex(*made.shape):
+        made[place] = _combined(scalar, list(rows[place]))
+    return [made]
+
+
+def _combined(scalar: Any, terms: Sequence[Symbolic]) -> Symbolic:
+    """Return what a commutative scalar Op makes of one term or more."""
+    if isinstance(scalar, Add | Mul) and len(terms) > 1:
+        return Elemwise(scalar)(*terms)
+    return reduce(Elemwise(scalar), terms)
+
+
+@_entries_of.register
+def _dimshuffle(op: DimShuffle, node: Apply, known: Unrolling) -> Found:
+    part = known.entries(node.inputs[0])
+    if part is None:
+        return None
+    left = [axis for axis in range(part.ndim) if axis not in op.drop]
+    moved = part.squeeze(tuple(op.drop)).transpose(
+        [left.index(axis) for axis in op.new_order if axis != "x"]
+    )
+    return [moved.reshape([1 if axis == "x" else part.shape[axis] for axis in op.new_order])]
+
+
+@_entries_of.register(DeepCopyOp)
+@_entries_of.register(ViewOp)
+@_entries_of.register(SpecifyShape)
+def _same(op: Op, node: Apply, known: Unrolling) -> Found:
+    if isinstance(op, ViewOp) and type(op) is not ViewOp:
+        return None  # its derivative is not that of its entries
+    part = known.entries(node.inputs[0])
+    return None if part is None else [part]
+
+
+@_entries_of.register
+def _shape(_op: Shape, node: Apply, known: Unrolling) -> Found:
+    part = known.entries(node.inputs[0])
+    if part is None:
+        return None
+    return [vector([pt.constant(n, dtype="int64") for n in part.shape])]
+
+
+@_entries_of.register
+def _length(op: Shape_i, node: Apply, known: Unrolling) -> Found:
+    part = known.entries(node.inputs[0])
+    return None if part is None else [filled((), pt.constant(part.shape[op.i], dtype="int64"))]
+
+
+@_entries_of.register
+def _reshape(_op: Reshape, node: Apply, known: Unrolling) -> Found:
+    part = known.entries(node.inputs[0])
+    lengths = integers(known.entries(node.inputs[1]))
+    return None if part is None or lengths is None else [part.reshape(lengths)]
+
+
+@_entries_of.register
+def _alloc(_op: Alloc, node: Apply, known: Unrolling) -> Found:
+    value, *given = node.inputs
+    part = known.entries(value)
+    lengths = [integers(known.entries(length)) for length in given]
+    if part is None or any(length is None for length in lengths):
+        return None
+    shape = [n for length in lengths if length for n in length]
+    return [np.broadcast_to(part, shape)] if known.is_small(shape) else None
+
+
+@_entries_of.register
+def _eye(op: Eye, node: Apply, known: Unrolling) -> Found:
+    given = [integers(known.entries(v)) for v in node.inputs]
+    if any(part is None for part in given):
+        return None
+    rows, columns, offset = (part[0] for part in given if part)
+    if not 0 < rows * columns <= known.size:
+        return None
+    values = np.eye(rows, columns, offset)
+    return [entrywise(lambda value: pt.constant(value, dtype=op.dtype), values.astype(object))]
+
+
+@_entries_of.register
+def _make_vector(_op: MakeVector, node: Apply, known: Unrolling) -> Found:
+    if len(node.inputs) > known.size:
+        return None
+    parts = _parts(node, known)
+    return None if parts is None else [vector([part[()] for part in parts])]
+
+
+@_entries_of.register
+def _range(op: ARange, node: Apply, known: Unrolling) -> Found:
+    bounds = [integers(known.entries(v)) for v in node.inputs]
+    if any(bound is None for bound in bounds):
+        return None
+    values = range(*(bound[0] for bound in bounds if bound))
+    if not known.is_small([len(values)]):
+        return None
+    return [vector([pt.constant(value, dtype=op.dtype) for value in values])]
+
+
+@_entries_of.register
+def _join(op: Join, node: Apply, known: Unrolling) -> Found:
+    parts = _parts(node, known)
+    if parts is None or sum(part.size for part in parts) > known.size:
+        return None
+    return [np.concatenate(parts, axis=op.axis)]
+
+
+@_entries_of.register
+def _split(op: Split, node: Apply, known: Unrolling) -> Found:
+    array, lengths = known.entries(node.inputs[0]), integers(known.entries(node.inputs[1]))
+    if array is None or lengths is None or sum(lengths) != array.shape[op.axis]:
+        return None
+    return np.split(array, np.cumsum(lengths)[:-1], axis=op.axis)
+
+
+@_entries_of.register
+def _extract_diagonal(op: ExtractDiag, node: Apply, known: Unrolling) -> Found:
+    part = known.entries(node.inputs[0])
+    return None if part is None else [np.diagonal(part, op.offset, op.axis1, op.axis2)]
+
+
+@_entries_of.register
+def _subtensor(_op: Subtensor, node: Apply, known: Unrolling) -> Found:
+    """Read by constant indices from entries; read the entries of a row of a large array."""
+    found = _pick(node.op, node, known)
+    if found is not None:
+        return found
+    indices = indices_of(node)
+    while indices and isinstance(indices[-1], slice) and is_full_slice(indices[-1]):
+        indices.pop()
+    if any(isinstance(index, slice) for index in indices):
+        return None
+    array: Symbolic = known.array(node.inputs[0])
+    shape = array.type.shape[len(indices) :]
+    if not known.is_small(shape):
+        return None
+    row = [known.array(index) for index in indices]
+    made = np.empty(shape, dtype=object)
+    for place in np.ndindex(*shape):
+        made[place] = array[(*row, *place)]
+    return [made]
+
+
+@_entries_of.register(AdvancedSubtensor)
+def _pick(_op: Op, node: Apply, known: Unrolling) -> Found:
+    part, places = known.entries(node.inputs[0]), _places(node, known)
+    if part is None or places is None:
+        return None
+    at = _positions(part, places)
+    return [entrywise(lambda i: part.flat[i], at)] if 0 < at.size <= known.size else None
+
+
+@_entries_of.register(IncSubtensor)
+@_entries_of.register(AdvancedIncSubtensor)
+def _write(op: Any, node: Apply, known: Unrolling) -> Found:
+    array, value = (known.entries(v) for v in node.inputs[:2])
+    places = _places(node, known)
+    if array is None or value is None or places is None:
+        return None
+    at = _positions(array, places)
+    flat = array.copy().reshape(-1)
+    # One after the other, since advanced indices may name a place twice.
+    for place, term in zip(at.flat, np.broadcast_to(value, at.shape).flat, strict=True):
+        flat[place] = term if op.set_instead_of_inc else pt.add(flat[place], term)
+    return [flat.reshape(array.shape)]
+
+
+def _positions(array: Entries, places: tuple[Any, ...]) -> Entries:
+    """Return where in an array, row by row, the entries at ``places`` are."""
+    return np.asarray(np.arange(array.size).reshape(array.shape)[places])
+
+
+def _places(node: Apply, known: Unrolling) -> tuple[Any, ...] | None:
+    """Return the indices of a node as numbers, slices and arrays, ``None`` if some vary."""
+
+    def place(index: Any) -> Any:
+        if isinstance(index, slice):
+            return slice(*map(bound, (index.start, index.stop, index.step)))
+        if isinstance(index, Constant):
+            return np.asarray(index.data)
+        entries = known.entries(index)
+        numbers = integers(entries)
+        if entries is None or numbers is None:
+            raise ValueError("an index varies")
+        return np.reshape(numbers, entries.shape)
+
+    def bound(part: Any) -> int | None:
+        return None if part is None else int(place(part))
+
+    try:
+        return tuple(map(place, indices_of(node)))
+    except ValueError:
+        return None
+
+
+@_entries_of.register
+def _blockwise(op: Blockwise, node: Apply, known: Unrolling) -> Found:
+    parts = _parts(node, known)
+    if parts is None:
+        return None
+    batches = [
+        part.shape[: part.ndim - len(s)] for part, s in zip(parts, op.inputs_sig, strict=True)
+    ]
+    batch = np.broadcast_shapes(*batches)
+    whole = [
+        np.broadcast_to(part, (*batch, *part.shape[len(own) :]))
+        for part, own in zip(parts, batches, strict=True)
+    ]
+    by_place = {}
+    for place in np.ndindex(*batch):
+        found = of_matrices(op.core_op, *(part[(*place, ...)] for part in whole))
+        if found is None:
+            return None
+        by_place[place] = found
+    made = []
+    for i in range(len(node.outputs)):
+        shape = next(iter(by_place.values()))[i].shape
+        output = np.empty((*batch, *shape), dtype=object)
+        for place, found in by_place.items():
+            output[(*place, ...)] = found[i]
+        made.append(output)
+    return made
+
+
+@_entries_of.register
+def _graph(op: OpFromGraph, node: Apply, known: Unrolling) -> Found:
+    """Compute the graph inside in place of the Op, unless the Op has a derivative of its own."""
+    has_own = not isinstance(op, SymbolicOp) and (
+        op.pullback_overrides is not None or op.pushforward_overrides is not None
+    )
+    if has_own or _parts(node, known) is None:
+        return None
+    outputs = op.fgraph.bind(dict(zip(op.fgraph.inputs, node.inputs, strict=True)))
+    known.compute(node.inputs, outputs)
+    found = [known.entries(output) for output in outputs]
+    return None if any(part is None for part in found) else found  # type: ignore[return-value]

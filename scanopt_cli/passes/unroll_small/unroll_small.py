@@ -1,0 +1,242 @@
+"""Compute the small arrays of a loop entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.type import DenseTensorType
+
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.errors import PassError
+from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.passes.unroll_small.entries import Entries, Unrolling, stacked, vector
+from scanopt_cli.passes.unroll_small.rules import entries_of
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.loop_passes import TracedLoopPass
+from scanopt_cli.remarks import Code, Why, because
+
+_LARGEST = 64
+_MOST_ENTRIES = 4_000
+"""How many entries a step may compute; the code of a step is compiled as one function."""
+
+
+@dataclass(frozen=True)
+class UnrollSmall(TracedLoopPass):
+    """Compute the small arrays of a TracedLoop entry by entry, so that a step works on numbers.
+
+    A state, a constant or a row of a constant is small if its shape is known and has at most
+    ``size`` entries; so is what a step computes of small arrays.
+
+    Legal cases:
+
+    1. Elementwise arithmetic, sums, products, extrema, ``all`` and ``any``.
+    2. What moves entries: transposes, reshapes, joins, reads and writes at constant indices.
+    3. Products of vectors and matrices, outer products, diagonals; inverses, determinants,
+       Cholesky factors, and solutions of systems of equations, triangular or not.
+    4. An OpFromGraph (softmax, logsumexp), of which the graph inside is computed in its place.
+    5. The same in a Blockwise, for each entry of the batch.
+    6. A read of a row whose entries are small, of an array of any length.
+
+    Each entry of a small state becomes a state of its own. The array itself is formed only where it
+    is traced, or read by a node that none of these cases covers; such nodes stay as they are.
+
+    Preconditions: a step keeps the shape of a state, and computes at most 4,000 entries. No step
+    works in place.
+
+    Sums and products of several terms are added from first to last, so the last digits may differ
+    from those of PyTensor's order.
+    """
+
+    name: ClassVar[str] = "unroll-small"
+    accepts_in_place: ClassVar[bool] = False
+    size: int = 16
+    """the most entries of an array that is unrolled, up to 64"""
+
+    def __post_init__(self) -> None:
+        """Check the size: a product of two 8x8 matrices takes 960 operations."""
+        if not 1 <= self.size <= _LARGEST:
+            raise PassError(f"size is a number from 1 to {_LARGEST}, not {self.size}")
+
+    def rewrite(self, view: LoopView, context: PassContext) -> dict[Variable, Variable] | None:
+        """Return replacements for all outputs, from a loop of numbers."""
+        names = context.names(view)
+        view.unfreeze()
+        lengths = Lengths(view.n_steps)
+        shapes = {
+            slot: shape
+            for slot in view.of_kind(SlotKind.STATE, SlotKind.CONSTANT)
+            if (shape := _shape(slot, lengths)) is not None
+        }
+        kept: set[Slot] = set()
+        while True:
+            step = _Step(view, self.size, shapes, kept)
+            changing = step.changing_states()
+            for slot in changing:
+                del shapes[slot]
+            read = {slot for slot in step.states if slot in shapes and not step.computes(slot)}
+            kept |= read
+            if not changing and not read:
+                break
+        for slot in step.unknown():
+            context.missed(view, Code.ARRAYS_KEPT, Why.LENGTH_UNKNOWN, names[slot])
+        if step.unrolling.n_entries > _MOST_ENTRIES:
+            why = because(Why.STEP_LARGE, operations=_MOST_ENTRIES)
+            context.missed(view, Code.LOOP_LEFT, why)
+            return None
+        if not step.unrolling.n_arrays:
+            return None
+        context.passed(view, Code.ARRAYS_UNROLLED, count=step.unrolling.n_arrays)
+        return step.rebuild(context)
+
+
+type Shape = tuple[int | None, ...]
+
+
+def _shape(slot: Slot, lengths: Lengths) -> Shape | None:
+    """Return the lengths of an initial state or constant, as far as they are known."""
+    (inner,) = slot.inner_inputs
+    outer: Any = slot.outer_input
+    if not isinstance(inner.type, DenseTensorType) or not inner.type.ndim:
+        return None
+    shape: list[int | None] = []
+    for axis, length in enumerate(inner.type.shape):
+        if length is None:
+            found = lengths.length_of(outer, axis)
+            # PyTensor does not broadcast an axis whose length it learns when it runs.
+            length = found.constant if found.is_constant and found.constant != 1 else None
+        shape.append(length)
+    return tuple(shape)
+
+
+class _Step:
+    """The step of a loop, whose small arrays are computed entry by entry."""
+
+    def __init__(
+        self, view: LoopView, size: int, shapes: Mapping[Slot, Shape], kept: Set[Slot]
+    ) -> None:
+        self.view = view
+        self.unrolling = Unrolling(size, _MOST_ENTRIES, entries_of)
+        self.entries: dict[Slot, Entries] = {}
+        """The new inputs of the body, of the slots that are small."""
+        self.arrays: dict[Slot, Variable] = {}
+        """Inputs of known shapes, for those that stay arrays."""
+        self.shapes = shapes
+        for slot, shape in shapes.items():
+            is_state = slot.kind is SlotKind.STATE
+            is_small = self.unrolling.is_small(shape)
+            if is_state and not is_small:
+                continue
+            (inner,) = slot.inner_inputs
+            number, array = inner.type.clone(shape=()), inner.type.clone(shape=shape)
+            if is_small and slot not in kept:
+                self.entries[slot] = np.empty(shape, dtype=object)
+                for place in np.ndindex(*self.entries[slot].shape):
+                    self.entries[slot][place] = number()
+            # An array that is a state is formed where it is read.
+            if not is_state or slot in kept:
+                self.arrays[slot] = array()
+            self.unrolling.set_input(inner, self.arrays.get(slot), self.entries.get(slot))
+        inputs = [v for slot in view.slots for v in slot.inner_inputs]
+        self.unrolling.compute(inputs, view.inner_outputs())
+
+    @property
+    def states(self) -> list[Slot]:
+        """The states that are unrolled."""
+        return [slot for slot in self.entries if slot.kind is SlotKind.STATE]
+
+    def changing_states(self) -> list[Slot]:
+        """Return the small states of which a step may change the shape."""
+        found = []
+        for slot in self.view.of_kind(SlotKind.STATE):
+            if slot in self.entries or slot in self.arrays:
+                entries = self.unrolling.entries(slot.inner_outputs[0])
+                if entries is None or entries.shape != self.shapes[slot]:
+                    found.append(slot)
+        return found
+
+    def outputs(self) -> list[Variable]:
+        """Return what a step computes, without the arrays of unrolled states."""
+        made = []
+        for slot in self.view.outputs():
+            (new,) = slot.inner_outputs
+            found = self.unrolling.entries(new) if slot in self.entries else None
+            made += [self.unrolling.array(new)] if found is None else found.ravel().tolist()
+        if self.view.condition is not None:
+            made.append(self.unrolling.array(self.view.condition))
+        return made
+
+    def computes(self, state: Slot) -> bool:
+        """Whether a step computes a state entry by entry, or hands on another that it does."""
+        (new,) = state.inner_outputs
+        others = {slot.inner_inputs[0] for slot in self.states}
+        return self.unrolling.is_computed(new) or new in others
+
+    def unknown(self) -> list[Slot]:
+        """Return the inputs that nodes read as arrays since a length is not known."""
+        read = {v for node in self.unrolling.kept for v in node.inputs}
+        return [
+            slot
+            for slot in self.view.of_kind(SlotKind.STATE, SlotKind.CONSTANT)
+            for variable in [self.arrays.get(slot, slot.inner_inputs[0])]
+            if variable in read
+            and isinstance(variable.type, DenseTensorType)
+            and None in variable.type.shape
+        ]
+
+    def rebuild(self, context: PassContext) -> dict[Variable, Variable]:
+        """Return replacements for the outputs of the loop."""
+        view, array = self.view, self.unrolling.array
+        read = set(ancestors(self.outputs()))
+        slots: list[Slot] = []
+        lasts: dict[Slot, list[Slot]] = {}
+        for slot in view.slots:
+            entries = self._entry_slots(slot) if slot in self.entries else []
+            slot.inner_outputs = [array(v) for v in slot.inner_outputs]
+            if slot in self.arrays:
+                slot.inner_inputs = [self.arrays[slot]]
+            elif slot in self.entries:
+                # Downstream, the trace has rows of a known shape.
+                shape = self.entries[slot].shape
+                slot.inner_inputs = [v.type.clone(shape=shape)() for v in slot.inner_inputs]
+            if slot.kind is SlotKind.CONSTANT:
+                slots += [one for one in (*entries, slot) if one.inner_inputs[0] in read]
+                continue
+            slots += entries
+            if entries and context.clients(slot.last):
+                lasts[slot] = entries
+                for one in entries:
+                    one.last = one.inner_inputs[0].type()
+            if not entries or context.clients(slot.outer_output):
+                slots.append(slot)
+        view.slots = slots
+        if view.condition is not None:
+            view.condition = array(view.condition)
+        made = view.rebuild()
+        for slot, entries in lasts.items():
+            assert slot.last is not None
+            numbers = vector([made.pop(one.last) for one in entries if one.last is not None])
+            made[slot.last] = stacked(numbers.reshape(self.entries[slot].shape))
+        return made
+
+    def _entry_slots(self, slot: Slot) -> list[Slot]:
+        """Return a slot for each entry of a state or constant."""
+        outer: Any = slot.outer_input
+        following: list[Any] = [self.unrolling.entries(v) for v in slot.inner_outputs]
+        return [
+            Slot(
+                slot.kind,
+                slot.position,
+                slot.taps,
+                slot.out_taps,
+                [number],
+                [new[place] for new in following if new is not None],
+                outer_input=outer[place],
+            )
+            for place, number in np.ndenumerate(self.entries[slot])
+        ]

@@ -1,0 +1,266 @@
+"""`unroll-small`: a step computes small arrays entry by entry, and the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.builders import OpFromGraph
+from pytensor.scan.utils import until
+from pytensor.tensor import linalg
+
+from graph_building import assert_same_values, graph_of, optimized, scan
+from scanopt_cli.errors import PassError
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.loop import Body, TracedLoop
+from scanopt_cli.pipeline.grammar import parse
+
+a = pt.dmatrix("a", shape=(3, 3))
+b = pt.dmatrix("b", shape=(3, 3))
+h = pt.dvector("h", shape=(3,))
+rows = pt.dmatrix("rows", shape=(None, 3))
+n = pt.lscalar("n")
+wide = pt.dvector("wide", shape=(40,))
+weights = pt.dmatrix("weights", shape=(40, 3))
+unknown = pt.dvector("unknown")
+
+rng = np.random.default_rng(0)
+VALUES = {
+    "a": rng.normal(size=(3, 3)) / 3,
+    "b": rng.normal(size=(3, 3)) / 3,
+    "h": rng.normal(size=3),
+    "rows": rng.normal(size=(5, 3)),
+    "n": 4,
+    "wide": rng.normal(size=40),
+    "weights": rng.normal(size=(40, 3)) / 40,
+    "unknown": rng.normal(size=3),
+}
+
+
+def unrolled(graph: Graph, options: str = "") -> tuple[Graph, list[str]]:
+    """Return a graph after the pass, and its remarks; the same again changes nothing."""
+    pipeline = f"scan-to-loop,unroll-small{options}"
+    work, remarks = optimized(graph, pipeline)
+    _, more = optimized(work, f"unroll-small{options}")
+    assert not any(remark.startswith("passed") for remark in more)
+    return work, remarks
+
+
+def check(*outputs: Any) -> Graph:
+    """Check that the pass keeps values, and return the graph."""
+    graph = graph_of(*outputs)
+    work, _ = unrolled(graph)
+    assert_same_values(graph, work, **VALUES)
+    return work
+
+
+def arrays(graph: Graph) -> list[str]:
+    """Return what the steps of a graph compute as arrays, other than for traces."""
+    (op,) = (node.op for node in walk(graph.fgraph) if isinstance(node.op, TracedLoop))
+    return sorted(
+        str(type(node.op).__name__)
+        for node in op.fgraph.toposort()
+        if any(getattr(v.type, "ndim", 0) for v in node.outputs)
+        and type(node.op).__name__ not in ("MakeVector", "Reshape")
+    )
+
+
+def definite(m: Any) -> Any:
+    return m @ m.T + 0.1 * pt.eye(3)
+
+
+# What a step makes of a matrix and a vector, both states.
+MATRICES: dict[str, Callable[[Any, Any], Any]] = {
+    # case 1
+    "arithmetic": lambda m, v: pt.tanh(m * 2 - v),
+    "sums": lambda m, v: m * 0.1 + m.sum(axis=0) + m.sum() + v.prod(),
+    "extrema": lambda m, v: m.max(axis=1)[:, None] - m.min() + v.max() - m * 0.1,
+    "all and any": lambda m, v: pt.where(pt.all(m > 0) | pt.any(v > 0), m * 0.9, m - 0.1),
+    # case 2
+    "transpose": lambda m, v: m.T + v[:, None],
+    "reshape": lambda m, v: (m.reshape((9,)) * 0.5)[::-1].reshape((3, 3)) + v,
+    "joins": lambda m, v: pt.concatenate([m[1:], v[None]]) * 0.9,
+    "stacks": lambda m, v: pt.stack([m[0], v, m[:, 1]]) * 0.5,
+    "writes": lambda m, v: pt.set_subtensor(m[1], v)[:, ::-1].inc(0.1) * 0.9,
+    "indices": lambda m, v: m[[2, 0, 0]] * 0.5 + m[[0, 1, 2], [2, 1, 0]],
+    "writes twice": lambda m, v: pt.inc_subtensor(m[[1, 1]], v) * 0.5,
+    "diagonals": lambda m, v: pt.diag(pt.diagonal(m)) * 0.5 + pt.eye(3) * v.sum(),
+    # case 3
+    "products": lambda m, v: pt.tanh(m @ m.T + pt.outer(v, m @ v) + (v @ m)),
+    "inverse": lambda m, v: linalg.inv(definite(m)) * 0.1 + v,
+    "inverse of what is not symmetric": lambda m, v: linalg.inv(m + 3 * pt.eye(3)[::-1]) + v,
+    "determinant": lambda m, v: m * 0.5 + linalg.det(definite(m)[::-1]),
+    "slogdet": lambda m, v: m * 0.5 + sum(linalg.SLogDet()(definite(m)[[1, 0, 2]])),
+    "cholesky": lambda m, v: linalg.cholesky(definite(m)) * 0.5,
+    "upper cholesky": lambda m, v: linalg.cholesky(definite(m), lower=False) * 0.5,
+    "solve": lambda m, v: linalg.solve(definite(m)[::-1], m) * 0.1,
+    "solve a vector": lambda m, v: m * 0.1 + linalg.solve(definite(m), v, b_ndim=1),
+    "solve symmetric": lambda m, v: linalg.solve(definite(m), m, assume_a="sym") * 0.1,
+    "solve definite": lambda m, v: linalg.solve(definite(m), m, assume_a="pos") * 0.1,
+    "solve triangular": lambda m, v: linalg.solve_triangular(definite(m), m, lower=True) * 0.1,
+    "solve unit": lambda m, v: linalg.solve_triangular(m, m, unit_diagonal=True) * 0.1,
+    "solve by a factor": lambda m, v: linalg.cho_solve((pt.tril(definite(m)), True), m) * 0.1,
+    # case 4
+    "softmax": lambda m, v: pt.special.softmax(m, axis=1) + pt.special.log_softmax(v),
+    "logsumexp": lambda m, v: pt.logsumexp(m + v[:, None], axis=0) - m,
+    # case 5
+    "batches": lambda m, v: m * 0.5 + (pt.stack([m[:2, :2], m[1:, 1:]]) @ m[1:, :2]).sum() + v,
+}
+
+
+# The same, where there is no result.
+UNDEFINED: dict[str, Callable[[Any, Any], Any]] = {
+    "no cholesky": lambda m, v: linalg.cholesky(-definite(m)),
+    "solve what is singular": lambda m, v: linalg.solve(pt.outer(v, v) * 0, m),
+    "solve what is not definite": lambda m, v: linalg.solve(-definite(m), m, assume_a="pos"),
+    "triangular and singular": lambda m, v: linalg.solve_triangular(pt.tril(m, -1), m, lower=True),
+}
+
+
+@pytest.mark.parametrize("name", UNDEFINED)
+def test_undefined_results_are_nan(name: str) -> None:
+    step = UNDEFINED[name]
+    ms, _, found = scan(
+        lambda m, v: [m * 0.9, v * 0.9, step(m, v)], outputs_info=[a, h, None], n_steps=n
+    )
+    work = check(ms, found)
+    assert arrays(work) == []
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_cases_1_to_5(name: str) -> None:
+    step = MATRICES[name]
+    ms, vs = scan(lambda m, v: [step(m, v), v * 0.9], outputs_info=[a, h], n_steps=n)
+    work = check(ms[-1], vs, ms)
+    assert arrays(work) == []
+
+
+def test_case_6() -> None:
+    ys = scan(
+        lambda row, y, b: pt.tanh(b @ y + row),
+        sequences=[rows],
+        outputs_info=[h],
+        non_sequences=[b],
+    )
+    work = check(ys)
+    assert arrays(work) == []
+
+
+def test_integers_and_booleans() -> None:
+    counts, flags = pt.vector("counts", dtype="int8", shape=(3,)), pt.vector("flags", dtype="bool")
+    flags = pt.specify_shape(flags, (3,))
+    ys, zs = scan(
+        lambda y, z: [y + pt.cast(y.sum(), "int8") + pt.cast(z, "int8"), z ^ (y > 3)],
+        outputs_info=[counts, flags],
+        n_steps=3,
+    )
+    graph = graph_of(ys, zs)
+    work, _ = unrolled(graph)
+    given = {"counts": np.array([1, 50, -90], dtype="int8"), "flags": np.array([True, False, True])}
+    assert_same_values(graph, work, **given)
+
+
+def test_a_singular_inverse_is_an_error() -> None:
+    ms = scan(lambda m: linalg.inv(m * 0), outputs_info=[a], n_steps=2)
+    work, _ = unrolled(graph_of(ms))
+    function = pytensor.function(list(work.inputs), list(work.outputs), mode="FAST_COMPILE")
+    with pytest.raises(np.linalg.LinAlgError):
+        function(VALUES["a"])
+
+
+def test_only_what_is_traced_is_formed() -> None:
+    """The last value is formed after the loop."""
+    ys = scan(lambda y, b: pt.tanh(b @ y), outputs_info=[h], non_sequences=[b], n_steps=4)
+    graph = graph_of(ys[-1] * 2)
+    work, _ = optimized(graph, "scan-to-loop,trace-to-last,unroll-small")
+    assert_same_values(graph, work, **VALUES)
+    (op,) = (node.op for node in walk(work.fgraph) if isinstance(node.op, TracedLoop))
+    assert op.n_states == 3
+    assert {v.type.ndim for v in op.fgraph.outputs} == {0}
+
+
+def test_while_loops() -> None:
+    ys = scan(
+        lambda y, b: (pt.tanh(b @ y) + 1, until(y.sum() > 2.9)),
+        outputs_info=[h * 0],
+        non_sequences=[b],
+        n_steps=9,
+    )
+    check(ys, ys[-1])
+
+
+def test_arrays_and_numbers_in_one_step() -> None:
+    """A product with a wide array stays, and what feeds it is formed."""
+    ys, zs = scan(
+        lambda y, z, b, weights: [pt.tanh(b @ y) + z[:3], pt.tanh(weights @ y + z)],
+        outputs_info=[h, wide],
+        non_sequences=[b, weights],
+        n_steps=4,
+    )
+    work = check(ys, zs)
+    assert "Blockwise" in arrays(work)
+
+
+def test_what_only_feeds_arrays_stays_an_array() -> None:
+    """A row is not read entry by entry to be put together again, nor is a state."""
+    ys, _ = scan(
+        lambda row, z, y, weights: [pt.tanh(weights @ (row + y) + z), weights.T @ z],
+        sequences=[rows],
+        outputs_info=[wide, h],
+        non_sequences=[weights],
+    )
+    work = check(ys)
+    (op,) = (node.op for node in walk(work.fgraph) if isinstance(node.op, TracedLoop))
+    assert op.n_states == 2
+
+
+@pytest.mark.parametrize("options", ["{size=2}", ""])
+def test_larger_arrays_stay(options: str) -> None:
+    state = h if options else wide
+    graph = graph_of(scan(lambda y: pt.tanh(y) * 2, outputs_info=[state], n_steps=3))
+    _, remarks = unrolled(graph, options)
+    assert remarks == ["passed scan_fn: became a TracedLoop"]
+
+
+def test_arrays_of_unknown_length_stay() -> None:
+    graph = graph_of(scan(lambda y: pt.tanh(y) * 2, outputs_info=[unknown], n_steps=3))
+    _, remarks = unrolled(graph)
+    assert remarks[1:] == ["missed scan_fn: computes `unknown` as an array: a length is not known"]
+
+
+def test_states_that_change_their_shape_stay() -> None:
+    index, state = pt.lscalar(), pt.dvector()
+    body = Body(index=index, states=[state], next_states=[state[1:] * 2])
+    graph = graph_of(TracedLoop.over(2, body, [h], {})[0])
+    work, remarks = optimized(graph, "unroll-small")
+    assert not any(remark.startswith("passed") for remark in remarks)
+    assert_same_values(graph, work, **VALUES)
+
+
+def test_derivatives_of_their_own_stay() -> None:
+    x = pt.dvector("x", shape=(3,))
+    op = OpFromGraph([x], [x * 2], pullback=lambda inputs, outputs, cotangents: [cotangents[0] * 7])
+    graph = graph_of(scan(lambda y: op(y) * 0.5, outputs_info=[h], n_steps=3))
+    work = unrolled(graph)[0]
+    assert any(isinstance(node.op, OpFromGraph) for node in walk(work.fgraph))
+
+
+def test_steps_that_would_be_too_large_stay() -> None:
+    def step(y: Any) -> Any:
+        for _ in range(1_400):
+            y = pt.sin(y)
+        return y
+
+    graph = graph_of(scan(step, outputs_info=[h], n_steps=3))
+    _, remarks = unrolled(graph)
+    assert remarks[1:] == ["missed scan_fn: a step has more than 4000 operations"]
+
+
+def test_a_size_that_is_too_large() -> None:
+    with pytest.raises(PassError, match="size"):
+        parse("unroll-small{size=65}")
