@@ -5,12 +5,17 @@ Importing this module registers the operators with PyTensor's Numba backend.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply
+from pytensor.compile.aliasing import alias_root
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FrozenFunctionGraph
+from pytensor.graph.traversal import ancestors
 from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch import basic
 from pytensor.link.numba.dispatch.basic import (
@@ -25,7 +30,7 @@ from pytensor.typed_list.type import TypedListType
 from scanopt_cli.loop.operators import Loop, TracedLoop
 from scanopt_cli.loop.row_access import ReadNumber, WriteEntries, WriteRow, checked_before
 
-_VERSION = 2
+_VERSION = 3
 """Part of the key under which a compiled loop is cached; raise it when the source below changes."""
 
 
@@ -97,20 +102,73 @@ def _write_entries(op: WriteEntries, **_: Any) -> Callable[..., Any]:
 @register_funcify_and_cache_key(Loop)  # type: ignore[untyped-decorator]
 def _loop(op: Loop, **kwargs: Any) -> tuple[Callable[..., Any], str | None]:
     memo = kwargs.get("ofg_memo")
-    step, step_key = numba_funcify_and_cache_key(op.fgraph, fgraph_name="loop_body", ofg_memo=memo)
+    written = _written_states(op)
+    step, step_key = numba_funcify_and_cache_key(
+        _without(op, written), fgraph_name="loop_body", ofg_memo=memo
+    )
     checks = checked_before(op.fgraph, op.n_states)
     indices = {
         f"row_{i}": numba_funcify_and_cache_key(check.graph, fgraph_name="row", ofg_memo=memo)[0]
         for i, check in enumerate(checks)
     }
-    source = _source(op, [check.place for check in checks])
+    writes = {
+        i: numba_funcify_and_cache_key(node.op, node=node, ofg_memo=memo)
+        for i, node in written.items()
+    }
+    source = _source(op, [check.place for check in checks], written)
     names = {"np": np, "step": step, "numba_deepcopy": numba_deepcopy, **indices}
+    names |= {f"write_{i}": write for i, (write, _) in writes.items()}
     function = compile_numba_function_src(source, "loop", {**vars(basic), **names})
     key = None
-    if step_key is not None:
+    keys = [step_key, *(write_key for _, write_key in writes.values())]
+    if None not in keys:
         # What computes the indices is a part of the body.
-        key = sha256(f"({source}, {step_key}, {_VERSION})".encode()).hexdigest()
+        key = sha256(f"({source}, {keys}, {_VERSION})".encode()).hexdigest()
     return basic.numba_njit(function, boundscheck=False), key
+
+
+def _written_states(op: Loop) -> dict[int, Apply]:
+    """Return the nodes that write a row of a state which a step does not read, by state.
+
+    The loop writes such a row after the step. Handing the array to the step and back would count
+    its references twice in every step.
+    """
+    states, outputs = op.fgraph.inputs[1 : 1 + op.n_states], op.fgraph.outputs
+    nodes = op.fgraph.toposort()
+    readers = Counter((*outputs, *(v for node in nodes for v in node.inputs)))
+    found = {}
+    for i, state in enumerate(states):
+        node = outputs[i].owner
+        if (
+            isinstance(outputs[i].owner_op, WriteRow | WriteEntries)
+            and node.inputs[0] is state
+            and readers[state] == readers[outputs[i]] == 1
+        ):
+            found[i] = node
+    overwriting = [
+        (node, alias_root(node.inputs[k]))
+        for node in nodes
+        if node not in found.values()
+        for places in node.op.destroy_map.values()
+        for k in places
+    ]
+
+    def is_overwritten(value: Variable) -> bool:
+        """Whether a step overwrites the memory of a value after it has computed it."""
+        root, before = alias_root(value), {v.owner for v in ancestors([value])}
+        return any(memory is root and node not in before for node, memory in overwriting)
+
+    return {i: node for i, node in found.items() if not any(map(is_overwritten, node.inputs[1:]))}
+
+
+def _without(op: Loop, written: Mapping[int, Apply]) -> FrozenFunctionGraph:
+    """Return the body without the states that the loop writes; it computes what is written."""
+    if not written:
+        return op.fgraph
+    kept = [v for i, v in enumerate(op.fgraph.inputs) if i - 1 not in written]
+    outputs = [v for i, v in enumerate(op.fgraph.outputs) if i not in written]
+    values = [v for node in written.values() for v in node.inputs[1:]]
+    return FrozenFunctionGraph.from_io(kept, [*outputs, *values])
 
 
 @register_funcify_and_cache_key(TracedLoop)  # type: ignore[untyped-decorator]
@@ -122,11 +180,11 @@ def _traced_loop(op: TracedLoop, node: Apply, **_: Any) -> Any:
     )
 
 
-def _source(op: Loop, checked: Sequence[int]) -> str:
+def _source(op: Loop, checked: Sequence[int], written: Mapping[int, Apply]) -> str:
     """Return the source of a function of the number of steps, the states and the constants.
 
     ``checked`` are the places of the inputs of the body whose rows no step checks, in the order of
-    the functions that compute the row of a step.
+    the functions that compute the row of a step; ``written`` are the states that the loop writes.
     """
     states = [f"state_{i}" for i in range(op.n_states)]
     constants = [f"constant_{i}" for i in range(len(op.fgraph.inputs) - 1 - op.n_states)]
@@ -135,7 +193,11 @@ def _source(op: Loop, checked: Sequence[int]) -> str:
         is_number = isinstance(op.fgraph.inputs[0].type, ScalarType)
         return index if is_number else f"np.asarray({index})"
 
-    results = [*states, "goes_on"] if op.is_while else states
+    own = [name for i, name in enumerate(states) if i not in written]
+    values = {
+        i: [f"value_{i}_{k}" for k in range(len(node.inputs) - 1)] for i, node in written.items()
+    }
+    results = [*own, *(["goes_on"] if op.is_while else []), *chain(*values.values())]
     targets = f"{', '.join(results)}{',' if len(results) == 1 else ''}"
     copied = [
         f"    {name} = numba_deepcopy({name})\n"
@@ -151,6 +213,9 @@ def _source(op: Loop, checked: Sequence[int]) -> str:
         "            raise IndexError('a step of a loop reads or writes a row that is not there')\n"
         for i, place in enumerate(checked)
     ]
+    writes = [
+        f"        write_{i}({', '.join([states[i], *taken])})\n" for i, taken in values.items()
+    ]
     stop = ["        if not goes_on.item():\n            break\n"] if op.is_while else []
     return (
         f"def loop({', '.join(['n_steps', *states, *constants])}):\n"
@@ -160,7 +225,7 @@ def _source(op: Loop, checked: Sequence[int]) -> str:
         f"{''.join(copied)}"
         f"{''.join(['    if n > 0:\n', *checks]) if checks else ''}"
         "    for i in range(n):\n"
-        f"        {targets} = step({', '.join([at('i'), *named])})\n"
-        f"{''.join(stop)}"
+        f"        {targets} = step({', '.join([at('i'), *own, *constants])})\n"
+        f"{''.join([*writes, *stop])}"
         f"    return {', '.join(states)}\n"
     )

@@ -150,6 +150,23 @@ def test_ops_in_python() -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.parametrize("steps", [1, 4])
+def test_twin_a_step_overwrites_what_is_traced(steps: int) -> None:
+    """The value before the step is written before the step overwrites it."""
+    index, state = pt.lscalar(), pt.dvector()
+    body = Body(
+        index=index,
+        states=[state],
+        next_states=[pt.set_subtensor(state[0], state[0] + state[1])],
+        traced=[state, state[::-1]],
+    )
+    outputs = TracedLoop.over(n, body, [v], {})
+    for traced in outputs[2:4]:
+        # Both outputs are needed, so that the step overwrites the state.
+        assert_like_python([pt.concatenate([traced, outputs[:1]])], steps, 3)
+
+
+@pytest.mark.deep
 @pytest.mark.parametrize("place", [(2,), (-3,)])
 def test_twin_an_entry_that_is_not_there(place: tuple[int, ...]) -> None:
     index, total, rows = pt.lscalar(), pt.dscalar(), pt.dmatrix()
