@@ -30,7 +30,7 @@ from pytensor.typed_list.type import TypedListType
 from scanopt_cli.loop.operators import Loop, TracedLoop
 from scanopt_cli.loop.row_access import ReadNumber, WriteEntries, WriteRow, checked_before
 
-_VERSION = 3
+_VERSION = 4
 """Part of the key under which a compiled loop is cached; raise it when the source below changes."""
 
 
@@ -167,8 +167,10 @@ def _without(op: Loop, written: Mapping[int, Apply]) -> FrozenFunctionGraph:
         return op.fgraph
     kept = [v for i, v in enumerate(op.fgraph.inputs) if i - 1 not in written]
     outputs = [v for i, v in enumerate(op.fgraph.outputs) if i not in written]
-    values = [v for node in written.values() for v in node.inputs[1:]]
-    return FrozenFunctionGraph.from_io(kept, [*outputs, *values])
+    outputs += [v for node in written.values() for v in node.inputs[1:]]
+    # The order of the nodes, of which some overwrite what others read before.
+    nodes = [node for node in op.fgraph.toposort() if node not in written.values()]
+    return FrozenFunctionGraph.from_toposort(kept, outputs, nodes)
 
 
 @register_funcify_and_cache_key(TracedLoop)  # type: ignore[untyped-decorator]
