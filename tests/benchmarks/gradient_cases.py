@@ -126,9 +126,10 @@ def _stopping() -> Graph:
     return graph_of(pt.grad(ys[-1], x))
 
 
-def _state_space() -> Graph:
+def _state_space(*, static: bool) -> Graph:
     """The log-likelihood of a series by a Kalman filter of four states."""
-    series, a, q = pt.dvector("series"), pt.dmatrix("a"), pt.dmatrix("q")
+    shape = (4, 4) if static else (None, None)
+    series, a, q = pt.dvector("series"), pt.dmatrix("a", shape=shape), pt.dmatrix("q", shape=shape)
 
     def step(y: Any, m: Any, p: Any, total: Any, a: Any, q: Any) -> Any:
         m, p = a @ m, a @ p @ a.T + q
@@ -168,6 +169,12 @@ _NETWORK = {
     "v": _weights(3),
 }
 
+_SERIES = {
+    "series": np.random.default_rng(5).normal(size=500),
+    "a": 0.9 * np.eye(4) + 0.02,
+    "q": 0.1 * np.eye(4),
+}
+
 CASES: dict[str, Case] = {
     "scalar": Case(_power, {"x": 1.0}),
     "scalar, sum of squares": Case(_sum_of_squares, {"x": 1.0}),
@@ -196,14 +203,8 @@ CASES: dict[str, Case] = {
         },
     ),
     "a stop condition": Case(_stopping, {"x": 1.0}),
-    "Kalman filter, 4 states": Case(
-        _state_space,
-        {
-            "series": np.random.default_rng(5).normal(size=500),
-            "a": 0.9 * np.eye(4) + 0.02,
-            "q": 0.1 * np.eye(4),
-        },
-    ),
+    "Kalman filter, 4 states": Case(lambda: _state_space(static=True), _SERIES),
+    "Kalman filter, 4 states, shapes unknown": Case(lambda: _state_space(static=False), _SERIES),
 }
 """Every case that is timed, by name."""
 

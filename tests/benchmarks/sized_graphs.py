@@ -99,6 +99,16 @@ def traced_graph(nodes: int) -> Graph:
     return graph_of(*results)
 
 
+def small_arrays_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, TracedLoops whose states are small vectors."""
+    results = []
+    for _ in range(max(nodes // _NODES_A_TRACED_LOOP, 1)):
+        x, w = pt.dvector("x", shape=(2,)), pt.dmatrix("w", shape=(2, 2))
+        last, _ = loop.scan(lambda y, _, w: (pt.tanh(w @ y), None), x, constants=w, max_steps=10)
+        results += [last]
+    return graph_of(*results)
+
+
 def invariant_graph(nodes: int) -> Graph:
     """Return a graph of about ``nodes`` nodes, loops with a state and terms that never change."""
     results = []

@@ -25,7 +25,7 @@ def _compiled(name: str, pipeline: str) -> Any:
     if pipeline != "none":
         graph = so.optimize(graph, "grad").graph
     if pipeline == "loop":
-        graph = so.optimize(graph, "scan-to-loop,trace-to-last").graph
+        graph = so.optimize(graph, "scan-to-loop,trace-to-last,unroll-small").graph
     return pytensor.function(
         list(graph.inputs), list(graph.outputs), mode="NUMBA", trust_input=True
     )

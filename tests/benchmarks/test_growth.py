@@ -17,6 +17,7 @@ from sized_graphs import (
     invariant_graph,
     reading_graph,
     sized_graph,
+    small_arrays_graph,
     summing_graph,
     traced_graph,
 )
@@ -38,6 +39,7 @@ from scanopt_cli.passes.push_out import PushOut
 from scanopt_cli.passes.push_out_sums import PushOutSums
 from scanopt_cli.passes.trace_to_last import TraceToLast
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
+from scanopt_cli.passes.unroll_small.unroll_small import UnrollSmall
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.pipeline.registry import builtin
@@ -52,7 +54,8 @@ _ON_LOOPS = (TraceToLast.name, ConstantStates.name, LoopToScan.name)
 _PIPELINES = [
     name
     for name in (*(cls.name for cls in builtin()), "default")
-    if name not in (*_ON_GRADIENTS, *_ON_INVARIANTS, *_ON_READERS, *_ON_LOOPS, PushOutSums.name)
+    if name not in (*_ON_GRADIENTS, *_ON_INVARIANTS, *_ON_READERS, *_ON_LOOPS)
+    and name not in (PushOutSums.name, UnrollSmall.name)
 ]
 graph_of_size = cache(sized_graph)
 differentiated = cache(differentiated_graph)
@@ -95,6 +98,11 @@ def test_pipeline_on_traced_loops(benchmark, nodes: int, pipeline: str) -> None:
 @pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
 def test_sums(benchmark, nodes: int) -> None:
     _run_on_copies(benchmark, cache(summing_graph)(nodes), PushOutSums.name)
+
+
+@pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
+def test_small_arrays(benchmark, nodes: int) -> None:
+    _run_on_copies(benchmark, cache(small_arrays_graph)(nodes), UnrollSmall.name)
 
 
 def _run_on_copies(benchmark, graph: Graph, pipeline: str) -> None:

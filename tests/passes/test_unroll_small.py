@@ -173,11 +173,15 @@ def test_a_singular_inverse_is_an_error() -> None:
         function(VALUES["a"])
 
 
-def test_only_what_is_traced_is_formed() -> None:
+@pytest.mark.parametrize(
+    "pipeline",
+    ["scan-to-loop,trace-to-last,unroll-small", "scan-to-loop,unroll-small,trace-to-last"],
+)
+def test_only_what_is_traced_is_formed(pipeline: str) -> None:
     """The last value is formed after the loop."""
     ys = scan(lambda y, b: pt.tanh(b @ y), outputs_info=[h], non_sequences=[b], n_steps=4)
     graph = graph_of(ys[-1] * 2)
-    work, _ = optimized(graph, "scan-to-loop,trace-to-last,unroll-small")
+    work, _ = optimized(graph, f"{pipeline},remove-unused,merge-states")
     assert_same_values(graph, work, **VALUES)
     (op,) = (node.op for node in walk(work.fgraph) if isinstance(node.op, TracedLoop))
     assert op.n_states == 3

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from scanopt_cli.errors import PassError
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
+from scanopt_cli.passes.unroll_small.unroll_small import UnrollSmall
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.grammar import PRESETS, as_passes, parse, print_pipeline
 from scanopt_cli.pipeline.registry import builtin, registry
 
+_OPTIONS = {SaveMem: st.booleans(), UnrollSmall: st.integers(1, 64)}
 _PASSES = st.one_of(
-    *(st.builds(cls) for cls in builtin() if cls is not SaveMem), st.builds(SaveMem, st.booleans())
+    *(st.builds(cls, *([_OPTIONS[cls]] if cls in _OPTIONS else [])) for cls in builtin())
 )
 
 

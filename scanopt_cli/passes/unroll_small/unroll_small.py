@@ -89,9 +89,12 @@ class UnrollSmall(TracedLoopPass):
             why = because(Why.STEP_LARGE, operations=_MOST_ENTRIES)
             context.missed(view, Code.LOOP_LEFT, why)
             return None
-        if not step.unrolling.n_arrays:
+        # Arrays that are carried, and not traced, are formed after the loop.
+        carried = [slot for slot in step.states if not context.clients(slot.outer_output)]
+        if not step.unrolling.n_arrays and not carried:
             return None
-        context.passed(view, Code.ARRAYS_UNROLLED, count=step.unrolling.n_arrays)
+        count = step.unrolling.n_arrays or len(carried)
+        context.passed(view, Code.ARRAYS_UNROLLED, count=count)
         return step.rebuild(context)
 
 
