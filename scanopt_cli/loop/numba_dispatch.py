@@ -30,7 +30,7 @@ from pytensor.typed_list.type import TypedListType
 from scanopt_cli.loop.operators import Loop, TracedLoop
 from scanopt_cli.loop.row_access import ReadNumber, WriteEntries, WriteRow, checked_before
 
-_VERSION = 5
+_VERSION = 6
 """Part of the key under which a compiled loop is cached; raise it when the source below changes."""
 
 
@@ -131,7 +131,7 @@ def _written_states(op: Loop) -> dict[int, Apply]:
     """Return the nodes that write a row of a state which a step does not read, by state.
 
     The loop writes such a row after the step. Handing the array to the step and back would count
-    its references twice in every step, unless the step is arithmetic of numbers.
+    its references twice in every step.
     """
     states, outputs = op.fgraph.inputs[1 : 1 + op.n_states], op.fgraph.outputs
     nodes = op.fgraph.toposort()
@@ -140,8 +140,7 @@ def _written_states(op: Loop) -> dict[int, Apply]:
     for i, state in enumerate(states):
         node = outputs[i].owner
         if (
-            isinstance(outputs[i].owner_op, WriteRow)
-            and node.op.ndim
+            isinstance(outputs[i].owner_op, WriteRow | WriteEntries)
             and node.inputs[0] is state
             and readers[state] == readers[outputs[i]] == 1
         ):
