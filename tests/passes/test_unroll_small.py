@@ -89,6 +89,12 @@ MATRICES: dict[str, Callable[[Any, Any], Any]] = {
     "writes": lambda m, v: pt.set_subtensor(m[1], v)[:, ::-1].inc(0.1) * 0.9,
     "indices": lambda m, v: m[[2, 0, 0]] * 0.5 + m[[0, 1, 2], [2, 1, 0]],
     "writes twice": lambda m, v: pt.inc_subtensor(m[[1, 1]], v) * 0.5,
+    "adds once": lambda m, v: (
+        m * 0.5 + pt.inc_subtensor(v[[0, 0, 1]], v * 0.3, ignore_duplicates=True)
+    ),
+    "masks": lambda m, v: m * 0.5 + v[pt.eq(pt.arange(3), 1)].sum(),
+    "writes by a mask": lambda m, v: m * 0.5 + v[pt.neq(pt.arange(3), 1)].set(1.5),
+    "empty arrays": lambda m, v: m * 0.5 + pt.diagonal(m, offset=3).sum() + v,
     "diagonals": lambda m, v: pt.diag(pt.diagonal(m)) * 0.5 + pt.eye(3) * v.sum(),
     # case 3
     "products": lambda m, v: pt.tanh(m @ m.T + pt.outer(v, m @ v) + (v @ m)),
@@ -132,12 +138,16 @@ def test_undefined_results_are_nan(name: str) -> None:
     assert arrays(work) == []
 
 
+# Nodes that stay: masks, and sums of nothing.
+_STAY = ("masks", "writes by a mask", "empty arrays")
+
+
 @pytest.mark.parametrize("name", MATRICES)
 def test_cases_1_to_5(name: str) -> None:
     step = MATRICES[name]
     ms, vs = scan(lambda m, v: [step(m, v), v * 0.9], outputs_info=[a, h], n_steps=n)
     work = check(ms[-1], vs, ms)
-    assert arrays(work) == []
+    assert bool(arrays(work)) is (name in _STAY)
 
 
 def test_case_6() -> None:
@@ -171,6 +181,42 @@ def test_a_singular_inverse_is_an_error() -> None:
     function = pytensor.function(list(work.inputs), list(work.outputs), mode="FAST_COMPILE")
     with pytest.raises(np.linalg.LinAlgError):
         function(VALUES["a"])
+
+
+def test_a_zero_in_a_diagonal_matrix_is_no_error() -> None:
+    """PyTensor, too, makes reciprocals of the diagonal."""
+    vs = scan(lambda v: v * 0.5 + linalg.inv(pt.diag(v - 0.5))[2, 2], outputs_info=[h], n_steps=1)
+    graph = graph_of(vs)
+    work, _ = unrolled(graph)
+    assert_same_values(graph, work, h=np.array([0.5, -1.2, 2.0]))
+
+
+def test_large_arrays_of_small_ones_stay() -> None:
+    """A kernel of 16 points has 256 entries; the equations that it solves stay as well."""
+    points = pt.dvector("points", shape=(16,))
+
+    def step(x: Any) -> Any:
+        kernel = pt.exp(-400 * (x[:, None] - x[None, :]) ** 2)
+        return linalg.solve(kernel, x, b_ndim=1) * 0.01 + x
+
+    graph = graph_of(scan(step, outputs_info=[points], n_steps=2))
+    work, _ = unrolled(graph)
+    (op,) = (node.op for node in walk(work.fgraph) if isinstance(node.op, TracedLoop))
+    assert len(op.fgraph.apply_nodes) < 200
+    assert_same_values(graph, work, points=np.linspace(0.1, 1, 16))
+
+
+@pytest.mark.parametrize("size", [16, 64])
+def test_products_of_products_end(size: int) -> None:
+    """Each outer product has as many entries as its factors have pairs."""
+
+    def step(y: Any) -> Any:
+        pairs = pt.outer(y, y).ravel()
+        return pt.outer(pairs, pairs)[:3, 0] * 0.1 + y
+
+    graph = graph_of(scan(step, outputs_info=[h], n_steps=2))
+    work, _ = unrolled(graph, f"{{size={size}}}")
+    assert_same_values(graph, work, **VALUES)
 
 
 @pytest.mark.parametrize(
@@ -256,13 +302,13 @@ def test_derivatives_of_their_own_stay() -> None:
 
 def test_steps_that_would_be_too_large_stay() -> None:
     def step(y: Any) -> Any:
-        for _ in range(1_400):
+        for _ in range(700):
             y = pt.sin(y)
         return y
 
     graph = graph_of(scan(step, outputs_info=[h], n_steps=3))
     _, remarks = unrolled(graph)
-    assert remarks[1:] == ["missed scan_fn: a step has more than 4000 operations"]
+    assert remarks[1:] == ["missed scan_fn: a step has more than 2000 operations"]
 
 
 def test_a_size_that_is_too_large() -> None:

@@ -12,7 +12,7 @@ from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.basic import Alloc, ARange, ExtractDiag, Eye, Join, MakeVector, Split
-from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.rewriting.basic import unconditional_constant_folding
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import (
@@ -56,7 +56,7 @@ class Unrolling:
         self.n_arrays = 0
         """Of how many arrays entries are computed, and not only moved."""
         self.n_entries = 0
-        """How many entries these, and numbers, have."""
+        """How many entries these, and numbers, have, each with the terms that it adds up."""
         self.kept: list[Apply] = []
         """The nodes that are not."""
         self._rule = rule
@@ -110,6 +110,16 @@ class Unrolling:
         """Whether a variable is computed entry by entry, not read from an array."""
         return variable in self._computed and not self._is_part(variable)
 
+    def _fits(self, output: Variable, entries: Entries) -> bool:
+        """Whether entries are those of a small array, of the type of an output."""
+        kind = output.type
+        return (
+            isinstance(kind, DenseTensorType)
+            and self.is_small(entries.shape)
+            and kind.ndim == entries.ndim
+            and all(known in (None, n) for known, n in zip(kind.shape, entries.shape, strict=True))
+        )
+
     def _is_part(self, variable: Variable) -> bool:
         """Whether a variable is a part of an array that need not be formed, or its transpose."""
         node = variable.owner
@@ -130,12 +140,12 @@ class Unrolling:
         is_scalar = all(getattr(v.type, "ndim", 0) == 0 for v in (*node.inputs, *node.outputs))
         is_left = is_scalar or self.n_entries > self.most
         found = None if is_left else self._rule(node, self)
-        if found is not None and all(map(_fits, node.outputs, found)):
+        if found is not None and all(map(self._fits, node.outputs, found)):
             for output, entries in zip(node.outputs, found, strict=True):
                 self._entries[output] = _of_dtype(entries, output.type.dtype)
                 self._computed.add(output)
                 self.n_arrays += not isinstance(node.op, _MOVES)
-                self.n_entries += entries.size
+                self.n_entries += entries.size * _terms(node, self)
             return
         new = self._of_arrays(node)
         for old, made in zip(node.outputs, new.outputs, strict=True):
@@ -207,16 +217,15 @@ def folded(variable: Symbolic) -> Symbolic:
     return found[node.outputs.index(variable)] if found else variable
 
 
-_INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)} | {"bool"}
+_INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
-def _fits(output: Variable, entries: Entries) -> bool:
-    kind = output.type
-    return (
-        isinstance(kind, DenseTensorType)
-        and kind.ndim == entries.ndim
-        and all(known in (None, n) for known, n in zip(kind.shape, entries.shape, strict=True))
-    )
+def _terms(node: Apply, known: Unrolling) -> int:
+    """Return how many terms an entry of the output of a node is made of, about."""
+    if isinstance(node.op, (Elemwise, *_MOVES)):
+        return 1
+    shapes = [part.shape for v in node.inputs if (part := known.entries(v)) is not None]
+    return max((length for shape in shapes for length in shape), default=1)
 
 
 def _of_dtype(entries: Entries, dtype: str) -> Entries:

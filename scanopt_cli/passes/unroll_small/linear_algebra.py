@@ -11,6 +11,7 @@ from functools import reduce, singledispatch
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.graph.basic import Constant
 from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
@@ -25,6 +26,9 @@ from scanopt_cli.passes.unroll_small.entries import Entries, Symbolic, entrywise
 
 type Found = Sequence[Entries] | None
 
+_MOST_PRODUCTS = 64
+"""How many entries a product of matrices may have, whatever the size of small arrays."""
+
 
 @singledispatch
 def of_matrices(_op: Op, *_parts: Entries) -> Found:
@@ -34,9 +38,10 @@ def of_matrices(_op: Op, *_parts: Entries) -> Found:
 
 @of_matrices.register
 def _dot(_op: Dot, a: Entries, b: Entries) -> Found:
-    if a.shape[-1] != b.shape[0]:
-        return None  # it raises an error when it runs
     rows, columns = a.reshape(-1, a.shape[-1]), b.reshape(b.shape[0], -1)
+    # Of an outer product, more would be made than the factors have.
+    if a.shape[-1] != b.shape[0] or len(rows) * columns.shape[1] > _MOST_PRODUCTS:
+        return None
     made = np.empty((len(rows), columns.shape[1]), dtype=object)
     for i, j in np.ndindex(*made.shape):
         made[i, j] = _total([x * y for x, y in zip(rows[i], columns[:, j], strict=True)])
@@ -82,10 +87,14 @@ def _solve(op: Solve, a: Entries, b: Entries) -> Found:
 def _inverse(_op: MatrixInverse, a: Entries) -> Found:
     if not _is_real_square(a):
         return None
-    identity = entrywise(
-        lambda number: pt.constant(number, dtype=a.flat[0].type.dtype),
-        np.eye(len(a)).astype(object),
-    )
+    if all(_is_zero(entry) for (i, j), entry in np.ndenumerate(a) if i != j):
+        # PyTensor makes reciprocals of a diagonal matrix, where a zero is no error.
+        made = a.copy()
+        for i, entry in enumerate(np.diagonal(a)):
+            made[i, i] = 1 / entry
+        return [made]
+    dtype = a.flat[0].type.dtype
+    identity = entrywise(lambda one: pt.constant(one, dtype=dtype), np.eye(len(a)).astype(object))
     upper, right, _ = _eliminated(a, identity)
     # As NumPy does. Every entry is computed from the last pivot.
     check = CheckAndRaise(np.linalg.LinAlgError, "Singular matrix")
@@ -181,6 +190,10 @@ def _substituted(a: Entries, b: Entries, *, lower: bool, unit: bool = False) -> 
             value = _minus(columns[i, j], [a[i, k] * found[k, j] for k in known])
             found[i, j] = value if unit else value / a[i, i]
     return found.reshape(b.shape)
+
+
+def _is_zero(entry: Symbolic) -> bool:
+    return isinstance(entry, Constant) and bool(entry.data == 0)
 
 
 def _total(terms: Sequence[Symbolic]) -> Symbolic:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce, singledispatch
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,10 @@ type Found = Sequence[Entries] | None
 
 
 def entries_of(node: Apply, known: Unrolling) -> Found:
-    """Return the entries of the outputs of a node, ``None`` if they are not known."""
+    """Return the entries of the outputs of a node, ``None`` if they are not known.
+
+    The shapes of the outputs are asked before their entries are made, where they may be large.
+    """
     try:
         return _entries_of(node.op, node, known)
     except (ValueError, IndexError):  # shapes do not fit: the node raises an error when it runs
@@ -65,8 +69,10 @@ def _elemwise(op: Elemwise, node: Apply, known: Unrolling) -> Found:
     parts = _parts(node, known)
     if parts is None:
         return None
+    shape = np.broadcast_shapes(*(part.shape for part in parts))
+    if not known.is_small(shape):
+        return None
     if isinstance(op.scalar_op, Second):
-        shape = np.broadcast_shapes(*(part.shape for part in parts))
         return [np.broadcast_to(parts[1], shape)]
     scalar = Elemwise(op.scalar_op)
     if len(node.outputs) == 1:
@@ -250,9 +256,11 @@ def _write(op: Any, node: Apply, known: Unrolling) -> Found:
         return None
     at = _positions(array, places)
     flat = array.copy().reshape(-1)
-    # One after the other, since advanced indices may name a place twice.
+    # Advanced indices may name a place twice: then both terms are added, or only the last.
+    once = getattr(op, "ignore_duplicates", False)
     for place, term in zip(at.flat, np.broadcast_to(value, at.shape).flat, strict=True):
-        flat[place] = term if op.set_instead_of_inc else pt.add(flat[place], term)
+        before = array.flat[place] if once else flat[place]
+        flat[place] = term if op.set_instead_of_inc else pt.add(before, term)
     return [flat.reshape(array.shape)]
 
 
@@ -293,6 +301,8 @@ def _blockwise(op: Blockwise, node: Apply, known: Unrolling) -> Found:
         part.shape[: part.ndim - len(s)] for part, s in zip(parts, op.inputs_sig, strict=True)
     ]
     batch = np.broadcast_shapes(*batches)
+    if prod(batch) > known.size:
+        return None
     whole = [
         np.broadcast_to(part, (*batch, *part.shape[len(own) :]))
         for part, own in zip(parts, batches, strict=True)

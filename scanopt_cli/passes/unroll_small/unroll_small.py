@@ -22,7 +22,7 @@ from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code, Why, because
 
 _LARGEST = 64
-_MOST_ENTRIES = 4_000
+_MOST_ENTRIES = 2_000
 """How many entries a step may compute; the code of a step is compiled as one function."""
 
 
@@ -46,7 +46,8 @@ class UnrollSmall(TracedLoopPass):
     Each entry of a small state becomes a state of its own. The array itself is formed only where it
     is traced, or read by a node that none of these cases covers; such nodes stay as they are.
 
-    Preconditions: a step keeps the shape of a state, and computes at most 4,000 entries. No step
+    Preconditions: a step keeps the shape of a state, and computes at most 2,000 entries, counted with the
+    terms that each adds up. No step
     works in place.
 
     Sums and products of several terms are added from first to last, so the last digits may differ
