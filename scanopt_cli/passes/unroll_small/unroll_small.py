@@ -46,9 +46,8 @@ class UnrollSmall(TracedLoopPass):
     Each entry of a small state becomes a state of its own. The array itself is formed only where it
     is traced, or read by a node that none of these cases covers; such nodes stay as they are.
 
-    Preconditions: a step keeps the shape of a state, and computes at most 2,000 entries, counted with the
-    terms that each adds up. No step
-    works in place.
+    Preconditions: a step keeps the shape of a state, and computes at most 2,000 entries, counted
+    with the terms that each adds up. No step works in place.
 
     Sums and products of several terms are added from first to last, so the last digits may differ
     from those of PyTensor's order.
