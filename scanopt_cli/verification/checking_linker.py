@@ -1,8 +1,9 @@
 """A linker that checks, at run time, that every array has the static shape of its variable.
 
 Compiled code trusts static lengths, and indexes without checking bounds; a file may declare wrong
-ones. PyTensor itself declares wrong ones for loops of no steps, so empty outputs of loops are not
-checked. `filled_buffers` shows which outputs depend on memory that was never written.
+ones. PyTensor itself declares wrong ones for loops of no steps, so empty outputs of loops, and
+copies of them, are not checked. `filled_buffers` shows which outputs depend on memory that was
+never written.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from itertools import cycle
 from typing import Any
 
+from pytensor.compile.ops import DeepCopyOp
 from pytensor.graph.basic import Apply
 from pytensor.link.vm import VMLinker
 from pytensor.tensor.basic import AllocEmpty
@@ -42,7 +44,7 @@ class CheckingLinker(VMLinker):
 def _checked(node: Apply, thunk: Any) -> Any:
     """Return ``thunk`` that checks the outputs that have static lengths, and fills new arrays."""
     shapes = [getattr(variable.type, "shape", ()) for variable in node.outputs]
-    fills, is_loop = isinstance(node.op, AllocEmpty), scan_op(node) is not None
+    fills, is_loop = isinstance(node.op, AllocEmpty), _is_output_of_loop(node)
     expected = [
         (cell, shape)
         for cell, shape in zip(thunk.outputs, shapes, strict=True)
@@ -69,6 +71,12 @@ def _checked(node: Apply, thunk: Any) -> Any:
     # PyTensor keeps notes on a thunk; C code would be called without the check.
     vars(checked).update((name, note) for name, note in vars(thunk).items() if name != "cthunk")
     return checked
+
+
+def _is_output_of_loop(node: Apply) -> bool:
+    """Whether a node is a Scan, or copies an output of one."""
+    source = node.inputs[0].owner if isinstance(node.op, DeepCopyOp) else node
+    return source is not None and scan_op(source) is not None
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor import ifelse
 from pytensor.compile.maker import function
+from pytensor.compile.ops import deep_copy_op
 from pytensor.tensor.type import TensorType
 
 from graph_building import graph_of, scan
@@ -69,6 +70,17 @@ def test_lazy_branches_are_checked_when_they_are_taken() -> None:
     assert run(0, np.ones(4)).shape == (4,)
     with pytest.raises(StaticShapeError):
         run(1, np.ones(4))
+
+
+def test_copies_of_a_loop_of_no_steps_are_not_checked() -> None:
+    """PyTensor loses the lengths of the rows, which `compile-safe` may copy."""
+    rows = pt.matrix("rows", shape=(None, 3))
+    ys = scan(lambda row: row * 2, sequences=[rows])
+    run = function([rows], deep_copy_op(ys).shape[0], mode=plain_mode(with_c=False))
+    assert run(np.ones((0, 3))) == 0
+    wrong = function([rows], declared(deep_copy_op(rows), None, 4), mode=plain_mode(with_c=False))
+    with pytest.raises(StaticShapeError):
+        wrong(np.ones((0, 3)))
 
 
 @pytest.fixture
