@@ -61,3 +61,12 @@ def _compile(
     return pytensor.function(
         list(inputs), list(outputs), mode=PLAIN, on_unused_input="ignore", trust_input=True
     )
+
+
+def has_unknown_shape(old: object, new: object) -> bool:
+    """Whether a Scan of no steps, or a sum of it, has lengths 0 where a loop knows them."""
+    if not isinstance(old, np.ndarray) or not isinstance(new, np.ndarray):
+        return False
+    if old.ndim != new.ndim or old.shape == new.shape:
+        return False
+    return all(length in (0, known) for length, known in zip(old.shape, new.shape, strict=True))

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given, note
 from test_pass_properties import passed_through
 
-from evaluating import assert_same_outcomes, evaluator
+from evaluating import assert_same_outcomes, evaluator, has_unknown_shape
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import from_io
 from strategies import GeneratedScan, scan_graphs
-
-
-def has_unknown_shape(old: object, new: object) -> bool:
-    """Whether a Scan of no steps, or a sum of it, has lengths 0 where a loop knows them."""
-    if not isinstance(old, np.ndarray) or not isinstance(new, np.ndarray):
-        return False
-    if old.ndim != new.ndim or old.shape == new.shape:
-        return False
-    return all(length in (0, known) for length, known in zip(old.shape, new.shape, strict=True))
-
 
 PIPELINES = (
     "scan-to-loop",
