@@ -140,7 +140,7 @@ def _written_states(op: Loop) -> dict[int, Apply]:
     for i, state in enumerate(states):
         node = outputs[i].owner
         if (
-            isinstance(outputs[i].owner_op, WriteRow | WriteEntries)
+            isinstance(outputs[i].owner_op, WriteRow)
             and node.inputs[0] is state
             and readers[state] == readers[outputs[i]] == 1
         ):

@@ -63,44 +63,40 @@ class WriteRow(Op):
         self.destroy_map = {0: [0]}
 
     def make_node(self, *inputs: Variable) -> Apply:
-        """Apply the Op to an array, an index and a row of its dtype."""
+        """Apply the Op to an array, an index, and a row or numbers of its dtype."""
         return Apply(self, list(inputs), [inputs[0].type()])
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:  # noqa: ARG002
         """Write the row."""
-        array, index, row = inputs
+        array, index, *values = inputs
+        row = self.row(values)
         array[index] = array[index] + row if self.adds else row
         output_storage[0][0] = array
 
+    def row(self, values: Any) -> Any:
+        """Return the row that the inputs after the index make."""
+        return values[0]
 
-class WriteEntries(Op):
-    """Write a row of an array entry by entry, in place: ``(array, index, *numbers)`` → array.
 
-    ``shape`` is that of the row; see `WriteRow`.
+class WriteEntries(WriteRow):
+    """Write a row entry by entry: ``(array, index, *numbers)`` → array.
+
+    ``shape`` is that of the row.
     """
 
     __props__ = ("adds", "shape", "is_checked")
 
     def __init__(self, adds: bool, shape: tuple[int, ...], is_checked: bool = True) -> None:
-        self.adds = adds
+        super().__init__(adds, len(shape), is_checked)
         self.shape = shape
-        self.is_checked = is_checked
-        self.destroy_map = {0: [0]}
 
-    def make_node(self, *inputs: Variable) -> Apply:
-        """Apply the Op to an array, an index, and numbers of its dtype."""
-        return Apply(self, list(inputs), [inputs[0].type()])
-
-    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:  # noqa: ARG002
-        """Write the row."""
-        array, index, *entries = inputs
-        row = np.reshape(entries, self.shape)
-        array[index] = array[index] + row if self.adds else row
-        output_storage[0][0] = array
+    def row(self, values: Any) -> Any:
+        """Return the row that the numbers make."""
+        return np.reshape(values, self.shape)
 
 
 def use_rows(graph: FunctionGraph, n_states: int, *, is_while: bool) -> None:
-    """Use `ReadNumber` and `WriteRow` in the body ``graph`` of a loop.
+    """Use `ReadNumber`, `WriteRow` and `WriteEntries` in the body ``graph`` of a loop.
 
     In a loop that a condition may end early, an index that goes too far may never be reached, so
     indices are checked at every step.
@@ -193,7 +189,7 @@ def checked_before(graph: FrozenFunctionGraph, n_states: int) -> list[CheckedBef
     found = {}
     for node in graph.toposort():
         if isinstance(node.op, ReadNumber) or (
-            isinstance(node.op, WriteRow | WriteEntries) and not node.op.is_checked
+            isinstance(node.op, WriteRow) and not node.op.is_checked
         ):
             array, index = node.inputs[:2]
             place = graph.inputs.index(array)

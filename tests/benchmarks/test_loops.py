@@ -144,6 +144,7 @@ def test_in_numba(benchmark, name: str, form: str) -> None:
     _measure(benchmark, name, form, "NUMBA", rounds=30)
 
 
+# Without a C compiler, CVM runs in Python, for minutes; flags are read when PyTensor is imported.
 @pytest.mark.skipif(not pytensor.config.cxx, reason="run with PYTENSOR_FLAGS=cxx=g++ make bench")
 @pytest.mark.parametrize("form", ["scan", "loop"])
 def test_in_c(benchmark, form: str) -> None:

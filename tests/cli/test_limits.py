@@ -16,6 +16,7 @@ from scanopt_cli.cli import limits
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.errors import LoadError
 
+# These are tests of the limits themselves, which other systems do not have; CI runs Linux.
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux bounds private memory, and Windows has no timer"
 )

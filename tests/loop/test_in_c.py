@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 
+# The machines of CI have g++; PyTensor, and so scanopt, works without a C compiler too.
 @pytest.mark.deep
 @pytest.mark.skipif(shutil.which("g++") is None, reason="PyTensor compiles with g++")
 def test_values_and_memory_in_c() -> None:

@@ -17,7 +17,7 @@ from graph_building import assert_same_values, graph_of, optimized, scan
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.inner_graphs import walk
-from scanopt_cli.loop import Body, TracedLoop
+from scanopt_cli.loop import Body, Loop, TracedLoop
 from scanopt_cli.pipeline.grammar import parse
 
 a = pt.dmatrix("a", shape=(3, 3))
@@ -204,6 +204,20 @@ def test_large_arrays_of_small_ones_stay() -> None:
     (op,) = (node.op for node in walk(work.fgraph) if isinstance(node.op, TracedLoop))
     assert len(op.fgraph.apply_nodes) < 200
     assert_same_values(graph, work, points=np.linspace(0.1, 1, 16))
+
+
+def test_loops_of_constants_are_not_run() -> None:
+    """The pass computes constants of arithmetic only: this loop would not end."""
+
+    def step(y: Any) -> Any:
+        index, state = pt.lscalar(), pt.dscalar()
+        body = Body(index=index, states=[state], next_states=[state * 0.5 + 1])
+        (last,) = Loop.over(10**12, body, [pt.constant(1.0, dtype="float64")], {})
+        return pt.tanh(y) * last
+
+    graph = graph_of(scan(step, outputs_info=[h], n_steps=2))
+    work, _ = unrolled(graph)
+    assert any(isinstance(node.op, Loop) for node in walk(work.fgraph))
 
 
 @pytest.mark.parametrize("size", [16, 64])

@@ -93,6 +93,7 @@ def test_a_sum_of_booleans_is_counted() -> None:
     assert value((1 - is_large) + (1 - is_large), {x: 1.5}, FAST) == 0
 
 
+# The bug is in PyTensor's virtual machine in C, which needs a C compiler; CI has one.
 @pytest.mark.deep
 @pytest.mark.skipif(shutil.which("g++") is None, reason="it shows in C only")
 @bug(

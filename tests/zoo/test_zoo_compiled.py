@@ -61,11 +61,16 @@ def assert_as_wanted(compiled: Function, model: Model, order: int, atol: float =
         np.testing.assert_allclose(value, expected, rtol=1e-7, atol=atol * max(1.0, size))
 
 
+def is_chosen(model: Model, order: int) -> bool:
+    """Whether a derivative of a model is tested in more ways than others."""
+    return model.name in CHOSEN and order == min(1, model.order)
+
+
 def _by_the_virtual_machine() -> Iterator[object]:
     for case in CASES:
         model, order = case.values
         for way in WAYS:
-            is_quick = model.name in CHOSEN and way == QUICK[0] and order == min(1, model.order)
+            is_quick = is_chosen(model, order) and way == QUICK[0]
             marks = [] if is_quick else [pytest.mark.deep]
             yield pytest.param(model, order, way, marks=marks, id=f"{case.id}-{way}")
 
@@ -78,9 +83,8 @@ def test_in_the_virtual_machine(model: Model, order: int, way: str) -> None:
 def _by_numba() -> Iterator[object]:
     for case in CASES:
         model, order = case.values
-        is_chosen = model.name in CHOSEN and order == min(1, model.order)
         for way in WAYS:
-            is_deep = is_chosen and way in ("optimize -p default", *QUICK)
+            is_deep = is_chosen(model, order) and way in ("optimize -p default", *QUICK)
             marks = pytest.mark.deep if is_deep else pytest.mark.numba_zoo
             yield pytest.param(model, order, way, marks=marks, id=f"{case.id}-{way}")
 

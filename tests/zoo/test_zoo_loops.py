@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from pytensor import function
 from pytensor.compile.mode import Mode
-from test_zoo_compiled import CASES, CHOSEN, assert_as_wanted, check
+from test_zoo_compiled import CASES, assert_as_wanted, check, is_chosen
 from zoo_model import Model, derivative_of, outputs_of
 
 from compiled_ways import LOOPS, NUMBA, VM, optimized_by
@@ -20,17 +20,12 @@ CLEAN = "clean loops"
 UNROLLED = "unrolled loops"
 
 
-def _is_chosen(model: Model, order: int) -> bool:
-    return model.name in CHOSEN and order == min(1, model.order)
-
-
 def _by_the_virtual_machine() -> Iterator[object]:
     for case in CASES:
         model, order = case.values
-        is_chosen = _is_chosen(model, order)
         for way in LOOPS:
-            is_deep = is_chosen or (way == CLEAN and order == model.order)
-            is_quick = is_chosen and way == CLEAN
+            is_deep = is_chosen(model, order) or (way == CLEAN and order == model.order)
+            is_quick = is_chosen(model, order) and way == CLEAN
             marks = () if is_quick else (pytest.mark.deep if is_deep else pytest.mark.numba_zoo)
             yield pytest.param(model, order, way, marks=marks, id=f"{case.id}-{way}")
 
@@ -42,7 +37,7 @@ def test_in_the_virtual_machine(model: Model, order: int, way: str) -> None:
 
 def _by_numba() -> Iterator[object]:
     for case in CASES:
-        mark = pytest.mark.deep if _is_chosen(*case.values) else pytest.mark.numba_zoo
+        mark = pytest.mark.deep if is_chosen(*case.values) else pytest.mark.numba_zoo
         for way in (CLEAN, UNROLLED):
             yield pytest.param(*case.values, way, marks=mark, id=f"{case.id}-{way}")
 
@@ -57,7 +52,7 @@ def _derivatives() -> Iterator[object]:
         model, order = case.values
         if order:
             for mode, name in ((VM, "vm"), (NUMBA, "numba")):
-                is_deep = _is_chosen(model, order) or (name == "vm" and order == model.order)
+                is_deep = is_chosen(model, order) or (name == "vm" and order == model.order)
                 mark = pytest.mark.deep if is_deep else pytest.mark.numba_zoo
                 yield pytest.param(model, order, mode, marks=mark, id=f"{case.id}-{name}")
 

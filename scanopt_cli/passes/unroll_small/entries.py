@@ -23,6 +23,8 @@ from pytensor.tensor.subtensor import (
 )
 from pytensor.tensor.type import DenseTensorType
 
+from scanopt_cli.ir.folding import MOST, work_of
+
 type Entries = np.ndarray[Any, Any]
 """An array of variables of no dimensions."""
 type Rule = Callable[[Apply, "Unrolling"], Sequence[Entries] | None]
@@ -56,9 +58,9 @@ class Unrolling:
         self.n_arrays = 0
         """Of how many arrays entries are computed, and not only moved."""
         self.n_entries = 0
-        """How many entries these, and numbers, have, each with the terms that it adds up."""
+        """How many entries are computed, each counted with the terms that it adds up."""
         self.kept: list[Apply] = []
-        """The nodes that are not."""
+        """The nodes that are computed as arrays."""
         self._rule = rule
         self._computed: set[Variable] = set()
         self._entries: dict[Variable, Entries] = {}
@@ -211,7 +213,7 @@ def integers(entries: Entries | None) -> list[int] | None:
 def folded(variable: Symbolic) -> Symbolic:
     """Return the constant that a node makes of constants, and other variables as they are."""
     node = variable.owner
-    if node is None or not all(isinstance(v, Constant) for v in node.inputs):
+    if node is None or work_of(node) > MOST:
         return variable
     found = unconditional_constant_folding.transform(None, node)
     return found[node.outputs.index(variable)] if found else variable

@@ -22,6 +22,7 @@ from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code, Why, because
 
 _LARGEST = 64
+"""The largest ``size``: a product of two 8x8 matrices takes 960 operations."""
 _MOST_ENTRIES = 2_000
 """How many entries a step may compute; the code of a step is compiled as one function."""
 
@@ -59,7 +60,7 @@ class UnrollSmall(TracedLoopPass):
     """the most entries of an array that is unrolled, up to 64"""
 
     def __post_init__(self) -> None:
-        """Check the size: a product of two 8x8 matrices takes 960 operations."""
+        """Check the size."""
         if not 1 <= self.size <= _LARGEST:
             raise PassError(f"size is a number from 1 to {_LARGEST}, not {self.size}")
 
