@@ -93,12 +93,16 @@ class Code(StrEnum):
     LOOP_TURNED = "loop-turned"
     SCAN_KEPT = "scan-kept"
     SCAN_TURNED = "scan-turned"
-    # constant-states, trace-to-last
+    # checkpoint, constant-states, trace-to-last
+    LOOP_SPLIT = "loop-split"
     LAST_NOT_READ = "last-not-read"
     LAST_READ = "last-read"
     STATE_CONSTANT = "state-constant"
     TRACED_CARRIED = "traced-carried"
-    # unroll-small
+    # keep-values
+    VALUES_KEPT = "values-kept"
+    # unroll-loops, unroll-small
+    STEPS_WRITTEN_OUT = "steps-written-out"
     ARRAYS_KEPT = "arrays-kept"
     ARRAYS_UNROLLED = "arrays-unrolled"
     # simplify
@@ -127,9 +131,11 @@ class Why(StrEnum):
     CONDITION_DIFFERS = "condition-differs"
     CONSTANT_LARGE = "constant-large"
     CONSTANT_RETURNED = "constant-returned"
+    FITS_MEMORY = "fits-memory"
     GRADIENT_TRUNCATED = "gradient-truncated"
     IN_PLACE = "in-place"
     LENGTH_UNKNOWN = "length-unknown"
+    LINKER = "linker"
     LOOP_BATCHED = "loop-batched"
     LOOP_EMPTIES = "loop-empties"
     LOOP_STOPS = "loop-stops"
@@ -160,7 +166,9 @@ class Why(StrEnum):
     TAPS_ONE_SIDED = "taps-one-sided"
     TAPS_UNUSED = "taps-unused"
     TERMS_MANY = "terms-many"
+    TRACES_READ = "traces-read"
     TRACE_OF_NO_TENSOR = "trace-of-no-tensor"
+    VALUES_LARGE = "values-large"
     NO_ROOM_FOR_TRACE = "no-room-for-trace"
     TRACE_OF_NO_STEPS = "trace-of-no-steps"
     TYPE_DIFFERS = "type-differs"

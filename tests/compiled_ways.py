@@ -22,6 +22,7 @@ from evaluating import PLAIN, has_unknown_shape
 from loop_arguments import Value
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.pipeline.grammar import PRESETS
 from tiers import deep
 
 # Without fusion: in Python, PyTensor 3.3.7 computes a fused reciprocal in single precision. Without
@@ -75,14 +76,13 @@ WAYS: dict[str, Way] = {
 }
 LOOPS: dict[str, Way] = {
     "loops": _saved("scan-to-loop"),
-    "clean loops": _saved(
-        "grad,scan-to-loop,trace-to-last,constant-states,remove-unused,merge-states"
-    ),
-    "unrolled loops": _saved("grad,scan-to-loop,trace-to-last,unroll-small"),
+    "optimize -p loop": _saved("loop"),
+    # As by Numba: by the virtual machine without C, Scans stay.
+    "enabled('loop')": _enabled(PRESETS["loop"].replace("to-loop", "to-loop{linker=numba}")),
     "there and back": _saved("scan-to-loop", "loop-to-scan"),
 }
 EVERY_WAY = {**WAYS, **LOOPS}
-BY_TIER = (*WAYS, *deep("clean loops", "unrolled loops", "there and back"))
+BY_TIER = (*WAYS, *deep("optimize -p loop", "enabled('loop')", "there and back"))
 """The names of most ways, for parametrize; those by loops are in the deep tier."""
 
 

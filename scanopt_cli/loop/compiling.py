@@ -43,8 +43,10 @@ from scanopt_cli.loop.lowering import lowered
 from scanopt_cli.loop.memory import copy_shared_outputs
 from scanopt_cli.loop.operator_base import LoopOperator
 from scanopt_cli.loop.operators import Loop, TracedLoop
+from scanopt_cli.loop.products import drop_unit_dimensions, use_products
 from scanopt_cli.loop.row_access import use_rows
 from scanopt_cli.loop.scalar_loops import scalar_loop
+from scanopt_cli.loop.vector_math import use_vector_functions
 
 _WITHOUT_MEMORY = (JAXLinker, PytorchLinker, MLXLinker)
 """The linkers whose functions never overwrite an array."""
@@ -117,6 +119,13 @@ def destroy_initial_states(fgraph: FunctionGraph) -> None:
 
 
 @graph_rewriter  # type: ignore[untyped-decorator]
+def drop_beside_loops(fgraph: FunctionGraph) -> None:
+    """Compute without dimensions of one entry what loops read."""
+    if any(isinstance(node.op, Loop) for node in fgraph.apply_nodes):
+        drop_unit_dimensions(fgraph)
+
+
+@graph_rewriter  # type: ignore[untyped-decorator]
 def loop_bodies(fgraph: FunctionGraph) -> None:
     """Rewrite the bodies of loops for the linker at hand."""
     rewrite_inner_graph(fgraph, lambda op: isinstance(op, LoopOperator), _rewrite_body)
@@ -133,10 +142,17 @@ def _rewrite_body(
     owned = body.inputs[1 : 1 + op.n_states]
     inputs = [In(v, borrow=True, mutable=v in owned) for v in body.inputs]
     add_supervisor_to_fgraph(fgraph=body, input_specs=inputs, accept_inplace=True)
+    if isinstance(linker, NumbaLinker):
+        # Before the rewrites that fuse elementwise arithmetic, and after those that find products.
+        use_products(body)
     mode.optimizer.rewrite(body)
     if isinstance(linker, NumbaLinker):
+        use_products(body)
+        use_vector_functions(body)
         use_rows(body, op.n_states, is_while=op.is_while)
-        import scanopt_cli.loop.numba_dispatch  # noqa: F401
+        import scanopt_cli.loop.numba_dispatch
+        import scanopt_cli.loop.numba_math
+        import scanopt_cli.loop.numba_products  # noqa: F401
     copy_shared_outputs(body, op.n_states)
 
 
@@ -145,7 +161,9 @@ def _register() -> None:
         if name not in optdb.__db__:
             optdb.register(name, rewriter, *tags, position=position)
 
-    register("lower_loops", dfs_rewriter(lower_loop), "minimum_compile", position=1.55)
+    register("lower_loops", dfs_rewriter(lower_loop), "minimum_compile", position=1.62)
+    # After the rewrites that move dimensions into elementwise arithmetic, and before fusion.
+    register("drop_unit_dimensions", drop_beside_loops, "numba", position=48.9)
     register(
         "scalarize_loops",
         dfs_rewriter(scalarize_loop, ignore_newtrees=True),

@@ -19,14 +19,13 @@ from pytensor.graph.null_type import NullType
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import io_toposort
 from pytensor.scalar.basic import Add, ScalarType, identity
-from pytensor.tensor.basic import get_underlying_scalar_constant_value
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.type import lscalar
 
 from scanopt_cli.ir.naming import PULLBACK
 from scanopt_cli.loop.body import Body, Symbolic
+from scanopt_cli.loop.inner_sums import going_on, is_zero
 from scanopt_cli.loop.rows import as_type, has_buffer, is_continuous, row
 
 if TYPE_CHECKING:
@@ -101,12 +100,12 @@ def pullback(
             slope = slope + seen
         starts.append(start)
         next_states.append(as_type(slope, carried[i]))
-    sums = []
-    for i, slope in zip(summed, slopes[len(live) :], strict=True):
-        total = body.constants[i].type()
-        sums.append(total)
-        starts.append(pt.zeros_like(constants[i]))
-        next_states.append(as_type(_added(total, slope), total))
+    sums = [body.constants[i].type() for i in summed]
+    computed, terms, next_states = going_on(sums, slopes[len(live) :], next_states)
+    for i, (total, slope) in enumerate(zip(sums, terms, strict=True)):
+        starts.append(pt.zeros_like(constants[summed[i]]))
+        following = computed[i] if i in computed else _added(total, slope)
+        next_states.append(as_type(following, total))
     backward = Body(
         index=index,
         states=[*carried.values(), *sums],
@@ -222,16 +221,9 @@ def _with_term(total: Symbolic, term: Symbolic) -> Symbolic:
     op = term.owner_op
     if isinstance(op, IncSubtensor | AdvancedIncSubtensor) and not op.set_instead_of_inc:
         array, part, *indices = term.owner.inputs
-        if array.type.ndim == total.type.ndim and _is_zero(array):
+        if array.type.ndim == total.type.ndim and is_zero(array):
             return op(total, part, *indices)
     return total + term
-
-
-def _is_zero(variable: Variable) -> bool:
-    try:
-        return bool(get_underlying_scalar_constant_value(variable) == 0)
-    except NotScalarConstantError:
-        return False
 
 
 def _none(variable: Symbolic, is_reached: bool) -> Symbolic:

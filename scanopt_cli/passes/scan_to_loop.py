@@ -27,8 +27,10 @@ from scanopt_cli.loop.operator_base import as_step_count
 from scanopt_cli.loop.rows import has_buffer, row
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
-from scanopt_cli.remarks import Code, Why
+from scanopt_cli.remarks import Code, Why, because
 
+_LINKERS = ("any", "numba", "jax", "c")
+"""The linkers by which loops are faster than Scans."""
 _MOST_SHIFTED = 8
 """How many rows of a mit_sot are states of their own; of more, a ring of rows is one state."""
 
@@ -61,13 +63,22 @@ class ScanToLoop(ScanPass):
     stop condition. A batched Scan has no untraced state, and every entry of the batch is given the
     same number of steps. Entries may stop by themselves after different numbers of steps, unless
     rows of all steps are read; PyTensor raises an error for such a Scan, whatever is read.
+
+    Loops are faster than Scans by Numba and JAX, and where PyTensor compiles C. If the graph is
+    compiled by another linker, which is said by the option, all Scans stay.
     """
 
     name: ClassVar[str] = "scan-to-loop"
+    starts_phase: ClassVar[bool] = True
     accepts_in_place: ClassVar[bool] = False
+    linker: str = "any"
+    """what the graph is compiled by: any, numba, jax, c, or the class of another linker"""
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a TracedLoop."""
+        if self.linker not in _LINKERS:
+            context.missed(view, Code.SCAN_KEPT, because(Why.LINKER, linker=self.linker))
+            return None
         try:
             made = _batched(view) if view.batch_ndim else _converted(view)
         except NotImplementedError:  # a step cannot be vectorized

@@ -217,6 +217,8 @@ class Pass(ABC):
     """Whether the pass also works on graphs without a loop."""
     undoes: ClassVar[str | None] = None
     """The pass whose results this one turns back, so that a pipeline may have one of them only."""
+    starts_phase: ClassVar[bool] = False
+    """Whether the pass waits until those before it in the pipeline have nothing left to do."""
     sweeps: ClassVar[int] = 1
     """How often the pass may run on a graph in a row, as one of its rewrites enables the next."""
 

@@ -35,7 +35,10 @@ _BUILTIN = (
     "scan_to_loop:ScanToLoop",
     "trace_to_last:TraceToLast",
     "constant_states:ConstantStates",
+    "checkpoint:Checkpoint",
+    "unroll_loops:UnrollLoops",
     "unroll_small.unroll_small:UnrollSmall",
+    "keep_values.keep_values:KeepValues",
     "loop_to_scan:LoopToScan",
 )
 ENTRY_POINT_GROUP = "scanopt.passes"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -56,7 +56,9 @@ def run_pipeline(
 ) -> tuple[PassRun, ...]:
     """Run ``passes`` on ``fgraph`` in place, in order, to a fixpoint.
 
-    ``limit`` bounds the number of rewrites, and ``rounds`` how often all passes run. Unless
+    A pass that starts a phase waits, with those behind it, for the fixpoint of those before it.
+    ``limit`` bounds the number of rewrites, and ``rounds`` how often the passes of a phase
+    run. Unless
     ``strict``, a pass that raises an error leaves what it works on as it is, with a remark; by
     default, the environment variable SCANOPT_STRICT decides.
 
@@ -72,13 +74,42 @@ def run_pipeline(
     _check_order(passes)
     budget = RewriteBudget(limit)
     strict = bool(os.environ.get(STRICT)) if strict is None else strict
-    drivers = [PassDriver(item, budget, strict=strict) for item in passes]
     signature = _signature(fgraph)
-    seconds = [0.0] * len(passes)
+
+    def check(item: Pass) -> None:
+        _check(fgraph, signature, item)
+        if watch is not None:
+            watch(item, fgraph)
+
+    runs: list[PassRun] = []
+    for phase in _phases(passes):
+        drivers = [PassDriver(item, budget, strict=strict) for item in phase]
+        runs += _run_phase(fgraph, drivers, rounds, check)
+    return tuple(runs)
+
+
+def _phases(passes: Sequence[Pass]) -> list[list[Pass]]:
+    """Return the passes that run to a fixpoint together, in order."""
+    phases: list[list[Pass]] = [[]]
+    for item in passes:
+        if item.starts_phase:
+            phases.append([])
+        phases[-1].append(item)
+    return phases
+
+
+def _run_phase(
+    fgraph: FunctionGraph,
+    drivers: Sequence[PassDriver],
+    rounds: int | None,
+    check: Callable[[Pass], None],
+) -> Iterator[PassRun]:
+    """Run passes in order until none finds anything, and return what each did."""
+    seconds = [0.0] * len(drivers)
     most = _ROUNDS + sum(is_loop(node) for node in walk(fgraph))
     forms: dict[str, FunctionGraph] = {}
     # A pass that changed nothing is skipped until another pass changes the graph.
-    changes, idle_at = 0, [-1] * len(passes)
+    changes, idle_at = 0, [-1] * len(drivers)
     for number in range(most if rounds is None else rounds):
         busy: list[PassDriver] = []
         for position, driver in enumerate(drivers):
@@ -89,10 +120,8 @@ def run_pipeline(
             seconds[position] += perf_counter() - begin
             if changed:
                 changes += 1
-                _check(fgraph, signature, driver.item)
                 busy.append(driver)
-                if watch is not None:
-                    watch(driver.item, fgraph)
+                check(driver.item)
             else:
                 idle_at[position] = changes
         if not busy:
@@ -106,16 +135,14 @@ def run_pipeline(
                 _stop(busy, number + 1)
                 take_over(fgraph, _smallest(forms, state if is_again else next(iter(forms))))
                 break
-    return tuple(
-        PassRun(
+    for driver, spent in zip(drivers, seconds, strict=True):
+        yield PassRun(
             name=driver.item.name,
             changed=driver.rewrites > 0,
             seconds=spent,
             rewrites=driver.rewrites,
             remarks=_distinct(driver.remarks),
         )
-        for driver, spent in zip(drivers, seconds, strict=True)
-    )
 
 
 def _smallest(forms: Mapping[str, FunctionGraph], state: str) -> FunctionGraph:

@@ -61,6 +61,8 @@ TEXTS: Mapping[Code, str] = {
     Code.LOOP_TURNED: "became a Scan",
     Code.LAST_NOT_READ: "keeps the trace {slots!q}, of which the last row is read: {reason}",
     Code.LAST_READ: "reads the last row of the trace {slots!q} from the last value",
+    Code.LOOP_SPLIT: "runs in blocks of {steps} steps; its gradient keeps {rows} rows of each "
+    "state rather than {all}",
     Code.STATE_CONSTANT: "made a constant of the state {slots!q}, which no step changes",
     Code.TRACED_CARRIED: "carries {slots!q}, of which only the last row is read",
     Code.SCAN_KEPT: "stays a Scan: {reason}",
@@ -73,6 +75,8 @@ TEXTS: Mapping[Code, str] = {
     Code.REDUCTION_CARRIED: "takes the {op} of {slots!q} step by step",
     Code.REDUCTION_KEPT: "the {op} of {slots!q} outside of the loop: {reason}",
     Code.STATE_SHORTENED: "keeps {rows:row} of {slots!q}, which its own taps alone read",
+    Code.VALUES_KEPT: "keeps {count:number} of each step for the loop that runs backwards",
+    Code.STEPS_WRITTEN_OUT: "written out: {count:step}",
     Code.ARRAYS_KEPT: "computes {slots!q} as an array: {reason}",
     Code.ARRAYS_UNROLLED: "computes {count:small array} of each step entry by entry",
     Code.NOT_SIMPLIFIED: "not simplified: {reason}",
@@ -98,9 +102,11 @@ REASONS: Mapping[Why, str] = {
     Why.CONSTANT_LARGE: "the constant has more than {elements} elements",
     Why.CONSTANT_RETURNED: "a step returns the constant as it is, and its type is narrower than "
     "the state's",
+    Why.FITS_MEMORY: "its gradient would keep no more than {memory} MiB",
     Why.GRADIENT_TRUNCATED: "its gradient is truncated, and it has a stop condition or a mit_mot",
     Why.IN_PLACE: "{what} works in place",
     Why.LENGTH_UNKNOWN: "a length is not known",
+    Why.LINKER: "loops are faster by Numba, JAX and C, and the graph is compiled by {linker}",
     Why.LOOP_BATCHED: "the loop is batched",
     Why.LOOP_EMPTIES: "nothing would be left in the loop, and its buffers cannot be replaced",
     Why.LOOP_STOPS: "the loop may stop early",
@@ -135,6 +141,8 @@ REASONS: Mapping[Why, str] = {
     Why.TERMS_MANY: "multiplied out, a sum or product has more than {terms} terms, which would "
     "take PyTensor too long",
     Why.TRACE_OF_NO_STEPS: "PyTensor loses the shape of a trace of no steps",
+    Why.TRACES_READ: "its traces are read",
+    Why.VALUES_LARGE: "the values to keep would take {memory} MiB",
     Why.TRACE_OF_NO_TENSOR: "a trace is read whose rows are no arrays",
     Why.NO_ROOM_FOR_TRACE: "a trace is read, and the loop may run more steps than memory holds",
     Why.TYPE_DIFFERS: "its type {type} is not the {read} that the body reads",

@@ -1,82 +1,128 @@
-"""PyMC models with loops, compiled by PyTensor alone and with scanopt, side by side.
+"""PyMC models with loops, compiled by PyTensor alone and inside of ``enabled()``, side by side.
 
-Needs the extra ``pymc``: ``pytest -o addopts= tests/benchmarks/test_pymc_models.py``. What is
-printed with ``-s`` is what is left in the compiled graphs; times are in the benchmark's table.
+Needs the extra ``pymc`` and pymc-extras. Each compilation is one of a fresh process without a
+cache, since users wait for that one: ``compile_logp`` or ``compile_dlogp``, and the first call. By
+``make bench``, or alone by ``pytest -s -o addopts= tests/benchmarks/test_pymc_models.py``, which
+prints a table.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import nullcontext
+import json
+import os
+import subprocess
+import sys
 from functools import cache
-from statistics import median
-from time import perf_counter
-from typing import Any
+from itertools import product
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import numpy as np
 import pytest
-
-import scanopt_cli as so
-from pymc_models import MODELS
-from scanopt_cli.analysis.statistics import statistics
+from rich.console import Console
+from rich.table import Table
 
 pytest.importorskip("pymc")
+pytest.importorskip("pymc_extras")
 
-CASES = [(model, order) for model in MODELS for order in (1, 2)]
-_ROUNDS = 15
+from pymc_models import REAL_MODELS
 
+ORDERS = ("logp", "dlogp")
+_ROUNDS = 20
+# Prints how many seconds compiling and the first call take, and then for each round how many a call
+# takes.
+_PROGRAM = """
+import json, logging, sys, warnings
+from contextlib import nullcontext
+from time import perf_counter
 
-@pytest.fixture(autouse=True)
-def _warnings_of_pymc() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of its Hessian's sign
-        yield
+import numpy as np
+import pymc
+import scanopt_cli as so
+from threadpoolctl import threadpool_limits
+
+from pymc_models import REAL_MODELS
+
+warnings.simplefilter("ignore")
+logging.disable(logging.WARNING)
+name, order, way, rounds = sys.argv[1:]
+with threadpool_limits(1, user_api="blas"):
+    model = REAL_MODELS[name]()
+    begin = perf_counter()
+    with so.enabled() if way == "scanopt" else nullcontext() as done:
+        function = getattr(model, f"compile_{order}")(mode="NUMBA")
+    point = model.initial_point()
+    value = function(point)
+    compiling = perf_counter() - begin
+    calls = max(1, int(0.05 / (1e-6 + min(timed(function, point) for _ in range(3)))))
+    times = [sum(timed(function, point) for _ in range(calls)) / calls for _ in range(int(rounds))]
+print(json.dumps({"compiling": compiling, "calls": times, "value": np.ravel(value).tolist()}))
+"""
+_TIMED = """
+def timed(function, point):
+    from time import perf_counter
+
+    begin = perf_counter()
+    function(point)
+    return perf_counter() - begin
+
+"""
 
 
 @cache
-def _derivative(model: str, order: int) -> tuple[Any, Any]:
-    """Return a model and its derivative, which takes as long with scanopt as without."""
-    made = MODELS[model]()
-    return made, made.dlogp() if order == 1 else made.d2logp()
+def measured(name: str, order: str, way: str) -> dict[str, list[float]]:
+    """Run the program in a process of its own, which has compiled nothing before."""
+    with TemporaryDirectory() as cache_directory:
+        flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={cache_directory}"
+        done = subprocess.run(
+            [sys.executable, "-c", _TIMED + _PROGRAM, name, order, way, str(_ROUNDS)],
+            env={**os.environ, "PYTENSOR_FLAGS": flags.strip(","), "PYTHONPATH": _path()},
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+    found: dict[str, list[float]] = json.loads(done.stdout)
+    return found
 
 
-def _compiled(model: str, order: int, *, clean: bool) -> Any:
-    made, derivative = _derivative(model, order)
-    with so.enabled() if clean else nullcontext():
-        return made.compile_fn(derivative, mode="NUMBA")
+def _path() -> str:
+    tests = Path(__file__).parents[1]
+    return os.pathsep.join(filter(None, [str(tests), os.environ.get("PYTHONPATH")]))
 
 
-@pytest.mark.parametrize("clean", [False, True], ids=["pytensor", "scanopt"])
-@pytest.mark.parametrize(("model", "order"), CASES)
-def test_compiling(benchmark, model: str, order: int, clean: bool) -> None:
-    _derivative(model, order)
-    benchmark.group = f"compile {model}, order {order}"
-    compiled = benchmark.pedantic(
-        _compiled, args=(model, order), kwargs={"clean": clean}, rounds=1, warmup_rounds=1
+@pytest.mark.parametrize("way", ["pytensor", "scanopt"])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", REAL_MODELS)
+def test_process(benchmark, name: str, order: str, way: str) -> None:
+    """What is timed is the whole process; the model, too, is made in it."""
+    if benchmark.disabled and (name, order) != ("SIR", "dlogp"):
+        pytest.skip("compiled for minutes; measured by `make bench`")
+    benchmark.group = f"{order} of {name}"
+    found = benchmark.pedantic(measured, args=(name, order, way), rounds=1)
+    benchmark.extra_info |= {"compiling": found["compiling"], "call": min(found["calls"])}
+    assert found["value"] == pytest.approx(
+        measured(name, order, "pytensor")["value"], rel=1e-8, abs=1e-10
     )
-    counts = statistics(compiled.f.maker.fgraph)
-    left = {name: getattr(counts, name) for name in ("scans", "mit_mot", "inner_nodes")}
-    benchmark.extra_info.update(left)
-    print(f"\n{benchmark.group}, {'scanopt' if clean else 'pytensor'}: {left}")
-    assert not clean or counts.mit_mot == 0
 
 
-@pytest.mark.parametrize(("model", "order"), CASES)
-def test_evaluating(benchmark, model: str, order: int) -> None:
-    """Interleaved medians in one process, so that a busy machine slows both alike."""
-    plain, clean = (_compiled(model, order, clean=clean) for clean in (False, True))
-    point = _derivative(model, order)[0].initial_point()
-    np.testing.assert_allclose(clean(point), plain(point), rtol=1e-8, atol=1e-10)
-    times: dict[Any, list[float]] = {plain: [], clean: []}
-    for _ in range(_ROUNDS):
-        for function, taken in times.items():
-            begin = perf_counter()
-            for _ in range(5):
-                function(point)
-            taken.append((perf_counter() - begin) / 5)
-    alone, ours = (median(taken) for taken in times.values())
-    benchmark.group = f"evaluate {model}, order {order}"
-    benchmark.extra_info["ratio"] = alone / ours
-    benchmark.pedantic(clean, args=(point,), rounds=_ROUNDS)
-    print(f"\n{benchmark.group}: {alone * 1e6:,.0f} -> {ours * 1e6:,.0f} µs, {alone / ours:.1f}x")
+def test_all(benchmark) -> None:
+    """Print how long each call takes, and compiling with the first call, and the ratios."""
+    if benchmark.disabled:
+        pytest.skip("all models are measured by `make bench`")
+    console = Console(width=100)
+    table = Table("", "call, µs", "scanopt", "ratio", "compiling, s", "scanopt", "ratio")
+    ratios = []
+
+    def compare() -> None:
+        for name, order in product(REAL_MODELS, ORDERS):
+            plain, ours = (measured(name, order, way) for way in ("pytensor", "scanopt"))
+            calls = [min(found["calls"]) * 1e6 for found in (plain, ours)]
+            compiling = [found["compiling"] for found in (plain, ours)]
+            ratios.append(calls[0] / calls[1])
+            figures = [*calls, ratios[-1], *compiling, compiling[0] / compiling[1]]
+            table.add_row(f"{order} of {name}", *(f"{figure:.3g}" for figure in figures))
+
+    benchmark.pedantic(compare, rounds=1)
+    benchmark.extra_info["ratio"] = prod(ratios) ** (1 / len(ratios))
+    console.print(table)
+    console.print(f"geometric mean of the calls' ratios: {benchmark.extra_info['ratio']:.3g}")

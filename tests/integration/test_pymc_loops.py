@@ -10,7 +10,8 @@ import pytest
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 
-from pymc_models import MODELS
+import scanopt_cli as so
+from pymc_models import MODELS, REAL_MODELS
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.scan_view import scan_op
@@ -119,3 +120,18 @@ def test_loops_of_models_in_jax(name: str) -> None:
     at = points(list(graph.inputs), model)
     there = gradient(after(graph, "scan-to-loop"))
     assert_close(values(there, "JAX", at), values(gradient(graph), VM, at))
+
+
+# The statespace model is compiled for minutes; tests/benchmarks compares it.
+@pytest.mark.parametrize("name", [name for name in REAL_MODELS if "statespace" not in name])
+def test_gradients_in_enabled(name: str) -> None:
+    model = REAL_MODELS[name]()
+    start = model.initial_point(random_seed=1)
+    plain = model.compile_dlogp(mode=VM)
+    with so.enabled() as done:
+        clean = model.compile_dlogp(mode="NUMBA")
+    assert done.compilations[0].after.scans == 0
+    rng = np.random.default_rng(2)
+    for shift in (0.0, 0.1, 0.5):
+        point = {key: value + shift * rng.normal(size=value.shape) for key, value in start.items()}
+        np.testing.assert_allclose(clean(point), plain(point), rtol=1e-8, atol=1e-10)

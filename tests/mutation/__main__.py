@@ -2,8 +2,8 @@
 
 Each pass is broken in several ways, one at a time, in a copy of the project. A mutant is killed by
 the quick tier if a test of `make test` fails, and by the deep tier if one of `make test-deep` does.
-Of both tiers, the tests that execute the mutated lines are run, the fastest first. Some mutants
-cannot be killed: they compute the same.
+Of both tiers, the tests that execute the mutated lines are run, the fastest first; of the deep
+tier, as many as take ``--longest`` seconds. Some mutants cannot be killed: they compute the same.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from mutants import Mutant, mutants
@@ -48,6 +49,12 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="passes, as their modules are called; all if none")
     parser.add_argument("--count", type=int, default=10, help="how many mutants of each pass")
     parser.add_argument("--quick", action="store_true", help="leave out the deep tier")
+    parser.add_argument(
+        "--longest",
+        type=float,
+        default=300.0,
+        help="seconds of tests of the deep tier for a mutant",
+    )
     parser.add_argument("--seed", type=int, default=0, help="which ones")
     parser.add_argument("--jobs", type=int, default=2, help="how many run at once")
     options = parser.parse_args()
@@ -70,6 +77,10 @@ def main() -> int:
         for tier in tiers:
             errors.print(f"finding which tests of the {tier} tier execute which lines")
             touching[tier] = next(iter(copies.queue)).touching(tier, options.jobs)
+        if "deep" in touching:
+            touching["deep"] = {
+                line: _first(tests, options.longest) for line, tests in touching["deep"].items()
+            }
 
         def killer(mutant: Mutant) -> str:
             copy = copies.get()
@@ -132,7 +143,7 @@ class Copy:
                 names = {
                     name: seconds
                     for line in mutant.lines
-                    for name, seconds in tests[where, line].items()
+                    for name, seconds in tests.get((where, line), {}).items()
                 }
                 if not names:
                     continue
@@ -165,6 +176,16 @@ class Copy:
             timeout=longest,
             preexec_fn=None if longest is None else _limit_memory,
         )
+
+
+def _first(tests: dict[str, float], longest: float) -> dict[str, float]:
+    """Return the first of ``tests`` that take ``longest`` seconds together, at least one."""
+    ends = accumulate(tests.values())
+    return {
+        name: seconds
+        for (name, seconds), end in zip(tests.items(), ends, strict=True)
+        if end - seconds <= 0 or end <= longest
+    }
 
 
 def _limit_memory() -> None:

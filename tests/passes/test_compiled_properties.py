@@ -40,7 +40,7 @@ def test_chosen_loops_compile_to_their_values(program: str, way: str) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("way", ["optimize -p grad", "enabled('grad')", "clean loops"])
+@pytest.mark.parametrize("way", ["optimize -p grad", "enabled('grad')", "enabled('loop')"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_chosen_loops_compile_with_numba(program: str, way: str) -> None:
     assert_right(*PROGRAMS[program](), EVERY_WAY[way], NUMBA)

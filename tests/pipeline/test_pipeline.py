@@ -292,6 +292,52 @@ def test_of_graphs_that_return_the_smallest_is_kept() -> None:
     assert run.remarks[-1].code is Code.PASSES_CYCLE
 
 
+@dataclass(frozen=True)
+class _Late(_Flip):
+    """Swap the operands of a sum once, after what stands before."""
+
+    name: ClassVar[str] = "late"
+    starts_phase: ClassVar[bool] = True
+
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
+        (old,) = context.fgraph.outputs
+        left, right = old.owner.inputs
+        if right in context.fgraph.inputs:
+            yield Rewrite({old: right + left})
+
+
+@dataclass(frozen=True)
+class _Deepen(Pass):
+    """Add zeros to the right operand of a sum, one in each round, up to three."""
+
+    name: ClassVar[str] = "deepen"
+
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
+        (old,) = context.fgraph.outputs
+        if sum(node.op == pt.add for node in context.fgraph.apply_nodes) < 4:
+            left, right = old.owner.inputs
+            yield Rewrite({old: (left + 0) + right})
+
+
+def test_a_phase_waits_for_the_fixpoint_before_it() -> None:
+    graph = graph_of(X + N)
+    seen: list[str] = []
+    passes = [_Deepen(), _Late()]
+    run_pipeline(graph.fgraph, passes, watch=lambda item, _: seen.append(item.name))
+    assert seen == ["deepen", "deepen", "deepen", "late"]
+
+
+def test_scans_are_turned_when_they_are_clean() -> None:
+    """One pipeline, as in two runs."""
+    xs = scan(lambda x: x * 2 + pt.zeros(()), outputs_info=[X], n_steps=N)
+    graph = graph_of(pt.grad(xs[-1], X))
+    first = optimize(graph, "grad").graph
+    apart = optimize(first, "scan-to-loop,trace-to-last").graph
+    assert digest(optimize(graph, "grad,scan-to-loop,trace-to-last").graph.fgraph) == digest(
+        apart.fgraph
+    )
+
+
 def test_an_error_of_compile_safe_is_no_remark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the pass, PyTensor would compile some of the results wrongly."""
 

@@ -12,10 +12,12 @@ import sys
 from typing import Any
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import get_mode
 from pytensor.compile.ops import deep_copy_op
+from pytensor.configdefaults import config
 from pytensor.tensor.random.rewriting.basic import sidestep_unused_rng_consumer
 from pytensor.tensor.random.type import random_generator_type
 from upstream_modes import FAST, alone, bug, value
@@ -32,6 +34,17 @@ five = pt.tensor("five", shape=(5,))
 def test_a_reversed_slice_of_one_row(rows: slice) -> None:
     values = np.arange(1.0, 6.0)
     assert value(five[rows].sum(), {five: values}, FAST) == values[rows].sum()
+
+
+@bug(
+    "local_subtensor_SpecifyShape_lift fails where a length is not specified; values stay right",
+    ours="nothing: PyTensor logs the error, and compiles the graph without this rewrite",
+    raises=TypeError,
+)
+def test_a_row_of_an_array_of_which_one_length_is_specified() -> None:
+    matrix = pt.dmatrix("matrix")
+    with config.change_flags(on_opt_error="raise"):
+        pytensor.function([matrix], pt.specify_shape(matrix, (2, None))[1], mode=FAST)
 
 
 @bug(

@@ -16,16 +16,16 @@ from zoo_model import Model, derivative_of, outputs_of
 
 from compiled_ways import LOOPS, NUMBA, VM, optimized_by
 
-CLEAN = "clean loops"
-UNROLLED = "unrolled loops"
+SAVED = "optimize -p loop"
+ENABLED = "enabled('loop')"
 
 
 def _by_the_virtual_machine() -> Iterator[object]:
     for case in CASES:
         model, order = case.values
         for way in LOOPS:
-            is_deep = is_chosen(model, order) or (way == CLEAN and order == model.order)
-            is_quick = is_chosen(model, order) and way == CLEAN
+            is_deep = is_chosen(model, order) or (way == SAVED and order == model.order)
+            is_quick = is_chosen(model, order) and way == SAVED
             marks = () if is_quick else (pytest.mark.deep if is_deep else pytest.mark.numba_zoo)
             yield pytest.param(model, order, way, marks=marks, id=f"{case.id}-{way}")
 
@@ -38,7 +38,7 @@ def test_in_the_virtual_machine(model: Model, order: int, way: str) -> None:
 def _by_numba() -> Iterator[object]:
     for case in CASES:
         mark = pytest.mark.deep if is_chosen(*case.values) else pytest.mark.numba_zoo
-        for way in (CLEAN, UNROLLED):
+        for way in (SAVED, ENABLED):
             yield pytest.param(*case.values, way, marks=mark, id=f"{case.id}-{way}")
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scanopt_cli.pipeline.contract import Pass
     from scanopt_cli.pipeline.runner import PassRun
 
-DEFAULT = "grad"
+DEFAULT = "loop"
 """The default pipeline: what programs compile under `enabled` is mostly gradients."""
 
 

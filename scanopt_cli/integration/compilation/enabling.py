@@ -29,7 +29,7 @@ def enabled(passes: str | Sequence[Pass] = DEFAULT) -> Iterator[Enabled]:
 
     Blocks may be nested; the innermost applies, and ``passes="none"`` switches the passes off. A
     mode that includes the tag ``scanopt`` uses the passes of the innermost block; outside of all
-    blocks it uses the preset ``grad``.
+    blocks it uses the preset ``loop``.
 
     PyTensor handles an error in a pass like an error in its own rewriters: it logs the error and
     compiles the graph as if the passes were not there, or raises the error, depending on

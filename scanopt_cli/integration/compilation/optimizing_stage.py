@@ -8,6 +8,7 @@ from time import perf_counter
 from weakref import WeakKeyDictionary
 
 from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
@@ -20,6 +21,7 @@ from scanopt_cli.integration.compilation.stages import CompilationStage
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.ir.inner_graphs import inner_graphs, walk
 from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.loop import TracedLoop
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import PassRun, run_pipeline
@@ -63,7 +65,7 @@ def run_stage(
     """
     pipeline = block.passes if block is not None else parse(DEFAULT)
     passes = passes_of(stage, pipeline, mode)
-    if not passes or all(scan_op(node) is None for node in walk(fgraph)):
+    if not passes or not any(_is_rewritten(node) for node in walk(fgraph)):
         return
     if not _is_done(fgraph, stage, pipeline):
         _run_passes(fgraph, stage, passes, pipeline, block)
@@ -71,12 +73,17 @@ def run_stage(
         seal(fgraph)
 
 
+def _is_rewritten(node: Apply) -> bool:
+    """Whether a node is a loop that passes rewrite: a Scan, or a loop that is not lowered yet."""
+    return scan_op(node) is not None or isinstance(node.op, TracedLoop)
+
+
 def _is_done(fgraph: FunctionGraph, stage: CompilationStage, pipeline: tuple[Pass, ...]) -> bool:
     """Whether the loops of ``fgraph`` went through the stage before, in another loop's body."""
     return all(
         (stage, pipeline) in _done.get(node.op, ())
         for node in fgraph.apply_nodes
-        if scan_op(node) is not None
+        if _is_rewritten(node)
     )
 
 
@@ -120,7 +127,7 @@ def _run_passes(
     reached = {(passed, pipeline) for passed in stages[: stages.index(stage) + 1]}
     for body in (inner for node in fgraph.apply_nodes for inner in inner_graphs(node.op)):
         for node in walk(body):
-            if scan_op(node) is not None:
+            if _is_rewritten(node):
                 _done.setdefault(node.op, set()).update(reached)
 
 

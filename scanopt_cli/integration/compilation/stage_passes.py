@@ -7,6 +7,11 @@ from dataclasses import replace
 
 from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
+from pytensor.link.basic import Linker
+from pytensor.link.c.basic import CLinker, OpWiseCLinker
+from pytensor.link.jax.linker import JAXLinker
+from pytensor.link.numba.linker import NumbaLinker
+from pytensor.link.vm import VMLinker
 
 from scanopt_cli.integration.compilation.stages import CompilationStage, query_of
 from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
@@ -19,6 +24,7 @@ from scanopt_cli.passes.push_out import PushOut
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.remove_zeros.remove_zeros import RemoveZeros
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
+from scanopt_cli.passes.scan_to_loop import ScanToLoop
 from scanopt_cli.passes.simplify import Simplify
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
 from scanopt_cli.pipeline.contract import Pass
@@ -44,7 +50,8 @@ def passes_of(
     PyTensor's own rewrites of loops do not run. `PushOut`, the sound part of its push-outs, ends
     the first stage, and `TrimSteps` and `SaveMem` replace its trimming if ``passes`` contain none
     that trims. Once PyTensor has simplified the graph around the loops, more of it is equal, unused
-    or constant, so the passes in `_REPEATED` run again in the second stage. PyTensor compiles
+    or constant, so the passes in `_REPEATED` run again in the second stage; the Scans that are left
+    become loops there, if ``passes`` turn them. PyTensor compiles
     bodies last, so the second stage ends with `CopyOverwritten`, which copies the outputs of a
     body that may alias an overwritten row of a mit_mot.
     """
@@ -52,7 +59,9 @@ def passes_of(
         return ()
     first = next((place for place, item in enumerate(passes) if item.trims), len(passes))
     if stage is CompilationStage.LOOPS:
-        chosen = [*passes[:first], PushOut()]
+        chosen = list(passes[:first])
+        if not any(isinstance(item, PushOut) for item in chosen):
+            chosen.append(PushOut())
     else:
         again = [item for item in passes[:first] if isinstance(item, _REPEATED)]
         chosen = [
@@ -75,8 +84,21 @@ def _adapted(item: Pass, mode: Mode | None) -> Pass:
         # Backends that do not write results in place have no use for a preallocated row.
         incompatible = _PREALLOC in getattr(linker, "incompatible_rewrites", ())
         return replace(item, prealloc=bool(config.scan__allow_output_prealloc) and not incompatible)
+    if isinstance(item, ScanToLoop) and item.linker == "any":
+        return replace(item, linker=_linker_name(linker))
     if isinstance(item, PushOut):
         # JAX cannot raise errors that depend on values, and both branches of its conditionals must
         # have the same shape.
         return replace(item, guarded="jax" not in getattr(linker, "required_rewrites", ()))
     return item
+
+
+def _linker_name(linker: Linker | None) -> str:
+    """Return the name of a linker, as `ScanToLoop` takes it."""
+    if isinstance(linker, NumbaLinker):
+        return "numba"
+    if isinstance(linker, JAXLinker):
+        return "jax"
+    runs_c = isinstance(linker, CLinker | OpWiseCLinker | VMLinker) and config.cxx
+    unsupported = "an unknown linker" if linker is None else type(linker).__name__
+    return "c" if runs_c else unsupported

@@ -1,0 +1,188 @@
+"""Numba's code for `VectorFunction`: arithmetic without branches and without calls.
+
+The exponential function is reduced by Cody and Waite's method, ``x = n log(2) + r`` with
+``abs(r) <= log(2) / 2``, and computed by its Taylor series. The logarithm is that of Sun's fdlibm:
+``log(m)`` for ``sqrt(1/2) <= m < sqrt(2)`` from ``s = (m - 1) / (m + 1)``. Errors are within 1 unit
+in the last place for exp and log, 2 for expm1, log1p and sigmoid, 3 for tanh (tests/loop).
+
+Importing this module registers the functions with PyTensor's Numba backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import factorial
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+from pytensor.link.numba.dispatch.basic import (
+    numba_njit,
+    register_funcify_and_cache_key,
+)
+from pytensor.link.numba.dispatch.scalar import scalar_op_cache_key
+
+from scanopt_cli.loop.vector_math import VectorFunction
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function of numbers, in which a product and a sum may be one instruction."""
+    made: Callable[..., Any] = numba_njit(
+        function, fastmath={"contract"}, boundscheck=False, error_model="numpy"
+    )
+    return made
+
+
+@intrinsic
+def _bits_of(_context: Any, _number: Any) -> Any:
+    """Return the bits of a float64 as an int64."""
+
+    def code(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(types.float64), code
+
+
+@intrinsic
+def _number_of(_context: Any, _bits: Any) -> Any:
+    """Return the float64 that has the bits of an int64."""
+
+    def code(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return types.float64(types.int64), code
+
+
+_VERSION = 2
+"""Part of the key under which Numba's code is cached; raise it when a function changes."""
+_bits: Any = _bits_of
+_from_bits: Any = _number_of
+_LOG2_E = 1.4426950408889634
+# log(2) in two parts; the first has zeros at its end, so that n times it is exact.
+_LOG_2_HIGH, _LOG_2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+# Of smaller arguments, ``exp(x) - 1``, tanh and log1p are the argument. Arithmetic takes a hundred
+# times as long on numbers so small that they have fewer digits.
+_TINY = 2.0**-60
+# A float64 of this size has no digits behind the point: adding it rounds.
+_ROUNDS = 1.5 * 2.0**52
+_ROUNDS_BITS = int(np.float64(_ROUNDS).view(np.int64))
+_2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13 = (1 / factorial(k) for k in range(2, 14))
+
+
+@_compiled
+def _power_of_2(n: Any) -> Any:
+    return _from_bits((n + 1023) << 52)
+
+
+@_compiled
+def _reduced(x: Any) -> Any:
+    """Return ``n`` and ``exp(r) - 1``, of ``x`` that is ``n log(2) + r``; 0 if ``x`` is tiny."""
+    x = 0.0 if abs(x) < _TINY else x
+    shifted = x * _LOG2_E + _ROUNDS
+    n = shifted - _ROUNDS
+    r = (x - n * _LOG_2_HIGH) - n * _LOG_2_LOW
+    r2 = r * r
+    r4 = r2 * r2
+    low = (0.5 + r * _3) + r2 * (_4 + r * _5)
+    middle = (_6 + r * _7) + r2 * (_8 + r * _9)
+    high = (_10 + r * _11) + r2 * (_12 + r * _13)
+    return _bits(shifted) - _ROUNDS_BITS, r + r2 * (low + r4 * (middle + r4 * high))
+
+
+@_compiled
+def exp(x: Any) -> Any:
+    """Return the exponential function of a float64."""
+    x = -746.0 if x < -746.0 else x
+    x = 710.0 if x > 710.0 else x
+    n, rest = _reduced(x)
+    # In two steps: 2**n may be too large or too small for a float64 where exp(x) is not. The shift
+    # is one of a positive number, since vectors of int64 have no other before AVX-512.
+    half = ((n + 4096) >> 1) - 2048
+    return (1.0 + rest) * _power_of_2(half) * _power_of_2(n - half)
+
+
+@_compiled
+def expm1(x: Any) -> Any:
+    """Return ``exp(x) - 1`` of a float64."""
+    y = -40.0 if x < -40.0 else x
+    y = 710.0 if y > 710.0 else y
+    n, rest = _reduced(y)
+    half = _power_of_2(n - 1)
+    return x if abs(x) < _TINY else ((half - 0.5) + half * rest) * 2.0
+
+
+@_compiled
+def tanh(x: Any) -> Any:
+    """Return the hyperbolic tangent of a float64."""
+    y = abs(x)
+    y = 22.0 if y > 22.0 else y
+    n, rest = _reduced(2.0 * y)
+    power = _power_of_2(n)
+    above = (power - 1.0) + power * rest
+    return x if abs(x) < _TINY else np.copysign(above / (above + 2.0), x)
+
+
+@_compiled
+def sigmoid(x: Any) -> Any:
+    """Return ``1 / (1 + exp(-x))`` of a float64."""
+    return 1.0 / (1.0 + exp(-x))
+
+
+# The bits of sqrt(1/2), from those of 1.
+_SQRT_HALF_BITS = int((np.float64(1.0).view(np.int64)) - np.float64(np.sqrt(0.5)).view(np.int64))
+_SMALLEST = float(np.finfo(np.float64).smallest_normal)
+_L1, _L2, _L3, _L4, _L5, _L6, _L7 = (
+    6.666666666666735130e-01,
+    3.999999999940941908e-01,
+    2.857142874366239149e-01,
+    2.222219843214978396e-01,
+    1.818357216161805012e-01,
+    1.531383769920937332e-01,
+    1.479819860511658591e-01,
+)
+
+
+@_compiled
+def log(x: Any) -> Any:
+    """Return the natural logarithm of a float64."""
+    is_small = x < _SMALLEST
+    bits = _bits(x * 2.0**54 if is_small else x)
+    exponent = ((bits + _SQRT_HALF_BITS) >> 52) - 1023
+    f = _from_bits(bits - (exponent << 52)) - 1.0
+    n = _from_bits(exponent + _ROUNDS_BITS) - _ROUNDS
+    n = n - 54.0 if is_small else n
+    s = f / (2.0 + f)
+    z = s * s
+    w = z * z
+    series = w * (_L2 + w * (_L4 + w * _L6)) + z * (_L1 + w * (_L3 + w * (_L5 + w * _L7)))
+    half = 0.5 * f * f
+    made = n * _LOG_2_HIGH - ((half - (s * (half + series) + n * _LOG_2_LOW)) - f)
+    made = made if x > 0.0 else np.nan
+    made = -np.inf if x == 0.0 else made
+    return x if x == np.inf else made
+
+
+@_compiled
+def log1p(x: Any) -> Any:
+    """Return ``log(1 + x)`` of a float64."""
+    u = 1.0 + (0.0 if abs(x) < _TINY else x)
+    rest = (x - (u - 1.0)) / u
+    made = log(u) + (rest if abs(rest) < 1.0 else 0.0)
+    return x if abs(x) < _TINY else made
+
+
+FUNCTIONS = {
+    "exp": exp,
+    "expm1": expm1,
+    "log": log,
+    "log1p": log1p,
+    "sigmoid": sigmoid,
+    "tanh": tanh,
+}
+
+
+@register_funcify_and_cache_key(VectorFunction)  # type: ignore[untyped-decorator]
+def _vector_function(op: VectorFunction, **_: Any) -> tuple[Callable[..., Any], str]:
+    return FUNCTIONS[op.function], scalar_op_cache_key(op, function=op.function, version=_VERSION)

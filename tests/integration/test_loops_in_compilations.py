@@ -1,0 +1,76 @@
+"""Scans become loops in `enabled`, by the linkers that run loops faster."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from loops import ARGUMENTS, counts, growth
+from pytensor import function
+from pytensor.compile.executor import Function
+from pytensor.compile.mode import Mode, get_mode
+
+import scanopt_cli as so
+from evaluating import assert_same_outcomes
+from graph_building import scan
+from scanopt_cli import loop
+from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.loop import Loop, TracedLoop
+
+VM = Mode("vm", "fast_run")
+LINKERS = [
+    pytest.param("NUMBA", id="numba"),
+    pytest.param("JAX", id="jax", marks=pytest.mark.jax),
+]
+
+
+def loops_of(compiled: Function) -> list[type]:
+    ops = [node.op for node in walk(compiled.maker.fgraph)]
+    return [type(op) for op in ops if isinstance(op, Loop | TracedLoop)]
+
+
+@pytest.mark.parametrize("mode", LINKERS)
+@pytest.mark.parametrize("enables", [True, False], ids=["enabled", "including"])
+def test_no_scan_is_left(mode: str, enables: bool) -> None:
+    x = pt.dscalar("x")
+    ys = scan(lambda y: pt.cos(y), outputs_info=[x], n_steps=6)
+    outputs = [ys, ys[-1], pt.grad((ys**2).sum(), x)]
+    expected = function([x], outputs, mode="FAST_COMPILE")(0.5)
+    if enables:
+        with so.enabled() as done:
+            compiled = function([x], outputs, mode=mode)
+        assert "scan-to-loop" in [run.name for run in done.compilations[0].passes if run.changed]
+    else:
+        compiled = function([x], outputs, mode=get_mode(mode).including("scanopt"))
+    assert (counts(compiled).scans, len(loops_of(compiled))) == (0, 2)
+    assert_same_outcomes([np.asarray(v) for v in compiled(0.5)], expected, rtol=1e-12)
+
+
+def test_scans_stay_in_python(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "scanopt_cli.compiling"), so.enabled():
+        compiled = function(*growth(), mode=VM)
+    assert (counts(compiled).scans, loops_of(compiled)) == (2, [])
+    left = [r.getMessage() for r in caplog.records if r.getMessage().startswith("scan-to-loop")]
+    assert len(left) == 2
+    assert all("VMLinker" in message for message in left)
+
+
+def test_a_linker_that_is_named_counts() -> None:
+    with so.enabled("scan-to-loop{linker=c}"):
+        compiled = function(*growth(), mode=VM)
+    assert (counts(compiled).scans, loops_of(compiled)) == (0, [Loop, Loop])
+    assert_same_outcomes(compiled(*ARGUMENTS), function(*growth(), mode=VM)(*ARGUMENTS), rtol=1e-12)
+
+
+def test_loops_of_the_user_are_rewritten_too() -> None:
+    m, x = pt.tensor("m", shape=(2, 2)), pt.tensor("x", shape=(2,))
+    last, _ = loop.scan(lambda v, _, m: (m @ v, v), x, pt.arange(3.0), m)
+    arguments = [np.array([[0.5, 0.1], [0.2, 0.7]]), np.ones(2)]
+    with so.enabled() as done:
+        compiled = function([m, x], last, mode=VM)
+    changed = [run.name for run in done.compilations[0].passes if run.changed]
+    assert changed[-1] == "unroll-small"
+    expected = np.linalg.matrix_power(arguments[0], 3) @ arguments[1]
+    np.testing.assert_allclose(compiled(*arguments), expected, rtol=1e-12)

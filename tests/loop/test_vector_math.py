@@ -1,0 +1,137 @@
+"""Functions in vector instructions: as accurate as the C library's, and used where they pay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from numba import njit
+from pytensor.graph.fg import FunctionGraph
+from pytensor.scalar.basic import Composite, float64
+from pytensor.scalar.basic import exp as scalar_exp
+from pytensor.scalar.basic import tanh as scalar_tanh
+from pytensor.tensor.elemwise import Elemwise
+
+from scanopt_cli import loop
+from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.loop.numba_math import FUNCTIONS
+from scanopt_cli.loop.vector_math import IN_PYTHON, VectorFunction, use_vector_functions
+from tiers import examples
+
+NAMES = sorted(IN_PYTHON)
+# In units in the last place of the exact value.
+ERRORS = {"exp": 1.01, "expm1": 2.0, "log": 1.0, "log1p": 2.0, "sigmoid": 2.5, "tanh": 2.6}
+SPECIAL = np.array(
+    [
+        *(np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.0, -0.999),
+        *(5e-324, -5e-324, 2.3e-308, 1e308, -1e308, 22.1, -22.1, 36.8, -36.8),
+        *(709.78, 709.79, -708.5, -740.0, -745.1, -745.2, -800.0),
+    ]
+)
+
+
+def compiled(name: str, values: np.ndarray) -> np.ndarray:
+    function: Any = FUNCTIONS[name]
+
+    @njit(error_model="numpy")
+    def entries(values: Any) -> Any:
+        made = np.empty_like(values)
+        for i in range(values.size):
+            made[i] = function(values[i])
+        return made
+
+    found: np.ndarray = entries(values)
+    return found
+
+
+def arguments(name: str) -> np.ndarray:
+    rng, n = np.random.default_rng(0), examples(20_000, 1_000_000)
+    sizes = 10.0 ** rng.uniform(-300, 2.8, n)
+    near_one = 1 + rng.uniform(-1, 1, n) * 10.0 ** rng.uniform(-15, 0, n)
+    values = np.concatenate([3 * rng.normal(size=n), rng.uniform(-1, 1, n) * sizes, near_one])
+    if name == "log":
+        return np.abs(np.concatenate([values, 10.0 ** rng.uniform(-320, 308, n)]))
+    return values[values > -1] if name == "log1p" else values
+
+
+@pytest.mark.skipif(
+    np.finfo(np.longdouble).nmant < 60, reason="this machine has no more exact numbers"
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_are_of_the_last_digit(name: str) -> None:
+    values = arguments(name)
+    with np.errstate(all="ignore"):
+        exact = IN_PYTHON[name](values.astype(np.longdouble))
+        is_normal = (np.abs(exact) > 2.3e-308) & (np.abs(exact) < 1.7e308)
+        units = np.spacing(np.abs(exact).astype(float))
+        errors = np.abs(compiled(name, values) - exact) / units
+    assert np.max(errors[is_normal]) <= ERRORS[name]
+    small = np.abs(exact) <= 2.3e-308
+    assert np.max(np.abs(compiled(name, values) - exact)[small], initial=0.0) <= 1e-323
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_special_values(name: str) -> None:
+    with np.errstate(all="ignore"):
+        expected = IN_PYTHON[name](SPECIAL)
+    found = compiled(name, SPECIAL)
+    np.testing.assert_allclose(found, expected, rtol=1e-15, atol=1e-323)
+    known = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(expected[known]))
+
+
+def replaced(*outputs: Any) -> list[str]:
+    """Return the functions of a graph after the rewrite."""
+    graph = FunctionGraph(outputs=list(outputs), clone=True)
+    use_vector_functions(graph)
+    return functions(graph)
+
+
+def functions(graph: FunctionGraph) -> list[str]:
+    """Return the vector functions of a graph and its bodies."""
+    ops = [node.op.scalar_op for node in walk(graph) if isinstance(node.op, Elemwise)]
+    scalars = [node.op for op in ops if isinstance(op, Composite) for node in op.fgraph.toposort()]
+    return [op.function for op in (*ops, *scalars) if isinstance(op, VectorFunction)]
+
+
+def test_functions_of_arrays_are_replaced() -> None:
+    x = pt.dvector("x")
+    every = [pt.exp(x), pt.expm1(x), pt.log(x), pt.log1p(x), pt.sigmoid(x), pt.tanh(x)]
+    assert sorted(replaced(*every)) == NAMES
+
+
+def test_functions_inside_of_fused_arithmetic_are_replaced() -> None:
+    number = float64()
+    fused = Elemwise(Composite([number], [scalar_exp(number) + scalar_tanh(number)]))
+    assert sorted(replaced(fused(pt.dvector("x")))) == ["exp", "tanh"]
+    assert replaced(fused(pt.dscalar("x"))) == ["tanh"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "complex128"])
+def test_other_dtypes_stay(dtype: str) -> None:
+    assert replaced(pt.exp(pt.vector("x", dtype=dtype))) == []
+
+
+def test_work_in_place_stays_in_place() -> None:
+    x = pt.dvector("x")
+    node = Elemwise(scalar_exp, {0: 0}).make_node(x)
+    graph = FunctionGraph([x], node.outputs, clone=False)
+    use_vector_functions(graph)
+    assert graph.outputs[0].owner.op.inplace_pattern == {0: 0}
+
+
+@pytest.mark.deep
+def test_loops_in_numba_use_them() -> None:
+    x = pt.tensor("x", shape=(5,))
+    last, trace = loop.scan(
+        lambda h, _: (pt.tanh(h) + pt.exp(-(h**2)) * pt.sigmoid(h),) * 2, x, pt.arange(7.0)
+    )
+    f = pytensor.function([x], [last, trace], mode="NUMBA")
+    assert set(functions(f.maker.fgraph)) >= {"exp", "sigmoid", "tanh"}
+    h = start = np.linspace(-2, 2, 5)
+    for _ in range(7):
+        h = np.tanh(h) + np.exp(-(h**2)) / (1 + np.exp(-h))
+    np.testing.assert_allclose(f(start)[0], h, rtol=1e-13)

@@ -1,0 +1,247 @@
+"""keep-values: a backward loop reads what the forward loop computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Variable
+
+import scanopt_cli as so
+from evaluating import PLAIN
+from graph_building import scan
+from scanopt_cli.errors import PassError
+from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.loop import Body, TracedLoop
+from scanopt_cli.pipeline.grammar import PRESETS
+from scanopt_cli.reports.remark_text import text_of
+
+VM = Mode("vm", "fast_run")
+X, W = pt.dscalars("x", "w")
+S, N = pt.dvector("s"), pt.lscalar("n")
+INPUTS = [X, W, S, N]
+
+type Step = Callable[..., Any]
+"""Makes the next state from the state, ``w``, a row of the sequence, and the index."""
+
+
+def arguments(n: int) -> list[np.ndarray]:
+    values = 0.7, 1.3, np.linspace(-1, 1, n + 2), n
+    return [np.asarray(value) for value in values]
+
+
+def looped(step: Step, n_steps: Any = N, condition: Any = None) -> list[Variable]:
+    """Return last value, trace and count of a loop that reads two rows behind the index, too."""
+    index, state, w, s = pt.lscalar(), pt.dscalar(), W.type(), S.type()
+    new = step(state, w, s[index + 2], index)
+    body = Body(
+        index=index, states=[state], next_states=[new], condition=condition and condition(new)
+    )
+    return TracedLoop.over(n_steps, body, [X], {w: W, s: S})
+
+
+def gradient(outputs: Any) -> Graph:
+    last, trace, _ = outputs
+    cost = last**2 + trace.sum()
+    slopes = pytensor.grad(cost, INPUTS[:3], disconnected_inputs="ignore")
+    return from_io(INPUTS, [cost, *slopes])
+
+
+def kept(graph: Graph, options: str = "") -> Any:
+    return so.optimize(graph, f"unroll-small,keep-values{options}")
+
+
+def remarks(result: Any) -> list[str]:
+    (run,) = (run for run in result.passes if run.name == "keep-values")
+    return [text_of(remark) for remark in run.remarks]
+
+
+def n_dear(graph: Graph) -> int:
+    """Count functions that are not cheap in the bodies."""
+    ops = [getattr(node.op, "scalar_op", None) for node in walk(graph.fgraph)]
+    return sum(type(op).__name__ in ("Tanh", "Exp", "Sin", "Cos") for op in ops)
+
+
+def check(graph: Graph, result: Any, *, counts: Any = (0, 1, 2, 7), mode: Any = PLAIN) -> None:
+    functions = [
+        pytensor.function(list(g.inputs), list(g.outputs), mode=m, on_unused_input="ignore")
+        for g, m in ((graph, PLAIN), (result.graph, mode))
+    ]
+    for n in counts:
+        for expected, found in zip(*(f(*arguments(n)) for f in functions), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+KEPT: dict[str, tuple[Step, int]] = {
+    "of the state": (lambda y, w, s, i: pt.tanh(y) * w, 1),
+    "of the state and a constant": (lambda y, w, s, i: pt.tanh(y * w), 1),
+    "of a row": (lambda y, w, s, i: y * pt.exp(pt.tanh(s * w)), 2),
+    "of all": (lambda y, w, s, i: pt.sin(pt.exp(-(y**2)) * w + s), 1),
+    "one of another": (lambda y, w, s, i: pt.tanh(pt.tanh(y * w) * w), 2),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("mode", [PLAIN, VM], ids=["plain", "VM"])
+def test_case_1(name: str, mode: Any) -> None:
+    step, count = KEPT[name]
+    graph = gradient(looped(step))
+    result = kept(graph)
+    numbers = "1 number" if count == 1 else f"{count} numbers"
+    assert remarks(result) == [f"keeps {numbers} of each step for the loop that runs backwards"]
+    assert n_dear(result.graph) < n_dear(graph)
+    check(graph, result, mode=mode)
+
+
+@pytest.mark.deep
+def test_in_numba() -> None:
+    graph = gradient(looped(KEPT["of all"][0]))
+    check(graph, kept(graph), mode="NUMBA")
+
+
+def test_gradients_of_scans() -> None:
+    ys = scan(
+        lambda s, y, w: pt.tanh(y * w) + s, sequences=[S], outputs_info=[X], non_sequences=[W]
+    )
+    graph = from_io(INPUTS, [*pytensor.grad((ys**2).sum(), INPUTS[:3])])
+    # It would compute all of them before the loop.
+    result = so.optimize(graph, PRESETS["loop"].replace("push-out,", ""))
+    assert remarks(result) == ["keeps 1 number of each step for the loop that runs backwards"]
+    check(graph, result, counts=(1, 5))
+
+
+def test_a_second_run_finds_nothing() -> None:
+    first = kept(gradient(looped(KEPT["of all"][0])))
+    assert not kept(first.graph).changed
+
+
+def test_long_steps() -> None:
+    def step(y: Any, w: Any, s: Any, i: Any) -> Any:
+        for _ in range(700):
+            y = y * s + w
+        return pt.tanh(y)
+
+    assert kept(gradient(looped(step))).changed
+
+
+def test_many_numbers_stay() -> None:
+    def step(y: Any, w: Any, s: Any, i: Any) -> Any:
+        for _ in range(101):
+            y = pt.exp(-y) + w
+        return y
+
+    result = kept(gradient(looped(step)))
+    assert not result.changed
+    assert remarks(result) == ["a step has more than 100 operations"]
+
+
+def test_numbers_that_the_index_decides_stay() -> None:
+    """The backward loop counts the other way."""
+    graph = gradient(looped(lambda y, w, s, i: pt.tanh(i * 0.1) * y))
+    assert not kept(graph).changed
+
+
+@pytest.mark.parametrize(
+    "step", [lambda y, w, s, i: y * y * w + s, lambda y, w, s, i: pt.maximum(y, s) / w]
+)
+def test_cheap_arithmetic_stays(step: Step) -> None:
+    assert not kept(gradient(looped(step))).changed
+
+
+def test_loops_that_may_stop_stay() -> None:
+    outputs = looped(lambda y, w, s, i: pt.tanh(y * w), condition=lambda y: y > 0.2)
+    assert not kept(gradient(outputs)).changed
+
+
+def test_what_takes_much_memory_stays() -> None:
+    graph = gradient(looped(lambda y, w, s, i: pt.tanh(y * w), pt.constant(1_000_000)))
+    result = kept(graph, "{memory=7}")
+    assert not result.changed
+    assert remarks(result) == ["the values to keep would take 7 MiB"]
+    assert kept(graph, "{memory=8}").changed
+    with pytest.raises(PassError, match="from 0 on"):
+        kept(graph, "{memory=-1}")
+
+
+def reader(
+    of_rows: Callable[[Any], Any], n_steps: Any = N, by: Any = W, *, reads: Any = None
+) -> Graph:
+    """A loop beside ``y = tanh(y * w)`` that adds up tanh of rows of its trace times a constant."""
+    trace = looped(lambda y, w, s, i: pt.tanh(y * w))[1]
+    index, total, rows, w = pt.lscalar(), pt.dscalar(), trace.type(), W.type()
+    row = rows[index] if reads is None else rows[reads(index)]
+    body = Body(index=index, states=[total], next_states=[total * 0.5 + pt.tanh(row * w)])
+    start = pt.zeros(())
+    last = TracedLoop.over(n_steps, body, [start], {rows: of_rows(trace), w: by})[0]
+    return from_io(INPUTS, [trace, last])
+
+
+def test_rows_of_the_step_that_is_undone() -> None:
+    graph = reader(lambda trace: trace[-2::-1])
+    result = kept(graph)
+    assert result.changed
+    check(graph, result)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(lambda: reader(lambda trace: trace[::-1]), id="a row later"),
+        pytest.param(lambda: reader(lambda trace: trace[:-1]), id="forwards"),
+        pytest.param(lambda: reader(lambda trace: trace[-2::-1], by=X), id="another constant"),
+        pytest.param(lambda: reader(lambda trace: trace[-2::-1], N - 1), id="fewer steps"),
+        pytest.param(
+            lambda: reader(lambda trace: trace[-2::-1], reads=lambda i: i // 2),
+            id="some rows twice",
+        ),
+        pytest.param(
+            lambda: reader(lambda trace: trace[-2::-1] * 1.0), id="rows that are computed"
+        ),
+        pytest.param(lambda: reader(lambda trace: trace[-2::-2], N // 2), id="every second"),
+    ],
+)
+def test_other_rows_stay(graph: Callable[[], Graph]) -> None:
+    assert not kept(graph()).changed
+
+
+_LEAVES = ("y", "w", "s", "c")
+
+
+def _trees(depth: int) -> st.SearchStrategy[Any]:
+    leaf = st.sampled_from(_LEAVES)
+    if not depth:
+        return leaf
+    below = _trees(depth - 1)
+    return (
+        leaf
+        | st.tuples(st.sampled_from("+*-"), below, below)
+        | st.tuples(st.sampled_from(("tanh", "sin", "exp")), below)
+    )
+
+
+def _built(tree: Any, leaves: dict[str, Any]) -> Any:
+    if isinstance(tree, str):
+        return leaves[tree]
+    name, *parts = tree
+    made = [_built(part, leaves) for part in parts]
+    if name in "+*-":
+        return {"+": made[0] + made[-1], "*": made[0] * made[-1], "-": made[0] - made[-1]}[name]
+    return {"tanh": pt.tanh, "sin": pt.sin, "exp": lambda v: pt.exp(-(v**2))}[name](made[0])
+
+
+@pytest.mark.hypothesis
+@given(_trees(3), st.sampled_from(["plain", "vm"]))
+def test_gradients_of_any_step(tree: Any, mode: str) -> None:
+    def step(y: Any, w: Any, s: Any, i: Any) -> Any:
+        return pt.tanh(_built(tree, {"y": y, "w": w, "s": s, "c": pt.constant(0.3)}) + y * 0.1)
+
+    graph = gradient(looped(step))
+    check(graph, kept(graph), mode={"plain": PLAIN, "vm": VM}[mode])
