@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytensor.tensor as pt
 
 from graph_building import graph_of, scan
@@ -15,6 +18,8 @@ _NODES_A_GRADIENT = 62
 _NODES_A_SUM = 22
 _NODES_A_READER = 48
 _NODES_A_TRACED_LOOP = 6
+_NODES_A_NESTED_LOOP = 6
+_NODES_A_BACKWARD_LOOP = 20
 # `pytensor.scan` walks all that its inputs depend on, so one chain of a thousand loops takes hours.
 _CHAIN = 8
 
@@ -104,9 +109,35 @@ def small_arrays_graph(nodes: int) -> Graph:
     results = []
     for _ in range(max(nodes // _NODES_A_TRACED_LOOP, 1)):
         x, w = pt.dvector("x", shape=(2,)), pt.dmatrix("w", shape=(2, 2))
-        last, _ = loop.scan(lambda y, _, w: (pt.tanh(w @ y), None), x, constants=w, max_steps=10)
-        results += [last]
+        results += [_carried(lambda y, _, w: (pt.tanh(w @ y), None), x, w, 10)]
     return graph_of(*results)
+
+
+def loops_in_loops_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, TracedLoops whose steps are loops of two steps."""
+
+    def twice(y, _, w):
+        return _carried(lambda z, _, w: (pt.sin(z * w), None), y, w, 2), None
+
+    results = []
+    for _ in range(max(nodes // _NODES_A_NESTED_LOOP, 1)):
+        x, w = pt.dscalars("x", "w")
+        results += [_carried(twice, x, w, 10)]
+    return graph_of(*results)
+
+
+def backward_loops_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, TracedLoops with their gradients."""
+    results = []
+    for _ in range(max(nodes // _NODES_A_BACKWARD_LOOP, 1)):
+        x, w = pt.dscalars("x", "w")
+        last = _carried(lambda y, _, w: (pt.tanh(y * w), None), x, w, 1000)
+        results += [last, pt.grad(last, w)]
+    return graph_of(*results)
+
+
+def _carried(step: Callable[..., Any], initial: Any, constants: Any, n_steps: int) -> Any:
+    return loop.scan(step, initial, constants=constants, max_steps=n_steps)[0]
 
 
 def invariant_graph(nodes: int) -> Graph:

@@ -5,6 +5,7 @@ Run with ``make bench``; a row that grows more than tenfold a step is not linear
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import pytest
 from pytensor.graph.fg import FunctionGraph
 from sized_graphs import (
     SIZES,
+    backward_loops_graph,
     differentiated_graph,
     invariant_graph,
+    loops_in_loops_graph,
     reading_graph,
     sized_graph,
     small_arrays_graph,
@@ -27,10 +30,12 @@ from scanopt_cli.diff.comparing import diff
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.passes.carry_reductions import CarryReductions
+from scanopt_cli.passes.checkpoint import Checkpoint
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.constant_states import ConstantStates
 from scanopt_cli.passes.hoist_states import HoistStates
+from scanopt_cli.passes.keep_values.keep_values import KeepValues
 from scanopt_cli.passes.loop_to_scan import LoopToScan
 from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.passes.normalize_reads.normalize_reads import NormalizeReads
@@ -39,6 +44,7 @@ from scanopt_cli.passes.push_out import PushOut
 from scanopt_cli.passes.push_out_sums import PushOutSums
 from scanopt_cli.passes.trace_to_last import TraceToLast
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
+from scanopt_cli.passes.unroll_loops import UnrollLoops
 from scanopt_cli.passes.unroll_small.unroll_small import UnrollSmall
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.optimizing import optimize
@@ -47,62 +53,35 @@ from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
 
-_ON_GRADIENTS = (MitMotToSitSot.name, CleanSlices.name, "grad")
-_ON_INVARIANTS = (HoistStates.name, CompileSafe.name, PushOut.name)
-_ON_READERS = (NormalizeReads.name, PeelFirstStep.name, CarryReductions.name, TrimSteps.name)
-_ON_LOOPS = (TraceToLast.name, ConstantStates.name, LoopToScan.name)
-_PIPELINES = [
-    name
-    for name in (*(cls.name for cls in builtin()), "default")
-    if name not in (*_ON_GRADIENTS, *_ON_INVARIANTS, *_ON_READERS, *_ON_LOOPS)
-    and name not in (PushOutSums.name, UnrollSmall.name)
-]
-graph_of_size = cache(sized_graph)
-differentiated = cache(differentiated_graph)
+# Each pass runs on a graph that has work for it.
+_OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
+    differentiated_graph: (MitMotToSitSot.name, CleanSlices.name, "grad"),
+    invariant_graph: (HoistStates.name, CompileSafe.name, PushOut.name),
+    reading_graph: (NormalizeReads.name, PeelFirstStep.name, CarryReductions.name, TrimSteps.name),
+    summing_graph: (PushOutSums.name,),
+    traced_graph: (TraceToLast.name, ConstantStates.name, LoopToScan.name),
+    small_arrays_graph: (UnrollSmall.name, Checkpoint.name),
+    loops_in_loops_graph: (UnrollLoops.name,),
+    backward_loops_graph: (KeepValues.name,),
+}
+_MAKERS = {name: maker for maker, names in _OTHER_GRAPHS.items() for name in names}
+_PIPELINES = (*(cls.name for cls in builtin()), "default", "grad")
+
+
+@cache
+def _made(maker: Callable[[int], Graph], nodes: int) -> Graph:
+    return maker(nodes)
 
 
 @pytest.fixture(params=SIZES, ids=lambda nodes: f"{nodes}-nodes")
 def graph(request: pytest.FixtureRequest) -> Graph:
-    return graph_of_size(request.param)
+    return _made(sized_graph, request.param)
 
 
+@pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
 @pytest.mark.parametrize("pipeline", _PIPELINES)
-def test_pipeline(benchmark, graph: Graph, pipeline: str) -> None:
-    _run_on_copies(benchmark, graph, pipeline)
-
-
-@pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
-@pytest.mark.parametrize("pipeline", _ON_GRADIENTS)
-def test_pipeline_on_gradients(benchmark, nodes: int, pipeline: str) -> None:
-    _run_on_copies(benchmark, differentiated(nodes), pipeline)
-
-
-@pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
-@pytest.mark.parametrize("pipeline", _ON_INVARIANTS)
-def test_pipeline_on_invariants(benchmark, nodes: int, pipeline: str) -> None:
-    _run_on_copies(benchmark, cache(invariant_graph)(nodes), pipeline)
-
-
-@pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
-@pytest.mark.parametrize("pipeline", _ON_READERS)
-def test_pipeline_on_readers(benchmark, nodes: int, pipeline: str) -> None:
-    _run_on_copies(benchmark, cache(reading_graph)(nodes), pipeline)
-
-
-@pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
-@pytest.mark.parametrize("pipeline", _ON_LOOPS)
-def test_pipeline_on_traced_loops(benchmark, nodes: int, pipeline: str) -> None:
-    _run_on_copies(benchmark, cache(traced_graph)(nodes), pipeline)
-
-
-@pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
-def test_sums(benchmark, nodes: int) -> None:
-    _run_on_copies(benchmark, cache(summing_graph)(nodes), PushOutSums.name)
-
-
-@pytest.mark.parametrize("nodes", SIZES, ids=lambda nodes: f"{nodes}-nodes")
-def test_small_arrays(benchmark, nodes: int) -> None:
-    _run_on_copies(benchmark, cache(small_arrays_graph)(nodes), UnrollSmall.name)
+def test_pipeline(benchmark, nodes: int, pipeline: str) -> None:
+    _run_on_copies(benchmark, _made(_MAKERS.get(pipeline, sized_graph), nodes), pipeline)
 
 
 def _run_on_copies(benchmark, graph: Graph, pipeline: str) -> None:

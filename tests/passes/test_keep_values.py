@@ -95,8 +95,8 @@ def test_case_1(name: str, mode: Any) -> None:
     step, count = KEPT[name]
     graph = gradient(looped(step))
     result = kept(graph)
-    numbers = "1 number" if count == 1 else f"{count} numbers"
-    assert remarks(result) == [f"keeps {numbers} of each step for the loop that runs backwards"]
+    values = "1 value" if count == 1 else f"{count} values"
+    assert remarks(result) == [f"keeps {values} of each step for the loop that runs backwards"]
     assert n_dear(result.graph) < n_dear(graph)
     check(graph, result, mode=mode)
 
@@ -114,7 +114,7 @@ def test_gradients_of_scans() -> None:
     graph = from_io(INPUTS, [*pytensor.grad((ys**2).sum(), INPUTS[:3])])
     # It would compute all of them before the loop.
     result = so.optimize(graph, PRESETS["loop"].replace("push-out,", ""))
-    assert remarks(result) == ["keeps 1 number of each step for the loop that runs backwards"]
+    assert remarks(result) == ["keeps 1 value of each step for the loop that runs backwards"]
     check(graph, result, counts=(1, 5))
 
 

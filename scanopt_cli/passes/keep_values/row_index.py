@@ -91,9 +91,10 @@ def through(node: Apply, index: Index) -> Index | None:
     """Return the index into the operand of a DimShuffle, ``None`` if dimensions are left."""
     order = node.op.new_order
     if len(index) != len(order):
-        # A row of an array of which further dimensions are not indexed.
+        # A row of an array of which further dimensions are not indexed, and stay in order.
         is_row = len(index) == 1 and isinstance(index[0], StepRow) and order[:1] == (0,)
-        return index if is_row else None
+        kept = [axis for axis in order if axis != "x"]
+        return index if is_row and kept == sorted(kept) else None
     moved: list[int | StepRow] = [0] * node.inputs[0].type.ndim
     for part, axis in zip(index, order, strict=True):
         if axis != "x":

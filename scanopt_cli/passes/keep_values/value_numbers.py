@@ -1,0 +1,186 @@
+"""Numbers for values: two values of one number are equal, whatever the inputs are.
+
+Value numbering, as of Alpern, Wegman and Zadeck (1988), with sums and products in a normal form in
+which neither the order of operands nor that of operations counts. Dimensions of one entry do not
+count either: a column of a matrix has the number of the vector.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant
+from pytensor.scalar import basic as scalars
+from pytensor.scalar.math import Sigmoid
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Dot
+from pytensor.tensor.type import DenseTensorType
+
+type Along = tuple[int, ...]
+"""For each dimension of an operand that of the result, dimensions of one entry left out."""
+type Parts = Counter[tuple[int, Along, int]]
+"""Terms of a sum, or factors of a product, each with 1, or with -1 for ``- x`` or ``1 / x``."""
+
+
+def dimensions(variable: Any) -> list[int]:
+    """Return the dimensions of an array that may have several entries."""
+    return [i for i, n in enumerate(variable.type.shape) if n != 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    terms: frozenset[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    factors: frozenset[Any]
+    is_negative: bool
+
+
+@dataclass(slots=True)
+class ValueNumbers:
+    """A table of the values that were met."""
+
+    _numbers: dict[Hashable, int] = field(default_factory=dict)
+    _forms: list[Any] = field(default_factory=list)
+
+    def leaf(self, *key: Hashable) -> int:
+        """Return the number of a value that is given, by what identifies it."""
+        return self._number(key)
+
+    def literal(self, constant: Constant) -> int | None:
+        """Return the number of a constant, ``None`` if it is no array."""
+        if not isinstance(constant.type, DenseTensorType):
+            return None
+        data = np.squeeze(constant.data)
+        is_float = not data.ndim and data.dtype == "float64"
+        if is_float and data != 0 and data == data:
+            return self._number(data.item())
+        return self._number((data.dtype.str, data.shape, data.tobytes()))
+
+    def made(self, node: Apply, position: int, operands: Sequence[int]) -> int | None:
+        """Return the number of an output of a node, ``None`` for an Op without a rule."""
+        op: Any = node.op
+        output = node.outputs[position]
+        if isinstance(op, DimShuffle):
+            order = [op.new_order[i] for i in dimensions(output)]
+            is_kept = order == sorted(order)
+            return operands[0] if is_kept else self._number((op.new_order, operands[0]))
+        if isinstance(op, Dot):
+            pattern = tuple(tuple(n == 1 for n in v.type.shape) for v in node.inputs)
+            return self._number((op, pattern, *operands))
+        if isinstance(op, Elemwise):
+            places = {axis: i for i, axis in enumerate(dimensions(output))}
+            along = [tuple(places[i] for i in dimensions(v)) for v in node.inputs]
+            pairs = list(zip(operands, along, strict=True))
+            is_real = all(v.type.dtype == "float64" for v in (*node.inputs, output))
+            found = self._arithmetic(op.scalar_op, pairs) if is_real else None
+            return self._number((op.scalar_op, position, *pairs)) if found is None else found
+        return None
+
+    def exponential(self, of_sigmoid: Apply, operand: int) -> int:
+        """Return the number of ``exp(-x)`` of the operand ``x`` of the logistic function."""
+        return self._exp_of_minus(operand, len(dimensions(of_sigmoid.outputs[0])))
+
+    def _exp_of_minus(self, number: int, ndim: int) -> int:
+        whole = tuple(range(ndim))
+        negative = self._negative(number, whole)
+        return self._number((scalars.exp, 0, (negative, whole)))
+
+    def _arithmetic(self, op: Any, operands: Sequence[tuple[int, Along]]) -> int | None:
+        """Return the number of a sum or product in normal form, ``None`` for another function."""
+        (first, along), *rest = operands
+        match op:
+            case scalars.Add():
+                return self._sum(chain(*(self._terms(*v) for v in operands)))
+            case scalars.Sub():
+                ((second, other),) = rest
+                return self._sum(chain(self._terms(first, along), self._terms(second, other, -1)))
+            case scalars.Neg():
+                return self._negative(first, along)
+            case scalars.Mul():
+                return self._product([self._factors(*v) for v in operands])
+            case scalars.TrueDiv():
+                ((second, other),) = rest
+                return self._product(
+                    [self._factors(first, along), self._factors(second, other, -1)]
+                )
+            case scalars.Reciprocal():
+                return self._product([self._factors(first, along, -1)])
+            case scalars.Sqr():
+                return self._product([self._factors(first, along)] * 2)
+            case Sigmoid():
+                # 1 / (1 + exp(-x))
+                exp = self._exp_of_minus(first, len(along))
+                below = self._sum([(self._number(1.0), (), 1), (exp, along, 1)])
+                return self._product([self._factors(below, along, -1)])
+        return None
+
+    def _terms(self, number: int, along: Along, sign: int = 1) -> list[tuple[int, Along, int]]:
+        form = self._forms[number]
+        if isinstance(form, _Sum):
+            return [
+                (term, tuple(along[i] for i in inside), sign * own)
+                for (term, inside, own), count in form.terms
+                for _ in range(count)
+            ]
+        if isinstance(form, float) and form < 0:
+            return [(self._number(-form), along, -sign)]
+        if isinstance(form, _Product) and form.is_negative:
+            return [(self._product([(False, Counter(dict(form.factors)))]), along, -sign)]
+        return [(number, along, sign)]
+
+    def _sum(self, terms: Any) -> int:
+        found: Parts = Counter(terms)
+        if found.total() == 1:
+            ((number, along, sign),) = found
+            return number if sign > 0 else self._negative(number, along)
+        return self._number(_Sum(frozenset(found.items())))
+
+    def _negative(self, number: int, along: Along) -> int:
+        if isinstance(self._forms[number], _Sum):
+            return self._sum(self._terms(number, along, -1))
+        is_negative, factors = self._factors(number, along)
+        return self._product([(not is_negative, factors)])
+
+    def _factors(self, number: int, along: Along, sign: int = 1) -> tuple[bool, Parts]:
+        """Return whether a product is negative, and its factors; none if it is 1 or -1."""
+        form = self._forms[number]
+        if isinstance(form, float):
+            size = abs(form)
+            return form < 0, Counter({(self._number(size), (), sign): 1} if size != 1 else {})
+        if isinstance(form, _Product):
+            inside: Parts = Counter()
+            for (factor, place, own), count in form.factors:
+                inside[factor, tuple(along[i] for i in place), sign * own] += count
+            return form.is_negative, inside
+        return False, Counter({(number, along, sign): 1})
+
+    def _product(self, parts: Sequence[tuple[bool, Parts]]) -> int:
+        is_negative, factors = False, Counter[tuple[int, Along, int]]()
+        for own, more in parts:
+            is_negative ^= own
+            factors += more
+        if not factors:
+            return self._number(-1.0 if is_negative else 1.0)
+        if factors.total() == 1:
+            ((number, _, sign),) = factors
+            if sign == 1 and isinstance(self._forms[number], float):
+                number = self._number(abs(self._forms[number]) * (-1.0 if is_negative else 1.0))
+                is_negative = False
+            if sign == 1 and not is_negative:
+                return number
+        return self._number(_Product(frozenset(factors.items()), is_negative))
+
+    def _number(self, form: Hashable) -> int:
+        key = (type(form), form)  # 1.0 is not True, nor 1
+        if key not in self._numbers:
+            self._numbers[key] = len(self._forms)
+            self._forms.append(form)
+        return self._numbers[key]
