@@ -19,18 +19,23 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 from pytensor.link.numba.dispatch.basic import (
+    numba_funcify_and_cache_key,
     numba_njit,
     register_funcify_and_cache_key,
 )
 from pytensor.link.numba.dispatch.scalar import scalar_op_cache_key
 
-from scanopt_cli.loop.vector_math import VectorFunction
+from scanopt_cli.loop.vector_math import VectorComposite, VectorFunction
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function of numbers, in which a product and a sum may be one instruction."""
     made: Callable[..., Any] = numba_njit(
-        function, fastmath={"contract"}, boundscheck=False, error_model="numpy"
+        function,
+        fastmath={"contract"},
+        boundscheck=False,
+        error_model="numpy",
+        forceinline=True,
     )
     return made
 
@@ -55,7 +60,7 @@ def _number_of(_context: Any, _bits: Any) -> Any:
     return types.float64(types.int64), code
 
 
-_VERSION = 2
+_VERSION = 3
 """Part of the key under which Numba's code is cached; raise it when a function changes."""
 _bits: Any = _bits_of
 _from_bits: Any = _number_of
@@ -186,3 +191,13 @@ FUNCTIONS = {
 @register_funcify_and_cache_key(VectorFunction)  # type: ignore[untyped-decorator]
 def _vector_function(op: VectorFunction, **_: Any) -> tuple[Callable[..., Any], str]:
     return FUNCTIONS[op.function], scalar_op_cache_key(op, function=op.function, version=_VERSION)
+
+
+@register_funcify_and_cache_key(VectorComposite)  # type: ignore[untyped-decorator]
+def _vector_composite(
+    op: VectorComposite, *, ofg_memo: Any = None, **_: Any
+) -> tuple[Callable[..., Any], str | None]:
+    function, key = numba_funcify_and_cache_key(
+        op.fgraph, squeeze_output=True, fgraph_name="vector_composite", ofg_memo=ofg_memo
+    )
+    return numba_njit(function.py_func, forceinline=True), key and f"vector_{_VERSION}_{key}"

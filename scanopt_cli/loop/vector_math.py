@@ -68,6 +68,13 @@ class VectorFunction(UnaryScalarOp):
         raise NotImplementedError
 
 
+class VectorComposite(Composite):
+    """Arithmetic that is compiled into the loop over the entries of arrays.
+
+    LLVM vectorizes no loop that calls a function.
+    """
+
+
 def use_vector_functions(graph: FunctionGraph) -> None:
     """Use `VectorFunction` in the arithmetic of ``graph``, of arrays or of numbers."""
     for node in graph.toposort():
@@ -98,7 +105,9 @@ def _replaced(node: Apply, names: Mapping[type[Op], str]) -> Any:
             if new is not inner.op:
                 graph.replace(inner.outputs[0], new(*inner.inputs))
                 changed = True
-        return Composite(graph.inputs, graph.outputs) if changed else op
+        if not changed and names is _FOR_NUMBERS:
+            return op
+        return VectorComposite(graph.inputs, graph.outputs)
     if isinstance(op, ScalarOp) and type(op) in names:
         kinds = {v.type.dtype for v in (*node.inputs, *node.outputs)}
         return VectorFunction(names[type(op)]) if kinds == {"float64"} else op
