@@ -11,13 +11,10 @@ Importing this module registers the functions with PyTensor's Numba backend.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import factorial
+from math import factorial, inf, nan
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 from pytensor.link.numba.dispatch.basic import (
     numba_funcify_and_cache_key,
     numba_njit,
@@ -25,45 +22,11 @@ from pytensor.link.numba.dispatch.basic import (
 )
 from pytensor.link.numba.dispatch.scalar import scalar_op_cache_key
 
-from scanopt_cli.loop.vector_math import VectorComposite, VectorFunction
+from scanopt_cli.loop.llvm_values import Value, of_one, of_several
+from scanopt_cli.loop.vector_math import VectorComposite, VectorFunction, VectorFunctions
 
-
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function of numbers, in which a product and a sum may be one instruction."""
-    made: Callable[..., Any] = numba_njit(
-        function,
-        fastmath={"contract"},
-        boundscheck=False,
-        error_model="numpy",
-        forceinline=True,
-    )
-    return made
-
-
-@intrinsic
-def _bits_of(_context: Any, _number: Any) -> Any:
-    """Return the bits of a float64 as an int64."""
-
-    def code(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.IntType(64))
-
-    return types.int64(types.float64), code
-
-
-@intrinsic
-def _number_of(_context: Any, _bits: Any) -> Any:
-    """Return the float64 that has the bits of an int64."""
-
-    def code(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.DoubleType())
-
-    return types.float64(types.int64), code
-
-
-_VERSION = 3
+_VERSION = 4
 """Part of the key under which Numba's code is cached; raise it when a function changes."""
-_bits: Any = _bits_of
-_from_bits: Any = _number_of
 _LOG2_E = 1.4426950408889634
 # log(2) in two parts; the first has zeros at its end, so that n times it is exact.
 _LOG_2_HIGH, _LOG_2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -76,15 +39,25 @@ _ROUNDS_BITS = int(np.float64(_ROUNDS).view(np.int64))
 _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13 = (1 / factorial(k) for k in range(2, 14))
 
 
-@_compiled
-def _power_of_2(n: Any) -> Any:
-    return _from_bits((n + 1023) << 52)
+# All bits but that of the sign.
+_SIZE = (1 << 63) - 1
 
 
-@_compiled
-def _reduced(x: Any) -> Any:
+def _abs(x: Value) -> Value:
+    return (x.bits & _SIZE).number
+
+
+def _tiny_is_zero(x: Value) -> Value:
+    return x.where(_abs(x) < _TINY, 0.0)
+
+
+def _power_of_2(n: Value) -> Value:
+    return ((n + 1023) << 52).number
+
+
+def _reduced(x: Value) -> tuple[Value, Value]:
     """Return ``n`` and ``exp(r) - 1``, of ``x`` that is ``n log(2) + r``; 0 if ``x`` is tiny."""
-    x = 0.0 if abs(x) < _TINY else x
+    x = _tiny_is_zero(x)
     shifted = x * _LOG2_E + _ROUNDS
     n = shifted - _ROUNDS
     r = (x - n * _LOG_2_HIGH) - n * _LOG_2_LOW
@@ -93,14 +66,13 @@ def _reduced(x: Any) -> Any:
     low = (0.5 + r * _3) + r2 * (_4 + r * _5)
     middle = (_6 + r * _7) + r2 * (_8 + r * _9)
     high = (_10 + r * _11) + r2 * (_12 + r * _13)
-    return _bits(shifted) - _ROUNDS_BITS, r + r2 * (low + r4 * (middle + r4 * high))
+    return shifted.bits - _ROUNDS_BITS, r + r2 * (low + r4 * (middle + r4 * high))
 
 
-@_compiled
-def exp(x: Any) -> Any:
-    """Return the exponential function of a float64."""
-    x = -746.0 if x < -746.0 else x
-    x = 710.0 if x > 710.0 else x
+def exp(x: Value) -> Value:
+    """Return the exponential function."""
+    x = x.where(x < -746.0, -746.0)
+    x = x.where(x > 710.0, 710.0)
     n, rest = _reduced(x)
     # In two steps: 2**n may be too large or too small for a float64 where exp(x) is not. The shift
     # is one of a positive number, since vectors of int64 have no other before AVX-512.
@@ -108,30 +80,29 @@ def exp(x: Any) -> Any:
     return (1.0 + rest) * _power_of_2(half) * _power_of_2(n - half)
 
 
-@_compiled
-def expm1(x: Any) -> Any:
-    """Return ``exp(x) - 1`` of a float64."""
-    y = -40.0 if x < -40.0 else x
-    y = 710.0 if y > 710.0 else y
+def expm1(x: Value) -> Value:
+    """Return ``exp(x) - 1``."""
+    y = x.where(x < -40.0, -40.0)
+    y = y.where(y > 710.0, 710.0)
     n, rest = _reduced(y)
     half = _power_of_2(n - 1)
-    return x if abs(x) < _TINY else ((half - 0.5) + half * rest) * 2.0
+    return (((half - 0.5) + half * rest) * 2.0).where(_abs(x) < _TINY, x)
 
 
-@_compiled
-def tanh(x: Any) -> Any:
-    """Return the hyperbolic tangent of a float64."""
-    y = abs(x)
-    y = 22.0 if y > 22.0 else y
+def tanh(x: Value) -> Value:
+    """Return the hyperbolic tangent."""
+    y = _abs(x)
+    y = y.where(y > 22.0, 22.0)
     n, rest = _reduced(2.0 * y)
     power = _power_of_2(n)
     above = (power - 1.0) + power * rest
-    return x if abs(x) < _TINY else np.copysign(above / (above + 2.0), x)
+    size = _abs(above / (above + 2.0))
+    signed = (size.bits | (x.bits & ~_SIZE)).number
+    return signed.where(_abs(x) < _TINY, x)
 
 
-@_compiled
-def sigmoid(x: Any) -> Any:
-    """Return ``1 / (1 + exp(-x))`` of a float64."""
+def sigmoid(x: Value) -> Value:
+    """Return ``1 / (1 + exp(-x))``."""
     return 1.0 / (1.0 + exp(-x))
 
 
@@ -149,36 +120,33 @@ _L1, _L2, _L3, _L4, _L5, _L6, _L7 = (
 )
 
 
-@_compiled
-def log(x: Any) -> Any:
-    """Return the natural logarithm of a float64."""
+def log(x: Value) -> Value:
+    """Return the natural logarithm."""
     is_small = x < _SMALLEST
-    bits = _bits(x * 2.0**54 if is_small else x)
+    bits = x.where(is_small, x * 2.0**54).bits
     exponent = ((bits + _SQRT_HALF_BITS) >> 52) - 1023
-    f = _from_bits(bits - (exponent << 52)) - 1.0
-    n = _from_bits(exponent + _ROUNDS_BITS) - _ROUNDS
-    n = n - 54.0 if is_small else n
+    f = (bits - (exponent << 52)).number - 1.0
+    n = (exponent + _ROUNDS_BITS).number - _ROUNDS
+    n = n.where(is_small, n - 54.0)
     s = f / (2.0 + f)
     z = s * s
     w = z * z
     series = w * (_L2 + w * (_L4 + w * _L6)) + z * (_L1 + w * (_L3 + w * (_L5 + w * _L7)))
     half = 0.5 * f * f
     made = n * _LOG_2_HIGH - ((half - (s * (half + series) + n * _LOG_2_LOW)) - f)
-    made = made if x > 0.0 else np.nan
-    made = -np.inf if x == 0.0 else made
-    return x if x == np.inf else made
+    made = x.where(x < 0.0, nan).where(x > 0.0, made).where(x.is_equal(0.0), -inf)
+    return made.where(x.is_equal(inf), inf)
 
 
-@_compiled
-def log1p(x: Any) -> Any:
-    """Return ``log(1 + x)`` of a float64."""
-    u = 1.0 + (0.0 if abs(x) < _TINY else x)
+def log1p(x: Value) -> Value:
+    """Return ``log(1 + x)``."""
+    u = 1.0 + _tiny_is_zero(x)
     rest = (x - (u - 1.0)) / u
-    made = log(u) + (rest if abs(rest) < 1.0 else 0.0)
-    return x if abs(x) < _TINY else made
+    made = log(u) + rest.where(~(_abs(rest) < 1.0), 0.0)
+    return made.where(_abs(x) < _TINY, x)
 
 
-FUNCTIONS = {
+_FUNCTIONS = {
     "exp": exp,
     "expm1": expm1,
     "log": log,
@@ -186,17 +154,39 @@ FUNCTIONS = {
     "sigmoid": sigmoid,
     "tanh": tanh,
 }
+OF_ONE = {name: of_one(function) for name, function in _FUNCTIONS.items()}
+"""What Numba calls for a function of one number, by name."""
+OF_SEVERAL = {name: of_several(function) for name, function in _FUNCTIONS.items()}
+"""What Numba calls for a function of each number of a tuple, by name."""
 
 
 @register_funcify_and_cache_key(VectorFunction)  # type: ignore[untyped-decorator]
 def _vector_function(op: VectorFunction, **_: Any) -> tuple[Callable[..., Any], str]:
-    return FUNCTIONS[op.function], scalar_op_cache_key(op, function=op.function, version=_VERSION)
+    function = OF_ONE[op.function]
+
+    @numba_njit(forceinline=True)
+    def of_number(x: Any) -> Any:
+        return function(x)
+
+    return of_number, scalar_op_cache_key(op, function=op.function, version=_VERSION)
+
+
+@register_funcify_and_cache_key(VectorFunctions)  # type: ignore[untyped-decorator]
+def _vector_functions(op: VectorFunctions, **_: Any) -> tuple[Callable[..., Any], str]:
+    function = OF_SEVERAL[op.function]
+
+    @numba_njit(forceinline=True)
+    def of_numbers(*numbers: Any) -> Any:
+        return function(numbers)
+
+    return of_numbers, scalar_op_cache_key(op, function=op.function, version=_VERSION)
 
 
 @register_funcify_and_cache_key(VectorComposite)  # type: ignore[untyped-decorator]
 def _vector_composite(
     op: VectorComposite, *, ofg_memo: Any = None, **_: Any
 ) -> tuple[Callable[..., Any], str | None]:
+    function: Any
     function, key = numba_funcify_and_cache_key(
         op.fgraph, squeeze_output=True, fgraph_name="vector_composite", ofg_memo=ofg_memo
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.scalar.basic import (
@@ -39,6 +39,9 @@ _FOR_ARRAYS: Mapping[type[Op], str] = {
     Log1p: "log1p",
     Sigmoid: "sigmoid",
 }
+_IN_GROUPS: Mapping[type[Op], str] = {Exp: "exp", Log: "log"}
+_FEWEST = 4
+"""So many numbers are computed faster in one vector than by the C library."""
 IN_PYTHON: Mapping[str, Callable[[Any], Any]] = {
     "exp": np.exp,
     "expm1": np.expm1,
@@ -68,11 +71,56 @@ class VectorFunction(UnaryScalarOp):
         raise NotImplementedError
 
 
+class VectorFunctions(ScalarOp):
+    """A function of each of several float64 numbers, by name."""
+
+    __props__ = ("function", "nin")
+
+    def __init__(self, function: str, count: int) -> None:
+        super().__init__(name=f"{count}_of_{function}")
+        self.function = function
+        self.nin = self.nout = count
+
+    def output_types(self, types: Any) -> Any:
+        """Return the types of the results."""
+        return tuple(types)
+
+    def impl(self, *numbers: Any) -> Any:
+        """Compute the function of each number."""
+        return tuple(IN_PYTHON[self.function](x) for x in numbers)
+
+    def c_code(self, *_: Any) -> str:
+        """Raise, since linkers that compile C use the C library's functions."""
+        raise NotImplementedError
+
+
 class VectorComposite(Composite):
     """Arithmetic that is compiled into the loop over the entries of arrays.
 
     LLVM vectorizes no loop that calls a function.
     """
+
+
+def _gather(graph: FunctionGraph) -> bool:
+    """Compute functions of several numbers, of which none depends on another, in one vector.
+
+    Numbers of one level do not depend on each other, if each function is a level above those that
+    its argument depends on.
+    """
+    levels: dict[Variable, int] = {}
+    groups: dict[tuple[str, int], list[Apply]] = {}
+    for node in graph.toposort():
+        level = max((levels.get(v, 0) for v in node.inputs), default=0)
+        name = _name(node, _IN_GROUPS)
+        if name is not None:
+            groups.setdefault((name, level), []).append(node)
+            level += 1
+        levels |= dict.fromkeys(node.outputs, level)
+    large = {key: nodes for key, nodes in groups.items() if len(nodes) >= _FEWEST}
+    for (name, _), nodes in large.items():
+        new = VectorFunctions(name, len(nodes)).make_node(*(node.inputs[0] for node in nodes))
+        graph.replace_all([(old.outputs[0], v) for old, v in zip(nodes, new.outputs, strict=True)])
+    return bool(large)
 
 
 def use_vector_functions(graph: FunctionGraph) -> None:
@@ -105,10 +153,17 @@ def _replaced(node: Apply, names: Mapping[type[Op], str]) -> Any:
             if new is not inner.op:
                 graph.replace(inner.outputs[0], new(*inner.inputs))
                 changed = True
-        if not changed and names is _FOR_NUMBERS:
-            return op
-        return VectorComposite(graph.inputs, graph.outputs)
-    if isinstance(op, ScalarOp) and type(op) in names:
-        kinds = {v.type.dtype for v in (*node.inputs, *node.outputs)}
-        return VectorFunction(names[type(op)]) if kinds == {"float64"} else op
-    return op
+        if names is _FOR_ARRAYS:
+            return VectorComposite(graph.inputs, graph.outputs)
+        changed = _gather(graph) or changed
+        return Composite(graph.inputs, graph.outputs) if changed else op
+    name = _name(node, names)
+    return op if name is None else VectorFunction(name)
+
+
+def _name(node: Apply, names: Mapping[type[Op], str]) -> str | None:
+    """Return what ``names`` calls the function of a node of float64, ``None`` for another."""
+    is_float = all(
+        getattr(v.type, "dtype", None) == "float64" for v in (*node.inputs, *node.outputs)
+    )
+    return names.get(type(node.op)) if is_float else None

@@ -9,16 +9,24 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from numba import njit
+from pytensor.compile.mode import Mode
 from pytensor.graph.fg import FunctionGraph
-from pytensor.scalar.basic import Composite, float64
+from pytensor.scalar.basic import Composite, add, cast, float64
 from pytensor.scalar.basic import exp as scalar_exp
+from pytensor.scalar.basic import log as scalar_log
 from pytensor.scalar.basic import tanh as scalar_tanh
 from pytensor.tensor.elemwise import Elemwise
 
+from evaluating import PLAIN
 from scanopt_cli import loop
 from scanopt_cli.ir.inner_graphs import walk
-from scanopt_cli.loop.numba_math import FUNCTIONS
-from scanopt_cli.loop.vector_math import IN_PYTHON, VectorFunction, use_vector_functions
+from scanopt_cli.loop.numba_math import OF_ONE, OF_SEVERAL
+from scanopt_cli.loop.vector_math import (
+    IN_PYTHON,
+    VectorFunction,
+    VectorFunctions,
+    use_vector_functions,
+)
 from tiers import examples
 
 NAMES = sorted(IN_PYTHON)
@@ -34,7 +42,7 @@ SPECIAL = np.array(
 
 
 def compiled(name: str, values: np.ndarray) -> np.ndarray:
-    function: Any = FUNCTIONS[name]
+    function: Any = OF_ONE[name]
 
     @njit(error_model="numpy")
     def entries(values: Any) -> Any:
@@ -81,6 +89,83 @@ def test_special_values(name: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-15, atol=1e-323)
     known = ~np.isnan(expected)
     np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(expected[known]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("count", [1, 4, 9])
+def test_several_in_one_vector(name: str, count: int) -> None:
+    function: Any = OF_SEVERAL[name]
+
+    @njit
+    def of_several(values: Any) -> Any:
+        return function(values)
+
+    for start in range(0, SPECIAL.size, count):
+        values = np.resize(SPECIAL[start : start + count], count)
+        np.testing.assert_array_equal(of_several(tuple(values)), compiled(name, values))
+
+
+def numbers_of(function: Any, count: int) -> tuple[Elemwise, list[np.ndarray]]:
+    """Return fused arithmetic of numbers, and values for them."""
+    numbers = [float64() for _ in range(count)]
+    made = function(*numbers)
+    fused = Elemwise(Composite(numbers, made if isinstance(made, list) else [made]))
+    return fused, [np.array(0.3 + i / 7) for i in range(count)]
+
+
+def dependent(*xs: Any) -> list[Any]:
+    """Four exponentials, of which two are of logarithms, and the other way round."""
+    exps, logs = [scalar_exp(x) for x in xs[:2]], [scalar_log(x) for x in xs[2:]]
+    return [*exps, *logs, *(scalar_exp(x) for x in logs), *(scalar_log(x + 1.0) for x in exps)]
+
+
+GATHERED: dict[str, tuple[Any, int, list[tuple[str, int]]]] = {
+    "one after the other": (
+        lambda x: scalar_exp(scalar_exp(scalar_exp(scalar_exp(-x)))),
+        1,
+        [],
+    ),
+    "three": (lambda *xs: add(*map(scalar_exp, xs)), 3, []),
+    "four": (lambda *xs: add(*map(scalar_exp, xs)), 4, [("exp", 4)]),
+    "of two functions": (
+        lambda *xs: scalar_log(add(*map(scalar_exp, xs))) + add(*map(scalar_log, xs)),
+        5,
+        [("exp", 5), ("log", 5)],
+    ),
+    "of each other": (
+        lambda *xs: [*dependent(*xs[:4]), *dependent(*xs[4:])],
+        8,
+        [("exp", 4), ("exp", 4), ("log", 4), ("log", 4)],
+    ),
+    "of another dtype": (
+        lambda *xs: add(*(scalar_exp(cast(x, "float32")) for x in xs)),
+        4,
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GATHERED)
+def test_numbers_are_computed_together(name: str) -> None:
+    function, count, expected = GATHERED[name]
+    fused, values = numbers_of(function, count)
+    scalars = [pt.dscalar() for _ in range(count)]
+    results: Any = fused(*scalars, return_list=True)
+    graph = FunctionGraph(scalars, results, clone=True)
+    use_vector_functions(graph)
+    (node,) = graph.apply_nodes
+    ops = [inner.op for inner in node.op.scalar_op.fgraph.toposort()]
+    found = [(op.function, op.nin) for op in ops if isinstance(op, VectorFunctions)]
+    assert sorted(found) == expected
+    compiled_both = [
+        pytensor.function(list(inputs), list(outputs), mode=mode)
+        for inputs, outputs, mode in (
+            (scalars, results, PLAIN),
+            (graph.inputs, graph.outputs, Mode("numba", None)),
+        )
+    ]
+    for new, old in zip(*(f(*values) for f in compiled_both), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-6 if "dtype" in name else 1e-14)
 
 
 def replaced(*outputs: Any) -> list[str]:

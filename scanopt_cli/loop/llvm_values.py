@@ -1,0 +1,156 @@
+"""Arithmetic that writes LLVM's code: for one float64, or for several in one vector.
+
+A function of `Value` that is written in Python runs once, when its code is made; what it does with
+its argument becomes instructions. A choice is made by `where`, since code has no branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+_DOUBLE, _INTEGER = ir.DoubleType(), ir.IntType(64)
+_INDEX = ir.IntType(32)
+# A product and a sum may be one instruction.
+_FLAGS = ("contract",)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A float64, an int64 or a truth value, or a vector of them, in code that is being made."""
+
+    builder: Any
+    code: Any
+
+    def _operand(self, other: Any) -> Any:
+        if isinstance(other, Value):
+            return other.code
+        kind = self.code.type
+        if isinstance(kind, ir.VectorType):
+            return ir.Constant(kind, [other] * kind.count)
+        return ir.Constant(kind, other)
+
+    @property
+    def _is_integer(self) -> bool:
+        kind = self.code.type
+        return bool(getattr(kind, "element", kind) == _INTEGER)
+
+    def _made(self, name: str, other: Any, *, is_swapped: bool = False) -> Value:
+        operands = [self.code, self._operand(other)]
+        if is_swapped:
+            operands.reverse()
+        if self._is_integer:
+            return Value(self.builder, getattr(self.builder, name)(*operands))
+        return Value(self.builder, getattr(self.builder, f"f{name}")(*operands, flags=_FLAGS))
+
+    def __add__(self, other: Any) -> Value:
+        return self._made("add", other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Value:
+        return self._made("sub", other)
+
+    def __rsub__(self, other: Any) -> Value:
+        return self._made("sub", other, is_swapped=True)
+
+    def __mul__(self, other: Any) -> Value:
+        return self._made("mul", other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Value:
+        return self._made("div", other)
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return self._made("div", other, is_swapped=True)
+
+    def __neg__(self) -> Value:
+        return Value(self.builder, self.builder.fneg(self.code))
+
+    def __lshift__(self, count: int) -> Value:
+        return Value(self.builder, self.builder.shl(self.code, self._operand(count)))
+
+    def __rshift__(self, count: int) -> Value:
+        return Value(self.builder, self.builder.ashr(self.code, self._operand(count)))
+
+    def __and__(self, other: Any) -> Value:
+        return Value(self.builder, self.builder.and_(self.code, self._operand(other)))
+
+    def __or__(self, other: Any) -> Value:
+        return Value(self.builder, self.builder.or_(self.code, self._operand(other)))
+
+    def __invert__(self) -> Value:
+        return Value(self.builder, self.builder.not_(self.code))
+
+    def __lt__(self, other: Any) -> Value:
+        return self._compared("<", other)
+
+    def __gt__(self, other: Any) -> Value:
+        return self._compared(">", other)
+
+    def is_equal(self, other: Any) -> Value:
+        """Whether two numbers are equal, which NaN never is."""
+        return self._compared("==", other)
+
+    def _compared(self, operator: str, other: Any) -> Value:
+        code = self.builder.fcmp_ordered(operator, self.code, self._operand(other))
+        return Value(self.builder, code)
+
+    def where(self, condition: Value, other: Any) -> Value:
+        """Return ``other`` where a condition holds, and this value elsewhere."""
+        choice = self.builder.select(condition.code, self._operand(other), self.code)
+        return Value(self.builder, choice)
+
+    @property
+    def bits(self) -> Value:
+        """The bits of a float64 as an int64."""
+        return self._cast(_INTEGER)
+
+    @property
+    def number(self) -> Value:
+        """The float64 that has the bits of an int64."""
+        return self._cast(_DOUBLE)
+
+    def _cast(self, kind: Any) -> Value:
+        own = self.code.type
+        target = ir.VectorType(kind, own.count) if isinstance(own, ir.VectorType) else kind
+        return Value(self.builder, self.builder.bitcast(self.code, target))
+
+
+def of_one(function: Callable[[Value], Value]) -> Any:
+    """Return what Numba calls for ``function`` of one number."""
+
+    @intrinsic
+    def code(_context: Any, _number: Any) -> Any:
+        def made(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return function(Value(builder, arguments[0])).code
+
+        return types.float64(types.float64), made
+
+    return code
+
+
+def of_several(function: Callable[[Value], Value]) -> Any:
+    """Return what Numba calls for ``function`` of each number of a tuple, in one vector."""
+
+    @intrinsic
+    def code(_context: Any, numbers: Any) -> Any:
+        kind = types.UniTuple(types.float64, numbers.count)
+
+        def made(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            vector = ir.Constant(ir.VectorType(_DOUBLE, kind.count), ir.Undefined)
+            for i, number in enumerate(cgutils.unpack_tuple(builder, arguments[0])):
+                vector = builder.insert_element(vector, number, _INDEX(i))
+            result = function(Value(builder, vector)).code
+            entries = [builder.extract_element(result, _INDEX(i)) for i in range(kind.count)]
+            return cgutils.pack_array(builder, entries)
+
+        return kind(kind), made
+
+    return code
