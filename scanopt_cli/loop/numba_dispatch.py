@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from itertools import chain
+from itertools import islice
 from typing import Any
 
 import numpy as np
-from pytensor.compile.aliasing import alias_root
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.traversal import ancestors
@@ -27,10 +26,12 @@ from pytensor.link.numba.dispatch.compile_ops import numba_deepcopy
 from pytensor.scalar.basic import ScalarType
 from pytensor.typed_list.type import TypedListType
 
+from scanopt_cli.loop.memory import memory_of
+from scanopt_cli.loop.numba_steps import StepCode, StepWriter
 from scanopt_cli.loop.operators import Loop, TracedLoop
 from scanopt_cli.loop.row_access import ReadNumber, WriteEntries, WriteRow, checked_before
 
-_VERSION = 6
+_VERSION = 7
 """Part of the key under which a compiled loop is cached; raise it when the source below changes."""
 
 
@@ -103,24 +104,26 @@ def _write_entries(op: WriteEntries, **_: Any) -> Callable[..., Any]:
 def _loop(op: Loop, **kwargs: Any) -> tuple[Callable[..., Any], str | None]:
     memo = kwargs.get("ofg_memo")
     written = _written_states(op)
-    step, step_key = numba_funcify_and_cache_key(
-        _without(op, written), fgraph_name="loop_body", ofg_memo=memo
-    )
     checks = checked_before(op.fgraph, op.n_states)
     indices = {
-        f"row_{i}": numba_funcify_and_cache_key(check.graph, fgraph_name="row", ofg_memo=memo)[0]
+        f"row_of_{i}": numba_funcify_and_cache_key(check.graph, fgraph_name="row", ofg_memo=memo)[0]
         for i, check in enumerate(checks)
     }
     writes = {
         i: numba_funcify_and_cache_key(node.op, node=node, ofg_memo=memo)
         for i, node in written.items()
     }
-    source = _source(op, [check.place for check in checks], written)
-    names = {"np": np, "step": step, "numba_deepcopy": numba_deepcopy, **indices}
+    states = [f"state_{i}" for i in range(op.n_states)]
+    constants = [f"constant_{i}" for i in range(len(op.fgraph.inputs) - 1 - op.n_states)]
+    own = [name for i, name in enumerate(states) if i not in written]
+    inputs = ["index", *own, *constants]
+    step = StepWriter(_without(op, written), inputs, len(own), memo).write()
+    source = _source(op, states, constants, [check.place for check in checks], written, step)
+    names = {**step.names, "numba_deepcopy": numba_deepcopy, **indices}
     names |= {f"write_{i}": write for i, (write, _) in writes.items()}
-    function = compile_numba_function_src(source, "loop", {**vars(basic), **names})
+    function = compile_numba_function_src(source, "loop", {**vars(basic), "np": np, **names})
     key = None
-    keys = [step_key, *(write_key for _, write_key in writes.values())]
+    keys = [step.key, *(write_key for _, write_key in writes.values())]
     if None not in keys:
         # What computes the indices is a part of the body.
         key = sha256(f"({source}, {keys}, {_VERSION})".encode()).hexdigest()
@@ -146,7 +149,7 @@ def _written_states(op: Loop) -> dict[int, Apply]:
         ):
             found[i] = node
     overwriting = [
-        (node, alias_root(node.inputs[k]))
+        (node, memory_of(node.inputs[k]))
         for node in nodes
         if node not in found.values()
         for places in node.op.destroy_map.values()
@@ -155,7 +158,7 @@ def _written_states(op: Loop) -> dict[int, Apply]:
 
     def is_overwritten(value: Variable) -> bool:
         """Whether a step overwrites the memory of a value after it has computed it."""
-        root, before = alias_root(value), {v.owner for v in ancestors([value])}
+        root, before = memory_of(value), {v.owner for v in ancestors([value])}
         return any(memory is root and node not in before for node, memory in overwriting)
 
     return {i: node for i, node in found.items() if not any(map(is_overwritten, node.inputs[1:]))}
@@ -182,52 +185,57 @@ def _traced_loop(op: TracedLoop, node: Apply, **_: Any) -> Any:
     )
 
 
-def _source(op: Loop, checked: Sequence[int], written: Mapping[int, Apply]) -> str:
+def _source(
+    op: Loop,
+    states: Sequence[str],
+    constants: Sequence[str],
+    checked: Sequence[int],
+    written: Mapping[int, Apply],
+    step: StepCode,
+) -> str:
     """Return the source of a function of the number of steps, the states and the constants.
 
     ``checked`` are the places of the inputs of the body whose rows no step checks, in the order of
     the functions that compute the row of a step; ``written`` are the states that the loop writes.
     """
-    states = [f"state_{i}" for i in range(op.n_states)]
-    constants = [f"constant_{i}" for i in range(len(op.fgraph.inputs) - 1 - op.n_states)]
 
     def at(index: str) -> str:
         is_number = isinstance(op.fgraph.inputs[0].type, ScalarType)
         return index if is_number else f"np.asarray({index})"
 
     own = [name for i, name in enumerate(states) if i not in written]
-    values = {
-        i: [f"value_{i}_{k}" for k in range(len(node.inputs) - 1)] for i, node in written.items()
-    }
-    results = [*own, *(["goes_on"] if op.is_while else []), *chain(*values.values())]
-    targets = f"{', '.join(results)}{',' if len(results) == 1 else ''}"
-    copied = [
-        f"    {name} = numba_deepcopy({name})\n"
-        for i, name in enumerate(states)
-        if i not in op.destroyed
+    outputs = iter(step.outputs)
+    next_states = {old: new for old, new in zip(own, outputs, strict=False) if old != new}
+    goes_on = next(outputs) if op.is_while else None
+    writes = [
+        f"write_{i}({', '.join([states[i], *islice(outputs, len(node.inputs) - 1)])})"
+        for i, node in written.items()
     ]
+    # All next states are taken before one of them changes.
+    takes = [f"new_{old} = {new}" for old, new in next_states.items()]
+    takes += [f"{old} = new_{old}" for old in next_states]
+    stop = [f"if not {goes_on}.item():", "    break"] if op.is_while else []
     named = [*states, *constants]
     checks = [
-        f"        (first,) = row_{i}({', '.join([at('0'), *constants])})\n"
-        f"        (last,) = row_{i}({', '.join([at('n - 1'), *constants])})\n"
+        f"        (first,) = row_of_{i}({', '.join([at('0'), *constants])})\n"
+        f"        (last,) = row_of_{i}({', '.join([at('n - 1'), *constants])})\n"
         f"        length = {named[place - 1]}.shape[0]\n"
         "        if min(first, last) < -length or max(first, last) >= length:\n"
         "            raise IndexError('a step of a loop reads or writes a row that is not there')\n"
         for i, place in enumerate(checked)
     ]
-    writes = [
-        f"        write_{i}({', '.join([states[i], *taken])})\n" for i, taken in values.items()
+    copied = [
+        f"{name} = numba_deepcopy({name})" for i, name in enumerate(states) if i not in op.destroyed
     ]
-    stop = ["        if not goes_on.item():\n            break\n"] if op.is_while else []
+    steps = [f"index = {at('i')}", *step.step, *writes, *takes, *step.after, *stop]
     return (
         f"def loop({', '.join(['n_steps', *states, *constants])}):\n"
         "    n = n_steps.item()\n"
         "    if n < 0:\n"
         "        raise ValueError('a loop was asked for a negative number of steps')\n"
-        f"{''.join(copied)}"
+        f"{''.join(f'    {line}\n' for line in (*copied, *step.before))}"
         f"{''.join(['    if n > 0:\n', *checks]) if checks else ''}"
         "    for i in range(n):\n"
-        f"        {targets} = step({', '.join([at('i'), *own, *constants])})\n"
-        f"{''.join([*writes, *stop])}"
+        f"{''.join(f'        {line}\n' for line in steps)}"
         f"    return {', '.join(states)}\n"
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numba.extending import overload
+from pytensor.graph.basic import Apply
 from pytensor.link.numba.dispatch.basic import (
     numba_njit,
     register_funcify_default_op_cache_key,
@@ -17,7 +18,7 @@ from pytensor.link.numba.dispatch.basic import (
 
 from scanopt_cli.loop.products import Product
 
-_VERSION = 2
+_VERSION = 3
 """Part of the key under which Numba's code is cached; raise it when the code changes."""
 _LARGE = 1 << 16
 """Matrices of so many entries are multiplied by vectors by BLAS, which may use several threads."""
@@ -33,10 +34,9 @@ _MISMATCH = "shapes not aligned in the product of a loop's step"
 
 
 @numba_njit(**_OPTIONS)
-def _rows_by(matrix: Any, vector: Any) -> Any:
-    """Return ``matrix @ vector``, four rows at a time."""
+def _rows_by(made: Any, matrix: Any, vector: Any) -> None:
+    """Compute ``matrix @ vector``, four rows at a time."""
     n_rows, n_columns = matrix.shape
-    made = np.empty(n_rows, matrix.dtype)
     n_fours = n_rows - n_rows % 4
     zero = matrix.dtype.type(0)
     for i in range(0, n_fours, 4):
@@ -53,14 +53,14 @@ def _rows_by(matrix: Any, vector: Any) -> Any:
         for j in range(n_columns):
             a += matrix[i, j] * vector[j]
         made[i] = a
-    return made
 
 
 @numba_njit(**_OPTIONS)
-def _by_rows(vector: Any, matrix: Any) -> Any:
-    """Return ``vector @ matrix``, four rows at a time."""
+def _by_rows(made: Any, vector: Any, matrix: Any) -> None:
+    """Compute ``vector @ matrix``, four rows at a time."""
     n_rows, n_columns = matrix.shape
-    made = np.zeros(n_columns, matrix.dtype)
+    for j in range(n_columns):
+        made[j] = 0
     n_fours = n_rows - n_rows % 4
     for i in range(0, n_fours, 4):
         a, b, c, d = vector[i], vector[i + 1], vector[i + 2], vector[i + 3]
@@ -75,72 +75,97 @@ def _by_rows(vector: Any, matrix: Any) -> Any:
         a = vector[i]
         for j in range(n_columns):
             made[j] += matrix[i, j] * a
-    return made
 
 
 @numba_njit(**_OPTIONS)
-def _small(left: Any, right: Any) -> Any:
-    """Return the product of two matrices."""
-    made = np.zeros((left.shape[0], right.shape[1]), left.dtype)
+def _small(made: Any, left: Any, right: Any) -> None:
+    """Compute the product of two matrices."""
     for i in range(left.shape[0]):
+        for j in range(right.shape[1]):
+            made[i, j] = 0
         for k in range(left.shape[1]):
             x = left[i, k]
             for j in range(right.shape[1]):
                 made[i, j] += x * right[k, j]
-    return made
 
 
-def _matrix_by_vector(matrix: Any, vector: Any) -> Any:
+def _matrix_by_vector(made: Any, matrix: Any, vector: Any) -> None:
     """Stand for the code that the next function chooses."""
 
 
 @overload(_matrix_by_vector, inline="always")
-def _by_layout(matrix: Any, vector: Any) -> Callable[..., Any]:  # noqa: ARG001
-    def by_rows(matrix: Any, vector: Any) -> Any:
+def _by_layout(made: Any, matrix: Any, vector: Any) -> Callable[..., Any]:  # noqa: ARG001
+    def by_rows(made: Any, matrix: Any, vector: Any) -> Any:
         if matrix.shape[1] != vector.shape[0]:
             raise ValueError(_MISMATCH)
         if matrix.size >= _LARGE:
-            return np.dot(np.ascontiguousarray(matrix), np.ascontiguousarray(vector))
-        return _rows_by(matrix, np.ascontiguousarray(vector))
+            np.dot(np.ascontiguousarray(matrix), np.ascontiguousarray(vector), made)
+        else:
+            _rows_by(made, matrix, np.ascontiguousarray(vector))
 
-    def by_columns(matrix: Any, vector: Any) -> Any:
+    def by_columns(made: Any, matrix: Any, vector: Any) -> Any:
         if matrix.shape[1] != vector.shape[0]:
             raise ValueError(_MISMATCH)
         if matrix.size >= _LARGE:
-            return np.dot(matrix, np.ascontiguousarray(vector))
-        return _by_rows(np.ascontiguousarray(vector), matrix.T)
+            np.dot(matrix, np.ascontiguousarray(vector), made)
+        else:
+            _by_rows(made, np.ascontiguousarray(vector), matrix.T)
 
     return by_columns if matrix.layout == "F" else by_rows
 
 
-def _product(left: Any, right: Any) -> Any:
+def _multiply(made: Any, left: Any, right: Any) -> None:
     """Stand for the code that the next function chooses."""
 
 
-@overload(_product, inline="always")
-def _by_dimensions(left: Any, right: Any) -> Callable[..., Any]:
-    def matrix_by_vector(left: Any, right: Any) -> Any:
-        return _matrix_by_vector(left, right)
+@overload(_multiply, inline="always")
+def _by_dimensions(made: Any, left: Any, right: Any) -> Callable[..., Any]:  # noqa: ARG001
+    def matrix_by_vector(made: Any, left: Any, right: Any) -> Any:
+        _matrix_by_vector(made, left, right)
 
-    def vector_by_matrix(left: Any, right: Any) -> Any:
-        return _matrix_by_vector(right.T, left)
+    def vector_by_matrix(made: Any, left: Any, right: Any) -> Any:
+        _matrix_by_vector(made, right.T, left)
 
-    def matrices(left: Any, right: Any) -> Any:
+    def matrices(made: Any, left: Any, right: Any) -> Any:
         if left.shape[1] != right.shape[0]:
             raise ValueError(_MISMATCH)
         if left.shape[0] * left.shape[1] * right.shape[1] <= _SMALL:
-            return _small(left, right)
-        return np.dot(np.ascontiguousarray(left), np.ascontiguousarray(right))
+            _small(made, left, right)
+        else:
+            np.dot(np.ascontiguousarray(left), np.ascontiguousarray(right), made)
 
     if right.ndim == 1:
         return matrix_by_vector
     return vector_by_matrix if left.ndim == 1 else matrices
 
 
-@register_funcify_default_op_cache_key(Product)  # type: ignore[untyped-decorator]
-def _product_op(op: Product, **_: Any) -> tuple[Callable[..., Any], int]:  # noqa: ARG001
-    @numba_njit
-    def product(left: Any, right: Any) -> Any:
-        return _product(left, right)
+@numba_njit
+def multiply(made: Any, left: Any, right: Any) -> None:
+    """Compute the product of two arrays into ``made``, which is contiguous and of its shape."""
+    _multiply(made, left, right)
 
-    return product, _VERSION
+
+@register_funcify_default_op_cache_key(Product)  # type: ignore[untyped-decorator]
+def _product_op(op: Product, node: Apply, **_: Any) -> tuple[Callable[..., Any], int]:  # noqa: ARG001
+    @numba_njit
+    def matrix_by_vector(left: Any, right: Any) -> Any:
+        made = np.empty(left.shape[0], left.dtype)
+        multiply(made, left, right)
+        return made
+
+    @numba_njit
+    def vector_by_matrix(left: Any, right: Any) -> Any:
+        made = np.empty(right.shape[1], left.dtype)
+        multiply(made, left, right)
+        return made
+
+    @numba_njit
+    def matrices(left: Any, right: Any) -> Any:
+        made = np.empty((left.shape[0], right.shape[1]), left.dtype)
+        multiply(made, left, right)
+        return made
+
+    left, right = node.inputs
+    if right.type.ndim == 1:
+        return matrix_by_vector, _VERSION
+    return (vector_by_matrix if left.type.ndim == 1 else matrices), _VERSION
