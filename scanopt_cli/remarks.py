@@ -72,8 +72,10 @@ class Code(StrEnum):
     MIT_MOT_REPLACED = "mit-mot-replaced"
     ADDED_LATER = "added-later"
     ROWS_AHEAD_EQUAL = "rows-ahead-equal"
-    # push-out, push-out-sums
+    # push-out, push-out-products, push-out-sums
     INVARIANTS_MOVED = "invariants-moved"
+    PRODUCT_KEPT = "product-kept"
+    PRODUCT_MOVED = "product-moved"
     SEQUENCES_COMPUTED = "sequences-computed"
     SEQUENCES_NOT_COMPUTED = "sequences-not-computed"
     SUM_KEPT = "sum-kept"

@@ -39,6 +39,7 @@ from pytensor.tensor.basic import as_tensor_variable, scalar_from_tensor, tensor
 from pytensor.tensor.type import DenseTensorType
 from pytensor.typed_list.type import TypedListType
 
+from scanopt_cli.loop.association import associate
 from scanopt_cli.loop.lowering import lowered
 from scanopt_cli.loop.memory import copy_shared_outputs
 from scanopt_cli.loop.operator_base import LoopOperator
@@ -148,6 +149,7 @@ def _rewrite_body(
     mode.optimizer.rewrite(body)
     if isinstance(linker, NumbaLinker):
         use_products(body)
+        associate(body, op.n_states)
         use_vector_functions(body)
         use_rows(body, op.n_states, is_while=op.is_while)
         import scanopt_cli.loop.numba_dispatch

@@ -51,14 +51,22 @@ def _row_at(index: Any, length: Any) -> Any:
     return row
 
 
-class _KernelCompiler(Compiler):  # type: ignore[misc]
+class _KernelCompiler(Compiler):
     """Numba's compiler, for functions that write no array which they have by another name too."""
 
-    def __init__(self, *arguments: Any) -> None:
-        *before, flags, local_types = arguments
+    def __init__(
+        self,
+        typing_context: Any,
+        target: Any,
+        library: Any,
+        arguments: Any,
+        result: Any,
+        flags: Any,
+        variables: Any,
+    ) -> None:
         flags = flags.copy()
         flags.noalias = True
-        super().__init__(*before, flags, local_types)
+        super().__init__(typing_context, target, library, arguments, result, flags, variables)
 
 
 _NAMES: dict[str, Any] = {

@@ -23,6 +23,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.costs import is_costly
 from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_map
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.graph import substituted
@@ -61,7 +62,9 @@ class PushOut(ScanPass):
        raise an error for some values is computed only if the loop runs a step (an ``ifelse``); with
        ``guarded=false``, for backends that raise no such errors, it always is.
     2. Elementwise arithmetic of sequences and non-sequences is computed for all steps at once, by
-       PyTensor's ``scan_push_out_seq``.
+       PyTensor's ``scan_push_out_seq``. With ``cheap=false`` it is if it contains a function such
+       as exp, or is the whole body: a loop without taps and buffers adds two numbers in less time
+       than it takes to read their sum.
     3. In a sum or product of more than two floats, the operands that need no loop become one term,
        to which case 1 or 2 applies: ``w + x[t] + h[t-1]`` is computed as ``(w + x[t]) + h[t-1]``,
        which may round differently.
@@ -79,21 +82,27 @@ class PushOut(ScanPass):
     If shapes do not fit, the result raises an error even if the loop runs no step. If case 2
     applies to the whole body, traces of no steps have rows of the right shape, which a Scan loses.
 
-    Out of scope: matrix products of sequences, and sums (see ``push-out-sums``).
+    Out of scope: matrix products of sequences (see ``push-out-products``), and sums (see
+    ``push-out-sums``).
     """
 
     name: ClassVar[str] = "push-out"
     accepts_in_place: ClassVar[bool] = False
 
     guarded: bool = True
+    cheap: bool = True
+    """whether sequences are added and multiplied before the loop, too"""
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan whose body computes less."""
         if view.batch_ndim:
             return None
-        grouped = _with_grouped_terms(ScanView.of(view.node))
+        kinds = [SlotKind.NON_SEQ]
+        if self.cheap or is_elementwise_map(view) or _has_costly_maps(view):
+            kinds.append(SlotKind.SEQ)
+        grouped = _with_grouped_terms(ScanView.of(view.node), kinds)
         work = view if grouped is None else ScanView.of(_node_of(grouped))
-        found = _push_out_sequences(work)
+        found = _push_out_sequences(work) if SlotKind.SEQ in kinds else None
         if isinstance(found, dict):
             context.passed(view, Code.SEQUENCES_COMPUTED)
         else:
@@ -105,14 +114,31 @@ class PushOut(ScanPass):
         return {old: found[new] for old, new in grouped.items()}
 
 
-def _with_grouped_terms(view: ScanView) -> dict[Variable, Variable] | None:
-    """Group the operands that need no loop into one term, in each sum and product of a body.
+def _has_costly_maps(view: ScanView) -> bool:
+    """Whether a step computes a function such as exp of sequences, and of no state."""
+    free = {slot.inner_inputs[0] for slot in view.of_kind(SlotKind.SEQ)}
+    known = free | {slot.inner_inputs[0] for slot in view.of_kind(SlotKind.NON_SEQ)}
+    for node in view.op.fgraph.toposort():
+        if not isinstance(node.op, Elemwise | DimShuffle):
+            continue
+        if all(v in known or isinstance(v, Constant) for v in node.inputs):
+            known.update(node.outputs)
+            if not free.isdisjoint(node.inputs):
+                free.update(node.outputs)
+                if is_costly(node.op):
+                    return True
+    return False
+
+
+def _with_grouped_terms(
+    view: ScanView, kinds: Sequence[SlotKind]
+) -> dict[Variable, Variable] | None:
+    """Group the operands that are slots of some kinds, in each sum and product of a body.
 
     Returns replacements for all outputs, ``None`` if there is nothing to group.
     """
     view.unfreeze()
     outputs = view.inner_outputs()
-    kinds = (SlotKind.SEQ, SlotKind.NON_SEQ)
     free = {slot.inner_inputs[0] for slot in view.of_kind(*kinds)}
     new: dict[Variable, Variable] = {}
     is_grouped = False

@@ -24,6 +24,7 @@ _BUILTIN = (
     "mit_mot_to_sit_sot.mit_mot_to_sit_sot:MitMotToSitSot",
     "remove_zeros.remove_zeros:RemoveZeros",
     "clean_slices.clean_slices:CleanSlices",
+    "push_out_products:PushOutProducts",
     "push_out_sums:PushOutSums",
     "normalize_reads.normalize_reads:NormalizeReads",
     "peel_first_step:PeelFirstStep",

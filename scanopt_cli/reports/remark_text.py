@@ -55,6 +55,8 @@ TEXTS: Mapping[Code, str] = {
     Code.INVARIANTS_MOVED: "moved {nodes:invariant node} before the loop",
     Code.SEQUENCES_COMPUTED: "computes elementwise arithmetic of sequences before the loop",
     Code.SEQUENCES_NOT_COMPUTED: "keeps arithmetic of sequences in the loop: {reason}",
+    Code.PRODUCT_KEPT: "keeps the product of a row of {slots!q} in the loop: {reason}",
+    Code.PRODUCT_MOVED: "multiplies all rows of {slots!q} by a matrix before the loop",
     Code.SUM_KEPT: "keeps the sum {slots!q} in the loop: {reason}",
     Code.SUM_MOVED: "summed {slots!q} in a matrix product after the loop",
     Code.LOOP_KEPT: "stays a TracedLoop: {reason}",

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import io_toposort
-from pytensor.scalar import basic as scalars
 from pytensor.scalar.math import Sigmoid
 from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, exp
+from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import DenseTensorType, TensorType
 
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.costs import is_costly
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.slots import Slot, SlotKind
@@ -32,15 +35,6 @@ from scanopt_cli.passes.keep_values.row_index import (
     through,
 )
 from scanopt_cli.passes.keep_values.value_numbers import ValueNumbers, dimensions
-
-_CHEAP = (
-    *(scalars.Add, scalars.Sub, scalars.Mul, scalars.Sqr, scalars.Neg, scalars.Abs),
-    *(scalars.Identity, scalars.Cast, scalars.Second, scalars.Switch, scalars.Sign),
-    *(scalars.Maximum, scalars.Minimum, scalars.ScalarMaximum, scalars.ScalarMinimum),
-    *(scalars.LogicalComparison, scalars.IsNan, scalars.IsInf, scalars.TrueDiv),
-    *(scalars.Reciprocal, scalars.AND, scalars.OR, scalars.XOR, scalars.Invert, scalars.Sqrt),
-)
-"""Functions of numbers that are computed as fast as a number is read."""
 
 
 @dataclass(slots=True)
@@ -58,11 +52,13 @@ class LoopPair:
     _of: dict[Variable, int | None] = field(default_factory=dict)
     _computed: dict[int, Variable] = field(default_factory=dict)
     _found: dict[Variable, int] = field(default_factory=dict)
+    _entries: dict[tuple[int, Index], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Take the bodies apart, and number the values of both."""
         self.forward.unfreeze()
         self.backward.unfreeze()
+        self._entries = _states_of_entries(list(self.forward.of_kind(SlotKind.STATE)))
         # In this order, the number of a variable needs those of its operands only.
         for view in (self.forward, self.backward):
             for node in io_toposort([], _results(view)):
@@ -201,7 +197,7 @@ class LoopPair:
         if slot.kind is SlotKind.STATE:
             # A state of the backward loop is nothing that the forward loop has.
             is_known = is_forward and not any(isinstance(part, StepRow) for part in index)
-            return ("state", slot.position, index) if is_known else None
+            return self._of_state(slot, index) if is_known else None
         source, parts, slices = base(slot.outer_input, index)
         if not any(isinstance(part, StepRow) for part in parts):
             return ("constant", source, parts)
@@ -222,8 +218,33 @@ class LoopPair:
         ahead = row.offset if is_forward else row.offset - n_steps + AffineExpr(1)
         for state in self.forward.of_kind(SlotKind.STATE):
             if state.outer_output is source and ahead == AffineExpr():
-                return ("state", state.position, tuple(rest))
+                return self._of_state(state, tuple(rest))
         return ("row", source, ahead, tuple(rest))
+
+    def _of_state(self, slot: Slot, index: Index) -> tuple[Any, ...]:
+        """Return what identifies the entries at an index of a state of the forward loop."""
+        entry = self._entries.get((slot.position, index))
+        return ("state", slot.position, index) if entry is None else ("state", entry, ())
+
+
+def _states_of_entries(states: Sequence[Slot]) -> dict[tuple[int, Index], int]:
+    """Return which entries of states are states of their own, with the same values in all steps."""
+    numbers: dict[Variable, list[Slot]] = {}
+    for slot in states:
+        numbers.setdefault(slot.inner_outputs[0], []).append(slot)
+    found = {}
+    for slot in states:
+        made: Any = slot.inner_outputs[0]
+        shape: Any = made.type.shape if isinstance(made.type, DenseTensorType) else (None,)
+        if isinstance(made.owner_op, Reshape):
+            made = made.owner.inputs[0]
+        if not isinstance(made.owner_op, MakeVector) or None in shape:
+            continue
+        for index, entry in zip(np.ndindex(*shape), made.owner.inputs, strict=True):
+            for own in numbers.get(entry, ()):
+                if base(own.outer_input, ()) == base(slot.outer_input, index):
+                    found[slot.position, index] = own.position
+    return found
 
 
 def _results(view: LoopView) -> list[Variable]:
@@ -244,8 +265,7 @@ def _is_dear(variable: Any) -> bool:
     op: Any = variable.owner_op
     if not isinstance(variable.type, DenseTensorType) or variable.type.dtype != "float64":
         return False
-    is_function = isinstance(op, Elemwise) and not isinstance(op.scalar_op, _CHEAP)
-    return is_function or isinstance(op, Dot)
+    return is_costly(op) or isinstance(op, Dot)
 
 
 def _without_units(value: Any) -> Any:
