@@ -158,7 +158,8 @@ class _Ordering:
         varying = sorted((v for v in node.inputs if v in self.depth), key=self.depth.__getitem__)
         own = self.carried.get(node.outputs[0])
         if own in varying:
-            others = [v for v in varying if v is not own]
+            others = list(varying)
+            others.remove(own)
             if not any(self.states[v] & self.states[own] for v in others):
                 varying = [*others, own]
         first = self._first(self.ends[node], node.op, new)

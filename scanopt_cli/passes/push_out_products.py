@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import Subtensor
@@ -89,7 +90,8 @@ def _products(
 ) -> Iterator[_Product]:
     """Yield the products of rows of sequences with invariant matrices in a body."""
     for node in io_toposort([], view.inner_outputs()):
-        if not isinstance(node.op, Dot) or not _is_float(node):
+        op: Any = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+        if not isinstance(op, Dot) or node.outputs[0].type.ndim != 2 or not _is_float(node):
             continue
         left, right = node.inputs
         for vector, matrix, order in ((left, right, ("x", 0)), (right, left, (0, "x"))):
@@ -110,9 +112,9 @@ def _is_float(node: Apply) -> bool:
 
 
 def _untransposed(matrix: Any) -> Variable:
-    node = matrix.owner
-    is_transposed = isinstance(matrix.owner_op, DimShuffle) and node.op.new_order == (1, 0)
-    untransposed: Variable = node.inputs[0] if is_transposed else matrix
+    while isinstance(matrix.owner_op, DimShuffle) and matrix.owner.op.new_order == (1, 0):
+        (matrix,) = matrix.owner.inputs
+    untransposed: Variable = matrix
     return untransposed
 
 

@@ -118,6 +118,64 @@ def test_gradients_of_scans() -> None:
     check(graph, result, counts=(1, 5))
 
 
+def filtered(start: Any, step: Any, moves: Any, shape: tuple[int, ...]) -> Graph:
+    """The gradient of a hidden Markov model, of which a state has the entries of an array."""
+    rows = pt.tensor("rows", dtype="float64", shape=(None, 3))
+    logs = scan(step, sequences=[rows], outputs_info=[start], non_sequences=[moves])
+    cost = pt.logsumexp(logs[-1])
+    return from_io([rows, start, moves], [cost, *pytensor.grad(cost, [rows, start, moves])])
+
+
+HIDDEN: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "a vector": (lambda e, logs, m: e + pt.logsumexp(logs[:, None] + m, axis=0), (3,)),
+    "a matrix": (
+        lambda e, logs, m: e[:, None] + m * pt.logsumexp(logs, axis=0),
+        (3, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize("n_steps", [1, 2, 6])
+def test_entries_of_arrays(name: str, n_steps: int) -> None:
+    """The backward loop reads them from the trace of the array; the forward loop carries them."""
+    step, shape = HIDDEN[name]
+    start = pt.tensor("start", dtype="float64", shape=shape)
+    moves = pt.tensor("moves", dtype="float64", shape=(3, shape[-1]))
+    graph = filtered(start, step, moves, shape)
+    result = so.optimize(graph, "loop")
+    count = 9 if name == "a vector" else 6
+    assert f"keeps {count} values of each step for the loop that runs backwards" in remarks(result)
+    rng = np.random.default_rng(1)
+    values = [rng.normal(size=s) for s in ((n_steps, 3), shape, (3, shape[-1]))]
+    functions = [pytensor.function(g.inputs, g.outputs, mode=PLAIN) for g in (graph, result.graph)]
+    for expected, found in zip(*(f(*values) for f in functions), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_entries_that_start_from_other_values_stay() -> None:
+    """A state whose next value is an entry of an array, but whose first value is not."""
+    start, other = pt.tensor("start", shape=(2,)), pt.dscalar("other")
+    n = pt.lscalar("n")
+    index, rows, number = pt.lscalar(), start.type(), other.type()
+    new = pt.exp(-rows[0]) + number, pt.sin(rows[1])
+    body = Body(
+        index=index,
+        states=[rows, number],
+        next_states=[pt.stack(new), new[0]],
+        traced=[pt.exp(-(number**2))],
+    )
+    _, last, trace, numbers, traced, _ = TracedLoop.over(n, body, [start, other], {})
+    cost = (trace**2).sum() + (numbers**2).sum() + last + traced.sum()
+    graph = from_io([start, other, n], [cost, *pytensor.grad(cost, [start, other])])
+    result = so.optimize(graph, "unroll-small,keep-values")
+    functions = [pytensor.function(g.inputs, g.outputs, mode=PLAIN) for g in (graph, result.graph)]
+    for steps in (0, 1, 2, 5):
+        values = np.array([0.3, 0.9]), 2.0, steps
+        for expected, found in zip(*(f(*values) for f in functions), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
 def test_a_second_run_finds_nothing() -> None:
     first = kept(gradient(looped(KEPT["of all"][0])))
     assert not kept(first.graph).changed

@@ -286,3 +286,41 @@ def test_what_may_raise_is_guarded_unless_told_otherwise() -> None:
     for passes, guards in (("push-out", 1), ("push-out{guarded=false}", 0)):
         work, _ = optimized(graph_of(states), passes)
         assert sum(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes) == guards
+
+
+CHEAP: dict[str, tuple[Callable[[], Any], bool]] = {
+    "additions and products": (
+        lambda: scan(lambda a, y: y + a * a - 1, sequences=[s], outputs_info=[x]),
+        False,
+    ),
+    "a function": (
+        lambda: scan(lambda a, y: y + pt.exp(a * a), sequences=[s], outputs_info=[x]),
+        True,
+    ),
+    "a function of a state": (
+        lambda: scan(lambda a, y: pt.exp(y + a * a), sequences=[s], outputs_info=[x]),
+        False,
+    ),
+    "a function of an invariant": (
+        lambda: scan(
+            lambda a, y, w: y * pt.exp(w) + a * a,
+            sequences=[s],
+            outputs_info=[x],
+            non_sequences=[w],
+        ),
+        False,
+    ),
+    "the whole body": (lambda: scan(lambda a: a * a - 1, sequences=[s]), True),
+}
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_case_2_without_cheap_arithmetic(name: str) -> None:
+    build, is_moved = CHEAP[name]
+    graph = graph_of(build())
+    work, remarks = optimized(graph, "push-out{cheap=false}")
+    assert any("of sequences before" in remark for remark in remarks) is is_moved
+    assert any("invariant node" in remark for remark in remarks) is ("invariant" in name)
+    assert_same_values(graph, work, x=0.1, s=np.linspace(0.1, 0.5, 4), w=0.3)
+    _, remarks = optimized(graph, "push-out")
+    assert any("of sequences before" in remark for remark in remarks)

@@ -1,0 +1,297 @@
+"""Steps on arrays, in Numba: what they compute is written into buffers that the loop keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from programs import Program
+from pytensor.graph.basic import Variable
+from pytensor.tensor.elemwise import Elemwise
+
+import scanopt_cli.loop.numba_dispatch  # noqa: F401
+from scanopt_cli import loop
+from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.loop import Body, Loop
+from scanopt_cli.loop.numba_steps import StepCode, StepWriter
+from scanopt_cli.loop.products import Product
+from tiers import deep
+
+_V, _W, _M = np.linspace(-1, 1, 5), np.linspace(0.2, 2, 5), np.arange(25.0).reshape(5, 5) / 30
+
+
+def _shrunk(i: Any, states: Any, constants: Any) -> Any:
+    (h,) = states
+    return [pt.tanh(h)[1:] * 2], []
+
+
+def _grown(i: Any, states: Any, constants: Any) -> Any:
+    (h,) = states
+    return [pt.exp(pt.concatenate([h * 0.5, h[:1]])) - 1], []
+
+
+def _rows(i: Any, states: Any, constants: Any) -> Any:
+    (h, m), (rows, cube) = states, constants
+    one = pt.tanh(h * rows[i] + rows[i - 6])
+    return [one + cube[i, :, 2], pt.cos(m) * cube[:, i] - cube[2]], [one * h]
+
+
+def _other_dtypes(i: Any, states: Any, constants: Any) -> Any:
+    single, small, flags = states
+    larger = single > 0.5
+    return [
+        pt.cast(pt.cos(single) * 1.5, "float32"),
+        pt.cast(small * 3 + larger, "int8"),
+        pt.xor(flags, larger),
+    ], [larger]
+
+
+def _broadcast(i: Any, states: Any, constants: Any) -> Any:
+    (a, m), (v,) = states, constants
+    column, row = a[:, None], v[None, :]
+    return [pt.sin(a) * v[0], pt.tanh(m * column + row)], [column - row]
+
+
+def _products(i: Any, states: Any, constants: Any) -> Any:
+    (h, g, m), (w,) = states, constants
+    return [pt.tanh(w @ h), g @ w * 0.1 + h, (m @ w) * 0.2], [w @ g]
+
+
+def _only_products(i: Any, states: Any, constants: Any) -> Any:
+    (h, g, m), (w,) = states, constants
+    return [w @ h, g @ w, m @ w], []
+
+
+def _nested(i: Any, states: Any, constants: Any) -> Any:
+    (h,), (w,) = states, constants
+    start = pt.tanh(h * w)
+    last, _ = loop.scan(lambda z, x, w: (pt.cos(z * w) + x,) * 2, start, pt.arange(3.0), w)
+    return [last], [start]
+
+
+def _written(i: Any, states: Any, constants: Any) -> Any:
+    (h,), (w,) = states, constants
+    new = pt.tanh(h * w)
+    return [pt.set_subtensor(new[i], 3.0)], [new.sum()]
+
+
+ARRAYS = {
+    "a state that changes": Program(lambda i, s, c: ([pt.tanh(s[0] * c[0])], []), [_V], [_W]),
+    "states that change places": Program(
+        lambda i, s, c: ([s[1], pt.tanh(s[0]) * 1.5], []), [_V, _W]
+    ),
+    "the state before": Program(lambda i, s, c: ([pt.cos(s[0]), s[0], s[1]], []), [_V, _W, _V**2]),
+    "one result, two states": Program(
+        lambda i, s, c: ([pt.cos(s[0] + s[1])] * 2, [pt.cos(s[0] + s[1])]), [_V, _W]
+    ),
+    "parts of a result": Program(
+        lambda i, s, c: ([pt.cos(s[0])[::-1], pt.cos(s[0])[:2]], []), [_V, _W[:2]]
+    ),
+    "a result and a part of it": Program(
+        lambda i, s, c: ([pt.cos(s[0]), pt.cos(s[0])[1:3]], [pt.cos(s[0])[0]]), [_V, _W[:2]]
+    ),
+    "transposed": Program(lambda i, s, c: ([pt.cos(s[0]).T, s[0] * 0.5], []), [_M, _M - 1]),
+    "rows of constants": Program(_rows, [_V, _M], [np.tile(_W, (6, 1)), np.ones((5, 5, 5)) / 3]),
+    "other dtypes": Program(
+        _other_dtypes,
+        [_V.astype("float32"), np.arange(5, dtype="int8") * 20, np.arange(5) > 2],
+    ),
+    "broadcast": Program(_broadcast, [_V, _M], [_W]),
+    "products": Program(_products, [_V, _W, _M], [_M]),
+    "only products": Program(_only_products, [_V, _W, _M], [_M * 0.5]),
+    "a loop inside": Program(_nested, [_V], [_W]),
+    "written into": Program(_written, [_V], [_W]),
+    "a condition": Program(
+        lambda i, s, c: ([pt.cos(s[0]) + i], []),
+        [_V],
+        condition=lambda i, new: pt.lt(new[0].sum(), 12.0),
+    ),
+    "of no entries": Program(lambda i, s, c: ([pt.tanh(s[0] * 2), s[1] + 1], []), [_V[:0], _W]),
+    "of other lengths in each step": Program(_shrunk, [_V]),
+    "of more in each step": Program(_grown, [_V[:2]]),
+}
+IN_ONE = ("a state that changes", "states that change places", "parts of a result", "products")
+"""Compiled together in the quick tier."""
+
+
+def outputs_of(name: str, steps: int, twin: bool) -> tuple[list[Variable], list[Variable]]:
+    """Return the inputs and outputs of a loop, or of its steps one after the other."""
+    program = ARRAYS[name]
+    inputs = program.inputs()
+    n = len(program.states)
+    if twin and program.condition is not None:
+        states = inputs[:n]
+        values = dict(zip(inputs, program.arguments, strict=True))
+        for i in range(steps):
+            states, _ = program.step(pt.constant(i), states, inputs[n:])
+            if not program.condition(i, states).eval(values):
+                break
+        return inputs, states
+    outputs = program.unrolled(inputs, steps) if twin else program.looped(inputs, steps)
+    has_traces = program.condition is None and "in each step" not in name
+    return inputs, outputs if has_traces else outputs[:n]
+
+
+def check(names: Sequence[str], steps: int, arguments: Callable[[Any], Any]) -> None:
+    found: Any = []
+    for mode, twin in (("NUMBA", False), ("FAST_COMPILE", True)):
+        parts = [outputs_of(name, steps, twin) for name in names]
+        inputs = [v for own, _ in parts for v in own]
+        outputs = [v for _, own in parts for v in own]
+        function = pytensor.function(inputs, outputs, mode=mode, on_unused_input="ignore")
+        values = [arguments(v) for name in names for v in ARRAYS[name].arguments]
+        found.append(function(*values))
+        again = function(*values)
+        for one, other in zip(found[-1], again, strict=True):
+            np.testing.assert_array_equal(one, other)
+    for one, other in zip(*found, strict=True):
+        rtol = 1e-6 if one.dtype == "float32" else 1e-10
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=1e-12)
+        assert one.dtype == other.dtype
+
+
+def strided(value: np.ndarray) -> np.ndarray:
+    """Return an array that is not contiguous."""
+    wide = np.zeros([2 * n for n in value.shape], value.dtype)
+    part: np.ndarray = wide[(slice(None, None, 2),) * value.ndim]
+    part[...] = value
+    return part
+
+
+def test_values_in_one_function() -> None:
+    check(IN_ONE, 4, np.copy)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_values(name: str, steps: int) -> None:
+    check([name], steps, np.copy)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("layout", [strided, np.asfortranarray])
+def test_layouts(layout: Any) -> None:
+    check([*IN_ONE, "transposed", "broadcast"], 3, layout)
+
+
+def code(step: Callable[..., list[Any]], states: list[Any], *constants: Any) -> StepCode:
+    """Return the source of a step of arrays."""
+    inputs = [v.type() for v in (*states, *constants)]
+    index = pt.lscalar("index")
+    outputs = step(index, *inputs)
+    names = ["index", *(f"state_{i}" for i in range(len(states)))]
+    names += [f"constant_{i}" for i in range(len(constants))]
+    body = Body(
+        index=index,
+        states=inputs[: len(states)],
+        constants=inputs[len(states) :],
+        next_states=outputs[: len(states)],
+        traced=outputs[len(states) :],
+    )
+    return StepWriter(body.freeze(), names, len(states), {}).write()
+
+
+X, Y = pt.dvector("x"), pt.dvector("y")
+
+
+def test_a_state_and_its_next_value_change_places() -> None:
+    made = code(lambda i, x, c: [pt.tanh(x * c)], [X], Y)
+    assert made.before.count("state_0 = np.ascontiguousarray(state_0)") == 1
+    (name,) = made.outputs
+    assert list(made.after) == [f"{name} = old_state_0"]
+    assert not [line for line in made.step if line.startswith(f"{name} = ")]
+
+
+SHARED: dict[str, Callable[..., list[Any]]] = {
+    "kept by another state": lambda i, x, y: [pt.tanh(x), x],
+    "a part of the result": lambda i, x, y: [pt.tanh(x)[::-1], y],
+    "handed on": lambda i, x, y: [x, y],
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_memory_that_is_kept_is_not_written_again(name: str) -> None:
+    made = code(SHARED[name], [X, Y])
+    assert not made.after
+    kernels = [line for line in made.step if "np.empty" in line]
+    # Not only if its length changes.
+    assert len(kernels) == (name != "handed on")
+    assert not any(line.startswith(" ") for line in kernels)
+
+
+def test_rows_are_read_where_they_are() -> None:
+    made = code(lambda i, x, m: [x * m[i] + m[i + 1]], [X], pt.dmatrix())
+    assert sum("row_at(" in line for line in made.step) == 2
+    assert not any("Subtensor" in str(value) for value in made.names.values())
+
+
+def test_what_others_read_too_is_computed() -> None:
+    def step(i: Any, x: Any, m: Any) -> list[Any]:
+        row = m[i]
+        return [x * row, row]
+
+    made = code(step, [X], pt.dmatrix())
+    assert not any("row_at(" in line for line in made.step)
+
+
+def test_numbers_and_other_operations_are_called() -> None:
+    made = code(lambda i, x: [x + 1.0], [pt.dscalar()])
+    assert not made.before
+    assert not made.after
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("index", [6, -7])
+def test_rows_that_are_not_there(index: int) -> None:
+    m = pt.dmatrix("m")
+    step = code(lambda i, x, m: [pt.tanh(x * m[i])], [X], m)
+    assert any("row_at(" in line for line in step.step)
+    start, k = pt.dvector("start"), pt.lscalar("k")
+    row, at, state = m.type(), k.type(), X.type()
+    body = Body(
+        index=pt.lscalar("i"),
+        states=[state],
+        constants=[row, at],
+        next_states=[pt.tanh(state * row[at])],
+    )
+    (last,) = Loop.over(2, body, [start], {row: m, at: k})
+    function = pytensor.function([start, m, k], last, mode="NUMBA")
+    rows = np.arange(18.0).reshape(6, 3)
+    for good in (5, -6):
+        np.testing.assert_allclose(
+            function(np.ones(3), rows, good), np.tanh(np.tanh(rows[good]) * rows[good])
+        )
+    with pytest.raises(IndexError):
+        function(np.ones(3), rows, index)
+
+
+@pytest.mark.deep
+def test_lengths_that_differ() -> None:
+    start, c = pt.dvector("start"), pt.dvector("c")
+    state, inner = X.type(), X.type()
+    body = Body(
+        index=pt.lscalar("i"),
+        states=[state],
+        constants=[inner],
+        next_states=[pt.tanh(state * inner)],
+    )
+    (last,) = Loop.over(2, body, [start], {inner: c})
+    function = pytensor.function([start, c], last, mode="NUMBA")
+    for one, other in ((3, 4), (3, 1), (1, 3), (0, 1)):
+        with pytest.raises(ValueError, match="Incompatible shapes"):
+            function(np.ones(one), np.ones(other))
+
+
+@pytest.mark.parametrize("name", ["products", *deep("only products")])
+def test_the_body_has_products(name: str) -> None:
+    """The tests above try what they say."""
+    inputs, outputs = outputs_of(name, 3, twin=False)
+    function = pytensor.function(inputs, outputs, mode="NUMBA", on_unused_input="ignore")
+    ops = [node.op for node in walk(function.maker.fgraph)]
+    assert sum(isinstance(op, Product) for op in ops) >= 3
+    assert any(isinstance(op, Elemwise) for op in ops) is (name == "products")
