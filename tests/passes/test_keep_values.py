@@ -144,7 +144,7 @@ def test_entries_of_arrays(name: str, n_steps: int) -> None:
     moves = pt.tensor("moves", dtype="float64", shape=(3, shape[-1]))
     graph = filtered(start, step, moves, shape)
     result = so.optimize(graph, "loop")
-    count = 9 if name == "a vector" else 6
+    count = 9 if name == "a vector" else 8
     assert f"keeps {count} values of each step for the loop that runs backwards" in remarks(result)
     rng = np.random.default_rng(1)
     values = [rng.normal(size=s) for s in ((n_steps, 3), shape, (3, shape[-1]))]
