@@ -103,6 +103,8 @@ class Code(StrEnum):
     TRACED_CARRIED = "traced-carried"
     # keep-values
     VALUES_KEPT = "values-kept"
+    # merge-products
+    PRODUCTS_MERGED = "products-merged"
     # unroll-loops, unroll-small
     STEPS_WRITTEN_OUT = "steps-written-out"
     ARRAYS_KEPT = "arrays-kept"

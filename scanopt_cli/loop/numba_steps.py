@@ -29,7 +29,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import DenseTensorType
 
-from scanopt_cli.ir.indexing import indices_of, is_full_slice
+from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
 from scanopt_cli.loop.memory import memory_of
 from scanopt_cli.loop.numba_products import multiply
 from scanopt_cli.loop.products import Product
@@ -69,7 +69,16 @@ class _KernelCompiler(Compiler):
         super().__init__(typing_context, target, library, arguments, result, flags, variables)
 
 
+@basic.numba_njit
+def _bounds_at(start: Any, stop: Any, length: Any) -> Any:
+    """Return the first row of a slice, and the one after the last, as Python counts them."""
+    first = max(start + length, 0) if start < 0 else min(start, length)
+    end = max(stop + length, 0) if stop < 0 else min(stop, length)
+    return first, max(first, end)
+
+
 _NAMES: dict[str, Any] = {
+    "bounds_at": _bounds_at,
     "multiply": multiply,
     "row_at": _row_at,
     "same_length": _same_length,
@@ -108,15 +117,19 @@ class StepCode:
 class _Operand:
     """An array in the source, or a part of it.
 
-    ``places`` has the place of the part in each dimension of the array; ``None`` stands for all.
+    ``places`` has what the part is in each dimension of the array: a row, rows from one to before
+    another, or ``None`` for all rows.
     """
 
     array: str
-    places: tuple[str | None, ...]
+    places: tuple[str | tuple[str, str] | None, ...]
 
     def length(self, axis: int) -> str:
         """Return the source of a length of the part."""
-        kept = [i for i, place in enumerate(self.places) if place is None]
+        kept = [i for i, place in enumerate(self.places) if not isinstance(place, str)]
+        place = self.places[kept[axis]]
+        if isinstance(place, tuple):
+            return f"({place[1]} - {place[0]})"
         return f"{self.array}.shape[{kept[axis]}]"
 
 
@@ -215,11 +228,18 @@ class StepWriter:
         if not isinstance(array.type, DenseTensorType) or array in self._parts:
             return False
         name, indices = self._name(array), indices_of(node)
-        places: list[str | None] = [None] * array.type.ndim
+        places: list[Any] = [None] * array.type.ndim
         for axis, index in enumerate(indices):
-            if not is_full_slice(index):
-                place = f"row_{len(self._step)}"
-                self._step.append(f"{place} = row_at({self._name(index)}, {name}.shape[{axis}])")
+            place, length = f"row_{len(self._step)}", f"{name}.shape[{axis}]"
+            if is_full_slice(index):
+                continue
+            if isinstance(index, slice):
+                start = "0" if index.start is None else self._name(index.start)
+                stop = length if index.stop is None else self._name(index.stop)
+                self._step.append(f"{place}, end_{place} = bounds_at({start}, {stop}, {length})")
+                places[axis] = place, f"end_{place}"
+            else:
+                self._step.append(f"{place} = row_at({self._name(index)}, {length})")
                 places[axis] = place
         self._parts[node.outputs[0]] = _Operand(name, tuple(places))
         return True
@@ -271,9 +291,10 @@ class StepWriter:
             for k, place in enumerate(operand.places):
                 if place is None:
                     places.append(next(own))
-                else:
-                    arguments[f"i{i}_{k}"] = place
-                    places.append(f"i{i}_{k}")
+                    continue
+                row = f"i{i}_{k}"
+                arguments[row] = place if isinstance(place, str) else place[0]
+                places.append(row if isinstance(place, str) else f"{row} + {next(own)}")
             values.append(f"a{i}[{', '.join(places)}]")
         function, key = basic.numba_funcify_and_cache_key(
             op.scalar_op, node=op.make_scalar_node(*node.inputs), ofg_memo=self.memo
@@ -322,12 +343,18 @@ def _is_kernel(node: Apply) -> bool:
 
 
 def _is_part(node: Apply) -> bool:
-    """Whether a node takes the entries of an array at some places, and no slices."""
+    """Whether a node takes rows of an array, one or those from one to another."""
     return (
         isinstance(node.op, Subtensor)
         and isinstance(node.outputs[0].type, DenseTensorType)
         and node.outputs[0].type.ndim > 0
-        and all(is_full_slice(i) or _is_signed(i) for i in indices_of(node))
+        and all(
+            all(bound is None or _is_signed(bound) for bound in (index.start, index.stop))
+            and number(index.step, 1) == 1
+            if isinstance(index, slice)
+            else _is_signed(index)
+            for index in indices_of(node)
+        )
     )
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import io_toposort
-from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.vector_products import VectorProduct, vector_products
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.scan_view import ScanView, scan_op
@@ -61,61 +58,21 @@ class PushOutProducts(ScanPass):
         outer = {slot.inner_inputs[0]: slot.outer_input for slot in view.of_kind(SlotKind.NON_SEQ)}
         rows = {slot.inner_inputs[0]: slot for slot in view.of_kind(SlotKind.SEQ)}
         replaced: dict[Variable, Variable] = {}
-        for product in _products(view, rows, outer):
-            slot = rows[product.row]
+        for product in vector_products(view.inner_outputs()):
+            slot = rows.get(product.vector)
+            if slot is None or product.factor not in outer:
+                continue
             if view.is_while:
                 why = because(Why.LOOP_STOPS)
                 context.missed(view, Code.PRODUCT_KEPT, why, names[slot])
             elif not _is_read_backwards(slot.outer_input):
                 context.passed(view, Code.PRODUCT_MOVED, names[slot])
-                replaced |= _moved(view, product, slot, outer)
+                row = _products(view, product, slot, outer)
+                replaced[product.node.outputs[0]] = product.replaced_by(row)
         if not replaced:
             return None
         view.set_inner_outputs(graph_replace(view.inner_outputs(), replaced, strict=False))
         return view.rebuild()
-
-
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """A node that multiplies ``row`` by ``matrix``, as a row of one matrix or as a column."""
-
-    node: Apply
-    row: Variable
-    matrix: Any
-    is_column: bool
-
-
-def _products(
-    view: ScanView, rows: Mapping[Variable, Slot], outer: Mapping[Variable, Variable]
-) -> Iterator[_Product]:
-    """Yield the products of rows of sequences with invariant matrices in a body."""
-    for node in io_toposort([], view.inner_outputs()):
-        op: Any = node.op.core_op if isinstance(node.op, Blockwise) else node.op
-        if not isinstance(op, Dot) or node.outputs[0].type.ndim != 2 or not _is_float(node):
-            continue
-        left, right = node.inputs
-        for vector, matrix, order in ((left, right, ("x", 0)), (right, left, (0, "x"))):
-            if (
-                isinstance(vector.owner_op, DimShuffle)
-                and vector.owner.op.new_order == order
-                and vector.owner.inputs[0] in rows
-                and _untransposed(matrix) in outer
-                and 1 not in matrix.type.shape
-            ):
-                yield _Product(node, vector.owner.inputs[0], matrix, order == (0, "x"))
-                break
-
-
-def _is_float(node: Apply) -> bool:
-    dtypes = {str(v.type.dtype) for v in (*node.inputs, *node.outputs)}
-    return len(dtypes) == 1 and dtypes.pop().startswith("float")
-
-
-def _untransposed(matrix: Any) -> Variable:
-    while isinstance(matrix.owner_op, DimShuffle) and matrix.owner.op.new_order == (1, 0):
-        (matrix,) = matrix.owner.inputs
-    untransposed: Variable = matrix
-    return untransposed
 
 
 def _is_read_backwards(sequence: Any) -> bool:
@@ -129,10 +86,10 @@ def _is_read_backwards(sequence: Any) -> bool:
     return is_trace and any(step is not None and step < 0 for step in steps)
 
 
-def _moved(
-    view: ScanView, product: _Product, slot: Slot, outer: Mapping[Variable, Variable]
-) -> dict[Variable, Variable]:
-    """Add a sequence of the products of all rows, and return what reads it in the body."""
+def _products(
+    view: ScanView, product: VectorProduct, slot: Slot, outer: Mapping[Variable, Variable]
+) -> Variable:
+    """Add a sequence of the products of all rows, and return the row that a step reads."""
     matrix: Any
     (matrix,) = substituted([product.matrix], outer)
     rows: Any = slot.outer_input
@@ -140,8 +97,6 @@ def _moved(
     if lengths.length_of(rows) != lengths.value_of(view.n_steps):
         rows = rows[: view.n_steps]
     products = pt.dot(rows, matrix.T if product.is_column else matrix)
-    row: Any = products.type.clone(shape=products.type.shape[1:])()
+    row: Variable = products.type.clone(shape=products.type.shape[1:])()
     view.slots.append(Slot(SlotKind.SEQ, 0, inner_inputs=[row], outer_input=products))
-    (old,) = product.node.outputs
-    new = row.dimshuffle((0, "x") if product.is_column else ("x", 0))
-    return {old: old.type.filter_variable(new, allow_convert=True)}
+    return row

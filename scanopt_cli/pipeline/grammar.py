@@ -21,14 +21,14 @@ PRESETS: dict[str, str] = {
     "merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,trim-steps,"
     "save-mem",
     "grad": "merge-equal,remove-unused,clean-slices,mit-mot-to-sit-sot,remove-zeros,"
-    "simplify{outer=true},push-out-products,push-out-sums,clean-slices,inline-constants,hoist-states,"
-    "merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,"
-    "trim-steps,save-mem",
+    "simplify{outer=true},push-out-products,push-out-sums,clean-slices,inline-constants,"
+    "hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,"
+    "peel-first-step,trim-steps,save-mem",
     "loop": "merge-equal,remove-unused,clean-slices,mit-mot-to-sit-sot,remove-zeros,"
     "simplify{outer=true},push-out-products,push-out-sums,push-out{cheap=false},clean-slices,"
-    "inline-constants,hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,"
-    "trim-steps,scan-to-loop,trace-to-last,remove-unused,constant-states,unroll-loops,unroll-small,"
-    "keep-values,save-mem",
+    "inline-constants,hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,"
+    "normalize-reads,peel-first-step,trim-steps,scan-to-loop,trace-to-last,remove-unused,"
+    "constant-states,unroll-loops,unroll-small,keep-values,merge-products,save-mem",
     "none": "",
 }
 """Named pipelines."""

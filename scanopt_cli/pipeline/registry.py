@@ -40,6 +40,7 @@ _BUILTIN = (
     "unroll_loops:UnrollLoops",
     "unroll_small.unroll_small:UnrollSmall",
     "keep_values.keep_values:KeepValues",
+    "merge_products:MergeProducts",
     "loop_to_scan:LoopToScan",
 )
 ENTRY_POINT_GROUP = "scanopt.passes"

@@ -78,6 +78,7 @@ TEXTS: Mapping[Code, str] = {
     Code.REDUCTION_KEPT: "the {op} of {slots!q} outside of the loop: {reason}",
     Code.STATE_SHORTENED: "keeps {rows:row} of {slots!q}, which its own taps alone read",
     Code.VALUES_KEPT: "keeps {count:value} of each step for the loop that runs backwards",
+    Code.PRODUCTS_MERGED: "computes {count:product} of a vector as one",
     Code.STEPS_WRITTEN_OUT: "written out: {count:step}",
     Code.ARRAYS_KEPT: "computes {slots!q} as an array: {reason}",
     Code.ARRAYS_UNROLLED: "computes {count:small array} of each step entry by entry",

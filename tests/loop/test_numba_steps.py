@@ -40,6 +40,13 @@ def _rows(i: Any, states: Any, constants: Any) -> Any:
     return [one + cube[i, :, 2], pt.cos(m) * cube[:, i] - cube[2]], [one * h]
 
 
+def _some_rows(i: Any, states: Any, constants: Any) -> Any:
+    (h, m), (c, whole) = states, constants
+    one = pt.tanh(h * c[i : i + 3] + c[-3:] - c[:3])
+    two = pt.cos(m * whole[1:4, -i - 1] - whole[-9:3, 1:][:, i - 1] + c[1:9][:3])
+    return [one, two], [pt.sin(c[7 - i :] + 1).sum(), pt.cos(c[: -20 + i] * 2).sum()]
+
+
 def _other_dtypes(i: Any, states: Any, constants: Any) -> Any:
     single, small, flags = states
     larger = single > 0.5
@@ -96,6 +103,9 @@ ARRAYS = {
     ),
     "transposed": Program(lambda i, s, c: ([pt.cos(s[0]).T, s[0] * 0.5], []), [_M, _M - 1]),
     "rows of constants": Program(_rows, [_V, _M], [np.tile(_W, (6, 1)), np.ones((5, 5, 5)) / 3]),
+    "some rows": Program(
+        _some_rows, [_V[:3], _V[1:4]], [np.linspace(0, 1, 8), np.arange(20.0).reshape(4, 5) / 9]
+    ),
     "other dtypes": Program(
         _other_dtypes,
         [_V.astype("float32"), np.arange(5, dtype="int8") * 20, np.arange(5) > 2],
@@ -228,6 +238,17 @@ def test_rows_are_read_where_they_are() -> None:
     made = code(lambda i, x, m: [x * m[i] + m[i + 1]], [X], pt.dmatrix())
     assert sum("row_at(" in line for line in made.step) == 2
     assert not any("Subtensor" in str(value) for value in made.names.values())
+
+
+def test_rows_from_one_to_another_are_read_where_they_are() -> None:
+    made = code(lambda i, x, c: [x[1:] * c[i : i + 3] + c[:3]], [X], Y)
+    assert sum("bounds_at(" in line for line in made.step) == 3
+
+
+@pytest.mark.parametrize("step", [-1, 2])
+def test_other_slices_are_called(step: int) -> None:
+    made = code(lambda i, x: [x[::step] * 2], [X])
+    assert not any("bounds_at(" in line for line in made.step)
 
 
 def test_what_others_read_too_is_computed() -> None:
