@@ -94,6 +94,11 @@ MATRICES: dict[str, Callable[[Any, Any], Any]] = {
     ),
     "masks": lambda m, v: m * 0.5 + v[pt.eq(pt.arange(3), 1)].sum(),
     "writes by a mask": lambda m, v: m * 0.5 + v[pt.neq(pt.arange(3), 1)].set(1.5),
+    "adds by a mask": lambda m, v: m * 0.5 + v[v > v.mean()].inc(v[0]),
+    "writes entries by a mask": lambda m, v: m[m > 0].set(-0.5) * 0.9,
+    "writes rows by a mask": lambda m, v: m[v > 0].set(v.sum()) * 0.5 + v[v > 9].set(1),
+    "writes many by a mask": lambda m, v: m * 0.5 + v[v > 0].set(2 * v[v > 0]),
+    "writes a row where a mask says": lambda m, v: m[m[:, 0] > 0].set(v[None]) * 0.5,
     "empty arrays": lambda m, v: m * 0.5 + pt.diagonal(m, offset=3).sum() + v,
     "diagonals": lambda m, v: pt.diag(pt.diagonal(m)) * 0.5 + pt.eye(3) * v.sum(),
     # case 3
@@ -139,7 +144,7 @@ def test_undefined_results_are_nan(name: str) -> None:
 
 
 # Nodes that stay: masks, and sums of nothing.
-_STAY = ("masks", "writes by a mask", "empty arrays")
+_STAY = ("masks", "writes many by a mask", "writes a row where a mask says", "empty arrays")
 
 
 @pytest.mark.parametrize("name", MATRICES)

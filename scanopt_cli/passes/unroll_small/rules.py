@@ -11,7 +11,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph, SymbolicOp
 from pytensor.compile.ops import DeepCopyOp, ViewOp
-from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.scalar.basic import AND, OR, Add, Mul, ScalarMaximum, ScalarMinimum, Second
 from pytensor.tensor.basic import Alloc, ARange, ExtractDiag, Eye, Join, MakeVector, Split
@@ -251,8 +251,13 @@ def _pick(_op: Op, node: Apply, known: Unrolling) -> Found:
 @_entries_of.register(AdvancedIncSubtensor)
 def _write(op: Any, node: Apply, known: Unrolling) -> Found:
     array, value = (known.entries(v) for v in node.inputs[:2])
+    if array is None or value is None:
+        return None
+    masked = _write_by_mask(op, node, array, value, known)
+    if masked is not None:
+        return masked
     places = _places(node, known)
-    if array is None or value is None or places is None:
+    if places is None:
         return None
     at = _positions(array, places)
     flat = array.copy().reshape(-1)
@@ -262,6 +267,25 @@ def _write(op: Any, node: Apply, known: Unrolling) -> Found:
         before = array.flat[place] if once else flat[place]
         flat[place] = term if op.set_instead_of_inc else pt.add(before, term)
     return [flat.reshape(array.shape)]
+
+
+def _write_by_mask(
+    op: Any, node: Apply, array: Entries, value: Entries, known: Unrolling
+) -> Found:
+    """Write one number where a mask says, ``None`` if that is not what the node does."""
+    index, *rest = indices_of(node)
+    is_mask = isinstance(index, Variable) and index.type.dtype == "bool"
+    mask = known.entries(index) if is_mask and not rest and value.size == 1 else None
+    if mask is None or mask.shape != array.shape[: mask.ndim]:
+        return None
+    number = value.item()
+    mask = mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim))
+
+    def written(old: Symbolic, is_written: Symbolic) -> Symbolic:
+        new = number if op.set_instead_of_inc else pt.add(old, number)
+        return folded(pt.switch(is_written, pt.cast(new, old.type.dtype), old))
+
+    return [entrywise(written, array, mask)]
 
 
 def _positions(array: Entries, places: tuple[Any, ...]) -> Entries:

@@ -37,7 +37,8 @@ class UnrollSmall(TracedLoopPass):
     Legal cases:
 
     1. Elementwise arithmetic, sums, products, extrema, ``all`` and ``any``.
-    2. What moves entries: transposes, reshapes, joins, reads and writes at constant indices.
+    2. What moves entries: transposes, reshapes, joins, reads and writes at constant indices. One
+       number that is written where a mask says is chosen for each entry.
     3. Products of vectors and matrices, outer products, diagonals; inverses, determinants,
        Cholesky factors, and solutions of systems of equations, triangular or not.
     4. An OpFromGraph (softmax, logsumexp), of which the graph inside is computed in its place.
