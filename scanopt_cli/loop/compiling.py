@@ -47,6 +47,7 @@ from scanopt_cli.loop.operators import Loop, TracedLoop
 from scanopt_cli.loop.products import drop_unit_dimensions, use_products
 from scanopt_cli.loop.row_access import use_rows
 from scanopt_cli.loop.scalar_loops import scalar_loop
+from scanopt_cli.loop.shifted_sums import keep_shifted
 from scanopt_cli.loop.vector_math import use_vector_functions
 
 _WITHOUT_MEMORY = (JAXLinker, PytorchLinker, MLXLinker)
@@ -146,6 +147,7 @@ def _rewrite_body(
     if isinstance(linker, NumbaLinker):
         # Before the rewrites that fuse elementwise arithmetic, and after those that find products.
         use_products(body)
+    keep_shifted(body)
     mode.optimizer.rewrite(body)
     if isinstance(linker, NumbaLinker):
         use_products(body)

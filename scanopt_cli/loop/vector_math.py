@@ -30,6 +30,8 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 from pytensor.tensor.rewriting.scalarize import ScalarizedElemwise
 
+from scanopt_cli.loop.shifted_sums import ShiftedLog
+
 _FOR_NUMBERS: Mapping[type[Op], str] = {Tanh: "tanh"}
 _FOR_ARRAYS: Mapping[type[Op], str] = {
     **_FOR_NUMBERS,
@@ -39,7 +41,7 @@ _FOR_ARRAYS: Mapping[type[Op], str] = {
     Log1p: "log1p",
     Sigmoid: "sigmoid",
 }
-_IN_GROUPS: Mapping[type[Op], str] = {Exp: "exp", Log: "log"}
+_IN_GROUPS: Mapping[type[Op], str] = {Exp: "exp", Log: "log", ShiftedLog: "log"}
 _FEWEST = 4
 """So many numbers are computed faster in one vector than by the C library."""
 IN_PYTHON: Mapping[str, Callable[[Any], Any]] = {

@@ -269,9 +269,7 @@ def _write(op: Any, node: Apply, known: Unrolling) -> Found:
     return [flat.reshape(array.shape)]
 
 
-def _write_by_mask(
-    op: Any, node: Apply, array: Entries, value: Entries, known: Unrolling
-) -> Found:
+def _write_by_mask(op: Any, node: Apply, array: Entries, value: Entries, known: Unrolling) -> Found:
     """Write one number where a mask says, ``None`` if that is not what the node does."""
     index, *rest = indices_of(node)
     is_mask = isinstance(index, Variable) and index.type.dtype == "bool"
