@@ -7,7 +7,7 @@ VENV := .venv/bin
 SCANOPT := $(VENV)/scanopt
 DEMO := build/demo
 PIP_INSTALL := $(VENV)/python -m pip install --quiet --disable-pip-version-check --editable
-PYTEST_ARGS ?= -n 2 --dist loadfile
+PYTEST_ARGS ?= -n 2 --dist worksteal
 BENCH_ARGS ?= --benchmark-only
 
 .DEFAULT_GOAL := help

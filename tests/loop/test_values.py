@@ -16,7 +16,7 @@ from pytensor.tensor.type import dscalar
 import tiers
 from scanopt_cli.loop import Body, Loop
 
-STEPS = (0, 1, 4)
+STEPS = (0, 1, 4) if tiers.IS_DEEP else (0, 4)
 
 
 def cost(program: Program, outputs: Sequence[Variable]) -> Variable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,12 @@ from scanopt_cli.loop.vector_math import (
     VectorFunctions,
     use_vector_functions,
 )
-from tiers import examples
+from tiers import deep, examples
 
 NAMES = sorted(IN_PYTHON)
 # In units in the last place of the exact value.
 ERRORS = {"exp": 1.01, "expm1": 2.0, "log": 1.0, "log1p": 2.0, "sigmoid": 2.5, "tanh": 2.6}
+_QUICK = [("exp", 9), ("log", 4)]
 SPECIAL = np.array(
     [
         *(np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.0, -0.999),
@@ -91,8 +93,13 @@ def test_special_values(name: str) -> None:
     np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(expected[known]))
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("count", [1, 4, 9])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        *_QUICK,
+        *deep(*(each for each in product(NAMES, (1, 4, 9)) if each not in _QUICK)),
+    ],
+)
 def test_several_in_one_vector(name: str, count: int) -> None:
     function: Any = OF_SEVERAL[name]
 

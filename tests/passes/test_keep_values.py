@@ -181,6 +181,7 @@ def test_a_second_run_finds_nothing() -> None:
     assert not kept(first.graph).changed
 
 
+@pytest.mark.deep
 def test_long_steps() -> None:
     def step(y: Any, w: Any, s: Any, i: Any) -> Any:
         for _ in range(700):

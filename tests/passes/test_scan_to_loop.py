@@ -20,6 +20,7 @@ from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop import TracedLoop
+from tiers import deep
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")
@@ -249,7 +250,7 @@ def falling(graph_input: Any) -> Any:
 
 
 @pytest.mark.parametrize("core", [root_of, falling])
-@pytest.mark.parametrize("mode", [PLAIN, "FAST_RUN", "NUMBA"])
+@pytest.mark.parametrize("mode", [PLAIN, "FAST_RUN", *deep("NUMBA")])
 def test_a_batch_whose_entries_stop_apart(core: Any, mode: Any) -> None:
     """PyTensor cannot stack what its Scans return, so it raises an error."""
     batch = pt.dvector("batch")
