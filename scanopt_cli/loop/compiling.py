@@ -44,7 +44,11 @@ from scanopt_cli.loop.lowering import lowered
 from scanopt_cli.loop.memory import copy_shared_outputs
 from scanopt_cli.loop.operator_base import LoopOperator
 from scanopt_cli.loop.operators import Loop, TracedLoop
-from scanopt_cli.loop.products import drop_unit_dimensions, use_products
+from scanopt_cli.loop.products import (
+    drop_unit_dimensions,
+    take_apart_scalarized,
+    use_products,
+)
 from scanopt_cli.loop.row_access import use_rows
 from scanopt_cli.loop.scalar_loops import scalar_loop
 from scanopt_cli.loop.shifted_sums import keep_shifted
@@ -151,6 +155,7 @@ def _rewrite_body(
     mode.optimizer.rewrite(body)
     if isinstance(linker, NumbaLinker):
         use_products(body)
+        take_apart_scalarized(body)
         associate(body, op.n_states)
         use_vector_functions(body)
         use_rows(body, op.n_states, is_while=op.is_while)

@@ -25,7 +25,8 @@ from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch import basic
 from pytensor.scalar.basic import ScalarType
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.basic import TensorFromScalar
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import DenseTensorType
 
@@ -155,6 +156,7 @@ class StepWriter:
     memo: Any
     _names: dict[Variable, str] = field(default_factory=dict)
     _parts: dict[Variable, _Operand] = field(default_factory=dict)
+    _numbers: dict[Variable, str] = field(default_factory=dict)
     _fresh: set[Variable] = field(default_factory=set)
     _before: list[str] = field(default_factory=list)
     _step: list[str] = field(default_factory=list)
@@ -166,14 +168,23 @@ class StepWriter:
         self._names = dict(zip(self.body.inputs, self.inputs, strict=True))
         swapped = self._swapped_states()
         nodes = self.body.toposort()
-        whole = {v for node in nodes if not _is_kernel(node) for v in node.inputs}
-        whole |= set(self.body.outputs)
+        computed = set(self.body.outputs)
+        for node in reversed(nodes):
+            is_read_by_kernels = _is_number(node) and computed.isdisjoint(node.outputs)
+            if not _is_kernel(node) and not is_read_by_kernels:
+                computed.update(node.inputs)
         for node in nodes:
+            is_read_by_kernels = computed.isdisjoint(node.outputs)
+            if _is_number(node):
+                source, output = node.inputs[0], node.outputs[0]
+                self._numbers[output] = self._numbers.get(source) or self._name(source)
             if _is_kernel(node):
                 self._add_kernel(node)
             elif isinstance(node.op, Product):
                 self._add_product(node)
-            elif not (_is_part(node) and node.outputs[0] not in whole and self._add_part(node)):
+            elif not is_read_by_kernels or not (
+                _is_number(node) or (_is_part(node) and self._add_part(node))
+            ):
                 self._add_call(node)
         outputs = [self._name(v) for v in self.body.outputs]
         after = []
@@ -284,6 +295,10 @@ class StepWriter:
                 keys.append(basic.cache_key_for_constant(literals[f"c{i}"]))
                 values.append(f"c{i}")
                 continue
+            if v in self._numbers:
+                arguments[f"a{i}"] = self._numbers[v]
+                values.append(f"a{i}")
+                continue
             operand = self._operand(v)
             arguments[f"a{i}"] = operand.array
             own = iter(["0" if v.type.shape[k] == 1 else e for k, e in enumerate(entries)])
@@ -340,6 +355,14 @@ def _is_kernel(node: Apply) -> bool:
         and node.outputs[0].type.ndim > 0
         and all(isinstance(v.type, DenseTensorType) for v in (*node.inputs, *node.outputs))
     )
+
+
+def _is_number(node: Apply) -> bool:
+    """Whether a node makes an array of one number, or gives such an array dimensions."""
+    if isinstance(node.op, DimShuffle):
+        (source,) = node.inputs
+        return source.owner is not None and _is_number(source.owner)
+    return isinstance(node.op, TensorFromScalar)
 
 
 def _is_part(node: Apply) -> bool:

@@ -14,6 +14,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
+from pytensor.tensor.rewriting.scalarize import ScalarizedElemwise
 from pytensor.tensor.type import TensorType
 
 
@@ -70,6 +71,15 @@ def drop_unit_dimensions(graph: FunctionGraph) -> None:
             made = node.op.make_node(*(_squeezed(v, axes) for v in node.inputs))
             for old, new in zip(node.outputs, made.outputs, strict=True):
                 _replace(graph, old, new, axes)
+
+
+def take_apart_scalarized(graph: FunctionGraph) -> None:
+    """Write elementwise arithmetic of arrays and numbers as it was before PyTensor fused both."""
+    for node in graph.toposort():
+        if isinstance(node.op, ScalarizedElemwise) and node.outputs[0].type.ndim:
+            inner = node.op.fgraph
+            made = inner.bind(dict(zip(inner.inputs, node.inputs, strict=True)))
+            graph.replace_all(list(zip(node.outputs, made, strict=True)))
 
 
 def _is_float(node: Apply) -> bool:

@@ -47,6 +47,12 @@ def _some_rows(i: Any, states: Any, constants: Any) -> Any:
     return [one, two], [pt.sin(c[7 - i :] + 1).sum(), pt.cos(c[: -20 + i] * 2).sum()]
 
 
+def _by_numbers(i: Any, states: Any, constants: Any) -> Any:
+    (h, x), (c, w) = states, constants
+    new = pt.tanh(h * c + i * x) - w[i]
+    return [new, pt.cos(x) * c + new.sum()], [pt.stack([x, c, w[i]]) * new[0]]
+
+
 def _other_dtypes(i: Any, states: Any, constants: Any) -> Any:
     single, small, flags = states
     larger = single > 0.5
@@ -106,6 +112,7 @@ ARRAYS = {
     "some rows": Program(
         _some_rows, [_V[:3], _V[1:4]], [np.linspace(0, 1, 8), np.arange(20.0).reshape(4, 5) / 9]
     ),
+    "by numbers": Program(_by_numbers, [_V, 0.3], [1.7, _W]),
     "other dtypes": Program(
         _other_dtypes,
         [_V.astype("float32"), np.arange(5, dtype="int8") * 20, np.arange(5) > 2],
@@ -124,7 +131,13 @@ ARRAYS = {
     "of other lengths in each step": Program(_shrunk, [_V]),
     "of more in each step": Program(_grown, [_V[:2]]),
 }
-IN_ONE = ("a state that changes", "states that change places", "parts of a result", "products")
+IN_ONE = (
+    "by numbers",
+    "a state that changes",
+    "states that change places",
+    "parts of a result",
+    "products",
+)
 """Compiled together in the quick tier."""
 
 
@@ -166,6 +179,8 @@ def check(names: Sequence[str], steps: int, arguments: Callable[[Any], Any]) -> 
 
 def strided(value: np.ndarray) -> np.ndarray:
     """Return an array that is not contiguous."""
+    if not value.ndim:
+        return value
     wide = np.zeros([2 * n for n in value.shape], value.dtype)
     part: np.ndarray = wide[(slice(None, None, 2),) * value.ndim]
     part[...] = value
@@ -184,7 +199,7 @@ def test_values(name: str, steps: int) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("layout", [strided, np.asfortranarray])
+@pytest.mark.parametrize("layout", [strided, lambda value: value.copy(order="F")])
 def test_layouts(layout: Any) -> None:
     check([*IN_ONE, "transposed", "broadcast"], 3, layout)
 
@@ -258,6 +273,22 @@ def test_what_others_read_too_is_computed() -> None:
 
     made = code(step, [X], pt.dmatrix())
     assert not any("row_at(" in line for line in made.step)
+
+
+def test_numbers_are_handed_to_kernels() -> None:
+    state, factor = X.type(), pt.dscalar()
+    body = Body(
+        index=pt.lscalar("i"),
+        states=[state],
+        constants=[factor],
+        next_states=[pt.tanh(state * factor)],
+    )
+    (last,) = Loop.over(2, body, [X], {factor: X[0] + 0.5})
+    graph = pytensor.function([X], last, mode="NUMBA").maker.fgraph
+    (op,) = (node.op for node in graph.apply_nodes if isinstance(node.op, Loop))
+    made = StepWriter(op.fgraph, ["index", "state_0", "constant_0"], 1, {}).write()
+    assert "constant_0" in made.step[-2]
+    assert not any("= f" in line for line in made.step)
 
 
 def test_numbers_and_other_operations_are_called() -> None:
