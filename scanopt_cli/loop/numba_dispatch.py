@@ -31,8 +31,11 @@ from scanopt_cli.loop.numba_steps import StepCode, StepWriter
 from scanopt_cli.loop.operators import Loop, TracedLoop
 from scanopt_cli.loop.row_access import ReadNumber, WriteEntries, WriteRow, checked_before
 
-_VERSION = 7
-"""Part of the key under which a compiled loop is cached; raise it when the source below changes."""
+_VERSION = 8
+"""Part of the key under which a compiled loop is cached.
+
+Raise it when the source below changes, or that of steps or products.
+"""
 
 
 @register_funcify_default_op_cache_key(ReadNumber)  # type: ignore[untyped-decorator]

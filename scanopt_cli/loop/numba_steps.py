@@ -8,6 +8,7 @@ once:
 - An elementwise operation is a *kernel*, a function with a loop over the entries. It reads the rows
   of arrays where they are, and never works in place.
 - Each result has a buffer, which is allocated in the first step, and again if its shape changes.
+  Results of one shape share a buffer if one is read for the last time before the other is computed.
 - A state whose next value is such a result takes its buffer, and gives its own memory for the next
   step (double buffering).
 - All other operations are called as PyTensor calls them.
@@ -19,10 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from numba.core.compiler import Compiler
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FrozenFunctionGraph
-from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch import basic
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import TensorFromScalar
@@ -32,6 +31,7 @@ from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
 from scanopt_cli.loop.memory import memory_of
+from scanopt_cli.loop.numba_kernels import Array, Literal, Number, Operand, kernel
 from scanopt_cli.loop.numba_products import multiply
 from scanopt_cli.loop.products import Product
 
@@ -50,24 +50,6 @@ def _row_at(index: Any, length: Any) -> Any:
     if row < 0 or row >= length:
         raise IndexError("index out of bounds")
     return row
-
-
-class _KernelCompiler(Compiler):
-    """Numba's compiler, for functions that write no array which they have by another name too."""
-
-    def __init__(
-        self,
-        typing_context: Any,
-        target: Any,
-        library: Any,
-        arguments: Any,
-        result: Any,
-        flags: Any,
-        variables: Any,
-    ) -> None:
-        flags = flags.copy()
-        flags.noalias = True
-        super().__init__(typing_context, target, library, arguments, result, flags, variables)
 
 
 @basic.numba_njit
@@ -114,26 +96,6 @@ class StepCode:
     key: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """An array in the source, or a part of it.
-
-    ``places`` has what the part is in each dimension of the array: a row, rows from one to before
-    another, or ``None`` for all rows.
-    """
-
-    array: str
-    places: tuple[str | tuple[str, str] | None, ...]
-
-    def length(self, axis: int) -> str:
-        """Return the source of a length of the part."""
-        kept = [i for i, place in enumerate(self.places) if not isinstance(place, str)]
-        place = self.places[kept[axis]]
-        if isinstance(place, tuple):
-            return f"({place[1]} - {place[0]})"
-        return f"{self.array}.shape[{kept[axis]}]"
-
-
 @dataclass(slots=True)
 class StepWriter:
     """Writes the source of a step.
@@ -155,9 +117,12 @@ class StepWriter:
     n_states: int
     memo: Any
     _names: dict[Variable, str] = field(default_factory=dict)
-    _parts: dict[Variable, _Operand] = field(default_factory=dict)
+    _parts: dict[Variable, Array] = field(default_factory=dict)
     _numbers: dict[Variable, str] = field(default_factory=dict)
+    _lengths_of: dict[Variable, Sequence[str]] = field(default_factory=dict)
+    _kept: set[Variable] = field(default_factory=set)
     _fresh: set[Variable] = field(default_factory=set)
+    _free: dict[object, list[str]] = field(default_factory=dict)
     _before: list[str] = field(default_factory=list)
     _step: list[str] = field(default_factory=list)
     _globals: dict[str, Any] = field(default_factory=lambda: dict(_NAMES))
@@ -173,6 +138,7 @@ class StepWriter:
             is_read_by_kernels = _is_number(node) and computed.isdisjoint(node.outputs)
             if not _is_kernel(node) and not is_read_by_kernels:
                 computed.update(node.inputs)
+        released = self._last_reads(nodes)
         for node in nodes:
             is_read_by_kernels = computed.isdisjoint(node.outputs)
             if _is_number(node):
@@ -186,6 +152,10 @@ class StepWriter:
                 _is_number(node) or (_is_part(node) and self._add_part(node))
             ):
                 self._add_call(node)
+            for output in released.get(node, ()):
+                self._free.setdefault(_form(output, self._lengths_of[output]), []).append(
+                    self._name(output)
+                )
         outputs = [self._name(v) for v in self.body.outputs]
         after = []
         for i, output in swapped.items():
@@ -210,8 +180,21 @@ class StepWriter:
             for i, result in enumerate(results)
             if kept[i] is result and _has_buffer(result.owner) and states[i] not in kept
         }
+        self._kept = set(kept)
         self._fresh = set(kept) - set(swapped.values())
         return swapped
+
+    def _last_reads(self, nodes: Sequence[Apply]) -> dict[Apply, list[Variable]]:
+        """Return for each node the buffers that no later node reads, and no output is."""
+        last: dict[Variable, Apply] = {}
+        for node in nodes:
+            last |= {memory_of(v, _has_buffer): node for v in node.inputs}
+        kept = {memory_of(v, _has_buffer) for v in self.body.outputs} | self._kept
+        found: dict[Apply, list[Variable]] = {}
+        for memory, node in last.items():
+            if _has_buffer(memory.owner) and memory not in kept:
+                found.setdefault(node, []).append(memory)
+        return found
 
     def _name(self, variable: Variable) -> str:
         if variable not in self._names:
@@ -252,15 +235,32 @@ class StepWriter:
             else:
                 self._step.append(f"{place} = row_at({self._name(index)}, {length})")
                 places[axis] = place
-        self._parts[node.outputs[0]] = _Operand(name, tuple(places))
+        self._parts[node.outputs[0]] = Array(name, tuple(places))
         return True
 
-    def _operand(self, variable: Variable) -> _Operand:
+    def _operand(self, variable: Any) -> Operand:
+        if isinstance(variable, Constant) and variable.data.size == 1:
+            return Literal(variable.data.reshape(())[()])
+        if variable in self._numbers:
+            return Number(self._numbers[variable])
+        return self._array(variable)
+
+    def _array(self, variable: Any) -> Array:
         whole = (None,) * variable.type.ndim
-        return self._parts.get(variable) or _Operand(self._name(variable), whole)
+        return self._parts.get(variable) or Array(self._name(variable), whole)
+
+    def _length(self, variable: Any, axis: int) -> str:
+        """Return the source of a length, which of equal lengths is the same where that is known."""
+        lengths = self._lengths_of.get(variable)
+        return self._array(variable).length(axis) if lengths is None else lengths[axis]
 
     def _add_buffer(self, output: Any, lengths: Sequence[str]) -> str:
         """Give a result memory of some lengths."""
+        self._lengths_of[output] = lengths
+        free = self._free.get(_form(output, lengths))
+        if free and output not in self._kept:
+            self._names[output] = free.pop()
+            return self._names[output]
         name = self._name(output)
         dtype = "bool_" if output.type.dtype == "bool" else output.type.dtype
         allocated = f"{name} = np.empty(({', '.join(lengths)},), np.{dtype})"
@@ -275,60 +275,18 @@ class StepWriter:
     def _add_product(self, node: Apply) -> None:
         left, right = map(self._name, node.inputs)
         left_ndim, right_ndim = (v.type.ndim for v in node.inputs)
-        rows = [f"{left}.shape[0]"] if left_ndim == 2 else []
-        columns = [f"{right}.shape[1]"] if right_ndim == 2 else []
+        rows = [self._length(node.inputs[0], 0)] if left_ndim == 2 else []
+        columns = [self._length(node.inputs[1], 1)] if right_ndim == 2 else []
         made = self._add_buffer(node.outputs[0], [*rows, *columns])
         self._step.append(f"multiply({made}, {left}, {right})")
 
     def _add_kernel(self, node: Apply) -> None:
-        op: Any = node.op
         lengths = self._lengths(node)
-        arguments = {
-            f"out_{i}": self._add_buffer(output, lengths) for i, output in enumerate(node.outputs)
-        }
-        targets = list(arguments)
-        entries = [f"k{axis}" for axis in range(len(lengths))]
-        values, literals, keys = [], {}, []
-        for i, v in enumerate(node.inputs):
-            if isinstance(v, Constant) and v.data.size == 1:
-                literals[f"c{i}"] = v.data.reshape(())[()]
-                keys.append(basic.cache_key_for_constant(literals[f"c{i}"]))
-                values.append(f"c{i}")
-                continue
-            if v in self._numbers:
-                arguments[f"a{i}"] = self._numbers[v]
-                values.append(f"a{i}")
-                continue
-            operand = self._operand(v)
-            arguments[f"a{i}"] = operand.array
-            own = iter(["0" if v.type.shape[k] == 1 else e for k, e in enumerate(entries)])
-            places = []
-            for k, place in enumerate(operand.places):
-                if place is None:
-                    places.append(next(own))
-                    continue
-                row = f"i{i}_{k}"
-                arguments[row] = place if isinstance(place, str) else place[0]
-                places.append(row if isinstance(place, str) else f"{row} + {next(own)}")
-            values.append(f"a{i}[{', '.join(places)}]")
-        function, key = basic.numba_funcify_and_cache_key(
-            op.scalar_op, node=op.make_scalar_node(*node.inputs), ofg_memo=self.memo
-        )
-        source = [f"def kernel({', '.join(arguments)}):"]
-        source += [
-            f"{'    ' * (axis + 1)}for {entry} in range(out_0.shape[{axis}]):"
-            for axis, entry in enumerate(entries)
-        ]
-        stored = ", ".join(f"{target}[{', '.join(entries)}]" for target in targets)
-        source.append(f"{'    ' * (len(entries) + 1)}{stored} = function({', '.join(values)})\n")
-        text = "\n".join(source)
-        kernel = compile_numba_function_src(
-            text, "kernel", {**vars(basic), **literals, "function": function}
-        )
-        compiled = basic.numba_njit(kernel, boundscheck=False, pipeline_class=_KernelCompiler)
+        results = [self._add_buffer(output, lengths) for output in node.outputs]
+        made = kernel(node, results, [self._operand(v) for v in node.inputs], self.memo)
         name = f"f{len(self._keys)}"
-        self._add_global(name, compiled, key and f"({text}, {key}, {keys})")
-        self._step.append(f"{name}({', '.join(arguments.values())})")
+        self._add_global(name, made.function, made.key)
+        self._step.append(f"{name}({', '.join(made.arguments)})")
 
     def _lengths(self, node: Apply) -> list[str]:
         """Return the source of the lengths of a result, and check that the operands have them."""
@@ -336,12 +294,18 @@ class StepWriter:
         for axis in range(node.outputs[0].type.ndim):
             operands = [v for v in node.inputs if v.type.shape[axis] != 1]
             known = {v.type.shape[axis] for v in operands}
-            sources = dict.fromkeys(self._operand(v).length(axis) for v in operands)
+            sources = dict.fromkeys(self._length(v, axis) for v in operands)
             first, *others = sources or ["1"]
             if len(known) > 1 or None in known:
                 self._step += [f"same_length({first}, {other})" for other in others]
             found.append(first)
         return found
+
+
+def _form(result: Any, lengths: Sequence[str]) -> object:
+    """Return what results have in common that may share a buffer: a dtype, and lengths."""
+    shape = result.type.shape
+    return result.type.dtype, tuple(lengths) if None in shape else shape
 
 
 def _has_buffer(node: Apply | None) -> bool:

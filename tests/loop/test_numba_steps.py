@@ -9,7 +9,10 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from programs import Program
+from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 from pytensor.tensor.elemwise import Elemwise
 
@@ -295,6 +298,87 @@ def test_numbers_and_other_operations_are_called() -> None:
     made = code(lambda i, x: [x + 1.0], [pt.dscalar()])
     assert not made.before
     assert not made.after
+
+
+def buffers(made: StepCode) -> int:
+    """Count the arrays that are allocated before the loop."""
+    return sum("np.empty" in line for line in made.before)
+
+
+def test_results_of_one_shape_share_buffers() -> None:
+    made = code(lambda i, x: [pt.tanh(pt.sin(pt.cos(pt.sqr(pt.exp(x)))))], [X])
+    assert buffers(made) == 3
+
+
+SEPARATE: dict[str, tuple[Callable[..., list[Any]], int]] = {
+    "read again later": (lambda i, x: [pt.tanh(pt.sin(pt.cos(e := pt.exp(x))) + e)], 4),
+    "read as a part later": (lambda i, x: [pt.tanh(pt.sin(pt.cos(e := pt.exp(x))) + e[::-1])], 4),
+    "of other lengths": (lambda i, x, y: [pt.tanh(pt.sin(pt.exp(x))), pt.cos(pt.exp(y))], 5),
+    "of another dtype": (lambda i, x: [pt.tanh(pt.cast(pt.exp(x), "float32")) + x], 4),
+    "read by none": (lambda i, x, y: [pt.tanh(pt.exp(x)), y], 2),
+}
+
+
+@pytest.mark.parametrize("name", SEPARATE)
+def test_other_results_have_buffers_of_their_own(name: str) -> None:
+    step, count = SEPARATE[name]
+    states = [X, Y] if "none" in name or "lengths" in name else [X]
+    assert buffers(code(step, states)) == count
+
+
+@st.composite
+def programs(draw: Any) -> list[tuple[str, int, int]]:
+    """Operations on earlier results, by their places."""
+    names = st.sampled_from(["add", "tanh", "reversed", "row", "product", "shifted", "column"])
+    lines = draw(st.lists(st.tuples(names, st.integers(0, 9), st.integers(0, 9)), max_size=8))
+    return [*lines, ("tanh", 0, 0)]
+
+
+@pytest.mark.deep
+@settings(max_examples=25)
+@given(programs(), st.data())
+def test_any_step(lines: list[tuple[str, int, int]], data: Any) -> None:
+    """As it is written, without PyTensor's rewrites, of which fusion leaves few nodes."""
+    places = [data.draw(st.integers(0, 11)) for _ in range(3)]
+
+    def step(index: Any, states: Any, constants: Any) -> Any:
+        matrix, vector = constants
+        known = [*states, vector]
+        for name, one, other in lines:
+            a, b = known[-1 - one % len(known)], known[other % len(known)]
+            column = matrix[:, index]
+            made = {
+                "add": lambda a=a, b=b: a * 0.5 + b,
+                "tanh": lambda a=a: pt.tanh(a),
+                "reversed": lambda b=b: b[::-1],
+                "row": lambda a=a: matrix[index] - a,
+                "product": lambda a=a: pt.dot(matrix, a) * 0.2,
+                "shifted": lambda a=a, b=b: pt.concatenate([a[1:] * 2, b[:1]]),
+                "column": lambda a=a, column=column: pt.sin(column + a),
+            }[name]()
+            known.append(made)
+        return [known[-1 - places[0] % 2], known[places[1] % len(known)]], []
+
+    program = Program(step, [_V, _W], [_M, _V * 2])
+    inputs = program.inputs()
+    body_inputs = [v.type() for v in inputs]
+    index = pt.lscalar("index")
+    next_states, _ = step(index, body_inputs[:2], body_inputs[2:])
+    body = Body(
+        index=index,
+        states=body_inputs[:2],
+        constants=body_inputs[2:],
+        next_states=next_states,
+    )
+    outer = dict(zip(body_inputs[2:], inputs[2:], strict=True))
+    lasts = Loop.over(4, body, inputs[:2], outer)
+    expected = program.unrolled(inputs, 4)[:2]
+    found = [
+        pytensor.function(inputs, outputs, mode=mode, on_unused_input="ignore")(*program.arguments)
+        for outputs, mode in ((lasts, Mode("numba", None)), (expected, "FAST_COMPILE"))
+    ]
+    for new, old in zip(*found, strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.deep
