@@ -98,8 +98,8 @@ def filled(words: list[str], file: Path, honest: Path) -> list[str]:
 
 
 def tried(commands: Collection[str]) -> Collection[str]:
-    """All commands load files alike: each file is tried by two, and by all in the deep tier."""
-    return commands if tiers.IS_DEEP else ("optimize", "audit")
+    """All commands load files alike: each file is tried by one, and by all in the deep tier."""
+    return commands if tiers.IS_DEEP else ("optimize",)
 
 
 def by_tier(names: Iterable[str]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -290,8 +291,13 @@ def truncated(taps: list[int], limit: int) -> Any:
     return ys.sum() + (ys[-1] ** 2).sum() + zs.sum() + (zs[0] ** 3).sum()
 
 
-@pytest.mark.parametrize("limit", [1, 2, 4, 5, 6])
-@pytest.mark.parametrize("taps", [[-1], [-1, -3], [-9, -1]])
+_QUICK = [([-1], 2), ([-1], 5), ([-1, -3], 4), ([-9, -1], 1), ([-9, -1], 6)]
+_TRUNCATED = product([[-1], [-1, -3], [-9, -1]], [1, 2, 4, 5, 6])
+
+
+@pytest.mark.parametrize(
+    ("taps", "limit"), [*_QUICK, *deep(*(case for case in _TRUNCATED if case not in _QUICK))]
+)
 def test_truncated_gradients(taps: list[int], limit: int) -> None:
     graph = graph_of(truncated(taps, limit))
     values = {"m": np.linspace(0, 1, 18).reshape(9, 2), "v": np.arange(5.0), "w": 0.7}
