@@ -16,8 +16,12 @@ import scanopt_cli as so
 from evaluating import assert_same_outcomes
 from graph_building import scan
 from scanopt_cli import loop
+from scanopt_cli.integration.compilation.stage_passes import passes_of
+from scanopt_cli.integration.compilation.stages import CompilationStage
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Loop, TracedLoop
+from scanopt_cli.passes.push_out import PushOut
+from scanopt_cli.pipeline.grammar import parse
 
 VM = Mode("vm", "fast_run")
 LINKERS = [
@@ -55,6 +59,13 @@ def test_scans_stay_in_python(caplog: pytest.LogCaptureFixture) -> None:
     left = [r.getMessage() for r in caplog.records if r.getMessage().startswith("scan-to-loop")]
     assert len(left) == 2
     assert all("VMLinker" in message for message in left)
+
+
+def test_what_is_cheap_stays_in_loops_that_numba_compiles() -> None:
+    for name, is_cheap in (("NUMBA", False), ("JAX", False), ("CVM", True), (VM, True)):
+        passes = passes_of(CompilationStage.LOOPS, parse("loop"), get_mode(name))
+        (push_out,) = (item for item in passes if isinstance(item, PushOut))
+        assert push_out.cheap is is_cheap
 
 
 def test_a_linker_that_is_named_counts() -> None:

@@ -88,8 +88,12 @@ def _adapted(item: Pass, mode: Mode | None) -> Pass:
         return replace(item, linker=_linker_name(linker))
     if isinstance(item, PushOut):
         # JAX cannot raise errors that depend on values, and both branches of its conditionals must
-        # have the same shape.
-        return replace(item, guarded="jax" not in getattr(linker, "required_rewrites", ()))
+        # have the same shape. Other linkers take long for each operation of a step.
+        return replace(
+            item,
+            guarded="jax" not in getattr(linker, "required_rewrites", ()),
+            cheap=item.cheap or not isinstance(linker, NumbaLinker | JAXLinker),
+        )
     return item
 
 
