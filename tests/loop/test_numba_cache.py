@@ -1,0 +1,44 @@
+"""What Numba compiles of a loop is compiled once, whatever the process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# A loop on arrays, with a product, rows of a constant, a trace and a loop inside.
+_PROGRAM = """
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from scanopt_cli import loop
+
+start, rows, w = pt.dvector("start"), pt.dmatrix("rows"), pt.dmatrix("w")
+
+def step(h, row, w):
+    last, _ = loop.scan(lambda z, i, w: (pt.cos(z) + i,) * 2, h, pt.arange(2.0), w)
+    new = pt.tanh(pt.dot(w, last) + row * 0.5)
+    return new, new
+
+last, trace = loop.scan(step, start, rows, w)
+function = pytensor.function([start, rows, w], [last, trace], mode="NUMBA")
+function(np.ones(3), np.ones((4, 3)), np.eye(3))
+"""
+
+
+def compiled_into(directory: Path) -> set[str]:
+    """Run the program, and return which files the cache has."""
+    flags = f'{os.environ["PYTENSOR_FLAGS"]},base_compiledir="{directory}"'
+    environment = {**os.environ, "PYTENSOR_FLAGS": flags}
+    subprocess.run([sys.executable, "-c", _PROGRAM], check=True, env=environment)
+    return {path.name for path in directory.rglob("*.nb*")}
+
+
+@pytest.mark.deep
+def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
+    first = compiled_into(tmp_path)
+    assert first
+    assert compiled_into(tmp_path) == first
