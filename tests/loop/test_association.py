@@ -139,7 +139,7 @@ def arithmetic(draw: Any) -> tuple[int, list[tuple[bool, list[int]]]]:
 @given(arithmetic(), st.data())
 def test_values(program: Any, data: Any) -> None:
     count, lines = program
-    n_states = data.draw(st.integers(1, count))
+    n_states = data.draw(st.integers(1, min(count, len(lines))))
     inner = [float64() for _ in range(count)]
     values: list[Variable] = list(inner)
     for adds, places in lines:
