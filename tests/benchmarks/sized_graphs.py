@@ -20,6 +20,7 @@ _NODES_A_READER = 48
 _NODES_A_TRACED_LOOP = 6
 _NODES_A_NESTED_LOOP = 6
 _NODES_A_BACKWARD_LOOP = 20
+_NODES_A_NETWORK = 20
 # `pytensor.scan` walks all that its inputs depend on, so one chain of a thousand loops takes hours.
 _CHAIN = 8
 
@@ -74,6 +75,40 @@ def summing_graph(nodes: int) -> Graph:
             outputs_info=[start],
         )
         results.append(ys.owner.inputs[0][-1])
+    return graph_of(*results)
+
+
+def networks_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, loops that multiply a sequence by two matrices."""
+    results = []
+    for _ in range(max(nodes // _NODES_A_NETWORK, 1)):
+        rows, start, w, u = (
+            pt.dmatrix("rows"),
+            pt.dvector("start"),
+            pt.dmatrix("w"),
+            pt.dmatrix("u"),
+        )
+        ys = scan(
+            lambda row, y, w, u: pt.tanh(row @ w) * y + u @ row,
+            sequences=[rows],
+            outputs_info=[start],
+            non_sequences=[w, u],
+        )
+        results.append(ys[-1])
+    return graph_of(*results)
+
+
+def gates_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, TracedLoops that multiply a state by two matrices."""
+
+    def step(y, _, weights):
+        w, u = weights
+        return pt.tanh(w @ y) * pt.cos(u @ y), None
+
+    results = []
+    for _ in range(max(nodes // _NODES_A_NETWORK, 1)):
+        x, w, u = pt.dvector("x"), pt.dmatrix("w"), pt.dmatrix("u")
+        results.append(_carried(step, x, (w, u), 10))
     return graph_of(*results)
 
 

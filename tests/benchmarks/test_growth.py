@@ -16,8 +16,10 @@ from sized_graphs import (
     SIZES,
     backward_loops_graph,
     differentiated_graph,
+    gates_graph,
     invariant_graph,
     loops_in_loops_graph,
+    networks_graph,
     reading_graph,
     sized_graph,
     small_arrays_graph,
@@ -37,10 +39,12 @@ from scanopt_cli.passes.constant_states import ConstantStates
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.keep_values.keep_values import KeepValues
 from scanopt_cli.passes.loop_to_scan import LoopToScan
+from scanopt_cli.passes.merge_products import MergeProducts
 from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.passes.normalize_reads.normalize_reads import NormalizeReads
 from scanopt_cli.passes.peel_first_step import PeelFirstStep
 from scanopt_cli.passes.push_out import PushOut
+from scanopt_cli.passes.push_out_products import PushOutProducts
 from scanopt_cli.passes.push_out_sums import PushOutSums
 from scanopt_cli.passes.trace_to_last import TraceToLast
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
@@ -58,7 +62,9 @@ _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
     differentiated_graph: (MitMotToSitSot.name, CleanSlices.name, "grad"),
     invariant_graph: (HoistStates.name, CompileSafe.name, PushOut.name),
     reading_graph: (NormalizeReads.name, PeelFirstStep.name, CarryReductions.name, TrimSteps.name),
+    networks_graph: (PushOutProducts.name,),
     summing_graph: (PushOutSums.name,),
+    gates_graph: (MergeProducts.name,),
     traced_graph: (TraceToLast.name, ConstantStates.name, LoopToScan.name),
     small_arrays_graph: (UnrollSmall.name, Checkpoint.name),
     loops_in_loops_graph: (UnrollLoops.name,),
