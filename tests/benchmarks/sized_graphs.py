@@ -82,12 +82,8 @@ def networks_graph(nodes: int) -> Graph:
     """Return a graph of about ``nodes`` nodes, loops that multiply a sequence by two matrices."""
     results = []
     for _ in range(max(nodes // _NODES_A_NETWORK, 1)):
-        rows, start, w, u = (
-            pt.dmatrix("rows"),
-            pt.dvector("start"),
-            pt.dmatrix("w"),
-            pt.dmatrix("u"),
-        )
+        start = pt.dvector("start")
+        rows, w, u = pt.dmatrices("rows", "w", "u")
         ys = scan(
             lambda row, y, w, u: pt.tanh(row @ w) * y + u @ row,
             sequences=[rows],
@@ -99,7 +95,7 @@ def networks_graph(nodes: int) -> Graph:
 
 
 def gates_graph(nodes: int) -> Graph:
-    """Return a graph of about ``nodes`` nodes, TracedLoops that multiply a state by two matrices."""
+    """Return a graph of about ``nodes`` nodes, TracedLoops that read two products of a state."""
 
     def step(y, _, weights):
         w, u = weights
