@@ -20,7 +20,6 @@ import scanopt_cli.loop.numba_dispatch  # noqa: F401
 from scanopt_cli import loop
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Body, Loop
-from scanopt_cli.loop.numba_steps import StepCode, StepWriter
 from scanopt_cli.loop.products import Product
 from tiers import deep
 
@@ -207,125 +206,6 @@ def test_layouts(layout: Any) -> None:
     check([*IN_ONE, "transposed", "broadcast"], 3, layout)
 
 
-def code(step: Callable[..., list[Any]], states: list[Any], *constants: Any) -> StepCode:
-    """Return the source of a step of arrays."""
-    inputs = [v.type() for v in (*states, *constants)]
-    index = pt.lscalar("index")
-    outputs = step(index, *inputs)
-    names = ["index", *(f"state_{i}" for i in range(len(states)))]
-    names += [f"constant_{i}" for i in range(len(constants))]
-    body = Body(
-        index=index,
-        states=inputs[: len(states)],
-        constants=inputs[len(states) :],
-        next_states=outputs[: len(states)],
-        traced=outputs[len(states) :],
-    )
-    return StepWriter(body.freeze(), names, len(states), {}).write()
-
-
-X, Y = pt.dvector("x"), pt.dvector("y")
-
-
-def test_a_state_and_its_next_value_change_places() -> None:
-    made = code(lambda i, x, c: [pt.tanh(x * c)], [X], Y)
-    assert made.before.count("state_0 = np.ascontiguousarray(state_0)") == 1
-    (name,) = made.outputs
-    assert list(made.after) == [f"{name} = old_state_0"]
-    assert not [line for line in made.step if line.startswith(f"{name} = ")]
-
-
-SHARED: dict[str, Callable[..., list[Any]]] = {
-    "kept by another state": lambda i, x, y: [pt.tanh(x), x],
-    "a part of the result": lambda i, x, y: [pt.tanh(x)[::-1], y],
-    "handed on": lambda i, x, y: [x, y],
-}
-
-
-@pytest.mark.parametrize("name", SHARED)
-def test_memory_that_is_kept_is_not_written_again(name: str) -> None:
-    made = code(SHARED[name], [X, Y])
-    assert not made.after
-    kernels = [line for line in made.step if "np.empty" in line]
-    # Not only if its length changes.
-    assert len(kernels) == (name != "handed on")
-    assert not any(line.startswith(" ") for line in kernels)
-
-
-def test_rows_are_read_where_they_are() -> None:
-    made = code(lambda i, x, m: [x * m[i] + m[i + 1]], [X], pt.dmatrix())
-    assert sum("row_at(" in line for line in made.step) == 2
-    assert not any("Subtensor" in str(value) for value in made.names.values())
-
-
-def test_rows_from_one_to_another_are_read_where_they_are() -> None:
-    made = code(lambda i, x, c: [x[1:] * c[i : i + 3] + c[:3]], [X], Y)
-    assert sum("bounds_at(" in line for line in made.step) == 3
-
-
-@pytest.mark.parametrize("step", [-1, 2])
-def test_other_slices_are_called(step: int) -> None:
-    made = code(lambda i, x: [x[::step] * 2], [X])
-    assert not any("bounds_at(" in line for line in made.step)
-
-
-def test_what_others_read_too_is_computed() -> None:
-    def step(i: Any, x: Any, m: Any) -> list[Any]:
-        row = m[i]
-        return [x * row, row]
-
-    made = code(step, [X], pt.dmatrix())
-    assert not any("row_at(" in line for line in made.step)
-
-
-def test_numbers_are_handed_to_kernels() -> None:
-    state, factor = X.type(), pt.dscalar()
-    body = Body(
-        index=pt.lscalar("i"),
-        states=[state],
-        constants=[factor],
-        next_states=[pt.tanh(state * factor)],
-    )
-    (last,) = Loop.over(2, body, [X], {factor: X[0] + 0.5})
-    graph = pytensor.function([X], last, mode="NUMBA").maker.fgraph
-    (op,) = (node.op for node in graph.apply_nodes if isinstance(node.op, Loop))
-    made = StepWriter(op.fgraph, ["index", "state_0", "constant_0"], 1, {}).write()
-    assert "constant_0" in made.step[-2]
-    assert not any("= f" in line for line in made.step)
-
-
-def test_numbers_and_other_operations_are_called() -> None:
-    made = code(lambda i, x: [x + 1.0], [pt.dscalar()])
-    assert not made.before
-    assert not made.after
-
-
-def buffers(made: StepCode) -> int:
-    """Count the arrays that are allocated before the loop."""
-    return sum("np.empty" in line for line in made.before)
-
-
-def test_results_of_one_shape_share_buffers() -> None:
-    made = code(lambda i, x: [pt.tanh(pt.sin(pt.cos(pt.sqr(pt.exp(x)))))], [X])
-    assert buffers(made) == 3
-
-
-SEPARATE: dict[str, tuple[Callable[..., list[Any]], int]] = {
-    "read again later": (lambda i, x: [pt.tanh(pt.sin(pt.cos(e := pt.exp(x))) + e)], 4),
-    "read as a part later": (lambda i, x: [pt.tanh(pt.sin(pt.cos(e := pt.exp(x))) + e[::-1])], 4),
-    "of other lengths": (lambda i, x, y: [pt.tanh(pt.sin(pt.exp(x))), pt.cos(pt.exp(y))], 5),
-    "of another dtype": (lambda i, x: [pt.tanh(pt.cast(pt.exp(x), "float32")) + x], 4),
-    "read by none": (lambda i, x, y: [pt.tanh(pt.exp(x)), y], 2),
-}
-
-
-@pytest.mark.parametrize("name", SEPARATE)
-def test_other_results_have_buffers_of_their_own(name: str) -> None:
-    step, count = SEPARATE[name]
-    states = [X, Y] if "none" in name or "lengths" in name else [X]
-    assert buffers(code(step, states)) == count
-
-
 @st.composite
 def programs(draw: Any) -> list[tuple[str, int, int]]:
     """Operations on earlier results, by their places."""
@@ -385,10 +265,8 @@ def test_any_step(lines: list[tuple[str, int, int]], data: Any) -> None:
 @pytest.mark.parametrize("index", [6, -7])
 def test_rows_that_are_not_there(index: int) -> None:
     m = pt.dmatrix("m")
-    step = code(lambda i, x, m: [pt.tanh(x * m[i])], [X], m)
-    assert any("row_at(" in line for line in step.step)
     start, k = pt.dvector("start"), pt.lscalar("k")
-    row, at, state = m.type(), k.type(), X.type()
+    row, at, state = m.type(), k.type(), start.type()
     body = Body(
         index=pt.lscalar("i"),
         states=[state],
@@ -409,7 +287,7 @@ def test_rows_that_are_not_there(index: int) -> None:
 @pytest.mark.deep
 def test_lengths_that_differ() -> None:
     start, c = pt.dvector("start"), pt.dvector("c")
-    state, inner = X.type(), X.type()
+    state, inner = start.type(), c.type()
     body = Body(
         index=pt.lscalar("i"),
         states=[state],
