@@ -180,6 +180,14 @@ def test_a_trace_that_is_read_forwards() -> None:
     assert products(work) == 0
 
 
+@pytest.mark.parametrize("sequence", [xs[::-1], pt.exp(xs)[::-1]])
+def test_what_is_no_trace_may_be_read_backwards(sequence: Any) -> None:
+    ys = loop(lambda x, h, w, v, u: pt.tanh(x @ w + h), sequences=[sequence])
+    work, remarks = check(ys)
+    assert len(remarks) == 1
+    assert products(work) == 0
+
+
 def test_a_loop_that_may_stop() -> None:
     ys = loop(lambda x, h, w, v, u: (pt.tanh(x @ w + h), until(h[0] > 0.5)))
     work, remarks = check(ys)
