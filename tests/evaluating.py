@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 import pytensor
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
+from pytensor.graph.rewriting.basic import GraphRewriter
 
-PLAIN = Mode(linker="vm", optimizer=None)
+
+class _PlainMode(Mode):
+    """Puts the few rewrites that PyTensor requires together once, not for each compilation."""
+
+    @cached_property
+    def optimizer(self) -> GraphRewriter:
+        return super().optimizer
+
+
+PLAIN = _PlainMode(linker="vm", optimizer=None)
 """The virtual machine in Python, which runs preallocated mit-mots, and no optional rewrite."""
 
 type Outcome = np.ndarray | Exception

@@ -27,14 +27,14 @@ class Outcome:
 def scanopt(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Outcome:
     """Run ``scanopt`` with ``arguments`` in a pipe, 80 columns wide, in this process.
 
-    With a changed ``environment``, which counts when a process starts, in one of its own.
+    In one of its own with an ``environment`` that counts when Python starts.
     """
-    if environment:
+    if any(name.startswith("PYTHON") for name in environment):
         return process(*arguments, cwd=cwd, **environment)
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
     with ExitStack() as stack:
         stack.enter_context(chdir(cwd or Path.cwd()))
-        stack.enter_context(patch.dict(os.environ, COLUMNS="80"))
+        stack.enter_context(patch.dict(os.environ, {"COLUMNS": "80", **environment}))
         stack.enter_context(patch("sys.stdin", io.TextIOWrapper(io.BytesIO())))
         stack.enter_context(redirect_stdout(out))
         stack.enter_context(redirect_stderr(err))

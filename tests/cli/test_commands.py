@@ -38,7 +38,7 @@ def test_help_and_version() -> None:
         assert "list[" not in done.out
 
 
-@pytest.mark.parametrize("arguments", ["--help", "passes --help", "--version"])
+@pytest.mark.parametrize("arguments", ["--help", *deep("passes --help", "--version")])
 def test_help_does_not_import_pytensor(arguments: str) -> None:
     code = (
         "import sys; from scanopt_cli.cli.app import run;"
@@ -123,6 +123,7 @@ def test_an_interrupt_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     assert exited.value.code == 130
 
 
+@pytest.mark.usefixtures("evaluated_here")
 def test_verify(files: Path) -> None:
     assert scanopt("verify", files / "power.pkl", files / "power.pkl").code == 0
     differs = scanopt("verify", files / "wasteful.pkl", files / "off.pkl", "--runs", "2")
@@ -143,6 +144,7 @@ def test_a_preset_lists_its_passes() -> None:
     assert scanopt("passes", "default").code == 0
 
 
+@pytest.mark.usefixtures("evaluated_here")
 def test_verify_tells_where_in_markdown(files: Path) -> None:
     pair = (files / "wasteful.pkl", files / "off.pkl")
     done = scanopt("verify", *pair, "--mode", "plain", "--format", "markdown")

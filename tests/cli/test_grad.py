@@ -17,6 +17,8 @@ from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
 
+pytestmark = pytest.mark.usefixtures("evaluated_here")
+
 
 def test_grad(files: Path, tmp_path: Path) -> None:
     target = tmp_path / "hessian.pkl"

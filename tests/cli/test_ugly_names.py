@@ -100,6 +100,7 @@ _SLOW = ("optimize", "verify", "grad")
         *((case, "github") for case in CASES if case.startswith("diff")),
     ],
 )
+@pytest.mark.usefixtures("evaluated_here")
 def test_nothing_obeys_a_name(
     case: str, form: str, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

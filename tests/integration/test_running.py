@@ -17,6 +17,7 @@ from scanopt_cli.environment import CAPTURE
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.integration.capture.captured_program import run_captured
 from scanopt_cli.serialization.loading import load
+from tiers import deep
 
 PROGRAM = """
 import sys
@@ -66,12 +67,14 @@ def test_a_script(program: Path, tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert_same_outcomes([[[2.0], [4.0], [8.0]]], values)
 
 
+@pytest.mark.deep
 def test_a_module(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_captured([sys.executable, "-m", "program"], "graphs") == 3
     assert names(tmp_path / "graphs") == KEPT
 
 
+@pytest.mark.deep
 def test_a_program_that_starts_another(program: Path, tmp_path: Path) -> None:
     starter = tmp_path / "starter.py"
     starter.write_text(
@@ -126,6 +129,7 @@ def test_an_interpreter_without_scanopt(
     assert names(tmp_path / "graphs") == []
 
 
+@pytest.mark.deep
 def test_a_traceback_is_the_programs_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "script.py"
     script.write_text("import pytensor\nraise ValueError('mine')\n")
@@ -140,7 +144,7 @@ def test_a_program_that_a_signal_ends(tmp_path: Path) -> None:
     assert run_captured([sys.executable, "-c", code], tmp_path) == 128 + signal.SIGKILL
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *deep(signal.SIGINT)])
 def test_signals_reach_the_program(number: signal.Signals, tmp_path: Path) -> None:
     """The program cleans up and chooses its exit code; we wait for it."""
     script = tmp_path / "script.py"

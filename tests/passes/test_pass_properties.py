@@ -64,6 +64,7 @@ def test_passes_keep_values_and_settle(generated: GeneratedScan) -> None:
     graph = from_io(generated.inputs, generated.outputs)
     expected = evaluator(graph.inputs, graph.outputs)
     outcomes = [expected(arguments) for arguments in generated.arguments]
+    original = digest(graph.fgraph)
     for pipeline, lost in PIPELINES.items():
         note(pipeline)
         work = graph.copy()
@@ -73,6 +74,9 @@ def test_passes_keep_values_and_settle(generated: GeneratedScan) -> None:
                 note(f"{remark.pass_name}: {remark.kind} {remark.scan}: {text_of(remark)}")
         work.fgraph.check_integrity()
         assert [variable.type for variable in work.inputs] == types
+        before = digest(work.fgraph)
+        if before == original:
+            continue
         actual = evaluator(work.inputs, work.outputs)
         for arguments, olds in zip(generated.arguments, outcomes, strict=True):
             got = actual(arguments)
@@ -86,7 +90,6 @@ def test_passes_keep_values_and_settle(generated: GeneratedScan) -> None:
             if pipeline in NAN_LOST:
                 refined = [nan_as_in(new, old) for old, new in zip(refined, got, strict=True)]
             assert_same_outcomes(refined, got)
-        before = digest(work.fgraph)
         again = passed_through(pipeline, work.fgraph)
         assert not any(run.changed for run in again)
         assert digest(work.fgraph) == before

@@ -91,9 +91,11 @@ def children() -> set[int]:
     ("deed", "reason"),
     [
         ("killed", "ended by SIGSEGV while evaluating graph b in run 0"),
-        ("leaves", "the process ended early while evaluating graph b in run 0"),
-        ("fails", "exit code 7 while evaluating graph b in run 0 (out of luck)"),
-        ("exits", "the process ended early while evaluating graph b in run 0"),
+        *deep(
+            ("leaves", "the process ended early while evaluating graph b in run 0"),
+            ("fails", "exit code 7 while evaluating graph b in run 0 (out of luck)"),
+            ("exits", "the process ended early while evaluating graph b in run 0"),
+        ),
     ],
 )
 def test_a_child_that_dies_verifies_nothing(deed: str, reason: str) -> None:
@@ -132,6 +134,7 @@ def test_progress_is_told() -> None:
     assert all(text.startswith("verifying: ") for text in told)
 
 
+@pytest.mark.deep
 def test_too_much_memory() -> None:
     huge = pt.zeros((10**6, 10**6, n + 1)).sum()
     found = verify(([n], [huge]), ([n], [huge]))
@@ -139,6 +142,7 @@ def test_too_much_memory() -> None:
     assert "out of memory" in str(found.reason)
 
 
+@pytest.mark.usefixtures("evaluated_here")
 def test_a_graph_that_does_not_compile() -> None:
     class NoPerform(Misbehaving):
         def make_thunk(self, *args, **kwargs):
@@ -149,6 +153,7 @@ def test_a_graph_that_does_not_compile() -> None:
     assert "graph b does not compile: ValueError: cannot be compiled" in str(found.reason)
 
 
+@pytest.mark.usefixtures("evaluated_here")
 def test_an_input_of_an_unknown_type() -> None:
     nothing = TypedListType(x.type)("list")
     found = verify(([nothing], [nothing]), ([nothing], [nothing]))
@@ -163,6 +168,7 @@ def test_an_op_that_cannot_be_sent() -> None:
         verify(([x], [x]), ([x], [op(x)]))
 
 
+@pytest.mark.deep
 def test_compiled_functions_of_ops_are_not_sent() -> None:
     ys = pytensor.scan(lambda a: a * 2, sequences=[x], return_updates=False)
     pytensor.function([x], ys)(np.ones(3))
