@@ -3,7 +3,8 @@
 Each pass is broken in several ways, one at a time, in a copy of the project. A mutant is killed by
 the quick tier if a test of `make test` fails, and by the deep tier if one of `make test-deep` does.
 Of both tiers, the tests that execute the mutated lines are run, the fastest first; of the deep
-tier, as many as take ``--longest`` seconds. Some mutants cannot be killed: they compute the same.
+tier, as many as take ``--longest`` seconds, and no model of the zoo by Numba. Some mutants cannot
+be killed: they compute the same.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ _PASSES = _PACKAGE / "passes"
 _SHARED = {"accesses": _PACKAGE / "analysis/accesses", "loop": _PACKAGE / "loop"}
 _TESTS = ("tests/passes", "tests/analysis", "tests/pipeline", "tests/loop", "tests/zoo")
 # What pytest is given besides, in each tier.
-_TIERS = {"quick": (), "deep": ("-m", "(deep or hypothesis or tiered) and not pymc")}
+_TIERS = {
+    "quick": (),
+    "deep": ("-m", "(deep or hypothesis or tiered) and not (pymc or jax or numba_zoo)"),
+}
 # A mutant may not end, or use up all memory. It has this many seconds and this many times what its
 # tests take, and this many bytes.
 _SECONDS, _TIMES = 60.0, 4.0
@@ -56,6 +60,11 @@ def main() -> int:
         help="seconds of tests of the deep tier for a mutant",
     )
     parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        help="keep which tests execute which lines in this directory, and read it if it is there",
+    )
     parser.add_argument("--jobs", type=int, default=2, help="how many run at once")
     options = parser.parse_args()
     console, errors = Console(), Console(stderr=True)
@@ -75,8 +84,11 @@ def main() -> int:
             copies.put(Copy.make(Path(directory) / str(job)))
         touching = {}
         for tier in tiers:
-            errors.print(f"finding which tests of the {tier} tier execute which lines")
-            touching[tier] = next(iter(copies.queue)).touching(tier, options.jobs)
+            coverage = (options.work or Path(directory)).resolve() / f"coverage-{tier}"
+            if not coverage.exists():
+                errors.print(f"finding which tests of the {tier} tier execute which lines")
+                next(iter(copies.queue)).cover(tier, options.jobs, coverage)
+            touching[tier] = tests_by_line(coverage)
         if "deep" in touching:
             touching["deep"] = {
                 line: _first(tests, options.longest) for line, tests in touching["deep"].items()
@@ -91,13 +103,16 @@ def main() -> int:
 
         with ThreadPoolExecutor(options.jobs) as pool:
             found = pool.map(killer, [mutant for _, mutant in work])
-            for (name, mutant), tier in track(
-                zip(work, found, strict=True), "mutants", len(work), console=errors
-            ):
-                killed.setdefault(name, Counter())[tier] += 1
-                if tier != "quick":
-                    alive.append(f"{tier}: {mutant}")
-                    errors.print(alive[-1], markup=False, highlight=False, soft_wrap=True)
+            try:
+                for (name, mutant), tier in track(
+                    zip(work, found, strict=True), "mutants", len(work), console=errors
+                ):
+                    killed.setdefault(name, Counter())[tier] += 1
+                    if tier != "quick":
+                        alive.append(f"{tier}: {mutant}")
+                        errors.print(alive[-1], markup=False, highlight=False, soft_wrap=True)
+            except KeyboardInterrupt:  # what was found until then is reported
+                pool.shutdown(cancel_futures=True)
     console.print(_table(killed))
     for line in alive:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -121,15 +136,14 @@ class Copy:
             (shutil.copytree if Path(part).is_dir() else shutil.copy)(part, root / part)
         return cls(root)
 
-    def touching(self, tier: str, jobs: int) -> Touching:
-        """Return the tests of a tier that execute each line, and how many seconds they take."""
-        directory = self.root / f"coverage-{tier}"
-        directory.mkdir()
+    def cover(self, tier: str, jobs: int, directory: Path) -> None:
+        """Write into a new directory which tests of a tier execute each line, and how long."""
+        directory.mkdir(parents=True)
         command = ("-n", str(jobs), "--dist", "loadfile", *_TIERS[tier], *_TESTS)
         done = self._run(command, tier, MUTATION_COVERAGE=str(directory))
         if done.returncode:
+            shutil.rmtree(directory)
             sys.exit(f"the tests of the {tier} tier fail without mutants:\n{done.stdout.decode()}")
-        return tests_by_line(directory)
 
     def killer(self, mutant: Mutant, touching: dict[str, Touching]) -> str:
         """Return the tier that notices a mutant: ``quick``, ``deep``, or ``none``."""
