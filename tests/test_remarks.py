@@ -18,7 +18,7 @@ from scanopt_cli.diff.changes import Note, SubjectKind
 from scanopt_cli.remarks import Code, Remark, RemarkKind, Why, because
 from scanopt_cli.reports.as_json import plain
 from scanopt_cli.reports.change_text import NOTES, SUBJECTS
-from scanopt_cli.reports.optimize_rich import shown
+from scanopt_cli.reports.optimize_report import shown
 from scanopt_cli.reports.remark_text import HINTS, REASONS, TEXTS, grouped, hint_of, text_of
 
 SOURCES = "\n".join(

@@ -12,7 +12,8 @@ from scanopt_cli.cli.batch import load_graph, until_command_ends
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.limits import limited
-from scanopt_cli.cli.options import AllowPackages, DiffFormat, Trust
+from scanopt_cli.cli.options import AllowPackages, DiffFormat, Format, Trust
+from scanopt_cli.cli.results import print_result
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
@@ -76,21 +77,20 @@ def _print(
     *,
     stat: bool,
 ) -> None:
-    from scanopt_cli.reports import diff_github, diff_markdown, diff_rich
-    from scanopt_cli.reports.as_json import plain, to_json
+    from scanopt_cli.reports import diff_github
+    from scanopt_cli.reports.as_json import plain
+    from scanopt_cli.reports.diff_report import diff_report
 
     for note in found.notes:
         tell(f"note: {note}")
-    match output_format:
-        case DiffFormat.RICH:
-            out().print(diff_rich.render(found, violations, stat=stat))
-        case DiffFormat.JSON:
-            out().out(to_json("diff", plain(found) | {"violations": plain(violations)}))
-        case DiffFormat.MARKDOWN:
-            out().out(diff_markdown.render(found, violations, stat=stat))
-        case DiffFormat.GITHUB:
-            out().out(diff_github.workflow_commands(found, violations, file=str(file)))
-            summary = os.environ.get("GITHUB_STEP_SUMMARY")
-            if summary:
-                with Path(summary).open("a", encoding="utf-8") as step_summary:
-                    step_summary.write(diff_github.step_summary(found, violations))
+    if output_format is not DiffFormat.GITHUB:
+        stands_alone = output_format is DiffFormat.MARKDOWN
+        report = diff_report(found, violations, stat=stat, stands_alone=stands_alone)
+        result = plain(found) | {"violations": plain(violations)}
+        print_result(Format(output_format.value), "diff", result, report)
+        return
+    out().out(diff_github.workflow_commands(found, violations, file=str(file)))
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        with Path(summary).open("a", encoding="utf-8") as step_summary:
+            step_summary.write(diff_github.step_summary(found, violations))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scanopt_cli.cli.batch import load_graph, until_command_ends
-from scanopt_cli.cli.console import out, status, tell
+from scanopt_cli.cli.console import status, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
@@ -23,6 +23,7 @@ from scanopt_cli.cli.options import (
     Trust,
     require_directory,
 )
+from scanopt_cli.cli.results import print_result
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
@@ -113,8 +114,7 @@ def grad(
 ) -> ExitCode:
     """Build the N-th derivative; show the counts of each order, and the pedigree of its Scans."""
     from scanopt_cli.autodiff.differentiating import grad as differentiate
-    from scanopt_cli.reports import grad_markdown, grad_rich
-    from scanopt_cli.reports.as_json import to_json
+    from scanopt_cli.reports.grad_report import grad_report
     from scanopt_cli.verification.modes import DEFAULT, PLAIN
 
     if mode and check is False:
@@ -158,13 +158,7 @@ def grad(
             else:
                 found.append(one)
     derivative = replace(found[0], compared=tuple(found[1:]))
-    match output_format:
-        case Format.JSON:
-            out().out(to_json("grad", derivative))
-        case Format.MARKDOWN:
-            out().out(grad_markdown.render(derivative, show=show))
-        case Format.RICH:
-            out().print(grad_rich.render(derivative, show=show))
+    print_result(output_format, "grad", derivative, grad_report(derivative, show=show))
     codes += [_code(one, is_asked_for=check is True) for one in found]
     _write(derivative, output_file, code=_code(found[0], is_asked_for=check is True))
     return max(codes)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scanopt_cli.cli.batch import Batch, load_graph
-from scanopt_cli.cli.console import out, tell
+from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import AllowPackages, Format, GraphFiles, OutputFormat, Trust
+from scanopt_cli.cli.results import print_result
 
 if TYPE_CHECKING:
     from scanopt_cli.equivalence.hashing import GraphDigest
@@ -42,9 +43,8 @@ def hash_graphs(
 
     The same in every process; renaming and reordering do not change it.
     """
-    from scanopt_cli.equivalence.hashing import GraphDigest, hash_graph
-    from scanopt_cli.reports import hash_markdown, hash_rich
-    from scanopt_cli.reports.as_json import to_json
+    from scanopt_cli.equivalence.hashing import hash_graph
+    from scanopt_cli.reports.hash_report import hash_report
 
     batch = Batch(graphs)
     for path in graphs:
@@ -53,14 +53,12 @@ def hash_graphs(
                 graph = load_graph(path, trust=trust, allow_packages=allow_package)
                 digest = hash_graph(graph, inner=inner, names=names, gradients=gradients)
             batch.results.append(digest)
-            if output_format is Format.RICH:
-                out().print(hash_rich.render(digest), soft_wrap=True)
+            if output_format is not Format.JSON:
+                print_result(output_format, "hash", digest, hash_report(digest))
             _warn_if_opaque(digest)
     if output_format is Format.JSON:
         options = {"names": names, "gradients": gradients}
-        out().out(to_json("hash", {**options, "graphs": batch.results}))
-    elif output_format is Format.MARKDOWN:
-        out().out(hash_markdown.render([r for r in batch.results if isinstance(r, GraphDigest)]))
+        print_result(output_format, "hash", {**options, "graphs": batch.results})
     return batch.finish(ExitCode.CLEAN)
 
 

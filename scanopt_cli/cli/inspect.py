@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from scanopt_cli.cli.batch import load_graph
-from scanopt_cli.cli.console import out
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import AllowPackages, Format, GraphFile, OutputFormat, Trust
+from scanopt_cli.cli.results import print_result
 
 
 def inspect(
@@ -17,17 +17,10 @@ def inspect(
 ) -> ExitCode:
     """Show every Scan: steps, slots, taps, what feeds and reads them, buffer lengths."""
     from scanopt_cli.analysis.inspection import inspect_graph
-    from scanopt_cli.reports import inspect_markdown, inspect_rich
-    from scanopt_cli.reports.as_json import to_json
+    from scanopt_cli.reports.inspect_report import inspect_report
 
     with limited(graph, trust=trust):
         loaded = load_graph(graph, trust=trust, allow_packages=allow_package)
         inspection = inspect_graph(loaded.fgraph)
-    match output_format:
-        case Format.JSON:
-            out().out(to_json("inspect", inspection))
-        case Format.MARKDOWN:
-            out().out(inspect_markdown.render(inspection))
-        case Format.RICH:
-            out().print(inspect_rich.render(inspection))
+    print_result(output_format, "inspect", inspection, inspect_report(inspection))
     return ExitCode.CLEAN

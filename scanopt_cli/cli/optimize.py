@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scanopt_cli.cli.batch import Batch, load_graph
-from scanopt_cli.cli.console import err, out, status, tell
+from scanopt_cli.cli.console import status, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
@@ -24,13 +24,15 @@ from scanopt_cli.cli.options import (
     Trust,
     require_directory,
 )
+from scanopt_cli.cli.results import print_aside, print_result
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.text import plural
 
 if TYPE_CHECKING:
-    from scanopt_cli.ir.graph import Graph
+    from collections.abc import Sequence
+
     from scanopt_cli.pipeline.optimizing import OptimizeResult
-    from scanopt_cli.reports.changes_rich import Changes
+    from scanopt_cli.reports.blocks import Block
 
 
 class DiffKind(StrEnum):
@@ -88,8 +90,9 @@ def optimize(
     """Run passes on graphs; show the counts before and after, the changes and the remarks."""
     from scanopt_cli.pipeline.grammar import parse
     from scanopt_cli.pipeline.optimizing import optimize as optimize_graph
-    from scanopt_cli.reports.as_json import plain, to_json
-    from scanopt_cli.reports.changes_rich import Changes
+    from scanopt_cli.reports.as_json import plain
+    from scanopt_cli.reports.changes_report import Changes
+    from scanopt_cli.reports.optimize_report import timings
     from scanopt_cli.reports.remark_text import failures, text_of
     from scanopt_cli.verification.modes import DEFAULT
 
@@ -107,10 +110,12 @@ def optimize(
             with status(title, "optimizing") as show_progress:
                 graph = load_graph(path, trust=trust, allow_packages=allow_package, recorded=verify)
                 changes = Changes(
-                    graph, structural=diff is DiffKind.STRUCTURAL, depth=depth, lines=lines
+                    graph,
+                    structural=diff is DiffKind.STRUCTURAL,
+                    depth=depth,
+                    lines=lines,
+                    print_now=print_aside if print_changed else None,
                 )
-                if print_changed:
-                    changes.print_to = err()
                 result = optimize_graph(
                     graph,
                     passes,
@@ -123,17 +128,17 @@ def optimize(
             if output_format is Format.JSON:
                 batch.results.append({"source": str(path)} | plain(result))
             else:
-                shown = changes if wants_diff else None
-                _show(
-                    result, graph, shown, output_format, time_passes, quiet=quiet, verbose=verbose
-                )
+                shown = changes.blocks if wants_diff else ()
+                _print(result, graph.source, shown, output_format, quiet=quiet, verbose=verbose)
+                if time_passes:
+                    print_aside([timings(result.passes)])
             for remark in failures(result.passes):
                 tell(f"warning: {path}: {text_of(remark)} (pass {remark.pass_name}, {remark.scan})")
             if limit is not None and sum(run.rewrites for run in result.passes) >= limit:
                 tell(f"stopped after {plural(limit, 'rewrite')}, as --limit says")
             codes.append(_finish(result, targets.get(path), check=check))
     if output_format is Format.JSON:
-        out().out(to_json("optimize", {"graphs": batch.results}))
+        print_result(output_format, "optimize", {"graphs": batch.results})
     return batch.finish(max(codes))
 
 
@@ -172,37 +177,27 @@ def _is_same_file(one: Path, other: Path) -> bool:
         return False
 
 
-def _show(
+def _print(
     result: OptimizeResult,
-    graph: Graph,
-    changes: Changes | None,
+    source: str,
+    changes: Sequence[Block],
     output_format: Format,
-    time_passes: bool,
     *,
     quiet: bool,
     verbose: bool,
 ) -> None:
-    from scanopt_cli.reports import optimize_markdown, optimize_rich
-    from scanopt_cli.reports.verify_rich import render as render_verification
+    """Print the report with the remarks; those for a person go to stderr, unless ``quiet``."""
+    from scanopt_cli.reports.blocks import Heading
+    from scanopt_cli.reports.optimize_report import optimize_report, remarks
 
+    report = optimize_report(source, result, changes)
+    found = list(remarks(result.passes, verbose=verbose))
     if output_format is Format.MARKDOWN:
-        out().out(optimize_markdown.render(graph.source, result))
+        print_result(output_format, "optimize", result, [*report, *found])
         return
-    heading = optimize_rich.heading(graph.source, optimize_rich.verdict(result))
-    out().print(heading, soft_wrap=True)
-    out().print(optimize_rich.statistics_table(result.before, result.after))
-    out().print(optimize_rich.buffers(result.before, result.after))
-    for section in changes.sections if changes is not None else ():
-        out().print(section)
-    if result.verification is not None:
-        out().print("verification:", end=" ")
-        out().print(render_verification(result.verification))
-    remarks = None if quiet else optimize_rich.remarks(result.passes, verbose=verbose)
-    if remarks is not None:
-        err().print(optimize_rich.heading(graph.source, "remarks"), soft_wrap=True)
-        err().print(remarks)
-    if time_passes:
-        err().print(optimize_rich.timings(result.passes))
+    print_result(output_format, "optimize", result, report)
+    if found and not quiet:
+        print_aside([Heading(source, "remarks"), *found])
 
 
 def _finish(result: OptimizeResult, target: Path | None, *, check: bool) -> ExitCode:

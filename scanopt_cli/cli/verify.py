@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from scanopt_cli.cli.batch import load_graph, until_command_ends
-from scanopt_cli.cli.console import out, status
+from scanopt_cli.cli.console import status
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
@@ -18,6 +18,7 @@ from scanopt_cli.cli.options import (
     OutputFormat,
     Trust,
 )
+from scanopt_cli.cli.results import print_result
 
 
 def verify(
@@ -42,9 +43,7 @@ def verify(
 
     Both are evaluated as they are; then the second is compiled as well, see --mode.
     """
-    from scanopt_cli.reports.as_json import to_json
-    from scanopt_cli.reports.verify_markdown import render as render_markdown
-    from scanopt_cli.reports.verify_rich import render
+    from scanopt_cli.reports.verify_report import verify_report
     from scanopt_cli.verification.modes import DEFAULT
     from scanopt_cli.verification.result import Verdict
     from scanopt_cli.verification.verifying import verify as verify_graphs
@@ -64,13 +63,7 @@ def verify(
             strict=strict,
             progress=show_progress,
         )
-    match output_format:
-        case Format.JSON:
-            out().out(to_json("verify", found))
-        case Format.MARKDOWN:
-            out().out(render_markdown(found))
-        case Format.RICH:
-            out().print(render(found))
+    print_result(output_format, "verify", found, verify_report(found))
     if found.verdict is Verdict.COULD_NOT_RUN:
         return ExitCode.FAILED
     return ExitCode.CLEAN if found.ok else ExitCode.FINDING

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from scanopt_cli.diff.budgets import Violation
 from scanopt_cli.diff.changes import GraphDiff
-from scanopt_cli.reports import diff_markdown
+from scanopt_cli.reports import as_markdown
 from scanopt_cli.reports.change_text import same_text, sentence
+from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.text import printable
 
 _MOST = 10
@@ -40,7 +41,7 @@ def workflow_commands(diff: GraphDiff, violations: Sequence[Violation] = (), *, 
 
 def step_summary(diff: GraphDiff, violations: Sequence[Violation] = ()) -> str:
     """Return the difference as Markdown, cut to a size that GitHub accepts."""
-    text = diff_markdown.render(diff, violations)
+    text = as_markdown.render(diff_report(diff, violations, stands_alone=True))
     if len(text.encode()) > _SUMMARY_BYTES:
         cut = text.encode()[:_SUMMARY_BYTES].decode(errors="ignore")
         text = f"{cut.rpartition('\n')[0]}\n- … the rest is too long for a step summary"

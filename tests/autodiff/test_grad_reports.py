@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytensor.tensor as pt
 import pytest
-from rich.console import Console
 
 from graph_building import graph_of, power, scan
+from printing import printed
 from scanopt_cli.autodiff import stages
 from scanopt_cli.autodiff.derivative import Check, Derivative, Outcome
 from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.errors import GradientError
-from scanopt_cli.reports import grad_markdown, grad_rich
+from scanopt_cli.reports import as_markdown
 from scanopt_cli.reports.as_json import to_json
+from scanopt_cli.reports.grad_report import grad_report
 
-_LABELS = ("0 ", "scanopt ", "taylor ", "reverse ")
+_LABELS = ("0 ", "- scanopt ", "taylor ", "reverse ")
 HOSTILE = "\x1b[31m[bold]red\r\n| `x`"
 
 
@@ -36,16 +36,13 @@ def compared() -> Derivative:
     return replace(first, compared=(second,))
 
 
-def printed(renderable: Any, width: int) -> str:
-    console = Console(width=width, no_color=True, color_system=None)
-    with console.capture() as capture:
-        console.print(renderable)
-    return capture.get()
+def marked(derivative: Derivative, show: str | None = None) -> str:
+    return as_markdown.render(grad_report(derivative, show=show))
 
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_table_and_the_tree_fit(derivative: Derivative, width: int) -> None:
-    text = printed(grad_rich.render(derivative), width)
+    text = printed(grad_report(derivative), width)
     lines = text.splitlines()
     assert max(map(len, lines)) <= width
     assert lines[0] == "derivative of order 2 of out by x"
@@ -66,7 +63,7 @@ def test_the_table_and_the_tree_fit(derivative: Derivative, width: int) -> None:
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_strategies_stand_in_one_table(compared: Derivative, width: int) -> None:
-    text = printed(grad_rich.render(compared), width)
+    text = printed(grad_report(compared), width)
     lines = text.splitlines()
     assert max(map(len, lines)) <= width
     assert "…" not in text
@@ -74,10 +71,9 @@ def test_strategies_stand_in_one_table(compared: Derivative, width: int) -> None
     assert "strategy taylor: one scalar input: one loop, with 3 states for each state" in flat
     labels = [line[:12].strip() for line in lines if line.lstrip().startswith(_LABELS)]
     graphs = ("0", "taylor 1", "taylor 2", "reverse 1", "reverse 2")
-    assert labels == [label for graph in graphs for label in (graph, "scanopt")]
+    assert labels == [label for graph in graphs for label in (graph, "- scanopt")]
     assert "└── rop_of_rop_of_square: forward; rop_of_square with its tangents; reads x" in text
-    marked = grad_markdown.render(compared)
-    assert "| taylor | 2 | scanopt | 1 | 0 | 3 | 0 |" in marked
+    assert "| taylor 2 | 1 | 0 | 3 | 0 |" in marked(compared)
     told = json.loads(to_json("grad", compared))
     assert (told["strategy"], told["compared"][0]["strategy"]) == ("taylor", "reverse")
     assert told["orders"][2]["stages"][0]["statistics"]["scans"] == 1
@@ -91,11 +87,10 @@ def test_what_is_compared_was_compiled_by_the_same_rewrites() -> None:
     counts = {str(one.stage): one.statistics for one in found.orders[1].stages}
     assert counts["both"].inner_nodes <= counts["pytensor"].inner_nodes
     assert counts["pytensor"].inner_nodes < counts["scanopt"].inner_nodes
-    text = printed(grad_rich.render(found), 80)
+    text = printed(grad_report(found), 80)
     assert "scanopt, compiled: after `scanopt optimize -p grad`, t" in text
-    marked = grad_markdown.render(found)
-    assert "| scanopt, compiled |" in marked
-    assert "- compiled: after PyTensor's rewrites alone" in marked
+    assert "| - scanopt, compiled |" in marked(found)
+    assert "- compiled: after PyTensor's rewrites alone" in marked(found)
 
 
 def test_stages_for_which_no_time_is_left_are_a_note() -> None:
@@ -103,7 +98,7 @@ def test_stages_for_which_no_time_is_left_are_a_note() -> None:
     found = grad(([square], [xs[-1]]), stages=["pytensor"], stage_timeout=0)
     assert [one.stages for one in found.orders] == [(), ()]
     assert "order 1 has no counts for the stage pytensor: PyTensor's rewrites" in found.notes[-1]
-    assert found.notes[-1] in printed(grad_rich.render(found), 200)
+    assert found.notes[-1] in printed(grad_report(found), 200)
 
 
 def test_rewrites_are_stopped_when_their_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +113,7 @@ def test_rewrites_are_stopped_when_their_time_is_over(monkeypatch: pytest.Monkey
 def test_long_formulas_stand_below() -> None:
     n = pt.lscalar("number_of_steps")
     found = grad(graph_of(power(n)[1][-1]), 2, strategy="reverse")
-    text = printed(grad_rich.render(found), 80)
+    text = printed(grad_report(found), 80)
     assert "  reverse 2, as built:" in text
     assert max(map(len, text.splitlines())) <= 80
 
@@ -138,26 +133,24 @@ def test_long_formulas_stand_below() -> None:
 )
 def test_a_check_is_told(compared: Derivative, check: Check, told: str) -> None:
     checked = replace(compared, check=check)
-    assert told in printed(grad_rich.render(checked), 80)
-    assert f"- {told}" in grad_markdown.render(checked)
+    assert told in printed(grad_report(checked), 80)
+    assert f"- {told}" in marked(checked)
 
 
 def test_notes_and_a_scan_are_printed(derivative: Derivative) -> None:
     s = pt.dvector("s")
     noted = grad(([s], [s**2]), 2)
-    text = printed(grad_rich.render(noted), 80)
+    text = printed(grad_report(noted), 80)
     assert "note: out is not a scalar" in text
     assert "no loop in the derivative" in text
-    assert "Scan{square, while_loop=False" in printed(
-        grad_rich.render(derivative, show="square"), 80
-    )
+    assert "Scan{square, while_loop=False" in printed(grad_report(derivative, show="square"), 80)
     with pytest.raises(GradientError, match="no Scan called cube"):
-        grad_rich.render(derivative, show="cube")
+        printed(grad_report(derivative, show="cube"), 80)
 
 
 def test_markdown(derivative: Derivative) -> None:
-    lines = grad_markdown.render(derivative, show="square").splitlines()
-    assert "| reverse | 2 | as built | 4 | 3 | 1 | 1 | 75 | 22 | 24 |" in lines
+    lines = marked(derivative, "square").splitlines()
+    assert "| reverse 2 | 4 | 3 | 1 | 1 | 75 | 22 | 24 |" in lines
     assert r"- **square**: forward; reads x" in lines
     assert any(line.startswith(r"  - **grad\_of\_square\#1**: backward;") for line in lines)
     assert any(line.startswith(r"    - **grad\_of\_grad\_of\_square**: forward;") for line in lines)
@@ -186,11 +179,11 @@ def test_hostile_names_stay_text() -> None:
     hostile = grad(graph_of(out), strategy="reverse")
     name = hostile.pedigree.scans[0].name
     for text in (
-        printed(grad_rich.render(hostile, show=name), 200),
-        grad_markdown.render(hostile, show=name),
+        printed(grad_report(hostile, show=name), 200),
+        marked(hostile, name),
     ):
         assert "\x1b" not in text
         assert "\r" not in text
         assert "31m" in text
-    assert "[bold]red" in printed(grad_rich.render(hostile), 200)
+    assert "[bold]red" in printed(grad_report(hostile), 200)
     assert json.loads(to_json("grad", hostile))["wrt"] == [HOSTILE]

@@ -16,7 +16,7 @@ from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.loop import TracedLoop
-from scanopt_cli.reports.grad_table import headings, rows
+from scanopt_cli.reports.grad_report import headings, rows
 
 x, w = pt.dscalars("x", "w")
 v = pt.dvector("v")

@@ -46,8 +46,8 @@ def test_grad_by_several_strategies(files: Path, tmp_path: Path) -> None:
     for told in (
         "forward 1",
         "reverse 1",
-        "  compiled",
-        "  scanopt, compiled",
+        "- compiled",
+        "- scanopt, compiled",
         "forward: agrees with",
     ):
         assert told in done.out

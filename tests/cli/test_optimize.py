@@ -128,7 +128,7 @@ def test_print_changed_goes_to_stderr(files: Path) -> None:
 
 def test_markdown(files: Path) -> None:
     done = scanopt("optimize", files / "wasteful.pkl", "--format", "markdown")
-    assert "| Scans | 1 | 1 |" in done.out
+    assert "| Scans | 1 | 1 |  |" in done.out
 
 
 def test_several_files(files: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytensor
@@ -11,15 +11,16 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Variable
 from recurrences import base, tensor, variant
-from rich.console import Console
 
+from printing import printed
 from scanopt_cli.analysis.statistics import Statistics
-from scanopt_cli.diff.budgets import check, parse_budget
+from scanopt_cli.diff.budgets import Violation, check, parse_budget
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, Subject
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph, from_io
-from scanopt_cli.reports import diff_github, diff_markdown, diff_rich
+from scanopt_cli.reports import as_markdown, diff_github
 from scanopt_cli.reports.as_json import to_json
+from scanopt_cli.reports.diff_report import SIGNS, diff_report
 
 HOSTILE = [
     "[red]x[/red]",
@@ -35,11 +36,12 @@ HOSTILE = [
 ]
 
 
-def printed(found: GraphDiff, *, width: int = 100, stat: bool = False) -> str:
-    console = Console(width=width, color_system=None)
-    with console.capture() as captured:
-        console.print(diff_rich.render(found, stat=stat))
-    return captured.get()
+def shown(found: GraphDiff, *, width: int = 100, stat: bool = False) -> str:
+    return printed(diff_report(found, stat=stat), width)
+
+
+def marked(found: GraphDiff, violations: Sequence[Violation] = (), *, stat: bool = False) -> str:
+    return as_markdown.render(diff_report(found, violations, stat=stat, stands_alone=True))
 
 
 def many(count: int) -> GraphDiff:
@@ -59,42 +61,42 @@ def many(count: int) -> GraphDiff:
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_signs_tell_the_kind_without_colour(width: int) -> None:
-    lines = printed(diff(base.graph(), variant(states=("h", "c"))), width=width).splitlines()
+    lines = shown(diff(base.graph(), variant(states=("h", "c"))), width=width).splitlines()
     assert all(len(line) <= width for line in lines)
     assert any(line.startswith("- sit_sot `b` of Scan `rnn`") for line in lines)
 
 
 def test_each_kind_of_change_has_a_sign() -> None:
-    assert set(diff_rich.SIGNS) == set(ChangeKind)
+    assert set(SIGNS) == set(ChangeKind)
 
 
 def test_changes_are_grouped_by_loop() -> None:
     """Each loop is headed once, behind everything outside."""
-    text = printed(diff(base.graph(gradient=True), variant(sequences=("x", "y"))))
+    text = shown(diff(base.graph(gradient=True), variant(sequences=("x", "y"))))
     heads = [line for line in text.splitlines() if line.startswith("in ")]
     assert len(heads) == len(set(heads))
 
 
 def test_equal_graphs_are_said_to_be_the_same() -> None:
     found = diff(base.graph(), variant())
-    assert "same" in printed(found)
-    assert "same" in diff_markdown.render(found)
+    assert "same" in shown(found)
+    assert "same" in marked(found)
     assert diff_github.workflow_commands(found, file="g.pkl").startswith("the graphs")
 
 
 def test_stat_has_one_line_a_category() -> None:
     found = diff(base.graph(), variant(sequences=("x", "z")))
-    assert printed(found, stat=True).splitlines() == [
+    assert shown(found, stat=True).splitlines() == [
         f"same    | {found.unchanged}",
         "removed |  2 --",
         "changed |  1 ~",
     ]
-    assert "- removed: 2\n- changed: 1" in diff_markdown.render(found, stat=True)
+    assert "    removed |  2 --\n    changed |  1 ~" in marked(found, stat=True)
 
 
 def test_equal_graphs_are_one_line_whatever_is_asked_for() -> None:
     for found in (diff(base.graph(), variant()), diff(base.graph(), variant(name="gru"))):
-        for text in (printed(found), printed(found, stat=True), diff_markdown.render(found)):
+        for text in (shown(found), shown(found, stat=True), marked(found)):
             assert len(text.splitlines()) == 1
 
 
@@ -104,7 +106,7 @@ def test_new_names_of_equal_graphs_are_in_that_line() -> None:
         "the graphs are the same, but for names: "
         "Scan `rnn` is now `gru`, Scan `grad_of_rnn` is now `grad_of_gru`"
     )
-    assert printed(found, width=200).strip() == told
+    assert shown(found, width=200).strip() == told
     assert diff_github.workflow_commands(found, file="g.pkl") == told
 
 
@@ -121,11 +123,9 @@ def test_broken_budgets_are_in_every_format() -> None:
     graph = base.graph(gradient=True)
     violations = check(parse_budget("mit_mot=0"), graph)
     found = diff(graph, graph)
-    console = Console(width=100, color_system=None)
-    with console.capture() as captured:
-        console.print(diff_rich.render(found, violations))
-    assert "mit_mot is 3, the budget is 0 (grad_of_rnn: 3)" in captured.get()
-    assert "Over budget" in diff_markdown.render(found, violations)
+    told = "over budget: mit_mot is 3, the budget is 0 (grad_of_rnn: 3)"
+    assert told in printed(diff_report(found, violations))
+    assert "over budget: mit\\_mot is 3" in marked(found, violations)
     first = diff_github.workflow_commands(found, violations, file="g.pkl").splitlines()[0]
     assert first.startswith("::error file=g.pkl,title=over budget::mit_mot is 3")
 
@@ -160,12 +160,12 @@ def with_name(name: str, operator: Callable[[Variable], Variable]) -> Graph:
 def test_names_from_files_are_shown_and_do_nothing(name: str) -> None:
     found = diff(with_name(name, pt.exp), with_name(name, pt.tanh))
     assert not found.same
-    shown = printed(found, width=400)
+    text = shown(found, width=400)
     commands = diff_github.workflow_commands(found, file=f"{name}.pkl")
-    for text in (shown, diff_markdown.render(found), commands):
-        assert all(char.isprintable() or char == "\n" for char in text)
+    for printed_text in (text, marked(found), commands):
+        assert all(char.isprintable() or char == "\n" for char in printed_text)
     if name.startswith("["):
-        assert name in shown
+        assert name in text
     assert all(line.startswith("::warning file=") for line in commands.splitlines())
     assert len(commands.splitlines()) == len(found.changes)
-    assert "<script>" not in diff_markdown.render(found).replace("\\<script\\>", "")
+    assert "<script>" not in marked(found).replace("\\<script\\>", "")

@@ -13,7 +13,7 @@ from pytensor.compile.mode import Mode
 import scanopt_cli as so
 from graph_building import graph_of, optimized, scan
 from scanopt_cli.errors import VerificationError
-from scanopt_cli.reports.verify_rich import summary
+from scanopt_cli.reports.verify_report import summary
 from scanopt_cli.verification.modes import compiling_modes
 from scanopt_cli.verification.result import DifferenceKind, Verdict
 

@@ -18,7 +18,7 @@ from pytensor.tensor.elemwise import CAReduce, Elemwise
 
 from scanopt_cli.errors import ScanoptError, VerificationError
 from scanopt_cli.ir.graph import Graph, as_graph, from_io
-from scanopt_cli.reports.verify_rich import notes
+from scanopt_cli.reports.verify_report import notes
 from scanopt_cli.verification.result import DifferenceKind, Verdict
 from scanopt_cli.verification.verifying import verify
 from tiers import deep

@@ -1,36 +1,27 @@
-"""The result of a verification, for a person at a terminal."""
+"""The result of a verification."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.text import Text
-
-from scanopt_cli.text import plural, printable
+from scanopt_cli.reports.blocks import Block, Item, Paragraph, Span, Style
+from scanopt_cli.text import plural
 from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict, Verification
 
 _STYLES = {
-    Verdict.IDENTICAL: "green",
-    Verdict.AGREES: "green",
-    Verdict.DIFFERS: "red",
-    Verdict.COULD_NOT_RUN: "yellow",
+    Verdict.IDENTICAL: Style.GOOD,
+    Verdict.AGREES: Style.GOOD,
+    Verdict.DIFFERS: Style.BAD,
+    Verdict.COULD_NOT_RUN: Style.WARNING,
 }
 # A wrong graph differs everywhere; the first few places say enough.
 _MOST = 10
 
 
-def render(verification: Verification) -> RenderableType:
-    """Return the verdict and the places that differ."""
-    verdict = Text(summary(verification), style=_STYLES[verification.verdict])
-    return Group(
-        verdict,
-        *(
-            Padding(Text(printable(item)), (0, 0, 0, 2), expand=False)
-            for item in notes(verification)
-        ),
-    )
+def verify_report(verification: Verification, *, title: str = "") -> Iterator[Block]:
+    """Yield the verdict after a title, and the places that differ."""
+    yield Paragraph([title, Span(summary(verification), _STYLES[verification.verdict])])
+    yield from (Item(note, depth=1) for note in notes(verification))
 
 
 def notes(verification: Verification) -> list[str]:
@@ -47,10 +38,11 @@ def notes(verification: Verification) -> list[str]:
 def summary(verification: Verification) -> str:
     """Return the verdict in one line."""
     done, tried = verification.runs, verification.runs_tried
-    reason = f": {printable(verification.reason)}" if verification.reason else ""
+    reason = f": {verification.reason}" if verification.reason else ""
     # A note says that a mode itself changes values.
     is_same = verification.modes and not verification.notes
-    compiled = f"; the same compiled by {_modes(verification.modes)}" if is_same else ""
+    modes = ("the default mode" if name == "default" else name for name in verification.modes)
+    compiled = f"; the same compiled by {', '.join(modes)}" if is_same else ""
     match verification.verdict:
         case Verdict.IDENTICAL:
             return f"identical on {done} of {tried} runs{compiled}{reason}"
@@ -60,10 +52,6 @@ def summary(verification: Verification) -> str:
             places = plural(len(verification.differences), "place")
             return f"differs: {places} in {plural(tried, 'run')}{reason}"
     return f"could not run{reason}"
-
-
-def _modes(names: Sequence[str]) -> str:
-    return ", ".join("the default mode" if name == "default" else name for name in names)
 
 
 def _place(item: Difference) -> str:

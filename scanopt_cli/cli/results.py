@@ -1,0 +1,39 @@
+"""Print what a command found, in the format that the user asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scanopt_cli.cli.console import err, out
+from scanopt_cli.cli.options import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scanopt_cli.reports.blocks import Block
+
+
+def print_result(
+    output_format: Format, command: str, result: Any, blocks: Iterable[Block] = ()
+) -> None:
+    """Print the ``result`` of a command as JSON, or the ``blocks`` that report it as text."""
+    match output_format:
+        case Format.JSON:
+            from scanopt_cli.reports.as_json import to_json
+
+            out().out(to_json(command, result))
+        case Format.MARKDOWN:
+            from scanopt_cli.reports import as_markdown
+
+            out().out(as_markdown.render(blocks))
+        case Format.RICH:
+            from scanopt_cli.reports import as_rich
+
+            as_rich.show(out(), blocks)
+
+
+def print_aside(blocks: Iterable[Block]) -> None:
+    """Print blocks on stderr, for a person, whatever the format of the result."""
+    from scanopt_cli.reports import as_rich
+
+    as_rich.show(err(), blocks)

@@ -1,0 +1,92 @@
+"""Write blocks of text as Markdown, for a comment on a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from scanopt_cli.reports.blocks import (
+    Block,
+    Heading,
+    Item,
+    Line,
+    Manual,
+    Nested,
+    Paragraph,
+    Preformatted,
+    Style,
+    Table,
+    Tree,
+    spans,
+)
+from scanopt_cli.text import markdown, printable
+
+_STRONG = (Style.STRONG, Style.NAME)
+
+
+def render(blocks: Iterable[Block]) -> str:
+    """Return blocks with an empty line between two, except between the items of a list."""
+    texts: list[str] = []
+    follows_item = False
+    for block in _flat(blocks):
+        text = "\n".join(_lines(block))
+        if not text:
+            continue
+        is_item = isinstance(block, Item)
+        if texts:
+            texts.append("\n" if is_item and follows_item else "\n\n")
+        texts.append(text)
+        follows_item = is_item
+    return "".join(texts)
+
+
+def _flat(blocks: Iterable[Block]) -> Iterator[Block]:
+    for block in blocks:
+        if isinstance(block, Nested):
+            yield from _flat(block.blocks)
+        else:
+            yield block
+
+
+def _lines(block: Block) -> Iterator[str]:
+    match block:
+        case Heading(title, verdict):
+            yield f"### {markdown(title)}"
+            if verdict:
+                yield from ("", markdown(verdict))
+        case Paragraph(text):
+            yield _text(text)
+        case Item(text, sign, notes, depth):
+            kind = "" if sign is None else f"`{sign.text}` "
+            yield f"{'  ' * depth}- {kind}{_text(text)}"
+            yield from (f"{'  ' * (depth + 1)}- {_text(note)}" for note in notes)
+        case Table(columns, rows):
+            yield _row(column.title for column in columns)
+            yield "|" + "|".join("---:" if column.is_number else "---" for column in columns) + "|"
+            yield from (_row(row) for row in rows)
+        case Preformatted(lines):
+            # Indented, since a name could hold the end of a fence.
+            yield from (f"    {printable(''.join(s.text for s in spans(line)))}" for line in lines)
+        case Tree(text, branches):
+            yield from (_text(text), "")
+            yield from _branches(branches)
+        case Manual(text):
+            yield text
+
+
+def _branches(branches: Iterable[Tree]) -> Iterator[str]:
+    waiting = [(branch, 0) for branch in reversed([*branches])]
+    while waiting:
+        branch, depth = waiting.pop()
+        yield f"{'  ' * depth}- {_text(branch.text)}"
+        waiting += [(inner, depth + 1) for inner in reversed(branch.branches)]
+
+
+def _row(cells: Iterable[Line]) -> str:
+    return f"| {' | '.join(map(_text, cells))} |"
+
+
+def _text(line: Line) -> str:
+    return "".join(
+        f"**{markdown(span.text)}**" if span.style in _STRONG and span.text else markdown(span.text)
+        for span in spans(line)
+    )

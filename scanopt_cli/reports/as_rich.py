@@ -1,0 +1,128 @@
+"""Print blocks of text for a person at a terminal, by Rich."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+from rich.tree import Tree as RichTree
+
+from scanopt_cli.reports.blocks import (
+    Block,
+    Heading,
+    Item,
+    Line,
+    Manual,
+    Nested,
+    Paragraph,
+    Preformatted,
+    Style,
+    Table,
+    Tree,
+    spans,
+)
+from scanopt_cli.text import printable
+
+_STYLES = {
+    Style.PLAIN: "",
+    Style.STRONG: "bold",
+    Style.NAME: "cyan",
+    Style.GOOD: "green",
+    Style.BAD: "red",
+    Style.WARNING: "yellow",
+    Style.FAINT: "dim",
+}
+_INDENT = 2
+_INDENT_NESTED = 4
+
+
+def show(console: Console, blocks: Iterable[Block]) -> None:
+    """Print blocks, one after the other; none if an error ends the report."""
+    for block in list(blocks):
+        is_one_line = isinstance(block, Heading) or (isinstance(block, Item) and not block.wraps)
+        console.print(_rendered(block), soft_wrap=is_one_line)
+
+
+def _rendered(block: Block) -> RenderableType:
+    match block:
+        case Heading(title, verdict):
+            text = f": {printable(verdict)}" if verdict else ""
+            return Text.assemble((printable(title), "bold"), text)
+        case Paragraph(text):
+            return _text(text)
+        case Item():
+            return _item(block)
+        case Table():
+            return _Table(block)
+        case Preformatted(lines):
+            cut = Text("\n", no_wrap=True, overflow="ellipsis").join(map(_text, lines))
+            cut.no_wrap, cut.overflow = True, "ellipsis"
+            return cut
+        case Tree():
+            return _tree(block)
+        case Manual(markdown):
+            return Markdown(markdown.replace("``", "`"))
+        case Nested(blocks, depth):
+            inside = Group(*map(_rendered, blocks))
+            return Padding(inside, (0, 0, 0, _INDENT_NESTED * depth), expand=False)
+
+
+def _text(line: Line) -> Text:
+    return Text.assemble(*((printable(span.text), _STYLES[span.style]) for span in spans(line)))
+
+
+def _item(item: Item) -> RenderableType:
+    text = _text(item.text)
+    if not item.wraps:
+        return Text(" " * _INDENT * item.depth).append_text(text)
+    notes = map(_text, item.notes)
+    if item.sign is None:
+        indented = (Padding(note, (0, 0, 0, _INDENT), expand=False) for note in notes)
+        content: RenderableType = Group(text, *indented)
+    else:
+        content = RichTable.grid(padding=(0, 1, 0, 0))
+        content.add_row(_text(item.sign), Group(text, *notes))
+    return Padding(content, (0, 0, 0, _INDENT * item.depth), expand=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table, or what stands for it where there is no room."""
+
+    table: Table
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        table = self.table
+        if options.max_width < table.least_width:
+            yield from map(_item, table.otherwise)
+            return
+        padding = (0, 1, 0, 0) if table.is_dense else (0, 1)
+        shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=padding)
+        for column in table.columns:
+            title = column.title
+            if table.is_dense and column.is_number:
+                title = title.replace(" ", "\n").replace("-", "-\n")
+            shown.add_column(
+                title,
+                justify="right" if column.is_number else "left",
+                no_wrap=not column.wraps,
+                overflow="fold",
+            )
+        for row in table.rows:
+            shown.add_row(*map(_text, row))
+        yield shown
+
+
+def _tree(tree: Tree) -> RichTree:
+    root = RichTree(_text(tree.text))
+    waiting = [(root, tree)]
+    while waiting:
+        shown, branch = waiting.pop()
+        waiting += [(shown.add(_text(inner.text)), inner) for inner in branch.branches]
+    return root

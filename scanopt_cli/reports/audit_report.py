@@ -1,0 +1,46 @@
+"""What a file refers to, and whether it would be loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scanopt_cli.reports.blocks import Block, Column, Paragraph, Span, Style, Table
+from scanopt_cli.serialization.auditing import AuditedGlobal, AuditReport
+
+_COLUMNS = (
+    Column("", wraps=False),
+    Column("module"),
+    Column("name"),
+    Column("times", is_number=True),
+    Column("why"),
+)
+
+
+def audit_report(report: AuditReport) -> Iterator[Block]:
+    """Yield the verdict and a table of every global, refused ones first."""
+    if report.refusal is None:
+        yield Paragraph(Span(f"{report.path}: would be loaded", Style.GOOD))
+    else:
+        yield Paragraph(Span(f"would be refused: {report.refusal}", Style.BAD))
+    if report.globals:
+        ordered = sorted(report.globals, key=lambda item: (item.allowed, item.module))
+        yield Table(
+            _COLUMNS,
+            [
+                (
+                    Span("ok", Style.GOOD) if item.allowed else Span("refused", Style.BAD),
+                    item.module,
+                    item.qualname,
+                    str(item.mentions),
+                    _why(item),
+                )
+                for item in ordered
+            ],
+        )
+
+
+def _why(item: AuditedGlobal) -> str:
+    """Return why a global is refused or ignored; empty if it is allowed."""
+    if item.left_out:
+        return "left out unread"
+    return "; ".join(part for part in (item.reason, item.hint) if part)

@@ -1,0 +1,27 @@
+"""Digests of a graph and of the bodies in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scanopt_cli.equivalence.distinct_bodies import BodyDigest
+from scanopt_cli.equivalence.hashing import GraphDigest
+from scanopt_cli.reports.blocks import Block, Item, Span, Style
+
+_NAMES = 4
+
+
+def hash_report(graph: GraphDigest) -> Iterator[Block]:
+    """Yield a line as ``sha256sum`` prints it, and a deeper one for each body."""
+    yield Item([f"{graph.digest}  ", Span(graph.source, Style.STRONG)], wraps=False)
+    for body in graph.inner or ():
+        text = f"{body.digest}  {body.times}x {_title(body)}"
+        yield Item(text, depth=body.depth + 1, wraps=False)
+
+
+def _title(body: BodyDigest) -> str:
+    """Return the kind and the names of a body."""
+    names = list(body.names[:_NAMES])
+    if len(body.names) > _NAMES:
+        names.append(f"and {len(body.names) - _NAMES} more")
+    return f"{body.kind} {', '.join(names)}".strip()

@@ -1,0 +1,113 @@
+"""Every block is shown in every format, and the names in it move no cursor and start no command."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from rich.console import Console
+
+from printing import printed
+from scanopt_cli.reports import as_markdown, as_rich
+from scanopt_cli.reports.blocks import (
+    Block,
+    Column,
+    Heading,
+    Item,
+    Manual,
+    Nested,
+    Paragraph,
+    Preformatted,
+    Span,
+    Style,
+    Table,
+    Tree,
+)
+
+UGLY = "\x1b[2Jname\n::error::x"
+HARMLESS = r"\x1b[2Jname\n\x3a:error\x3a:x"
+TABLE = Table((Column("what", wraps=False), Column("how many", is_number=True)), [(UGLY, "3")])
+BLOCKS: list[Block] = [
+    Heading(UGLY, UGLY),
+    Paragraph(["a ", Span(UGLY, Style.NAME)]),
+    Item(UGLY, sign=Span("~", Style.GOOD), notes=[UGLY], depth=1),
+    TABLE,
+    Preformatted([UGLY, [" ", Span(UGLY, Style.BAD)]]),
+    Tree(UGLY, [Tree(UGLY, [Tree(UGLY)]), Tree(UGLY)]),
+    Nested([Paragraph(UGLY)], depth=2),
+]
+
+
+def test_no_kind_of_block_is_forgotten() -> None:
+    assert {type(block) for block in [*BLOCKS, Manual("")]} == set(get_args(Block.__value__))
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: type(block).__name__)
+def test_names_are_shown_and_do_nothing(block: Block) -> None:
+    shown = printed([block], 200)
+    assert HARMLESS in shown
+    marked = as_markdown.render([block])
+    assert "name" in marked
+    for line in (shown + marked).split("\n"):
+        assert line.isprintable()
+        assert not line.lstrip().startswith("::")
+
+
+def test_markdown() -> None:
+    blocks: list[Block] = [
+        Heading("a_b", "two"),
+        Item("first", sign=Span("+"), notes=["why"]),
+        Item(["second ", Span("x", Style.NAME)], depth=1),
+        Paragraph(),
+        Table((Column("what"), Column("times", is_number=True)), [("a|b", "3")]),
+        Nested([Preformatted(["  as it is"])], depth=1),
+        Tree("root", [Tree("one", [Tree("in one")]), Tree("two")]),
+        Manual("*ours*"),
+    ]
+    assert as_markdown.render(blocks).splitlines() == [
+        r"### a\_b",
+        "",
+        "two",
+        "",
+        "- `+` first",
+        "  - why",
+        "  - second **x**",
+        "",
+        "| what | times |",
+        "|---|---:|",
+        r"| a\|b | 3 |",
+        "",
+        "      as it is",
+        "",
+        "root",
+        "",
+        "- one",
+        "  - in one",
+        "- two",
+        "",
+        "*ours*",
+    ]
+
+
+def test_a_table_without_room_gives_way() -> None:
+    narrow = Table(TABLE.columns, TABLE.rows, least_width=60, otherwise=[Item("a few lines")])
+    assert printed([narrow], 59) == "a few lines\n"
+    assert "how many" in printed([narrow], 60)
+
+
+def test_what_must_not_wrap_stays_on_its_line() -> None:
+    long = "word " * 30
+    assert printed([Item(long, depth=1, wraps=False)], 40).splitlines() == [f"  {long}"]
+    assert printed([Heading(long, "verdict")], 40).splitlines() == [f"{long}: verdict"]
+    assert max(map(len, printed([Item(long), Preformatted([long])], 40).splitlines())) <= 40
+
+
+def test_nothing_is_shown_of_a_report_that_fails() -> None:
+    def report():
+        yield Paragraph("begun")
+        raise ValueError("on the way")
+
+    console = Console(color_system=None)
+    with console.capture() as captured, pytest.raises(ValueError, match="on the way"):
+        as_rich.show(console, report())
+    assert captured.get() == ""
