@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console
 
 from scanopt_cli.reports import as_rich
-from scanopt_cli.reports.blocks import Block
+from scanopt_cli.reports.document import Block
 
 
 def printed(blocks: Iterable[Block], width: int = 100) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scanopt_cli.pipeline.optimizing import OptimizeResult
-    from scanopt_cli.reports.blocks import Block
+    from scanopt_cli.reports.document import Block
 
 
 class DiffKind(StrEnum):
@@ -187,7 +187,7 @@ def _print(
     verbose: bool,
 ) -> None:
     """Print the report with the remarks; those for a person go to stderr, unless ``quiet``."""
-    from scanopt_cli.reports.blocks import Heading
+    from scanopt_cli.reports.document import Heading
     from scanopt_cli.reports.optimize_report import optimize_report, remarks
 
     report = optimize_report(source, result, changes)

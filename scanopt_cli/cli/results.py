@@ -10,7 +10,7 @@ from scanopt_cli.cli.options import Format
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scanopt_cli.reports.blocks import Block
+    from scanopt_cli.reports.document import Block
 
 
 def print_result(

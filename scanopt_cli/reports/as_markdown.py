@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from scanopt_cli.reports.blocks import (
+from scanopt_cli.reports.document import (
     Block,
     Heading,
     Item,
     Line,
-    Manual,
     Nested,
     Paragraph,
     Preformatted,
+    Prose,
     Style,
     Table,
     Tree,
@@ -69,7 +69,7 @@ def _lines(block: Block) -> Iterator[str]:
         case Tree(text, branches):
             yield from (_text(text), "")
             yield from _branches(branches)
-        case Manual(text):
+        case Prose(text):
             yield text
 
 

@@ -13,15 +13,15 @@ from rich.table import Table as RichTable
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
-from scanopt_cli.reports.blocks import (
+from scanopt_cli.reports.document import (
     Block,
     Heading,
     Item,
     Line,
-    Manual,
     Nested,
     Paragraph,
     Preformatted,
+    Prose,
     Style,
     Table,
     Tree,
@@ -59,14 +59,14 @@ def _rendered(block: Block) -> RenderableType:
         case Item():
             return _item(block)
         case Table():
-            return _Table(block)
+            return _FittingTable(block)
         case Preformatted(lines):
             cut = Text("\n", no_wrap=True, overflow="ellipsis").join(map(_text, lines))
             cut.no_wrap, cut.overflow = True, "ellipsis"
             return cut
         case Tree():
             return _tree(block)
-        case Manual(markdown):
+        case Prose(markdown):
             return Markdown(markdown.replace("``", "`"))
         case Nested(blocks, depth):
             inside = Group(*map(_rendered, blocks))
@@ -92,7 +92,7 @@ def _item(item: Item) -> RenderableType:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _FittingTable:
     """A table, or what stands for it where there is no room."""
 
     table: Table

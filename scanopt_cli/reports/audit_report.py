@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scanopt_cli.reports.blocks import Block, Column, Paragraph, Span, Style, Table
+from scanopt_cli.reports.document import Block, Column, Paragraph, Span, Style, Table
 from scanopt_cli.serialization.auditing import AuditedGlobal, AuditReport
 
 _COLUMNS = (

@@ -10,8 +10,8 @@ from scanopt_cli.diff.trees import DiffLine, LineKind, tree_diff
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.optimizing import Snapshot
-from scanopt_cli.reports.blocks import Block, Paragraph, Preformatted, Span, Style
 from scanopt_cli.reports.diff_report import diff_report
+from scanopt_cli.reports.document import Block, Paragraph, Preformatted, Span, Style
 from scanopt_cli.text import plural
 
 _SIGNS = {

@@ -7,8 +7,8 @@ from itertools import accumulate, groupby
 
 from scanopt_cli.diff.budgets import Violation
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff
-from scanopt_cli.reports.blocks import Block, Item, Line, Paragraph, Preformatted, Span, Style
 from scanopt_cli.reports.change_text import note_texts, same_text, sentence
+from scanopt_cli.reports.document import Block, Item, Line, Paragraph, Preformatted, Span, Style
 from scanopt_cli.text import plural
 
 SIGNS = {

@@ -9,7 +9,7 @@ from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.autodiff.derivative import Derivative, OrderReport
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord
 from scanopt_cli.autodiff.stages import Stage
-from scanopt_cli.reports.blocks import (
+from scanopt_cli.reports.document import (
     Block,
     Column,
     Heading,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from scanopt_cli.equivalence.distinct_bodies import BodyDigest
 from scanopt_cli.equivalence.hashing import GraphDigest
-from scanopt_cli.reports.blocks import Block, Item, Span, Style
+from scanopt_cli.reports.document import Block, Item, Span, Style
 
 _NAMES = 4
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from scanopt_cli.analysis.describing import at_tap, before_title
 from scanopt_cli.analysis.inspection import Inspection, ScanReport, SlotReport
-from scanopt_cli.reports.blocks import (
+from scanopt_cli.reports.document import (
     Block,
     Column,
     Item,

@@ -8,7 +8,7 @@ from scanopt_cli.analysis.statistics import COUNTS, Statistics
 from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.remarks import Remark, RemarkKind
-from scanopt_cli.reports.blocks import (
+from scanopt_cli.reports.document import (
     Block,
     Column,
     Heading,

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from scanopt_cli.pipeline.grammar import PRESETS
-from scanopt_cli.pipeline.manual import Manual as PassManual
-from scanopt_cli.reports.blocks import Block, Column, Heading, Manual, Paragraph, Span, Style, Table
+from scanopt_cli.pipeline.manual import Manual
+from scanopt_cli.reports.document import (
+    Block,
+    Column,
+    Heading,
+    Paragraph,
+    Prose,
+    Span,
+    Style,
+    Table,
+)
 
 
-def listing(manuals: Sequence[PassManual]) -> Iterator[Block]:
+def listing(manuals: Sequence[Manual]) -> Iterator[Block]:
     """Yield the passes, one on each line, and what the presets stand for."""
     yield _table("pass", "what it does", {_usage(one): one.summary for one in manuals})
     presets = {name: pipeline.replace(",", ", ") for name, pipeline in PRESETS.items()}
@@ -17,12 +26,12 @@ def listing(manuals: Sequence[PassManual]) -> Iterator[Block]:
     yield Paragraph("`scanopt passes NAME` prints a pass's manual.")
 
 
-def pages(manuals: Sequence[PassManual]) -> Iterator[Block]:
+def pages(manuals: Sequence[Manual]) -> Iterator[Block]:
     """Yield the whole manual of each pass."""
     for manual in manuals:
         yield Heading(_usage(manual))
         yield Paragraph()
-        yield Manual(manual.text)
+        yield Prose(manual.text)
 
 
 def _table(title: str, meaning: str, rows: dict[str, str]) -> Table:
@@ -32,7 +41,7 @@ def _table(title: str, meaning: str, rows: dict[str, str]) -> Table:
     )
 
 
-def _usage(manual: PassManual) -> str:
+def _usage(manual: Manual) -> str:
     """Return the pass as a pipeline names it, with the defaults of its options."""
     options = ",".join(f"{option.name}={option.default}" for option in manual.options)
     return f"{manual.name}{{{options}}}" if options else manual.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scanopt_cli.reports.blocks import Block, Item, Paragraph, Span, Style
+from scanopt_cli.reports.document import Block, Item, Paragraph, Span, Style
 from scanopt_cli.text import plural
 from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict, Verification
 

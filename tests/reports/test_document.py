@@ -9,15 +9,15 @@ from rich.console import Console
 
 from printing import printed
 from scanopt_cli.reports import as_markdown, as_rich
-from scanopt_cli.reports.blocks import (
+from scanopt_cli.reports.document import (
     Block,
     Column,
     Heading,
     Item,
-    Manual,
     Nested,
     Paragraph,
     Preformatted,
+    Prose,
     Span,
     Style,
     Table,
@@ -39,7 +39,7 @@ BLOCKS: list[Block] = [
 
 
 def test_no_kind_of_block_is_forgotten() -> None:
-    assert {type(block) for block in [*BLOCKS, Manual("")]} == set(get_args(Block.__value__))
+    assert {type(block) for block in [*BLOCKS, Prose("")]} == set(get_args(Block.__value__))
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: type(block).__name__)
@@ -62,7 +62,7 @@ def test_markdown() -> None:
         Table((Column("what"), Column("times", is_number=True)), [("a|b", "3")]),
         Nested([Preformatted(["  as it is"])], depth=1),
         Tree("root", [Tree("one", [Tree("in one")]), Tree("two")]),
-        Manual("*ours*"),
+        Prose("*ours*"),
     ]
     assert as_markdown.render(blocks).splitlines() == [
         r"### a\_b",

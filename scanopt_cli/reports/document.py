@@ -107,7 +107,7 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True)
-class Manual:
+class Prose:
     """Markdown that scanopt's authors wrote."""
 
     markdown: str
@@ -121,4 +121,4 @@ class Nested:
     depth: int
 
 
-type Block = Heading | Paragraph | Item | Table | Preformatted | Tree | Manual | Nested
+type Block = Heading | Paragraph | Item | Table | Preformatted | Tree | Prose | Nested
