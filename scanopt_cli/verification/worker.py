@@ -33,13 +33,7 @@ from pytensor.tensor.elemwise import CAReduce
 
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.serialization.payload import decode
-from scanopt_cli.verification.arguments import (
-    DrawAttempt,
-    UndrawableError,
-    attempts,
-    draw,
-    settings,
-)
+from scanopt_cli.verification.arguments import UndrawableError, attempts, draw, settings
 from scanopt_cli.verification.checking_linker import StaticShapeError, filled_buffers
 from scanopt_cli.verification.comparison import Comparison, compare
 from scanopt_cli.verification.constraints import Demands, demands
@@ -239,20 +233,17 @@ class _Session:
         return tuple(replace(item, mode=mode) for item in found.differences)
 
     def _runs(self, wanted: Demands) -> None:
-        recorded = self.request.recorded
+        recorded, contents = self.request.recorded, self.request.contents
+        first = next(iter(recorded), ())
         for run, arguments in enumerate(recorded):
             candidates = [(f"recorded call {run + 1}", arguments)]
             self._one_run(run, candidates, known_good=True)
         for run, setting in enumerate(settings(self.request.runs, wanted), len(recorded)):
             drawn = (
-                (str(attempt), self._draw(attempt, wanted))
+                (str(attempt), draw(attempt, wanted, self.types, contents, first, self.rng))
                 for attempt in attempts(setting, recorded=bool(recorded))
             )
             self._one_run(run, drawn, specials=setting.special)
-
-    def _draw(self, attempt: DrawAttempt, wanted: Demands) -> tuple[Any, ...]:
-        recorded = next(iter(self.request.recorded), ())
-        return draw(attempt, wanted, self.types, self.request.contents, recorded, self.rng)
 
     def _one_run(
         self,
