@@ -135,7 +135,8 @@ def _core_labels(
 ) -> dict[str, Label]:
     """Join core dimensions by their letter, and return a label for each letter."""
     core: dict[str, Label] = {}
-    for variable, letters in zip(variables, signature, strict=False):  # it may be unknown
+    # A RandomVariable may lack a signature.
+    for variable, letters in zip(variables, signature, strict=False):
         labels = survey.of(variable)
         for letter, label in zip(letters, labels[len(labels) - len(letters) :], strict=True):
             survey.dimensions.join((core.setdefault(letter, label), label))
