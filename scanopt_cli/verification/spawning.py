@@ -39,7 +39,6 @@ _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from scanopt_cli.verification.worker import main; main(sys.argv[2])"
 )
-_MEMORY = 8 << 30
 # Seconds between two reads of the child's record.
 _POLL_INTERVAL = 0.2
 
@@ -62,8 +61,8 @@ class Request:
         How many runs are drawn, and from which seed.
     modes
         The names of the modes that compile the second graph.
-    timeout, memory
-        Seconds and bytes of address space that the child may use.
+    timeout
+        Seconds that the child may use.
     """
 
     graphs: tuple[dict[str, Any], ...]
@@ -74,7 +73,6 @@ class Request:
     seed: int
     modes: tuple[str, ...]
     timeout: float
-    memory: int = _MEMORY
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,9 @@ type Outcome = list[Any] | Exception
 # run tries other arguments, and reports the error only if none of them is better.
 _MISFIT = (ValueError, IndexError, TypeError)
 
+# Bytes of address space.
+_MEMORY = 8 << 30
+
 # A graph may print. What is compiled, and what is found, is far shorter.
 _LONGEST_FILE = 1 << 30
 
@@ -73,7 +76,7 @@ def _limit(request: Request) -> None:
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (_LONGEST_FILE, _LONGEST_FILE))
-        resource.setrlimit(resource.RLIMIT_AS, (request.memory, request.memory))
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         # The command's own limit is not for evaluations.
         most = resource.getrlimit(resource.RLIMIT_DATA)[1]
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
