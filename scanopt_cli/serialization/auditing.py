@@ -88,13 +88,8 @@ def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> A
         return AuditReport(path=where, globals=(), refusal=str(error))
     allowlist = Allowlist(FORMS, allow_packages)
     dropped = left_out(recording.root)
-    mentions: Counter[tuple[str, str]] = Counter()
-    used: set[tuple[str, str]] = set()
-    for mentioned in recording.globals:
-        key = (mentioned.module, mentioned.name)
-        mentions[key] += 1
-        if id(mentioned) not in dropped:
-            used.add(key)
+    mentions = Counter((found.module, found.name) for found in recording.globals)
+    used = {(found.module, found.name) for found in recording.globals if id(found) not in dropped}
     if len(mentions) > _MOST_GLOBALS:
         return AuditReport(
             path=where,

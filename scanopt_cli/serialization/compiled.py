@@ -75,14 +75,7 @@ def graph_of(compiled: CompiledGraph, where: str) -> Graph:
     fgraph = compiled.fgraph
     memo: dict[Variable, Variable] = {v: v.type.make_variable(v.name) for v in fgraph.inputs}
     inputs = list(memo.values())
-    try:
-        _Purifier().copy(fgraph.toposort(), memo)
-    except _NoPureTwinError as error:
-        raise LoadError(
-            f"op {error} works in place and its pure form is not known",
-            where=where,
-            hint="save the graph before it is compiled, or use scanopt capture",
-        ) from None
+    _Purifier().copy(fgraph.toposort(), memo)
     outputs = [memo.get(output, output) for output in fgraph.outputs]
     first = len(outputs) - len(compiled.updated)
     updates = (f"{inputs[i].name or f'input {i}'} (updated)" for i in compiled.updated)
@@ -90,13 +83,16 @@ def graph_of(compiled: CompiledGraph, where: str) -> Graph:
         fgraph=FunctionGraph(inputs, outputs, clone=False),
         source=where,
         values=dict(compiled.values),
-        output_names=(*(None for _ in range(first)), *updates) if compiled.updated else (),
+        output_names=(*[None] * first, *updates) if compiled.updated else (),
         notes=(NOTE,),
     )
 
 
-class _NoPureTwinError(Exception):
-    pass
+def _no_pure_twin(op: Op) -> LoadError:
+    return LoadError(
+        f"op {op} works in place and its pure form is not known",
+        hint="save the graph before it is compiled, or use scanopt capture",
+    )
 
 
 class _Purifier:
@@ -146,7 +142,7 @@ class _Purifier:
             return op if body is op.fgraph and not op.destroy_map else _with_body(op, body)
         if isinstance(op, OpFromGraph):
             if self._is_to_inline(op):
-                raise _NoPureTwinError(op)
+                raise _no_pure_twin(op)
             return op
         if not op.destroy_map:
             return op
@@ -158,7 +154,7 @@ class _Purifier:
         flags = [name for name in properties if name == "inplace" or name.startswith("overwrite_")]
         pure = type(op)(**{**properties, **dict.fromkeys(flags, False)}) if flags else op
         if pure.destroy_map:
-            raise _NoPureTwinError(op)
+            raise _no_pure_twin(op)
         return pure
 
     def _pure_graph(self, body: FrozenFunctionGraph) -> FrozenFunctionGraph:

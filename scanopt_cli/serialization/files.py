@@ -25,6 +25,7 @@ _MOST_LINKS = 40
 _CHUNK = 1 << 20
 _O_BINARY = getattr(os, "O_BINARY", 0)  # Windows
 _GIVE_A_FILE = "give the path of a graph file"
+_UNPACK_IT = "unpack it by gzip -d, if you trust its author"
 _GZIP = b"\x1f\x8b"
 _OTHER_KINDS = (
     (b"\x7fELF", "an ELF binary"),
@@ -106,18 +107,11 @@ def _unzipped(data: bytes, where: str) -> bytes:
         if held > MAX_BYTES:
             raise _too_large(where)
         if held > most:
-            raise LoadError(
-                f"unpacks to more than {_MOST_EXPANSION} times its size",
-                where=where,
-                hint="unpack it by gzip -d, if you trust its author",
-            )
+            problem = f"unpacks to more than {_MOST_EXPANSION} times its size"
+            raise LoadError(problem, where=where, hint=_UNPACK_IT)
         chunks.append(chunk)
     if member.unused_data.strip(b"\0"):
-        raise LoadError(
-            "has more behind its gzipped data",
-            where=where,
-            hint="unpack it by gzip -d, if you trust its author",
-        )
+        raise LoadError("has more behind its gzipped data", where=where, hint=_UNPACK_IT)
     return b"".join(chunks)
 
 

@@ -155,10 +155,8 @@ def _graph_of(held: Any, where: str) -> Graph:
             return from_io(None, [held], source=where)
         case {"inputs": inputs, "outputs": outputs, **more} if not more:
             return _from_pair(inputs, outputs, where)
-        case (list() | tuple() as inputs, list() | tuple() as outputs):
+        case (list() | tuple() as inputs, list() | tuple() | Variable() as outputs):
             return _from_pair(inputs, outputs, where)
-        case (list() | tuple() as inputs, Variable() as output):
-            return _from_pair(inputs, [output], where)
         case list() | tuple() if _are_variables(held):
             return from_io(None, held, source=where)
         case dict() if _are_variables(list(held.values())):

@@ -78,7 +78,11 @@ def encode(graph: Graph, *, keep_traces: bool) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "schema": SCHEMA,
-        "versions": current_versions(),
+        "versions": {
+            "pytensor": pytensor.__version__,
+            "numpy": np.__version__,
+            "scanopt": __version__,
+        },
         "inputs": [(_type(types, variable), variable.name) for variable in graph.inputs],
         "constants": [
             (_type(types, constant), constant.data, constant.name) for constant in constants
@@ -160,15 +164,6 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
         ) from None
 
 
-def current_versions() -> dict[str, str]:
-    """Return the installed versions of ``pytensor``, ``numpy`` and ``scanopt``."""
-    return {
-        "pytensor": pytensor.__version__,
-        "numpy": np.__version__,
-        "scanopt": __version__,
-    }
-
-
 def plain_trace(trace: Any) -> tuple[tuple[tuple[Any, ...], ...], ...]:
     """Return ``trace``, a value of ``tag.trace``, as plain tuples; an empty tuple if it is none.
 
@@ -207,12 +202,8 @@ def _is_frame(frame: Any) -> bool:
 
 
 def _constants(fgraph: FunctionGraph, nodes: list[Apply]) -> list[Constant]:
-    found: dict[Constant, None] = {}
-    for variable in (source for node in nodes for source in node.inputs):
-        if isinstance(variable, Constant):
-            found[variable] = None
-    found.update((output, None) for output in fgraph.outputs if isinstance(output, Constant))
-    return list(found)
+    read = (*(source for node in nodes for source in node.inputs), *fgraph.outputs)
+    return list(dict.fromkeys(variable for variable in read if isinstance(variable, Constant)))
 
 
 def _type(types: _Table, variable: Variable) -> int:

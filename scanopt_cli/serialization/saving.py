@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 import gzip
 import io
 import os
@@ -17,7 +16,7 @@ from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
 from scanopt_cli.serialization.files import write_atomically
 from scanopt_cli.serialization.payload import encode
-from scanopt_cli.serialization.unpickler.dropping import without_caches
+from scanopt_cli.serialization.unpickler.dropping import reduced_op
 
 
 def save(graph: GraphLike, path: str | os.PathLike[str], *, keep_traces: bool = False) -> None:
@@ -62,10 +61,6 @@ def _can_be_pickled(op: Op) -> bool:
     return True
 
 
-_new_instance: Any = vars(copyreg)["__newobj__"]
-"""The function that pickle writes as one opcode, ``NEWOBJ``."""
-
-
 class _Pickler(pickle.Pickler):
     """Plain pickle that leaves caches and tags behind, without touching what it writes."""
 
@@ -75,9 +70,4 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, Scratchpad):
             return Scratchpad, ()
-        if not isinstance(thing, Op):
-            return NotImplemented
-        state = thing.__getstate__()
-        if type(thing).__reduce_ex__ is not object.__reduce_ex__ or not isinstance(state, dict):
-            return NotImplemented
-        return _new_instance, (type(thing),), without_caches(state)
+        return reduced_op(thing) if isinstance(thing, Op) else NotImplemented

@@ -163,13 +163,6 @@ def _is_drawn(wanted: Type) -> bool:
 def _shapes(
     attempt: DrawAttempt, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
-    lengths = _lengths(attempt, demands, kept, rng)
-    return [tuple(lengths[label] for label in labels) for labels in demands.labels]
-
-
-def _lengths(
-    attempt: DrawAttempt, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
-) -> dict[Label, int]:
     """Choose a length for every label: by kept contents, else static type, else the attempt."""
     lengths: dict[Label, int] = {}
     for position, content in kept.items():
@@ -182,7 +175,7 @@ def _lengths(
             lengths[label] = demands.static[label]
         else:
             lengths[label] = _length(attempt, place, label in demands.stepped, rng)
-    return lengths
+    return [tuple(lengths[label] for label in labels) for labels in demands.labels]
 
 
 def _length(attempt: DrawAttempt, place: int, stepped: bool, rng: np.random.Generator) -> int:

@@ -30,10 +30,7 @@ class StaticShapeError(Exception):
 
 
 class CheckingLinker(VMLinker):
-    """PyTensor's virtual machine, which checks the static shape of all that it computes.
-
-    A node whose output is of another shape raises `StaticShapeError`.
-    """
+    """PyTensor's virtual machine, which checks the static shape of all that it computes."""
 
     def make_vm(self, nodes: Sequence[Apply], thunks: Sequence[Any], *more: Any) -> Any:
         """Return a virtual machine that checks what each of ``thunks`` computes."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Variable
 
+from scanopt_cli.serialization.unpickler.generators import plain_state
 from scanopt_cli.verification.result import Difference, DifferenceKind
 
 # Two ways to compute one number differ by rounding. The tolerance is this fraction of the number
@@ -110,9 +111,7 @@ def _array_difference(a: np.ndarray, b: np.ndarray, specials: bool) -> dict[str,
         return {"kind": DifferenceKind.DTYPE, "a": str(a.dtype), "b": str(b.dtype)}
     if a.shape != b.shape:
         return {"kind": DifferenceKind.SHAPE, "a": str(a.shape), "b": str(b.shape)}
-    if a.dtype.kind == "b":
-        deviation, wrong = (a != b).astype(float), a != b
-    elif a.dtype.kind in "iu":
+    if a.dtype.kind in "biu":
         wrong = a != b
         deviation = np.abs(a.astype(float) - b.astype(float))
     else:
@@ -164,7 +163,7 @@ def _exceeds_rounding(values: np.ndarray) -> bool:
 def _compare_states(a: Any, b: Any, output: Variable) -> tuple[bool, dict[str, Any] | None]:
     """Compare values that are not arrays: generators by state, others by their type's equality."""
     if isinstance(a, np.random.Generator) and isinstance(b, np.random.Generator):
-        states = [_plain(rng.bit_generator.state) for rng in (a, b)]
+        states = [plain_state(rng.bit_generator.state) for rng in (a, b)]
         same = states[0] == states[1]
         texts = [str(state) for state in states]
     else:
@@ -173,9 +172,3 @@ def _compare_states(a: Any, b: Any, output: Variable) -> tuple[bool, dict[str, A
     if same:
         return True, None
     return False, {"kind": DifferenceKind.STATE, "a": texts[0][:200], "b": texts[1][:200]}
-
-
-def _plain(state: Any) -> Any:
-    if isinstance(state, dict):
-        return {key: _plain(value) for key, value in state.items()}
-    return state.tolist() if isinstance(state, np.ndarray) else state

@@ -8,7 +8,6 @@ outputs; ``None`` for an output means that nothing is known about its axes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Any
 
 from pytensor.compile.builders import OpFromGraph
@@ -39,9 +38,6 @@ from scanopt_cli.ir.slots import STATES, Slot, SlotKind
 from scanopt_cli.loop import Loop, TracedLoop
 from scanopt_cli.verification.constraint_survey import Survey
 from scanopt_cli.verification.dimensions import Label, Labels
-
-_MATRIX_PRODUCT = ((("m", "n"), ("n", "p")), (("m", "p"),))
-
 
 type Rule = Callable[[Apply, Survey], Sequence[Labels | None]]
 
@@ -108,7 +104,7 @@ def _specify_shape(node: Apply, survey: Survey) -> Sequence[Labels | None]:
 
 @rule(Dot)
 def _dot(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    return _by_signature(*_MATRIX_PRODUCT, node, survey)
+    return _by_signature((("m", "n"), ("n", "p")), (("m", "p"),), node, survey)
 
 
 @rule(Blockwise)
@@ -125,11 +121,7 @@ def _by_signature(
     survey: Survey,
 ) -> Sequence[Labels | None]:
     """Join core dimensions by their letter and batch dimensions by their position."""
-    core: dict[str, Label] = {}
-    for variable, letters in zip(node.inputs, inputs_signature, strict=True):
-        labels = survey.of(variable)
-        for letter, label in zip(letters, labels[len(labels) - len(letters) :], strict=True):
-            survey.dimensions.join((core.setdefault(letter, label), label))
+    core = _core_labels(node.inputs, inputs_signature, survey)
     batch_ndim = node.outputs[0].type.ndim - len(outputs_signature[0])
     batch = tuple(survey.aligned((v, axis) for v in node.inputs) for axis in range(batch_ndim))
     return [
@@ -138,15 +130,24 @@ def _by_signature(
     ]
 
 
+def _core_labels(
+    variables: Sequence[Variable], signature: Sequence[Sequence[str]], survey: Survey
+) -> dict[str, Label]:
+    """Join core dimensions by their letter, and return a label for each letter."""
+    core: dict[str, Label] = {}
+    # A RandomVariable may lack a signature.
+    for variable, letters in zip(variables, signature, strict=False):
+        labels = survey.of(variable)
+        for letter, label in zip(letters, labels[len(labels) - len(letters) :], strict=True):
+            survey.dimensions.join((core.setdefault(letter, label), label))
+    return core
+
+
 @rule(RandomVariable)
 def _random(node: Apply, survey: Survey) -> Sequence[Labels | None]:
     _, size, *parameters = node.inputs
     survey.sizes.append(size)
-    core: dict[str, Label] = {}
-    for variable, letters in zip(parameters, getattr(node.op, "inputs_sig", ()), strict=False):
-        labels = survey.of(variable)
-        for letter, label in zip(letters, labels[len(labels) - len(letters) :], strict=True):
-            survey.dimensions.join((core.setdefault(letter, label), label))
+    _core_labels(parameters, getattr(node.op, "inputs_sig", ()), survey)
     return [None, None]
 
 
@@ -188,14 +189,8 @@ def _eye(node: Apply, survey: Survey) -> Sequence[Labels | None]:
     return [_labels_of_lengths(node.inputs[:2], survey)]
 
 
-@rule(Reshape, Repeat, SplitDims)
-def _second_input_is_size(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    survey.sizes.append(node.inputs[1])
-    return [None] * len(node.outputs)
-
-
-@rule(Split)
-def _split(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+@rule(Reshape, Repeat, Split, SplitDims)
+def _other_inputs_are_sizes(node: Apply, survey: Survey) -> Sequence[Labels | None]:
     survey.sizes += node.inputs[1:]
     return [None] * len(node.outputs)
 
@@ -278,24 +273,21 @@ def _scan(node: Apply, survey: Survey) -> Sequence[Labels | None]:
             survey.sizes.append(slot.outer_input)
         if slot.kind is SlotKind.SEQ:
             survey.sequence_lengths.append(labels[batch])
-        inner_labels = labels[batch:] if _is_whole(slot.kind) else labels[batch + 1 :]
+        # The body receives the outer value itself, or a row of it.
+        is_whole = slot.kind in (SlotKind.NON_SEQ, SlotKind.UNTRACED)
+        inner_labels = labels[batch:] if is_whole else labels[batch + 1 :]
         for inner in slot.inner_inputs:
             survey.enter(inner, slot.outer_input, inner_labels)
     walk(survey, [v for slot in view.slots for v in slot.inner_inputs], view.inner_outputs())
     return [_scan_output(slot, view, survey) for slot in view.outputs()]
 
 
-def _is_whole(kind: SlotKind) -> bool:
-    """Whether the body receives the outer value itself, not a row of it."""
-    return kind in (SlotKind.NON_SEQ, SlotKind.UNTRACED)
-
-
 def _scan_output(slot: Slot, view: ScanView, survey: Survey) -> Labels | None:
     if not slot.inner_outputs:
         return None
-    for inner in chain(slot.inner_inputs, slot.inner_outputs[1:]):
-        survey.same(survey.of(slot.inner_outputs[0]), survey.of(inner))
     core = survey.of(slot.inner_outputs[0])
+    for inner in (*slot.inner_inputs, *slot.inner_outputs[1:]):
+        survey.same(core, survey.of(inner))
     outer = survey.of(slot.outer_input)
     if slot.kind is SlotKind.UNTRACED:
         return core

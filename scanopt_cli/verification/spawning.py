@@ -7,15 +7,14 @@ modules where the caller does, on the caller's ``sys.path``.
 
 from __future__ import annotations
 
-import copyreg
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -30,7 +29,7 @@ from scanopt_cli.environment import CAPTURE
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.serialization.payload import encode
-from scanopt_cli.serialization.unpickler.dropping import without_caches
+from scanopt_cli.serialization.unpickler.dropping import reduced_op
 from scanopt_cli.verification.modes import WITHOUT_C
 
 REQUEST = "request.pkl"
@@ -40,7 +39,6 @@ _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from scanopt_cli.verification.worker import main; main(sys.argv[2])"
 )
-_MEMORY = 8 << 30
 # Seconds between two reads of the child's record.
 _POLL_INTERVAL = 0.2
 
@@ -63,8 +61,8 @@ class Request:
         How many runs are drawn, and from which seed.
     modes
         The names of the modes that compile the second graph.
-    timeout, memory
-        Seconds and bytes of address space that the child may use.
+    timeout
+        Seconds that the child may use.
     """
 
     graphs: tuple[dict[str, Any], ...]
@@ -75,7 +73,6 @@ class Request:
     seed: int
     modes: tuple[str, ...]
     timeout: float
-    memory: int = _MEMORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +128,8 @@ class _Pickler(cloudpickle.Pickler):
     """Pickles Ops of any module, ``__main__`` included, without their caches."""
 
     def reducer_override(self, thing: Any) -> Any:
-        if isinstance(thing, Op) and type(thing).__reduce_ex__ is object.__reduce_ex__:
-            state = thing.__getstate__()
-            if isinstance(state, dict):
-                made = (type(thing),)
-                return copyreg.__newobj__, made, without_caches(state)  # type: ignore[attr-defined]
-        return super().reducer_override(thing)
+        reduced = reduced_op(thing) if isinstance(thing, Op) else NotImplemented
+        return super().reducer_override(thing) if reduced is NotImplemented else reduced
 
 
 def _environment(modes: Collection[str], directory: Path) -> dict[str, str]:
@@ -168,7 +161,7 @@ def _wait(
     end = monotonic() + timeout
     try:
         while progress is not None and process.poll() is None and monotonic() < end:
-            progress(f"verifying: {_Diary.read(record).doing}")
+            progress(f"verifying: {_doing(_written(record))}")
             with suppress(subprocess.TimeoutExpired):
                 process.wait(min(_POLL_INTERVAL, max(end - monotonic(), 0)))
         code = process.wait(max(end - monotonic(), 0))
@@ -197,33 +190,17 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-@dataclass(slots=True)
-class _Diary:
-    """What the child has written so far, without an incomplete last line."""
+def _written(path: Path) -> list[dict[str, Any]]:
+    """Return what the child has written so far, without an incomplete last line."""
+    entries = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        with suppress(json.JSONDecodeError):
+            entries.append(json.loads(line))
+    return entries
 
-    entries: list[dict[str, Any]] = field(default_factory=list)
-    doing: str = "starting"
-    fatal: str | None = None
-    is_done: bool = False
 
-    @classmethod
-    def read(cls, path: Path) -> _Diary:
-        diary = cls()
-        for line in path.read_text().splitlines() if path.exists() else []:
-            with suppress(json.JSONDecodeError):
-                diary._take(json.loads(line))
-        return diary
-
-    def _take(self, entry: dict[str, Any]) -> None:
-        match entry:
-            case {"doing": what}:
-                self.doing = what
-            case {"fatal": what}:
-                self.fatal = what
-            case {"done": _}:
-                self.is_done = True
-            case _:
-                self.entries.append(entry)
+def _doing(entries: Sequence[dict[str, Any]]) -> str:
+    return next((entry["doing"] for entry in reversed(entries) if "doing" in entry), "starting")
 
 
 def _end_of(path: Path) -> str:
@@ -235,10 +212,11 @@ def _end_of(path: Path) -> str:
 
 def _record(directory: Path, failure: str | None) -> Record:
     """Return what the child found, and why it ended early, if it did."""
-    diary = _Diary.read(directory / RECORD)
-    fatal = diary.fatal
-    if not diary.is_done and fatal is None:
+    written = _written(directory / RECORD)
+    fatal = next((entry["fatal"] for entry in reversed(written) if "fatal" in entry), None)
+    if fatal is None and not any("done" in entry for entry in written):
         last_words = _end_of(directory / _STDERR).strip().splitlines()[-1:]
-        fatal = f"{failure or 'the process ended early'} while {diary.doing}"
+        fatal = f"{failure or 'the process ended early'} while {_doing(written)}"
         fatal += "".join(f" ({line[:200]})" for line in last_words)
-    return Record(tuple(diary.entries), fatal)
+    found = (entry for entry in written if not entry.keys() & {"doing", "fatal", "done"})
+    return Record(tuple(found), fatal)

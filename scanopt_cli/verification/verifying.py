@@ -166,11 +166,5 @@ def _without_lost_errors(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _difference(fields: dict[str, Any]) -> Difference:
-    where = fields["where"]
-    return Difference(
-        **{
-            **fields,
-            "kind": DifferenceKind(fields["kind"]),
-            "where": None if where is None else tuple(where),
-        }
-    )
+    where = None if fields["where"] is None else tuple(fields["where"])
+    return Difference(**fields | {"kind": DifferenceKind(fields["kind"]), "where": where})

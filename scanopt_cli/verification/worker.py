@@ -33,13 +33,7 @@ from pytensor.tensor.elemwise import CAReduce
 
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.serialization.payload import decode
-from scanopt_cli.verification.arguments import (
-    DrawAttempt,
-    UndrawableError,
-    attempts,
-    draw,
-    settings,
-)
+from scanopt_cli.verification.arguments import UndrawableError, attempts, draw, settings
 from scanopt_cli.verification.checking_linker import StaticShapeError, filled_buffers
 from scanopt_cli.verification.comparison import Comparison, compare
 from scanopt_cli.verification.constraints import Demands, demands
@@ -52,6 +46,9 @@ type Outcome = list[Any] | Exception
 # The errors that arguments of a wrong shape or size cause. If only the first graph raises one, the
 # run tries other arguments, and reports the error only if none of them is better.
 _MISFIT = (ValueError, IndexError, TypeError)
+
+# Bytes of address space.
+_MEMORY = 8 << 30
 
 # A graph may print. What is compiled, and what is found, is far shorter.
 _LONGEST_FILE = 1 << 30
@@ -79,7 +76,7 @@ def _limit(request: Request) -> None:
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (_LONGEST_FILE, _LONGEST_FILE))
-        resource.setrlimit(resource.RLIMIT_AS, (request.memory, request.memory))
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         # The command's own limit is not for evaluations.
         most = resource.getrlimit(resource.RLIMIT_DATA)[1]
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
@@ -239,20 +236,17 @@ class _Session:
         return tuple(replace(item, mode=mode) for item in found.differences)
 
     def _runs(self, wanted: Demands) -> None:
-        recorded = self.request.recorded
+        recorded, contents = self.request.recorded, self.request.contents
+        first = next(iter(recorded), ())
         for run, arguments in enumerate(recorded):
             candidates = [(f"recorded call {run + 1}", arguments)]
             self._one_run(run, candidates, known_good=True)
         for run, setting in enumerate(settings(self.request.runs, wanted), len(recorded)):
             drawn = (
-                (str(attempt), self._draw(attempt, wanted))
+                (str(attempt), draw(attempt, wanted, self.types, contents, first, self.rng))
                 for attempt in attempts(setting, recorded=bool(recorded))
             )
             self._one_run(run, drawn, specials=setting.special)
-
-    def _draw(self, attempt: DrawAttempt, wanted: Demands) -> tuple[Any, ...]:
-        recorded = next(iter(self.request.recorded), ())
-        return draw(attempt, wanted, self.types, self.request.contents, recorded, self.rng)
 
     def _one_run(
         self,

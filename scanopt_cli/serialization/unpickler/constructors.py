@@ -92,7 +92,9 @@ def make(cls: type[Any], state: Mapping[str, Any]) -> Any:
         return cls(dict(state["assumptions"]))
     if issubclass(cls, Print) and not set(state.get("attrs", ())) <= _PRINTED:
         raise StateError("it prints attributes that are not plain properties of arrays")
-    return cls(**_arguments(cls, state))
+    sources = _argument_sources(cast(Hashable, cls))
+    given = {argument: state[attribute] for argument, attribute in sources if attribute in state}
+    return cls(**given)
 
 
 def _listed(value: Any) -> Sequence[Any]:
@@ -121,14 +123,6 @@ def _briefly(composite: Any) -> Any:
     if sum(sizes.get(variable, 1) for variable in composite.outputs) > _MOST_PRINTED:
         composite._name = "Composite{...}"
     return composite
-
-
-def _arguments(cls: type[Any], state: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        argument: state[attribute]
-        for argument, attribute in _argument_sources(cast(Hashable, cls))
-        if attribute in state
-    }
 
 
 @cache

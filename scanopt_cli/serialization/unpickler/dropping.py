@@ -6,8 +6,11 @@ features and modes of past compilations. None of these is ever made, so they may
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import copyreg
+from collections.abc import Iterable
 from typing import Any
+
+from pytensor.graph.op import Op
 
 from scanopt_cli.serialization.unpickler.records import Global, branches, made_class, walk
 
@@ -27,6 +30,9 @@ _EMPTY: dict[str, type[dict[Any, Any]] | None] = {
 }
 """What makes the caches that PyTensor expects to be there; the others are ``None`` at first."""
 
+_new_instance: Any = vars(copyreg)["__newobj__"]
+"""The function that pickle writes as one opcode, ``NEWOBJ``."""
+
 _DECORATIONS = frozenset({"_fn_cache", "_repr_latex_", "str_repr"})
 """Attributes of variables that only concern their display or their evaluation."""
 
@@ -44,14 +50,19 @@ _KEPT = {
 """The only attributes of these classes that are loaded."""
 
 
-def without_caches(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of an Op with empty caches: an unpickler runs no constructor.
+def reduced_op(op: Op) -> Any:
+    """Return what pickle writes for ``op`` with empty caches: an unpickler runs no constructor.
 
-    No two Ops get one cache: pickle would keep it one.
+    No two Ops get one cache: pickle would keep it one. `NotImplemented` if the class of ``op`` says
+    itself how it is pickled.
     """
+    has_own_way = type(op).__reduce_ex__ is not object.__reduce_ex__
+    state = None if has_own_way else op.__getstate__()
+    if not isinstance(state, dict):
+        return NotImplemented
     kept = {name: value for name, value in state.items() if name not in CACHES}
     empty = {name: make and make() for name, make in _EMPTY.items() if name in state}
-    return kept | empty
+    return _new_instance, (type(op),), kept | empty
 
 
 def left_out(root: Any) -> frozenset[int]:

@@ -62,9 +62,7 @@ def plain_state(state: Any) -> Any:
     """Return a bit generator's ``state`` with lists for arrays and Python's own integers."""
     if isinstance(state, Mapping):
         return {str(key): plain_state(value) for key, value in state.items()}
-    if isinstance(state, np.ndarray):
-        return [int(word) for word in state]
-    return state if isinstance(state, str) else int(state)
+    return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
 
 
 def _words(value: Any, length: int, bits: int) -> Any:

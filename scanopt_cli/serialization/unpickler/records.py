@@ -111,10 +111,9 @@ class _Machine:
         self.globals: list[Global] = []
         self.keys = Keys()
         self.sets = 0
-        push = self.push
-        run: dict[str, Any] = {
-            "PROTO": self.nothing,
-            "FRAME": self.nothing,
+        self.run: dict[str, Any] = {
+            "PROTO": lambda _: None,
+            "FRAME": lambda _: None,
             "MARK": self.mark,
             "POP": self.pop,
             "POP_MARK": self.pop_mark,
@@ -147,12 +146,11 @@ class _Machine:
             "NEWOBJ": self.newobj,
             "NEWOBJ_EX": self.newobj_ex,
             "BUILD": self.build,
+            **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), self.put),
+            **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), self.get),
+            **dict.fromkeys(_LITERALS, self.push),
+            **{name: self.refuse(what) for name, what in _REFUSED.items()},
         }
-        run |= dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), self.put)
-        run |= dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), self.get)
-        run |= dict.fromkeys(_LITERALS, push)
-        run |= {name: self.refuse(what) for name, what in _REFUSED.items()}
-        self.run = run
 
     def finish(self) -> Any:
         if len(self.stack) != 1 or self.below:
@@ -170,9 +168,6 @@ class _Machine:
         return raise_
 
     # the stack and the memo
-
-    def nothing(self, _: object) -> None:
-        pass
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
