@@ -15,6 +15,7 @@ from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.graph.type import Type
 from pytensor.printing import op_debug_information
 from pytensor.tensor.basic import as_tensor_variable, cast, constant
+from pytensor.tensor.type import integer_dtypes
 
 from scanopt_cli.ir.connection_patterns import pattern_of_graph
 from scanopt_cli.ir.slots import HasSlots, InnerSlot
@@ -227,7 +228,7 @@ def as_step_count(n_steps: Any) -> Variable:
         If it is known to be negative.
     """
     variable = as_tensor_variable(n_steps)
-    if variable.ndim != 0 or variable.dtype not in _INTEGERS:
+    if variable.ndim != 0 or variable.dtype not in integer_dtypes:
         raise TypeError(f"a number of steps is an integer of no dimensions, not {variable.type}")
     if isinstance(variable, Constant) and variable.data < 0:
         raise ValueError(f"a loop cannot run {variable.data} steps")
@@ -236,9 +237,6 @@ def as_step_count(n_steps: Any) -> Variable:
     if isinstance(variable, Constant):
         return constant(variable.data, dtype="int64")
     return cast(variable, "int64")
-
-
-_INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 def _as_type(value: Any, wanted: Type, role: str) -> Variable:
