@@ -47,7 +47,9 @@ def test_importing_scanopt_alone_imports_neither_pytensor_nor_numpy(module: str)
     assert run(program).split() == ["False", "False"]
 
 
-@pytest.mark.parametrize("first", ["scanopt_cli", "pytensor", *deep("pytensor.tensor", "pytensor.scan")])
+@pytest.mark.parametrize(
+    "first", ["scanopt_cli", "pytensor", *deep("pytensor.tensor", "pytensor.scan")]
+)
 def test_either_may_be_imported_first(first: str) -> None:
     """Passes are registered, none of the modules that hold them is imported, and none is used."""
     second = "pytensor" if first == "scanopt_cli" else "scanopt_cli"
@@ -57,7 +59,8 @@ def test_either_may_be_imported_first(first: str) -> None:
         "import pytensor.tensor as pt\n"
         "x = pt.dscalar()\n"
         "pytensor.function([x], x + 1)\n"
-        "print('scanopt_loops' in optdb, 'scanopt_cli.passes' in sys.modules, len(sys.meta_path) - finders)"
+        "print('scanopt_loops' in optdb, 'scanopt_cli.passes' in sys.modules, "
+        "len(sys.meta_path) - finders)"
     )
     assert run(program).split() == ["True", "False", "0"]
 
