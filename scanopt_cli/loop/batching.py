@@ -146,23 +146,9 @@ def _ending_apart(body: Body) -> Body:
 def _moving(
     body: Body, initial: Sequence[Variable], constants: Sequence[Variable]
 ) -> set[Variable]:
-    """Return the variables of a body that differ within the batch."""
+    """Return the variables of a body that differ within the batch, in this or in a later step."""
     pairs = zip((*body.states, *body.constants), (*initial, *constants), strict=True)
-    return _batched(body, [inner for inner, outer in pairs if _extra(inner, outer)])
-
-
-def batch_lengths(variables: Sequence[Symbolic], ndim: int) -> list[Symbolic]:
-    """Return the lengths of the ``ndim`` leading dimensions that ``variables`` are broadcast to."""
-    wide = [[v for v in variables if not v.type.broadcastable[axis]] for axis in range(ndim)]
-    return [
-        found[0].shape[axis] if found else pt.constant(1, dtype="int64")
-        for axis, found in enumerate(wide)
-    ]
-
-
-def _batched(body: Body, batched: Sequence[Variable]) -> set[Variable]:
-    """Return what depends on ``batched``, in this or in a later step."""
-    found = set(batched)
+    found = {inner for inner, outer in pairs if _extra(inner, outer)}
     nodes = list(toposort(body.outputs))
     while True:
         for node in nodes:
@@ -173,6 +159,15 @@ def _batched(body: Body, batched: Sequence[Variable]) -> set[Variable]:
         if not more:
             return found
         found |= more
+
+
+def batch_lengths(variables: Sequence[Symbolic], ndim: int) -> list[Symbolic]:
+    """Return the lengths of the ``ndim`` leading dimensions that ``variables`` are broadcast to."""
+    wide = [[v for v in variables if not v.type.broadcastable[axis]] for axis in range(ndim)]
+    return [
+        found[0].shape[axis] if found else pt.constant(1, dtype="int64")
+        for axis, found in enumerate(wide)
+    ]
 
 
 def _extra(core: Variable, batched: Variable) -> int:

@@ -18,9 +18,9 @@ from pytensor.tensor.basic import as_tensor_variable, cast, constant
 from pytensor.tensor.type import integer_dtypes
 
 from scanopt_cli.ir.connection_patterns import pattern_of_graph
-from scanopt_cli.ir.slots import HasSlots, InnerSlot
+from scanopt_cli.ir.slots import HasSlots, InnerSlot, SlotKind
 from scanopt_cli.loop.body import Body
-from scanopt_cli.loop.loop_view import LoopView, slots_of_body
+from scanopt_cli.loop.loop_view import LoopView
 from scanopt_cli.loop.rows import has_buffer
 from scanopt_cli.loop.shapes import kept_lengths
 
@@ -138,7 +138,25 @@ class LoopOperator(HasInnerFunction, HasSlots):
 
     def inner_slots(self) -> list[InnerSlot]:
         """Return the slots of the loop without a node."""
-        return slots_of_body(self)
+        index, *inner = self.fgraph.inputs
+        outputs = self.fgraph.outputs
+        n, end = self.n_states, len(outputs) - self.is_while
+        # Slots with inputs come first, in the order of the inputs.
+        return [
+            *(
+                InnerSlot(SlotKind.STATE, i, (-1,), (0,), [old], [new])
+                for i, (old, new) in enumerate(zip(inner[:n], outputs[:n], strict=True))
+            ),
+            *(
+                InnerSlot(SlotKind.CONSTANT, i, inner_inputs=[value])
+                for i, value in enumerate(inner[n:])
+            ),
+            *(
+                InnerSlot(SlotKind.TRACED, i, (), (0,), [], [value])
+                for i, value in enumerate(outputs[n:end])
+            ),
+            InnerSlot(SlotKind.INDEX, 0, inner_inputs=[index]),
+        ]
 
     @property
     def inner_condition(self) -> Variable | None:

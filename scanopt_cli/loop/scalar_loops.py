@@ -30,10 +30,10 @@ from scanopt_cli.loop.operators import Loop
 def scalar_loop(_fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     """Make a ScalarLoop of a loop whose steps are arithmetic of numbers."""
     op = node.op
-    if not all(map(_is_number, op.fgraph.inputs)):
+    if not all(map(has_no_dimensions, op.fgraph.inputs)):
         return None
     body = op.fgraph.unfreeze()
-    if any(v.type.numpy_dtype.kind == "c" for v in body.variables if _is_number(v)):
+    if any(v.type.numpy_dtype.kind == "c" for v in body.variables if has_no_dimensions(v)):
         return None  # it has no C code
     _simplify().rewrite(body)
     numbers = _as_numbers(body)
@@ -72,7 +72,8 @@ def _simplify() -> Any:
     return optdb.query(RewriteDatabaseQuery(include=include, exclude=["fusion", "inplace"]))
 
 
-def _is_number(variable: Variable) -> bool:
+def has_no_dimensions(variable: Variable) -> bool:
+    """Whether a variable is an array of no dimensions."""
     return isinstance(variable.type, DenseTensorType) and variable.type.ndim == 0
 
 
