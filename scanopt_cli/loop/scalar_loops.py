@@ -43,7 +43,8 @@ def scalar_loop(_fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     outputs = [numbers[v] for v in body.outputs]
     stops: Any = invert(outputs.pop()) if op.is_while else None
     # The index is a state, too. An update may not be a state itself, nor that of two states.
-    updates = [_computed(new) for new in (*outputs, index + _ONE)]
+    outputs.append(index + ScalarConstant(get_scalar_type("int64"), 1))
+    updates: list[Any] = [new if new.owner is not None else identity(new) for new in outputs]
     if len(set(updates)) < len(updates):
         return None
     states, constants = inputs[: op.n_states], inputs[op.n_states :]
@@ -62,9 +63,6 @@ def scalar_loop(_fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     return list(made[: op.n_states])
 
 
-_ONE = ScalarConstant(get_scalar_type("int64"), 1)
-
-
 @cache
 def _simplify() -> Any:
     """Return the rewrites of a body that do not fuse it, nor make it work in place."""
@@ -75,11 +73,6 @@ def _simplify() -> Any:
 def has_no_dimensions(variable: Variable) -> bool:
     """Whether a variable is an array of no dimensions."""
     return isinstance(variable.type, DenseTensorType) and variable.type.ndim == 0
-
-
-def _computed(number: Any) -> Any:
-    """Return an update that is no input and no constant."""
-    return number if number.owner is not None else identity(number)
 
 
 def _as_numbers(body: FunctionGraph) -> dict[Variable, Any] | None:

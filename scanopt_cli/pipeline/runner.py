@@ -57,10 +57,9 @@ def run_pipeline(
     """Run ``passes`` on ``fgraph`` in place, in order, to a fixpoint.
 
     A pass that starts a phase waits, with those behind it, for the fixpoint of those before it.
-    ``limit`` bounds the number of rewrites, and ``rounds`` how often the passes of a phase
-    run. Unless
-    ``strict``, a pass that raises an error leaves what it works on as it is, with a remark; by
-    default, the environment variable SCANOPT_STRICT decides.
+    ``limit`` bounds the number of rewrites, and ``rounds`` how often the passes of a phase run.
+    Unless ``strict``, a pass that raises an error leaves what it works on as it is, with a remark;
+    by default, the environment variable SCANOPT_STRICT decides.
 
     If passes undo each other, the result is the graph with the fewest nodes of those that they lead
     to again and again.
