@@ -260,11 +260,10 @@ def _number_of_steps(arrays: Sequence[tuple[str, Variable]], max_steps: Any) -> 
     """Return how many steps there are; a loop over rows of different numbers fails when it runs."""
     if not arrays and max_steps is None:
         raise ValueError("a scan needs xs or max_steps, to know how many steps there are")
+    known: dict[int, str] = {}
     for path, array in arrays:
         if array.type.ndim == 0:
             raise ValueError(f"{path} has no dimension to go along")
-    known: dict[int, str] = {}
-    for path, array in arrays:
         if array.type.shape[0] is not None:
             known.setdefault(array.type.shape[0], path)
     if len(known) > 1:
