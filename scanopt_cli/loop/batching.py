@@ -42,7 +42,8 @@ def vectorized(op: TracedLoop, node: Apply, *batched: Symbolic) -> list[Variable
         return list(op.make_node(*batched).outputs)
     n_steps, *outer = batched
     if n_steps.type.ndim:
-        n_steps = _one_count(n_steps)
+        first_count = n_steps.ravel()[0]
+        n_steps = SAME_COUNT(first_count, pt.all(pt.eq(n_steps, first_count)))
     outer = [_padded(old, new, ndim) for old, new in zip(node.inputs[1:], outer, strict=True)]
     body = op.body
     initial, constants = outer[: op.n_states], outer[op.n_states :]
@@ -181,12 +182,6 @@ def _padded(core: Variable, batched: Symbolic, ndim: int) -> Symbolic:
         raise NotImplementedError("a number cannot be batched, only an array of no dimensions")
     extra = _extra(core, batched)
     return pt.expand_dims(batched, tuple(range(ndim - extra))) if 0 < extra < ndim else batched
-
-
-def _one_count(counts: Symbolic) -> Symbolic:
-    """Return the number of steps that is in every entry of ``counts``."""
-    first = counts.ravel()[0]
-    return SAME_COUNT(first, pt.all(pt.eq(counts, first)))
 
 
 def _last_lengths(variable: Symbolic, count: int) -> list[Symbolic]:

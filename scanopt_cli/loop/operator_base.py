@@ -62,15 +62,7 @@ class LoopOperator(HasInnerFunction, HasSlots):
 
     @classmethod
     def from_body(cls, body: Body, *, name: str | None = None) -> Self:
-        """Return the operator that repeats ``body``.
-
-        Raises
-        ------
-        TypeError
-            If a step changes the type of a state.
-        ValueError
-            If the body reads a variable that is none of its inputs.
-        """
+        """Return the operator that repeats ``body``; errors as of `Body.freeze`."""
         return cls(body.freeze(), len(body.states), body.condition is not None, name=name)
 
     @classmethod

@@ -172,7 +172,8 @@ def _traced_lengths(
         dims = []
         for length in feature.shape_tuple(value):
             if not _is_fixed(length, body, kept):
-                length = _simplified(length)
+                # As one of inputs, where a graph takes shapes of what is computed.
+                length = rewrite_graph(length, include=("canonicalize", "ShapeOpt"), clone=True)
             dims.append((length, _is_fixed(length, body, kept)))
         found.append(dims)
     return body, found
@@ -197,8 +198,3 @@ def _is_fixed(length: Variable, body: Body, kept: Sequence[Sequence[bool]]) -> b
         else:
             waiting += node.inputs
     return True
-
-
-def _simplified(length: Variable) -> Symbolic:
-    """Return a length as one of inputs, where a graph takes shapes of what is computed."""
-    return rewrite_graph(length, include=("canonicalize", "ShapeOpt"), clone=True)
