@@ -159,11 +159,9 @@ def reduce(
 
     Parameters and errors are those of `scan`.
     """
-
-    def step(*given: Any) -> tuple[Any, None]:
-        return fn(*given), None
-
-    return scan(step, init, xs, constants, go_backwards=go_backwards, name=name)[0]
+    return scan(
+        lambda *given: (fn(*given), None), init, xs, constants, go_backwards=go_backwards, name=name
+    )[0]
 
 
 def filter(
