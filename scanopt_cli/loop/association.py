@@ -24,7 +24,9 @@ from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.scalar.basic import Add, Composite, Mul, ScalarType
+from pytensor.scalar.basic import Add, Composite, Mul
+
+from scanopt_cli.loop.products import is_float
 
 
 def associate(body: FunctionGraph, n_states: int) -> None:
@@ -108,7 +110,7 @@ class _Ordering:
         made = cls(depth, states, carried)
         groups: dict[tuple[type, str], list[Apply]] = {}
         for node in nodes:
-            if isinstance(node.op, Add | Mul) and _is_float(node):
+            if isinstance(node.op, Add | Mul) and is_float(node):
                 key = type(node.op), node.outputs[0].type.dtype
                 groups.setdefault(key, []).append(node)
         for group in groups.values():
@@ -179,10 +181,3 @@ class _Ordering:
                 part.value = op(*terms)
                 terms = [part.value]
         return terms
-
-
-def _is_float(node: Apply) -> bool:
-    types = {v.type for v in (*node.inputs, *node.outputs)}
-    return len(types) == 1 and all(
-        isinstance(one, ScalarType) and one.dtype in ("float32", "float64") for one in types
-    )

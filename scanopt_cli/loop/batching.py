@@ -42,7 +42,8 @@ def vectorized(op: TracedLoop, node: Apply, *batched: Symbolic) -> list[Variable
         return list(op.make_node(*batched).outputs)
     n_steps, *outer = batched
     if n_steps.type.ndim:
-        n_steps = _one_count(n_steps)
+        first_count = n_steps.ravel()[0]
+        n_steps = SAME_COUNT(first_count, pt.all(pt.eq(n_steps, first_count)))
     outer = [_padded(old, new, ndim) for old, new in zip(node.inputs[1:], outer, strict=True)]
     body = op.body
     initial, constants = outer[: op.n_states], outer[op.n_states :]
@@ -146,23 +147,9 @@ def _ending_apart(body: Body) -> Body:
 def _moving(
     body: Body, initial: Sequence[Variable], constants: Sequence[Variable]
 ) -> set[Variable]:
-    """Return the variables of a body that differ within the batch."""
+    """Return the variables of a body that differ within the batch, in this or in a later step."""
     pairs = zip((*body.states, *body.constants), (*initial, *constants), strict=True)
-    return _batched(body, [inner for inner, outer in pairs if _extra(inner, outer)])
-
-
-def batch_lengths(variables: Sequence[Symbolic], ndim: int) -> list[Symbolic]:
-    """Return the lengths of the ``ndim`` leading dimensions that ``variables`` are broadcast to."""
-    wide = [[v for v in variables if not v.type.broadcastable[axis]] for axis in range(ndim)]
-    return [
-        found[0].shape[axis] if found else pt.constant(1, dtype="int64")
-        for axis, found in enumerate(wide)
-    ]
-
-
-def _batched(body: Body, batched: Sequence[Variable]) -> set[Variable]:
-    """Return what depends on ``batched``, in this or in a later step."""
-    found = set(batched)
+    found = {inner for inner, outer in pairs if _extra(inner, outer)}
     nodes = list(toposort(body.outputs))
     while True:
         for node in nodes:
@@ -173,6 +160,15 @@ def _batched(body: Body, batched: Sequence[Variable]) -> set[Variable]:
         if not more:
             return found
         found |= more
+
+
+def batch_lengths(variables: Sequence[Symbolic], ndim: int) -> list[Symbolic]:
+    """Return the lengths of the ``ndim`` leading dimensions that ``variables`` are broadcast to."""
+    wide = [[v for v in variables if not v.type.broadcastable[axis]] for axis in range(ndim)]
+    return [
+        found[0].shape[axis] if found else pt.constant(1, dtype="int64")
+        for axis, found in enumerate(wide)
+    ]
 
 
 def _extra(core: Variable, batched: Variable) -> int:
@@ -186,12 +182,6 @@ def _padded(core: Variable, batched: Symbolic, ndim: int) -> Symbolic:
         raise NotImplementedError("a number cannot be batched, only an array of no dimensions")
     extra = _extra(core, batched)
     return pt.expand_dims(batched, tuple(range(ndim - extra))) if 0 < extra < ndim else batched
-
-
-def _one_count(counts: Symbolic) -> Symbolic:
-    """Return the number of steps that is in every entry of ``counts``."""
-    first = counts.ravel()[0]
-    return SAME_COUNT(first, pt.all(pt.eq(counts, first)))
 
 
 def _last_lengths(variable: Symbolic, count: int) -> list[Symbolic]:

@@ -99,16 +99,12 @@ class Body:
 
     def _check_inputs(self) -> None:
         declared = set(self.inputs)
-        undeclared = (
-            variable
-            for variable in explicit_graph_inputs(self.outputs)
-            if variable not in declared and not isinstance(variable, Constant)
-        )
-        if (first := next(undeclared, None)) is not None:
-            raise ValueError(
-                f"the body of a loop reads {first}, which is none of its inputs; "
-                "pass it as a constant of the loop"
-            )
+        for variable in explicit_graph_inputs(self.outputs):
+            if variable not in declared:
+                raise ValueError(
+                    f"the body of a loop reads {variable}, which is none of its inputs; "
+                    "pass it as a constant of the loop"
+                )
 
 
 def negation(condition: Variable) -> Symbolic:

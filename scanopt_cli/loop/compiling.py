@@ -36,7 +36,6 @@ from pytensor.link.numba.linker import NumbaLinker
 from pytensor.link.pytorch.linker import PytorchLinker
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import as_tensor_variable, scalar_from_tensor, tensor_from_scalar
-from pytensor.tensor.type import DenseTensorType
 from pytensor.typed_list.type import TypedListType
 
 from scanopt_cli.loop.association import associate
@@ -50,7 +49,7 @@ from scanopt_cli.loop.products import (
     use_products,
 )
 from scanopt_cli.loop.row_access import use_rows
-from scanopt_cli.loop.scalar_loops import scalar_loop
+from scanopt_cli.loop.scalar_loops import has_no_dimensions, scalar_loop
 from scanopt_cli.loop.shifted_sums import keep_shifted
 from scanopt_cli.loop.vector_math import use_vector_functions
 
@@ -77,7 +76,7 @@ def lower_loop(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] |
 def scalarize_loop(_fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     """Make numbers of a loop's states and constants of no dimensions, and of its index."""
     body = node.op.body
-    numbers = {v: ScalarType(v.type.dtype)() for v in body.inputs if _has_no_dimensions(v)}
+    numbers = {v: ScalarType(v.type.dtype)() for v in body.inputs if has_no_dimensions(v)}
     if not numbers:
         return None
     values = {v: tensor_from_scalar(number) for v, number in numbers.items()}
@@ -98,11 +97,6 @@ def scalarize_loop(_fgraph: FunctionGraph, node: Apply) -> list[Variable] | None
         return_list=True,
     )
     return [as_tensor_variable(v) if isinstance(v.type, ScalarType) else v for v in made]
-
-
-def _has_no_dimensions(variable: Variable) -> bool:
-    kind = variable.type
-    return isinstance(kind, DenseTensorType) and kind.ndim == 0
 
 
 @graph_rewriter  # type: ignore[untyped-decorator]
@@ -165,33 +159,22 @@ def _rewrite_body(
     copy_shared_outputs(body, op.n_states)
 
 
-def _register() -> None:
-    def register(name: str, rewriter: Any, *tags: str, position: float) -> None:
-        if name not in optdb.__db__:
-            optdb.register(name, rewriter, *tags, position=position)
-
-    register("lower_loops", dfs_rewriter(lower_loop), "minimum_compile", position=1.62)
-    # After the rewrites that move dimensions into elementwise arithmetic, and before fusion.
-    register("drop_unit_dimensions", drop_beside_loops, "numba", position=48.9)
-    register(
-        "scalarize_loops",
-        dfs_rewriter(scalarize_loop, ignore_newtrees=True),
-        "numba",
-        position=49.4,
-    )
-    register(
-        "scalar_loops",
-        dfs_rewriter(scalar_loop, ignore_newtrees=True),
-        *("fast_run", "cxx_only"),
-        position=49.35,
-    )
-    register(
-        "destroy_initial_states",
-        destroy_initial_states,
-        *("fast_run", "inplace"),
-        position=50.6,
-    )
-    register("loop_bodies", loop_bodies, "minimum_compile", "compile_inner_graph", position=100.5)
+def _register(name: str, rewriter: Any, *tags: str, position: float) -> None:
+    if name not in optdb.__db__:
+        optdb.register(name, rewriter, *tags, position=position)
 
 
-_register()
+_register("lower_loops", dfs_rewriter(lower_loop), "minimum_compile", position=1.62)
+# After the rewrites that move dimensions into elementwise arithmetic, and before fusion.
+_register("drop_unit_dimensions", drop_beside_loops, "numba", position=48.9)
+_register(
+    "scalarize_loops", dfs_rewriter(scalarize_loop, ignore_newtrees=True), "numba", position=49.4
+)
+_register(
+    "scalar_loops",
+    dfs_rewriter(scalar_loop, ignore_newtrees=True),
+    *("fast_run", "cxx_only"),
+    position=49.35,
+)
+_register("destroy_initial_states", destroy_initial_states, "fast_run", "inplace", position=50.6)
+_register("loop_bodies", loop_bodies, "minimum_compile", "compile_inner_graph", position=100.5)

@@ -159,11 +159,9 @@ def reduce(
 
     Parameters and errors are those of `scan`.
     """
-
-    def step(*given: Any) -> tuple[Any, None]:
-        return fn(*given), None
-
-    return scan(step, init, xs, constants, go_backwards=go_backwards, name=name)[0]
+    return scan(
+        lambda *given: (fn(*given), None), init, xs, constants, go_backwards=go_backwards, name=name
+    )[0]
 
 
 def filter(
@@ -260,11 +258,10 @@ def _number_of_steps(arrays: Sequence[tuple[str, Variable]], max_steps: Any) -> 
     """Return how many steps there are; a loop over rows of different numbers fails when it runs."""
     if not arrays and max_steps is None:
         raise ValueError("a scan needs xs or max_steps, to know how many steps there are")
+    known: dict[int, str] = {}
     for path, array in arrays:
         if array.type.ndim == 0:
             raise ValueError(f"{path} has no dimension to go along")
-    known: dict[int, str] = {}
-    for path, array in arrays:
         if array.type.shape[0] is not None:
             known.setdefault(array.type.shape[0], path)
     if len(known) > 1:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import io_toposort
+from pytensor.graph.traversal import io_toposort, variable_depends_on
 from pytensor.scalar.basic import Add
 from pytensor.tensor.basic import get_underlying_scalar_constant_value
 from pytensor.tensor.elemwise import Elemwise
@@ -78,7 +78,7 @@ def is_sum(body: FrozenFunctionGraph, position: int) -> bool:
                 return False
             value = node.inputs[0]
         elif isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Add):
-            terms = [v for v in node.inputs if _leads_to(state, v)]
+            terms = [v for v in node.inputs if variable_depends_on(v, state)]
             if len(terms) != 1 or terms[0].type != value.type:
                 return False
             (value,) = terms
@@ -104,7 +104,3 @@ def _readers(outputs: Sequence[Variable]) -> Counter[Variable]:
     """Return how often each variable is read, as an output or by a node."""
     nodes: Any = io_toposort([], outputs)
     return Counter([*outputs, *(v for node in nodes for v in node.inputs)])
-
-
-def _leads_to(source: Variable, value: Variable) -> bool:
-    return value is source or any(source in node.inputs for node in io_toposort([], [value]))

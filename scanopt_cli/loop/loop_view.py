@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.type import lscalar
 
-from scanopt_cli.ir.slots import InnerSlot, Slot, SlotKind, SlotView
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.loop.body import Body
 
 if TYPE_CHECKING:
@@ -92,26 +92,3 @@ class LoopView(SlotView):
             (self.n_done, n_done),
         ]
         return {old: made for old, made in pairs if old is not None and made is not None}
-
-
-def slots_of_body(op: LoopOperator) -> list[InnerSlot]:
-    """Return the slots of a loop without a node."""
-    index, *inner = op.fgraph.inputs
-    outputs = op.fgraph.outputs
-    n, end = op.n_states, len(op.fgraph.outputs) - op.is_while
-    # Slots with inputs come first, in the order of the inputs.
-    return [
-        *(
-            InnerSlot(SlotKind.STATE, i, (-1,), (0,), [old], [new])
-            for i, (old, new) in enumerate(zip(inner[:n], outputs[:n], strict=True))
-        ),
-        *(
-            InnerSlot(SlotKind.CONSTANT, i, inner_inputs=[value])
-            for i, value in enumerate(inner[n:])
-        ),
-        *(
-            InnerSlot(SlotKind.TRACED, i, (), (0,), [], [value])
-            for i, value in enumerate(outputs[n:end])
-        ),
-        InnerSlot(SlotKind.INDEX, 0, inner_inputs=[index]),
-    ]

@@ -15,11 +15,12 @@ from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.graph.type import Type
 from pytensor.printing import op_debug_information
 from pytensor.tensor.basic import as_tensor_variable, cast, constant
+from pytensor.tensor.type import integer_dtypes
 
 from scanopt_cli.ir.connection_patterns import pattern_of_graph
-from scanopt_cli.ir.slots import HasSlots, InnerSlot
+from scanopt_cli.ir.slots import HasSlots, InnerSlot, SlotKind
 from scanopt_cli.loop.body import Body
-from scanopt_cli.loop.loop_view import LoopView, slots_of_body
+from scanopt_cli.loop.loop_view import LoopView
 from scanopt_cli.loop.rows import has_buffer
 from scanopt_cli.loop.shapes import kept_lengths
 
@@ -61,15 +62,7 @@ class LoopOperator(HasInnerFunction, HasSlots):
 
     @classmethod
     def from_body(cls, body: Body, *, name: str | None = None) -> Self:
-        """Return the operator that repeats ``body``.
-
-        Raises
-        ------
-        TypeError
-            If a step changes the type of a state.
-        ValueError
-            If the body reads a variable that is none of its inputs.
-        """
+        """Return the operator that repeats ``body``; errors as of `Body.freeze`."""
         return cls(body.freeze(), len(body.states), body.condition is not None, name=name)
 
     @classmethod
@@ -137,7 +130,25 @@ class LoopOperator(HasInnerFunction, HasSlots):
 
     def inner_slots(self) -> list[InnerSlot]:
         """Return the slots of the loop without a node."""
-        return slots_of_body(self)
+        index, *inner = self.fgraph.inputs
+        outputs = self.fgraph.outputs
+        n, end = self.n_states, len(outputs) - self.is_while
+        # Slots with inputs come first, in the order of the inputs.
+        return [
+            *(
+                InnerSlot(SlotKind.STATE, i, (-1,), (0,), [old], [new])
+                for i, (old, new) in enumerate(zip(inner[:n], outputs[:n], strict=True))
+            ),
+            *(
+                InnerSlot(SlotKind.CONSTANT, i, inner_inputs=[value])
+                for i, value in enumerate(inner[n:])
+            ),
+            *(
+                InnerSlot(SlotKind.TRACED, i, (), (0,), [], [value])
+                for i, value in enumerate(outputs[n:end])
+            ),
+            InnerSlot(SlotKind.INDEX, 0, inner_inputs=[index]),
+        ]
 
     @property
     def inner_condition(self) -> Variable | None:
@@ -227,7 +238,7 @@ def as_step_count(n_steps: Any) -> Variable:
         If it is known to be negative.
     """
     variable = as_tensor_variable(n_steps)
-    if variable.ndim != 0 or variable.dtype not in _INTEGERS:
+    if variable.ndim != 0 or variable.dtype not in integer_dtypes:
         raise TypeError(f"a number of steps is an integer of no dimensions, not {variable.type}")
     if isinstance(variable, Constant) and variable.data < 0:
         raise ValueError(f"a loop cannot run {variable.data} steps")
@@ -236,9 +247,6 @@ def as_step_count(n_steps: Any) -> Variable:
     if isinstance(variable, Constant):
         return constant(variable.data, dtype="int64")
     return cast(variable, "int64")
-
-
-_INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 def _as_type(value: Any, wanted: Type, role: str) -> Variable:

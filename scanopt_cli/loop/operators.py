@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from pytensor.compile.executor import Function
-from pytensor.compile.io import In, Out
 from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
 from pytensor.gradient import disconnected_type
@@ -131,19 +130,10 @@ class Loop(LoopOperator):
         # A VM that is not lazy reuses memory of a result that it returned (tests/upstream).
         linker = copy(mode.linker)
         linker.lazy = True
-        mode = Mode(linker, mode.provided_optimizer)
         graph = self.fgraph.unfreeze()
         copy_shared_outputs(graph, self.n_states)
-        compiled: Function = mode.function_maker(
-            [In(variable) for variable in graph.inputs],
-            [Out(variable) for variable in graph.outputs],
-            mode,
-            fgraph=graph,
-            accept_inplace=True,
-            on_unused_input="ignore",
-        ).create()
-        compiled.trust_input = True
-        return compiled
+        linked: Function = self.link_fgraph(graph, Mode(linker, mode.provided_optimizer))
+        return linked
 
     def perform(
         self,
@@ -159,7 +149,8 @@ class Loop(LoopOperator):
             value if state in self.destroyed else deepcopy(value)
             for state, value in enumerate(initial)
         ]
-        step, as_index = self.fn, _as_index(self.fgraph.inputs[0].type)
+        is_number = isinstance(self.fgraph.inputs[0].type, ScalarType)
+        step, as_index = self.fn, np.int64 if is_number else np.asarray
         for index in range(int(n_steps)):
             states = step(as_index(index), *states, *constants)
             if self.is_while and not states.pop():
@@ -193,9 +184,8 @@ class TracedLoop(LoopOperator):
         n = self.n_states
         if position == 2 * n + self.n_traced:
             return "steps"
-        for name, first, count in (("last", 0, n), ("trace", n, n)):
-            if position < first + count:
-                return f"{name}[{position - first}]"
+        if position < 2 * n:
+            return f"{'last' if position < n else 'trace'}[{position % n}]"
         return f"traced[{position - 2 * n}]"
 
     def split_outputs[T](self, outputs: Sequence[T]) -> tuple[list[T], list[T], list[T], T]:
@@ -260,7 +250,3 @@ class TracedLoop(LoopOperator):
     ) -> list[Variable]:
         """Return the tangents of the outputs."""
         return pushforward(self, inputs, tangents)
-
-
-def _as_index(kind: Type) -> Any:
-    return np.int64 if isinstance(kind, ScalarType) else np.asarray

@@ -45,7 +45,7 @@ def use_products(graph: FunctionGraph) -> None:
     """
     drop_unit_dimensions(graph)
     for node in graph.toposort():
-        if not isinstance(node.op, Dot) or not _is_float(node):
+        if not isinstance(node.op, Dot) or not is_float(node):
             continue
         left, right = node.inputs
         (old,) = node.outputs
@@ -82,7 +82,8 @@ def take_apart_scalarized(graph: FunctionGraph) -> None:
             graph.replace_all(list(zip(node.outputs, made, strict=True)))
 
 
-def _is_float(node: Apply) -> bool:
+def is_float(node: Apply) -> bool:
+    """Whether all inputs and outputs of a node are of one dtype, float32 or float64."""
     dtypes = {v.type.dtype for v in (*node.inputs, *node.outputs)}
     return len(dtypes) == 1 and dtypes <= {"float32", "float64"}
 

@@ -105,11 +105,7 @@ def use_rows(graph: FunctionGraph, n_states: int, *, is_while: bool) -> None:
     for node in graph.toposort():
         if isinstance(node.op, IncSubtensor) and node.op.inplace:
             array, row, *indices = node.inputs
-            if (
-                len(indices) != 1
-                or not _is_row(node.op, indices)
-                or row.type.dtype != array.type.dtype
-            ):
+            if not _is_row(node.op, indices) or row.type.dtype != array.type.dtype:
                 continue
             if row.type.ndim != array.type.ndim - 1:
                 continue

@@ -30,10 +30,10 @@ from scanopt_cli.loop.operators import Loop
 def scalar_loop(_fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     """Make a ScalarLoop of a loop whose steps are arithmetic of numbers."""
     op = node.op
-    if not all(map(_is_number, op.fgraph.inputs)):
+    if not all(map(has_no_dimensions, op.fgraph.inputs)):
         return None
     body = op.fgraph.unfreeze()
-    if any(v.type.numpy_dtype.kind == "c" for v in body.variables if _is_number(v)):
+    if any(v.type.numpy_dtype.kind == "c" for v in body.variables if has_no_dimensions(v)):
         return None  # it has no C code
     _simplify().rewrite(body)
     numbers = _as_numbers(body)
@@ -43,7 +43,8 @@ def scalar_loop(_fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     outputs = [numbers[v] for v in body.outputs]
     stops: Any = invert(outputs.pop()) if op.is_while else None
     # The index is a state, too. An update may not be a state itself, nor that of two states.
-    updates = [_computed(new) for new in (*outputs, index + _ONE)]
+    outputs.append(index + ScalarConstant(get_scalar_type("int64"), 1))
+    updates: list[Any] = [new if new.owner is not None else identity(new) for new in outputs]
     if len(set(updates)) < len(updates):
         return None
     states, constants = inputs[: op.n_states], inputs[op.n_states :]
@@ -62,9 +63,6 @@ def scalar_loop(_fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     return list(made[: op.n_states])
 
 
-_ONE = ScalarConstant(get_scalar_type("int64"), 1)
-
-
 @cache
 def _simplify() -> Any:
     """Return the rewrites of a body that do not fuse it, nor make it work in place."""
@@ -72,13 +70,9 @@ def _simplify() -> Any:
     return optdb.query(RewriteDatabaseQuery(include=include, exclude=["fusion", "inplace"]))
 
 
-def _is_number(variable: Variable) -> bool:
+def has_no_dimensions(variable: Variable) -> bool:
+    """Whether a variable is an array of no dimensions."""
     return isinstance(variable.type, DenseTensorType) and variable.type.ndim == 0
-
-
-def _computed(number: Any) -> Any:
-    """Return an update that is no input and no constant."""
-    return number if number.owner is not None else identity(number)
 
 
 def _as_numbers(body: FunctionGraph) -> dict[Variable, Any] | None:

@@ -102,7 +102,7 @@ def state_shapes(
     return [
         shape
         and tuple(
-            length if is_kept else _length(output, dim)
+            length if is_kept else Shape_i(dim)(output)
             for dim, (length, is_kept) in enumerate(zip(shape, dims, strict=True))
         )
         for dims, shape, output in zip(kept, initial, outputs, strict=True)
@@ -130,7 +130,8 @@ def traced_shapes(
         The outputs to ask for such a length, if ``n_steps`` is not given.
     """
     body, lengths = _traced_lengths(op.fgraph, op.n_states, op.is_while)
-    first = dict(zip(body.inputs, [_zero(body.index), *outer], strict=True))
+    zero = body.index.type.constant_type(body.index.type, np.zeros((), "int64"))
+    first = dict(zip(body.inputs, [zero, *outer], strict=True))
     found: list[Shape | None] = []
     for position, dims in enumerate(lengths):
         if dims is None:
@@ -142,7 +143,7 @@ def traced_shapes(
             if is_fixed:
                 shape.append(clone_replace(length, first))
             elif n_steps is None:
-                shape.append(_length(traces[position], dim + 1))
+                shape.append(Shape_i(dim + 1)(traces[position]))
             else:
                 computed = clone_replace(length, first)
                 shape.append(
@@ -171,7 +172,8 @@ def _traced_lengths(
         dims = []
         for length in feature.shape_tuple(value):
             if not _is_fixed(length, body, kept):
-                length = _simplified(length)
+                # As one of inputs, where a graph takes shapes of what is computed.
+                length = rewrite_graph(length, include=("canonicalize", "ShapeOpt"), clone=True)
             dims.append((length, _is_fixed(length, body, kept)))
         found.append(dims)
     return body, found
@@ -196,17 +198,3 @@ def _is_fixed(length: Variable, body: Body, kept: Sequence[Sequence[bool]]) -> b
         else:
             waiting += node.inputs
     return True
-
-
-def _simplified(length: Variable) -> Symbolic:
-    """Return a length as one of inputs, where a graph takes shapes of what is computed."""
-    return rewrite_graph(length, include=("canonicalize", "ShapeOpt"), clone=True)
-
-
-def _length(variable: Variable, dim: int) -> Symbolic:
-    return Shape_i(dim)(variable)
-
-
-def _zero(index: Variable) -> Symbolic:
-    zero = np.zeros((), dtype=index.type.dtype)
-    return index.type.constant_type(index.type, zero)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from pytensor.graph.basic import Apply, Variable
@@ -229,11 +229,3 @@ class Pass(ABC):
         A pass does not change the graph itself. If the budget is spent, the driver does not ask
         again, so a pass adds the remark on a rewrite before it yields it.
         """
-
-    def options(self) -> dict[str, Any]:
-        """Return the options that differ from their defaults."""
-        return {
-            option.name: getattr(self, option.name)
-            for option in fields(self)
-            if getattr(self, option.name) != option.default
-        }

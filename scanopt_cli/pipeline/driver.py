@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from pytensor.compile.builders import SymbolicOp
@@ -25,12 +26,12 @@ from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
 
+@dataclass(slots=True)
 class RewriteBudget:
     """Counts rewrites against a limit; without a limit, any number is allowed."""
 
-    def __init__(self, limit: int | None = None) -> None:
-        self.limit = limit
-        self.spent = 0
+    limit: int | None = None
+    spent: int = 0
 
     @property
     def is_left(self) -> bool:

@@ -146,11 +146,10 @@ def _value(cls: type[Pass], key: str, text: str, default: Any) -> Any:
 
 
 def _print_pass(item: Pass) -> str:
-    options = item.options()
-    if not options:
-        return item.name
+    values = [(option, getattr(item, option.name)) for option in fields(item)]
     text = ",".join(
-        f"{key}={str(value).lower() if isinstance(value, bool) else value}"
-        for key, value in options.items()
+        f"{option.name}={str(value).lower() if isinstance(value, bool) else value}"
+        for option, value in values
+        if value != option.default
     )
-    return f"{item.name}{{{text}}}"
+    return f"{item.name}{{{text}}}" if text else item.name

@@ -31,13 +31,7 @@ class Manual:
 
 
 def manual(name: str) -> Manual:
-    """Return the manual of the pass called ``name``.
-
-    Raises
-    ------
-    PassError
-        If there is no such pass.
-    """
+    """Return the manual of the pass called ``name``; errors as of `pass_class`."""
     return _manual(pass_class(name))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.equivalence.canonical import digest
@@ -106,7 +106,6 @@ def optimize(
 
     digest_before = digest(work.fgraph)
     runs = run_pipeline(work.fgraph, sequence, limit=limit, watch=watched)
-    last: tuple[PassRun, ...] = ()
     if sequence:
         # Not in one pipeline with the others: `simplify` would undo its rewrites in every round.
         # PyTensor would compile some graphs wrongly if it failed, so an error of it is the user's.
@@ -116,14 +115,12 @@ def optimize(
     after = statistics(work.fgraph)
     # The passes may only have merged equal constants, or the last may have undone the others.
     is_same = after == before and digest(work.fgraph) == digest_before
-    result = OptimizeResult(
+    return OptimizeResult(
         graph=work,
         changed=any(run.changed for run in runs) and not is_same,
         before=before,
         after=after,
         pipeline=print_pipeline(sequence),
         passes=runs,
+        verification=verify_graphs(graph, work, modes=modes, progress=progress) if verify else None,
     )
-    if not verify:
-        return result
-    return replace(result, verification=verify_graphs(graph, work, modes=modes, progress=progress))

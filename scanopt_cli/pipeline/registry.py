@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import resolve_name
 from types import MappingProxyType
 
 from scanopt_cli.errors import PassError
@@ -49,10 +49,7 @@ ENTRY_POINT_GROUP = "scanopt.passes"
 @cache
 def builtin() -> tuple[type[Pass], ...]:
     """Return the built-in passes."""
-    entries = (entry.split(":") for entry in _BUILTIN)
-    return tuple(
-        getattr(import_module(f"scanopt_cli.passes.{module}"), cls) for module, cls in entries
-    )
+    return tuple(resolve_name(f"scanopt_cli.passes.{entry}") for entry in _BUILTIN)
 
 
 @cache

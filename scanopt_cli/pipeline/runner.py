@@ -18,7 +18,7 @@ from scanopt_cli.ir.integrity import check_integrity
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.driver import PassDriver, RewriteBudget
-from scanopt_cli.remarks import Code, Detail, Remark, RemarkKind
+from scanopt_cli.remarks import Code, Remark, RemarkKind
 
 # A pipeline runs to a fixpoint. Most graphs need a few rounds; a change to one loop may enable the
 # next, which may take one more round for each loop. Still more rounds mean that passes undo each
@@ -57,10 +57,9 @@ def run_pipeline(
     """Run ``passes`` on ``fgraph`` in place, in order, to a fixpoint.
 
     A pass that starts a phase waits, with those behind it, for the fixpoint of those before it.
-    ``limit`` bounds the number of rewrites, and ``rounds`` how often the passes of a phase
-    run. Unless
-    ``strict``, a pass that raises an error leaves what it works on as it is, with a remark; by
-    default, the environment variable SCANOPT_STRICT decides.
+    ``limit`` bounds the number of rewrites, and ``rounds`` how often the passes of a phase run.
+    Unless ``strict``, a pass that raises an error leaves what it works on as it is, with a remark;
+    by default, the environment variable SCANOPT_STRICT decides.
 
     If passes undo each other, the result is the graph with the fewest nodes of those that they lead
     to again and again.
@@ -77,7 +76,14 @@ def run_pipeline(
     signature = _signature(fgraph)
 
     def check(item: Pass) -> None:
-        _check(fgraph, signature, item)
+        try:
+            check_integrity(fgraph)
+        except Exception as error:
+            raise PassError(f"the pass {item.name} broke the graph ({error})") from error
+        if _signature(fgraph) != signature:
+            raise PassError(
+                f"the pass {item.name} changed the graph's inputs or the types of outputs"
+            )
         if watch is not None:
             watch(item, fgraph)
 
@@ -155,17 +161,16 @@ def _smallest(forms: Mapping[str, FunctionGraph], state: str) -> FunctionGraph:
 def _stop(busy: Sequence[PassDriver], rounds: int) -> None:
     """Remark which passes would keep rewriting each other's results; the graph is correct."""
     last = busy[-1]
-    details: dict[str, Detail] = {
-        "rounds": rounds,
-        "passes": tuple(dict.fromkeys(driver.item.name for driver in busy)),
-    }
     last.remarks.append(
         Remark(
             pass_name=last.item.name,
             code=Code.PASSES_CYCLE,
             kind=RemarkKind.MISSED,
             scan="graph",
-            details=details,
+            details={
+                "rounds": rounds,
+                "passes": tuple(dict.fromkeys(driver.item.name for driver in busy)),
+            },
         )
     )
 
@@ -204,20 +209,9 @@ def _check_order(passes: Sequence[Pass]) -> None:
 
 
 def _signature(fgraph: FunctionGraph) -> list[object]:
-    inputs = [(variable.type, variable.name) for variable in fgraph.inputs]
-    return [*inputs, *(_kind(variable.type) for variable in fgraph.outputs)]
-
-
-def _kind(output_type: object) -> object:
-    """Return an output's type without static lengths, which a rewrite may infer."""
-    dtype, ndim = getattr(output_type, "dtype", None), getattr(output_type, "ndim", None)
-    return type(output_type), dtype, ndim
-
-
-def _check(fgraph: FunctionGraph, signature: list[object], item: Pass) -> None:
-    try:
-        check_integrity(fgraph)
-    except Exception as error:
-        raise PassError(f"the pass {item.name} broke the graph ({error})") from error
-    if _signature(fgraph) != signature:
-        raise PassError(f"the pass {item.name} changed the graph's inputs or the types of outputs")
+    """Return what a pass must keep; of outputs, it may infer static lengths."""
+    types = [variable.type for variable in fgraph.outputs]
+    return [
+        *((variable.type, variable.name) for variable in fgraph.inputs),
+        *((type(one), getattr(one, "dtype", None), getattr(one, "ndim", None)) for one in types),
+    ]

@@ -46,9 +46,14 @@ def run_captured(argv: Sequence[str], directory: str | os.PathLike[str]) -> int:
     """
     if not argv:
         raise ScanoptError("no program to run", hint="scanopt capture -- python script.py")
-    target = made(directory)
+    paths = (str(_STARTUP), os.environ.get("PYTHONPATH"))
+    environment = {
+        **os.environ,
+        CAPTURE: str(made(directory)),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    }
     try:
-        process = subprocess.Popen(list(argv), env=_environment(target))
+        process = subprocess.Popen(list(argv), env=environment)
     except OSError as error:
         raise ScanoptError(
             f"cannot be run: {error.strerror}",
@@ -58,23 +63,6 @@ def run_captured(argv: Sequence[str], directory: str | os.PathLike[str]) -> int:
     with _signals_for(process):
         code = process.wait()
     return 128 - code if code < 0 else code
-
-
-def capture_until_exit(directory: str) -> None:
-    """Start capture in this process, until it exits."""
-    from scanopt_cli.integration.capture.hooks import listen
-    from scanopt_cli.integration.capture.recording import Capture
-
-    listen(Capture(Path(directory)))
-
-
-def _environment(directory: Path) -> dict[str, str]:
-    paths = [str(_STARTUP), os.environ.get("PYTHONPATH", "")]
-    return {
-        **os.environ,
-        CAPTURE: str(directory),
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-    }
 
 
 @contextmanager

@@ -45,13 +45,7 @@ class Compilation:
 
 
 class Enabled:
-    """What `enabled` yields: the passes, and a record of what they did.
-
-    Attributes
-    ----------
-    passes
-        The passes that run in every compilation.
-    """
+    """What `enabled` yields: the passes, which run in every compilation, and what they did."""
 
     def __init__(self, passes: Sequence[Pass]) -> None:
         self.passes = tuple(passes)

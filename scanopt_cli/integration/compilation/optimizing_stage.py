@@ -34,11 +34,6 @@ _ROUNDS = 2
 # each body as a graph of its own, which the passes have rewritten with the graph around it.
 _done: WeakKeyDictionary[Op, set[tuple[CompilationStage, tuple[Pass, ...]]]] = WeakKeyDictionary()
 _logger = logging.getLogger("scanopt_cli.compiling")
-_LEVELS = {
-    RemarkKind.PASSED: logging.INFO,
-    RemarkKind.MISSED: logging.DEBUG,
-    RemarkKind.ANALYSIS: logging.DEBUG,
-}
 
 
 def run_stage(
@@ -143,7 +138,6 @@ def _copy(fgraph: FunctionGraph) -> FunctionGraph:
 def _log_remarks(runs: tuple[PassRun, ...]) -> None:
     for run in runs:
         for remark in run.remarks:
+            level = logging.INFO if remark.kind is RemarkKind.PASSED else logging.DEBUG
             facts = {**remark.details, "slots": remark.slots, "reason": remark.reason}
-            _logger.log(
-                _LEVELS[remark.kind], "%s: %s: %s %s", run.name, remark.scan, remark.code, facts
-            )
+            _logger.log(level, "%s: %s: %s %s", run.name, remark.scan, remark.code, facts)

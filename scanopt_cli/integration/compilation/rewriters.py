@@ -14,11 +14,7 @@ from scanopt_cli.integration.compilation.stages import CompilationStage, mode_of
 
 
 class Always(GraphRewriter):
-    """Runs one stage of a pipeline on every graph with a loop that it is given.
-
-    PyTensor handles an exception like one of its own rewriters: it logs the error and goes on with
-    the unchanged graph, or raises the error, depending on ``pytensor.config.on_opt_error``.
-    """
+    """Runs one stage of a pipeline on every graph with a loop that it is given."""
 
     def __init__(self, stage: CompilationStage) -> None:
         self.stage = stage

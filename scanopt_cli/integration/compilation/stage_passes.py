@@ -51,9 +51,9 @@ def passes_of(
     the first stage, and `TrimSteps` and `SaveMem` replace its trimming if ``passes`` contain none
     that trims. Once PyTensor has simplified the graph around the loops, more of it is equal, unused
     or constant, so the passes in `_REPEATED` run again in the second stage; the Scans that are left
-    become loops there, if ``passes`` turn them. PyTensor compiles
-    bodies last, so the second stage ends with `CopyOverwritten`, which copies the outputs of a
-    body that may alias an overwritten row of a mit_mot.
+    become loops there, if ``passes`` turn them. PyTensor compiles bodies last, so the second stage
+    ends with `CopyOverwritten`, which copies the outputs of a body that may alias an overwritten
+    row of a mit_mot.
     """
     if not passes:
         return ()

@@ -17,14 +17,10 @@ from typing import Any
 def after_import(name: str, action: Callable[[], None]) -> None:
     """Call ``action`` once, when the module ``name`` has been imported; now if it already is."""
     module = sys.modules.get(name)
-    if module is not None and not _is_being_imported(module):
+    if module is not None and not getattr(module.__spec__, "_initializing", False):
         action()
     else:
         sys.meta_path.insert(0, _Watcher(name, action))
-
-
-def _is_being_imported(module: ModuleType) -> bool:
-    return bool(getattr(module.__spec__, "_initializing", False))
 
 
 class _Watcher:

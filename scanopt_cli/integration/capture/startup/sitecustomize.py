@@ -38,10 +38,14 @@ class _PyTensorWatcher:
 
 
 def _start(directory: str) -> None:
+    """Capture in this process, until it exits."""
     try:
-        from scanopt_cli.integration.capture.captured_program import capture_until_exit
+        from pathlib import Path
 
-        capture_until_exit(directory)
+        from scanopt_cli.integration.capture.hooks import listen
+        from scanopt_cli.integration.capture.recording import Capture
+
+        listen(Capture(Path(directory)))
     except Exception as error:
         print(
             f"scanopt: nothing is captured: {sys.executable} cannot use scanopt ({error}); "
