@@ -131,15 +131,15 @@ class _Conversion:
         self._add(Slot(SlotKind.NIT_SOT, 0, (), (0,), [], [value], outer_input=rows), slot)
 
     def add_constant(self, slot: Slot) -> None:
+        """Add sequences or a non-sequence."""
         inner: Any
         outer: Any
-        """Add sequences or a non-sequence."""
         (inner,), outer = slot.inner_inputs, _as_tensor(slot.outer_input)
         reads = self._rows_read(inner, outer)
         if reads is None:
             value = _as_tensor_type(inner)()
             self.values[inner] = _read_as(value, inner)
-            self._add(Slot(SlotKind.NON_SEQ, 0, inner_inputs=[value], outer_input=outer))
+            self._add(Slot.of_input(SlotKind.NON_SEQ, value, outer))
             return
         steps = self.lengths.value_of(self.view.n_steps)
         n_steps: Any = self.view.n_steps
@@ -147,7 +147,7 @@ class _Conversion:
             is_whole = not ahead and self.lengths.length_of(outer) == steps
             sequence = outer if is_whole else outer[ahead : n_steps + ahead]
             value = sequence.type.clone(shape=sequence.type.shape[1:])()
-            self._add(Slot(SlotKind.SEQ, 0, inner_inputs=[value], outer_input=sequence))
+            self._add(Slot.of_input(SlotKind.SEQ, value, sequence))
             for read, offset in reads.items():
                 if offset == ahead:
                     self.values[read] = read.type.filter_variable(value, allow_convert=True)
@@ -190,8 +190,7 @@ class _Conversion:
 
     def _index(self, *, counts: bool, read: list[Variable]) -> Slot | None:
         """Add what the index is read from; return the state that counts the steps, if any."""
-        is_read = any(self.index in node.inputs for node in io_toposort([], read))
-        is_read = is_read or self.index in read
+        is_read = self.index in ancestors(read)
         if self.view.is_while and (counts or is_read):
             following: Any = self.index
             start = pt.constant(0, dtype="int64")
@@ -201,7 +200,7 @@ class _Conversion:
             return slot
         if is_read:
             steps = pt.arange(self.view.n_steps, dtype="int64")
-            self._add(Slot(SlotKind.SEQ, 0, inner_inputs=[self.index], outer_input=steps))
+            self._add(Slot.of_input(SlotKind.SEQ, self.index, steps))
         return None
 
     def _add(self, slot: Slot, origin: Slot | None = None) -> None:

@@ -16,7 +16,7 @@ from scanopt_cli.equivalence.loop_forms import Trajectory, trajectories
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind, SlotView
 from scanopt_cli.pipeline.contract import PassContext
-from scanopt_cli.pipeline.loop_passes import AnyLoopPass, not_whole
+from scanopt_cli.pipeline.loop_passes import AnyLoopPass, duplicates, not_whole
 from scanopt_cli.remarks import Code, Reason, Why, because
 
 _VALUES = {SlotKind.NIT_SOT, SlotKind.TRACED}
@@ -59,7 +59,7 @@ class MergeStates(AnyLoopPass):
             return None
         names = context.names(view)
         trajectory_of = trajectories(context.digests, view)
-        twins = _twins(slots, trajectory_of)
+        twins = duplicates(slots, lambda slot: (trajectory_of[slot].values, slot.output.type))
         traces = _traces(view, slots, twins, trajectory_of, names, context)
         if not twins and not traces:
             return None
@@ -75,9 +75,9 @@ class MergeStates(AnyLoopPass):
         for trace, state in traces.items():
             code = Code.TRACE_READ_FROM_STATE
             context.passed(view, code, names[trace], state=names[state])
-            buffer: Any = replacements[_trace(state)]
+            buffer: Any = replacements[state.output]
             steps = along(view.batch_ndim, slice(state.n_initial, None))
-            replacements[_trace(trace)] = buffer[steps]
+            replacements[trace.output] = buffer[steps]
         # The kept slot may itself be a nit_sot that is now read from a state.
         for twin, first in twins.items():
             into = names[first]
@@ -85,17 +85,6 @@ class MergeStates(AnyLoopPass):
             for old, kept in zip(twin.outer_outputs, first.outer_outputs, strict=True):
                 replacements[old] = replacements[kept]
         return replacements
-
-
-def _twins(slots: list[Slot], trajectory_of: Mapping[Slot, Trajectory]) -> dict[Slot, Slot]:
-    """Map each duplicate slot to the first one of the same values and outer type."""
-    first: dict[object, Slot] = {}
-    twins: dict[Slot, Slot] = {}
-    for slot in slots:
-        kept = first.setdefault((trajectory_of[slot].values, _trace(slot).type), slot)
-        if kept is not slot:
-            twins[slot] = kept
-    return twins
 
 
 def _traces(
@@ -112,7 +101,7 @@ def _traces(
         for slot in slots
         if slot.kind in (SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.STATE)
         and slot not in twins
-        and isinstance(_trace(slot).type, TensorType)
+        and isinstance(slot.output.type, TensorType)
     }
     lengths = Lengths(view.n_steps)
     traces: dict[Slot, Slot] = {}
@@ -136,8 +125,3 @@ def _traces(
         else:
             context.missed(view, Code.TRACE_KEPT, why, names[slot], state=names[state])
     return traces
-
-
-def _trace(slot: Slot) -> Variable:
-    assert slot.outer_output is not None
-    return slot.outer_output

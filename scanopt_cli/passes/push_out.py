@@ -24,12 +24,16 @@ from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.costs import is_costly
-from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_map
+from scanopt_cli.analysis.dependence import (
+    dependent_nodes,
+    is_elementwise_map,
+    is_replaceable_map,
+)
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.scan_view import ScanView, scan_op
-from scanopt_cli.ir.slots import STATES, Slot, SlotKind
+from scanopt_cli.ir.slots import STATES, SlotKind
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Reason, Why, because
@@ -191,12 +195,9 @@ def _hoist(
     nodes = list(io_toposort([], outputs))
     hoisted = _without_buffers(_invariant_nodes(nodes, set(outer)), nodes)
     # What depends on constants alone stays: it needs no input, by which one could differentiate.
-    moving = _depending(nodes, outer)
-    boundary = [
-        variable
-        for variable in _read_by((node for node in nodes if node not in hoisted), outputs)
-        if variable.owner in hoisted and variable in moving
-    ]
+    moved = hoisted.intersection(dependent_nodes(set(outer), outputs))
+    read = dict.fromkeys(v for node in nodes if node not in hoisted for v in node.inputs)
+    boundary = [v for v in (read | dict.fromkeys(outputs)) if v.owner in moved]
     if not boundary:
         return None
     values = substituted(boundary, outer)
@@ -208,10 +209,8 @@ def _hoist(
         clone_replace(outputs, dict(zip(boundary, inner, strict=True)), rebuild_strict=False)
     )
     for variable, value in zip(inner, values, strict=True):
-        value = variable.type.filter_variable(value)
-        view.slots.append(Slot(SlotKind.NON_SEQ, 0, inner_inputs=[variable], outer_input=value))
-    moved = sum(not moving.isdisjoint(node.outputs) for node in hoisted)
-    context.passed(original, Code.INVARIANTS_MOVED, nodes=moved)
+        view.add_input(SlotKind.NON_SEQ, variable, variable.type.filter_variable(value))
+    context.passed(original, Code.INVARIANTS_MOVED, nodes=len(moved))
     return view.rebuild()
 
 
@@ -225,15 +224,6 @@ def _invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]
         if all(v in known or isinstance(v, Constant) for v in node.inputs):
             known.update(node.outputs)
             found.add(node)
-    return found
-
-
-def _depending(nodes: Iterable[Apply], variables: Iterable[Variable]) -> set[Variable]:
-    """Return ``variables``, and what ``nodes``, in topological order, compute from them."""
-    found = set(variables)
-    for node in nodes:
-        if not found.isdisjoint(node.inputs):
-            found.update(node.outputs)
     return found
 
 
@@ -264,11 +254,6 @@ def _written(node: Apply) -> list[Variable]:
     if scan_op(node) is None:
         return []
     return [slot.outer_input for slot in ScanView.of(node).of_kind(*STATES)]
-
-
-def _read_by(nodes: Iterable[Apply], outputs: Iterable[Variable]) -> dict[Variable, None]:
-    read = dict.fromkeys(variable for node in nodes for variable in node.inputs)
-    return read | dict.fromkeys(outputs)
 
 
 def _guard(

@@ -97,6 +97,5 @@ def _products(
     if lengths.length_of(rows) != lengths.value_of(view.n_steps):
         rows = rows[: view.n_steps]
     products = pt.dot(rows, matrix.T if product.is_column else matrix)
-    row: Variable = products.type.clone(shape=products.type.shape[1:])()
-    view.slots.append(Slot(SlotKind.SEQ, 0, inner_inputs=[row], outer_input=products))
-    return row
+    row = products.type.clone(shape=products.type.shape[1:])()
+    return view.add_input(SlotKind.SEQ, row, products)

@@ -148,9 +148,8 @@ def _unfit(
 
 def _lasts(slot: Slot, context: PassContext) -> list[Variable]:
     """Return the outer variables that are the last value of a state: ``S[-1]`` or the output."""
-    assert slot.outer_output is not None
     if slot.kind is SlotKind.UNTRACED:
-        return [slot.outer_output]
+        return [slot.output]
     found = []
     for node, position in context.clients(slot.outer_output):
         if position == 0 and isinstance(node.op, Subtensor):

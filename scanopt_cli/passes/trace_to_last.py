@@ -60,10 +60,9 @@ class TraceToLast(TracedLoopPass):
         replacements: dict[Variable, Variable] = {}
         carried: dict[Slot, list[_Reader]] = {}
         for slot in view.outputs():
-            assert slot.outer_output is not None
-            if not isinstance(slot.outer_output.type, TensorType):
+            if not isinstance(slot.output.type, TensorType):
                 continue
-            readers = list(_readers(slot.outer_output, slot.n_initial, 0, context.clients))
+            readers = list(_readers(slot.output, slot.n_initial, 0, context.clients))
             lasts = [reader for reader in readers if _reads_last(reader.access, view, lengths)]
             sound = [reader for reader in lasts if runs or reader.access.n_initial]
             if len(sound) < len(lasts):
@@ -144,13 +143,11 @@ def _row(last: Any, reader: _Reader) -> Variable:
 def _starts(view: LoopView, slots: Sequence[Slot]) -> dict[Slot, Variable]:
     """Return initial values for traced values that are to be carried."""
     _, *outer = view.node.inputs
-    shapes = traced_shapes(view.op, outer, n_steps=view.n_steps)
-    starts: dict[Slot, Variable] = {}
-    for slot in slots:
-        (value,) = slot.inner_outputs
-        shape: Any = shapes[slot.position]
-        starts[slot] = pt.zeros(shape, dtype=value.type.dtype)
-    return starts
+    shapes: Any = traced_shapes(view.op, outer, n_steps=view.n_steps)
+    return {
+        slot: pt.zeros(shapes[slot.position], dtype=slot.inner_outputs[0].type.dtype)
+        for slot in slots
+    }
 
 
 def _carry(slot: Slot, start: Variable) -> None:

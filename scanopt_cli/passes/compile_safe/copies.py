@@ -39,12 +39,9 @@ def copy_buffers(context: PassContext) -> Iterator[Rewrite]:
             depth, buffer = _copies(slot.outer_input)
             origin = _origin(buffer)
             # Different inputs of the graph stay different, and so do different constants.
-            key = (
-                slot.kind,
-                slot.taps,
-                _type_key(slot),
-                None if origin is None else context.same(origin),
-            )
+            row: Any = slot.inner_inputs[0].type
+            of_origin = None if origin is None else context.same(origin)
+            key = (slot.kind, slot.taps, row.dtype, row.ndim, of_origin)
             wanted = next(n for n in count(depth) if n not in taken.get(key, ()))
             taken.setdefault(key, set()).add(wanted)
             if wanted > depth:
@@ -75,11 +72,6 @@ def _origin(buffer: Any) -> Variable | None:
     return buffer if buffer.owner is None else None
 
 
-def _type_key(slot: Slot) -> tuple[object, ...]:
-    kind: Any = slot.inner_inputs[0].type
-    return kind.dtype, kind.ndim
-
-
 def _unfolded(buffer: Any) -> Variable:
     """Return ``buffer`` written in two parts into an empty array, which PyTensor does not fold."""
     empty = pt.empty_like(buffer)
@@ -96,9 +88,8 @@ def copy_rows(context: PassContext) -> Iterator[Rewrite]:
         for slot in view.of_kind(*TRACED, SlotKind.MIT_MOT):
             readers = _miscompiled(view, slot, context, indices, lengths)
             if readers:
-                assert slot.outer_output is not None
                 context.passed(view, Code.READERS_COPIED, names[slot])
-                copied = deep_copy_op.make_node(slot.outer_output).outputs[0]
+                copied = deep_copy_op.make_node(slot.output).outputs[0]
                 yield Rewrite(inputs=[(node, position, copied) for node, position in readers])
 
 

@@ -116,7 +116,6 @@ def _plan(view: ScanView, slot: Slot, context: PassContext) -> Plan | None:
 
 
 def _plan_or_reason(view: ScanView, slot: Slot, context: PassContext) -> Plan | Reason:
-    assert slot.outer_output is not None
     if view.is_while:
         return because(Why.LOOP_STOPS)
     if (reason := unfit(slot)) is not None:
@@ -137,7 +136,7 @@ def _plan_or_reason(view: ScanView, slot: Slot, context: PassContext) -> Plan | 
     return Plan(
         slot=slot,
         form=form,
-        readings=readers.of(slot.outer_output),
+        readings=readers.of(slot.output),
         initial=InitialBuffer(slot.outer_input, rows, steps, axis, lengths),
         trace_length=view.n_steps,
         axis=axis,

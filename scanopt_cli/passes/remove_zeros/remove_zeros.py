@@ -113,7 +113,7 @@ def _lengths_of(slot: Slot) -> list[Slot]:
     """Return the lengths of a row of ``slot`` that its type does not know, as non-sequences."""
     buffer: Any = slot.outer_input
     return [
-        Slot(SlotKind.NON_SEQ, 0, inner_inputs=[pt.lscalar()], outer_input=buffer.shape[axis])
+        Slot.of_input(SlotKind.NON_SEQ, pt.lscalar(), buffer.shape[axis])
         for axis, length in enumerate(slot.inner_inputs[0].type.shape, start=1)
         if length is None
     ]

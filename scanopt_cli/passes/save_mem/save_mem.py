@@ -83,8 +83,7 @@ class SaveMem(ScanPass):
             shorten(view, slot, keep, lengths)
         results = view.rebuild()
         for slot in keeps:
-            assert slot.outer_output is not None
-            trimmed = results[slot.outer_output]
+            trimmed = results[slot.output]
             results |= trimmed_reads(view, slot, trimmed, context.clients, lengths)
         return results
 

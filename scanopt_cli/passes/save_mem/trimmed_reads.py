@@ -37,8 +37,7 @@ def trimmed_reads(
     which PyTensor does not look through. A batched loop needs no copy: PyTensor does not look into
     it.
     """
-    old = slot.outer_output
-    assert old is not None
+    old = slot.output
     if view.batch_ndim:
         return {old: trimmed}
     found: dict[Variable, Variable] = {old: trimmed}

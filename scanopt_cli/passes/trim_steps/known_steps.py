@@ -105,8 +105,7 @@ def _rewritten(
 ) -> dict[Variable, Variable]:
     """Return the readers of one output, rewritten for the loop that runs ``needed`` steps."""
     slot, axis = uses.slot, view.batch_ndim
-    old = slot.outer_output
-    assert old is not None
+    old = slot.output
     buffer = results.get(old, old)
     strip = stripped(view, slot, context.clients)
     steps_only: Any = None

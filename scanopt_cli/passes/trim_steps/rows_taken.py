@@ -75,8 +75,7 @@ class RowsTaken:
 
         For readers that are not an index or slice in numbers, it is the output itself.
         """
-        assert slot.outer_output is not None
-        return list(self._taken(slot.outer_output, range(self._steps + slot.n_initial)))
+        return list(self._taken(slot.output, range(self._steps + slot.n_initial)))
 
     def _taken(self, variable: Variable, rows: range) -> Iterator[Taken]:
         """Yield what readers take of ``variable``, which holds ``rows`` of the buffer."""

@@ -79,13 +79,12 @@ def _without_last(
     written: dict[Variable, Variable] = {}
     sources: dict[Variable, Any] = {}
     for slot, reading in found:
-        assert slot.outer_output is not None
         if reading.index is None:
             continue  # a loop that reads a sequence: the rows it reads are still there
         source: Any = reading.access.source
         if source not in sources:
-            sources[source] = results[slot.outer_output]
-            if source is not slot.outer_output:
+            sources[source] = results[slot.output]
+            if source is not slot.output:
                 sources[source] = source.owner.op(sources[source], *source.owner.inputs[1:])
                 sources[source].name = source.name
         rows = sources[source]
