@@ -12,7 +12,6 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.dependence import invariant_states
 from scanopt_cli.analysis.lengths import Lengths
@@ -70,8 +69,7 @@ class HoistStates(ScanPass):
         if not hoisted:
             return None
         view.unfreeze()
-        always_runs = lengths.provably_le(AffineExpr(1), lengths.value_of(view.n_steps))
-        buffers = {slot: _buffer(view, slot, always_runs=always_runs) for slot in hoisted}
+        buffers = {slot: _buffer(view, slot, always_runs=lengths.runs()) for slot in hoisted}
         for slot, buffer in buffers.items():
             place = view.slots.index(slot)
             view.slots[place : place + 1] = _sequences(view, slot, buffer)

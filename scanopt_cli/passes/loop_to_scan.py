@@ -141,10 +141,9 @@ class _Conversion:
             self.values[inner] = _read_as(value, inner)
             self._add(Slot.of_input(SlotKind.NON_SEQ, value, outer))
             return
-        steps = self.lengths.value_of(self.view.n_steps)
         n_steps: Any = self.view.n_steps
         for ahead in sorted(set(reads.values())):
-            is_whole = not ahead and self.lengths.length_of(outer) == steps
+            is_whole = not ahead and self.lengths.length_of(outer) == self.lengths.steps
             sequence = outer if is_whole else outer[ahead : n_steps + ahead]
             value = sequence.type.clone(shape=sequence.type.shape[1:])()
             self._add(Slot.of_input(SlotKind.SEQ, value, sequence))
@@ -173,15 +172,14 @@ class _Conversion:
         replacements: dict[Variable, Variable] = {}
         if counts and view.n_done is not None:
             replacements[view.n_done] = view.n_steps if counter is None else found[counter]
-        steps = self.lengths.value_of(view.n_steps)
-        runs = self.lengths.provably_le(AffineExpr(1), steps)
         for slot, old in self.origin.items():
             new: Any = found[slot]
             if old.outer_output is not None and slot.kind is not SlotKind.UNTRACED:
-                is_uncertain = slot.kind is SlotKind.NIT_SOT and new.type.ndim > 1 and not runs
-                replacements[old.outer_output] = (
-                    self._with_row_shape(new, old) if is_uncertain else new
-                )
+                is_uncertain = slot.kind is SlotKind.NIT_SOT and new.type.ndim > 1
+                if is_uncertain and not self.lengths.runs():
+                    replacements[old.outer_output] = self._with_row_shape(new, old)
+                else:
+                    replacements[old.outer_output] = new
             if old.last is not None:
                 last = new if slot.kind is SlotKind.UNTRACED else new[-1]
                 is_number = isinstance(old.last.type, ScalarType)
@@ -250,7 +248,7 @@ class _Conversion:
             found[node.outputs[0]] = ahead.constant
         if constant in outputs or not found:
             return None
-        needed = self.lengths.value_of(self.view.n_steps) + AffineExpr(max(found.values()))
+        needed = self.lengths.steps + AffineExpr(max(found.values()))
         return found if self.lengths.provably_le(needed, self.lengths.length_of(outer)) else None
 
 

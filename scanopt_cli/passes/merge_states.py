@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from pytensor.graph.basic import Variable
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.equivalence.loop_forms import Trajectory, trajectories
@@ -114,11 +113,7 @@ def _traces(
         why: Reason | None = None
         if short:
             why = not_whole(short)
-        elif (
-            slot.kind is SlotKind.NIT_SOT
-            and entry.type.ndim
-            and not lengths.provably_le(AffineExpr(1), lengths.value_of(view.n_steps))
-        ):
+        elif slot.kind is SlotKind.NIT_SOT and entry.type.ndim and not lengths.runs():
             why = because(Why.TRACE_OF_NO_STEPS)
         if why is None:
             traces[slot] = state

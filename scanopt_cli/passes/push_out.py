@@ -22,7 +22,6 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type import DenseTensorType
 
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.costs import is_costly
 from scanopt_cli.analysis.dependence import (
     dependent_nodes,
@@ -201,8 +200,7 @@ def _hoist(
     if not boundary:
         return None
     values = substituted(boundary, outer)
-    lengths = Lengths(view.n_steps)
-    if guarded and not lengths.provably_le(AffineExpr(1), lengths.value_of(view.n_steps)):
+    if guarded and not Lengths(view.n_steps).runs():
         values = _guard(view.n_steps, values, hoisted, boundary)
     inner = [variable.type() for variable in boundary]
     view.set_inner_outputs(
@@ -304,12 +302,11 @@ def _push_out_sequences(view: ScanView) -> dict[Variable, Variable] | Reason | N
     if pushed is None:
         return None
     lengths = Lengths(view.n_steps)
-    steps = lengths.value_of(view.n_steps)
     sequences = view.of_kind(SlotKind.SEQ)
     is_map = is_elementwise_map(view)
     if is_map and not is_replaceable_map(view):
         return because(Why.LOOP_EMPTIES)
-    if all(lengths.length_of(slot.outer_input) == steps for slot in sequences):
+    if all(lengths.length_of(slot.outer_input) == lengths.steps for slot in sequences):
         return pushed
     if is_map:
         return because(Why.SEQUENCE_LENGTH)

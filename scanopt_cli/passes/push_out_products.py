@@ -94,7 +94,7 @@ def _products(
     (matrix,) = substituted([product.matrix], outer)
     rows: Any = slot.outer_input
     lengths = Lengths(view.n_steps)
-    if lengths.length_of(rows) != lengths.value_of(view.n_steps):
+    if lengths.length_of(rows) != lengths.steps:
         rows = rows[: view.n_steps]
     products = pt.dot(rows, matrix.T if product.is_column else matrix)
     row = products.type.clone(shape=products.type.shape[1:])()

@@ -14,7 +14,6 @@ from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.accumulators import added, outer_product, readers
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import indices_of, number
@@ -194,14 +193,11 @@ def _trace(view: ScanView, vector: Any, length: Any) -> _Trace:
     is a sit_sot unless the loop provably runs one.
     """
     lengths = Lengths(view.n_steps)
-    count = lengths.value_of(view.n_steps)
     for slot in view.of_kind(SlotKind.SEQ):
         rows = lengths.length_of(slot.outer_input)
-        is_long_enough = lengths.provably_le(AffineExpr(), count) and lengths.provably_le(
-            count, rows
-        )
+        is_long_enough = lengths.runs(0) and lengths.provably_le(lengths.steps, rows)
         if slot.inner_inputs[0] is vector and is_long_enough:
-            return _Trace(slot.outer_input, slice(None if rows == count else view.n_steps))
+            return _Trace(slot.outer_input, slice(None if rows == lengths.steps else view.n_steps))
     output = pt.matrix(dtype=vector.type.dtype)
     slot = Slot(
         SlotKind.NIT_SOT,
@@ -212,7 +208,7 @@ def _trace(view: ScanView, vector: Any, length: Any) -> _Trace:
         outer_output=output,
     )
     view.slots.append(slot)
-    if lengths.provably_le(AffineExpr(1), count):
+    if lengths.runs():
         return _Trace(output, slice(None))
     steps: Any = view.n_steps
     zeros = pt.zeros((1, length), dtype=vector.type.dtype)

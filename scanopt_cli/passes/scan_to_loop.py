@@ -329,7 +329,7 @@ def _kept(view: ScanView, slot: Slot, whole: Any, n_done: Any, lengths: Lengths)
     outer: Any = slot.outer_input
     room = outer if slot.kind is SlotKind.NIT_SOT else outer.shape[0]
     n_rows = n_done + slot.n_initial
-    most = lengths.value_of(view.n_steps) + AffineExpr(slot.n_initial)
+    most = lengths.steps + AffineExpr(slot.n_initial)
     if not view.is_while and lengths.provably_le(rows(view, slot, lengths), most):
         return whole[n_rows - room :]
     kept = whole[pt.maximum(n_rows - room, 0) :]

@@ -22,8 +22,6 @@ from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code, Why, because
 
-_ONE = AffineExpr(1)
-
 
 @dataclass(frozen=True)
 class TraceToLast(TracedLoopPass):
@@ -56,7 +54,7 @@ class TraceToLast(TracedLoopPass):
         """Return replacements for those that read the last row of a trace."""
         lengths = Lengths(view.n_steps)
         names = context.names(view)
-        runs = lengths.provably_le(_ONE, lengths.value_of(view.n_steps))
+        runs = lengths.runs()
         replacements: dict[Variable, Variable] = {}
         carried: dict[Slot, list[_Reader]] = {}
         for slot in view.outputs():
@@ -66,7 +64,7 @@ class TraceToLast(TracedLoopPass):
             lasts = [reader for reader in readers if _reads_last(reader.access, view, lengths)]
             sound = [reader for reader in lasts if runs or reader.access.n_initial]
             if len(sound) < len(lasts):
-                why = because(Why.NO_STEPS, steps=str(lengths.value_of(view.n_steps)))
+                why = because(Why.NO_STEPS, steps=str(lengths.steps))
                 context.missed(view, Code.LAST_NOT_READ, why, names[slot])
             if slot.last is not None and sound:
                 context.passed(view, Code.LAST_READ, names[slot], count=len(sound))
@@ -127,7 +125,7 @@ def _reads_last(access: Access, view: LoopView, lengths: Lengths) -> bool:
         return True
     if view.is_while or not isinstance(index, Variable) or index.type.ndim:
         return False
-    last = lengths.value_of(view.n_steps) + AffineExpr(access.n_initial) - _ONE
+    last = lengths.steps + AffineExpr(access.n_initial - 1)
     return lengths.value_of(index) == last
 
 

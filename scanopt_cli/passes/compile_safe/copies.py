@@ -16,7 +16,6 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor
 
 from scanopt_cli.analysis.accesses.indices import RowIndex, read_index
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import number
@@ -136,9 +135,9 @@ def _miscompiled(
             return True
         reads = list(_reads(node, slot, context, indices))
         if is_plain:
-            return not all(_is_understood(view, slot, read, lengths) for read in reads)
+            return not all(_is_understood(slot, read, lengths) for read in reads)
         is_moved = any(read.index is None and read.is_indexed for read in reads)
-        return is_moved or is_unsafe_reader(view, slot, context.clients, lengths, node)
+        return is_moved or is_unsafe_reader(slot, context.clients, lengths, node)
 
     return [
         (node, position)
@@ -180,7 +179,7 @@ def _reads(node: Apply, slot: Slot, context: PassContext, indices: _Indices) -> 
         yield _Read(inner, is_stripped=True, is_indexed=indices.may_reach(reader))
 
 
-def _is_understood(view: ScanView, slot: Slot, read: _Read, lengths: Lengths) -> bool:
+def _is_understood(slot: Slot, read: _Read, lengths: Lengths) -> bool:
     """Whether PyTensor's trimming keeps the rows that are read, errors aside."""
     if read.index is not None and not read.index.is_slice:
         # For an initial row PyTensor may compute a negative trip count.
@@ -196,16 +195,11 @@ def _is_understood(view: ScanView, slot: Slot, read: _Read, lengths: Lengths) ->
         return True
     if step > 1:
         return start is not None and start >= 0 and index.stop is None
-    steps = lengths.value_of(view.n_steps)
-
-    def exists(row: int) -> bool:
-        return lengths.provably_le(AffineExpr(-row), steps)
-
     if start is not None and start < 0:
         if index.stop is None:
             # PyTensor counts the last rows of a state correctly, however few exist.
-            return (slot.n_initial > 0 and read.is_stripped) or exists(start)
-        return stop is not None and stop < 0 and exists(start)
+            return (slot.n_initial > 0 and read.is_stripped) or lengths.runs(-start)
+        return stop is not None and stop < 0 and lengths.runs(-start)
     if index.stop is None:
         return True
-    return start is not None and stop is not None and (stop >= 0 or exists(stop))
+    return start is not None and stop is not None and (stop >= 0 or lengths.runs(-stop))

@@ -61,7 +61,7 @@ def place(part: Any, view: LoopView, lengths: Lengths) -> int | StepRow | None:
             return None
     if sign not in (1, -1):
         return None
-    smallest = offset if sign == 1 else offset - lengths.value_of(view.n_steps) + _ONE
+    smallest = offset if sign == 1 else offset - lengths.steps + _ONE
     return StepRow(offset, sign == -1) if lengths.provably_le(AffineExpr(), smallest) else None
 
 

@@ -24,10 +24,9 @@ def counted_reads(
 
     The loop may not stop early, and the buffer of ``slot`` must hold every step.
     """
-    steps = lengths.value_of(view.n_steps)
     found: dict[Variable, Variable] = {}
     for access in accesses(view, slot, clients):
-        length = steps + AffineExpr(access.n_initial)
+        length = lengths.steps + AffineExpr(access.n_initial)
         new = _counted_from_end(access, view.batch_ndim, length, lengths)
         if new is not None:
             found[access.result] = new

@@ -109,7 +109,7 @@ class SaveMem(ScanPass):
         keep = max((access.tail for access in found if access.tail is not None), default=0)
         if self.prealloc and slot.kind is not SlotKind.NIT_SOT:
             keep = max(keep, 1)
-        if lengths.provably_le(lengths.value_of(view.n_steps), AffineExpr(keep)):
+        if lengths.provably_le(lengths.steps, AffineExpr(keep)):
             return None
         if view.is_while and keep > 1:
             why = because(Why.WHILE_KEEPS_ONE, rows=keep)

@@ -14,7 +14,6 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import along, is_full_slice
-from scanopt_cli.ir.scan_view import ScanView
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +75,10 @@ class EndRead:
         return None
 
 
-def end_read(access: Access, view: ScanView, lengths: Lengths) -> EndRead | None:
+def end_read(access: Access, lengths: Lengths) -> EndRead | None:
     """Return how a reader leaves out the last steps, ``None`` if it may read the last one."""
     if (count := sequence_steps(access.node, access.position)) is not None:
-        left = lengths.value_of(view.n_steps) + AffineExpr(access.n_initial) - count
+        left = lengths.steps + AffineExpr(access.n_initial) - count
         n_left_out = left.constant if left.is_constant and not access.is_reversed else 0
         return EndRead(access, n_left_out) if n_left_out > 0 else None
     if access.index is None or access.extent is None or access.is_reversed:

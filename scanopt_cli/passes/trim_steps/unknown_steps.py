@@ -19,8 +19,6 @@ from scanopt_cli.passes.trim_steps.fewer_steps import why_all
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.remarks import Code, Reason, Why, because
 
-_ONE = AffineExpr(1)
-
 
 def trim_unknown(
     view: ScanView, lengths: Lengths, context: PassContext
@@ -29,18 +27,18 @@ def trim_unknown(
     found: list[tuple[Slot, EndRead]] = []
     for slot in view.of_kind(*TRACED):
         for access in accesses(view, slot, context.clients):
-            reading = end_read(access, view, lengths)
+            reading = end_read(access, lengths)
             if reading is None:
                 return None
             found.append((slot, reading))
     if not found:
         return None
-    steps = lengths.value_of(view.n_steps)
+    steps = lengths.steps
     fewer = min(reading.n_left_out for _, reading in found)
     if as_count(steps) is None or as_count(steps - AffineExpr(fewer)) is None:
         return None  # its coefficients do not fit in 64 bits
     reason = why_all(view, lengths, context)
-    if reason is None and not lengths.provably_le(AffineExpr(fewer) + _ONE, steps):
+    if reason is None and not lengths.runs(fewer + 1):
         reason = _why_at_least_one(found)
     if reason is not None:
         context.missed(view, Code.STEPS_KEPT, reason, steps=str(steps))
