@@ -16,7 +16,6 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.analysis.rows import is_zero
-from scanopt_cli.ir.indexing import along, is_full_slice
 
 _ONE = AffineExpr(1)
 
@@ -57,9 +56,7 @@ class Write:
     @property
     def is_whole(self) -> bool:
         """Whether the write covers every row, in either order."""
-        return (
-            not self.is_row and self.window.low == AffineExpr() and self.window.high == self.length
-        )
+        return not self.is_row and self.window.covers(self.length)
 
 
 class BufferFacts:
@@ -133,17 +130,7 @@ def relative(inner: RowRange, outer: RowRange) -> RowRange:
     return RowRange(low, inner.length, inner.is_reversed ^ outer.is_reversed)
 
 
-def taken(source: Any, axis: int, index: Any) -> Variable:
-    """Return ``source`` indexed along one axis; a full slice leaves it as it is."""
-    if is_full_slice(index):
-        full_write: Variable = source
-        return full_write
-    read: Variable = source[along(axis, index)]
-    return read
-
-
 def filled(value: Variable, shape: Sequence[Any]) -> Variable:
     """Return a buffer of ``shape``, filled with ``value``, which is broadcast to it."""
     made: Any = pt.alloc(value, *shape)
-    buffer: Variable = made
-    return buffer
+    return made  # type: ignore[no-any-return]

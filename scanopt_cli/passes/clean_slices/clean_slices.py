@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import walk
 
 from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.ir.levels import IfElse
@@ -185,15 +186,10 @@ class _Sweep:
 
 def _needs(variable: Variable, read: Variable) -> bool:
     """Whether computing ``variable`` always computes ``read`` too."""
-    seen: set[Variable] = set()
-    todo = [variable]
-    while todo:
-        part = todo.pop()
-        if part is read:
-            return True
+
+    def computed(part: Variable) -> Sequence[Variable]:
         # An IfElse does not evaluate all of its operands.
-        if part in seen or part.owner is None or isinstance(part.owner.op, IfElse):
-            continue
-        seen.add(part)
-        todo += part.owner.inputs
-    return False
+        is_left = part.owner is None or isinstance(part.owner.op, IfElse)
+        return () if is_left else part.owner.inputs
+
+    return read in walk([variable], computed, bfs=False)

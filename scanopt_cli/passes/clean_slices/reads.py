@@ -15,11 +15,11 @@ from scanopt_cli.analysis.accesses.indices import RowIndex, axis_of, rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.row_values import unexpanded
-from scanopt_cli.ir.indexing import along
+from scanopt_cli.ir.indexing import along, taken
 from scanopt_cli.ir.interning import has_negative_zero
-from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative, taken
+from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative
 from scanopt_cli.passes.clean_slices.canonical_slices import canonical_index, canonical_slice, cost
-from scanopt_cli.passes.clean_slices.slice_chains import Chain, chains
+from scanopt_cli.passes.clean_slices.slice_chains import Chain, chains, sliced
 
 _ONE = AffineExpr(1)
 
@@ -66,12 +66,10 @@ def _of_any_length(node: Apply, axis: int) -> Variable | None:
 
     The result reads the same rows, or raises, for every length.
     """
-    inner = node.inputs[0].owner
-    if inner is None or not isinstance(inner.op, Subtensor):
+    inner = sliced(node.inputs[0], axis)
+    if inner is None:
         return None
-    first, second = rows_index(inner, axis), rows_index(node, axis)
-    if not isinstance(first, slice):
-        return None
+    (source, first), second = inner, rows_index(node, axis)
     index: Any = None
     if RowIndex(first).is_reversal and isinstance(second, Constant):
         index = -1 - int(second.data)
@@ -79,7 +77,7 @@ def _of_any_length(node: Apply, axis: int) -> Variable | None:
         index = _from_end(_number(second.start), _number(second.stop), second.step)
     elif isinstance(second, slice) and RowIndex(second).is_reversal:
         index = _to_end(_number(first.start), _number(first.stop), first.step)
-    return None if index is None else taken(inner.inputs[0], axis, index)
+    return None if index is None else taken(source, axis, index)
 
 
 def _number(part: Any) -> Any:
@@ -193,12 +191,8 @@ def _of_value(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None
             return None
         row: Variable = value if chain.is_row else pt.expand_dims(value, chain.axis)
         return row
-    part, length = relative(chain.window, write.window), write.window.length
-    index: Any
-    if chain.is_row:
-        index = canonical_index(part.low, length)
-    else:
-        index = canonical_slice(part, length, facts.lengths)
+    window, length = relative(chain.window, write.window), write.window.length
+    index = replace(chain, window=window, length=length).index(facts.lengths)
     return None if index is None else taken(value, chain.axis, index)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.basic import Alloc, AllocEmpty
@@ -12,9 +11,9 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.row_values import filling, unexpanded
-from scanopt_cli.ir.indexing import along
+from scanopt_cli.ir.indexing import taken
 from scanopt_cli.ir.interning import has_negative_zero
-from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative, taken
+from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative
 from scanopt_cli.passes.clean_slices.canonical_slices import canonical_slice, cost
 from scanopt_cli.passes.clean_slices.reads import written
 from scanopt_cli.passes.clean_slices.slice_chains import chains
@@ -106,10 +105,7 @@ def simplified_write(node: Apply, facts: BufferFacts) -> Variable | None:
     index = canonical_slice(write.window, write.length, facts.lengths)
     if index is None or cost(index) >= cost(rows_index(node, write.axis)):
         return None
-    base: Any = write.base
-    place = base[along(write.axis, index)]
-    made: Variable = place.set(write.value) if write.sets else place.inc(write.value)
-    return made
+    return written(write, write.window, write.value, facts)
 
 
 def filled_buffer(node: Apply, facts: BufferFacts) -> Variable | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,8 +78,8 @@ def base(variable: Any, index: Index) -> tuple[Any, Index, list[slice]]:
                 slices.append(first)
                 moved = index
             else:
-                numbers = _numbers([first, *rest])
-                moved = None if numbers is None else (*numbers, *index)
+                known = [n for part in (first, *rest) if (n := number(part)) is not None]
+                moved = (*known, *index) if len(known) == 1 + len(rest) else None
         if moved is None:
             break
         index, variable = moved, node.inputs[0]
@@ -102,16 +101,6 @@ def through(node: Apply, index: Index) -> Index | None:
         elif isinstance(part, StepRow):
             return None
     return tuple(moved)
-
-
-def _numbers(indices: Sequence[Any]) -> list[int] | None:
-    found: list[int] = []
-    for index in indices:
-        known = None if isinstance(index, slice) else number(index)
-        if known is None:
-            return None
-        found.append(known)
-    return found
 
 
 def n_rows(variable: Variable, forward: LoopView, lengths: Lengths) -> AffineExpr:

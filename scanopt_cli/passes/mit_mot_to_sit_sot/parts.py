@@ -16,7 +16,7 @@ from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.indexing import along
+from scanopt_cli.ir.indexing import along, taken
 
 _ONE = AffineExpr(1)
 
@@ -64,15 +64,9 @@ class Reading:
             (piece,) = self.pieces
             row: Variable = piece.part.source[along(axis, piece.begin)]
             return row
-        taken = [
-            piece.part.source
-            if piece.begin is piece.end is None
-            else piece.part.source[along(axis, slice(piece.begin, piece.end))]
-            for piece in self.pieces
-        ]
-        rows: Any = taken[0] if len(taken) == 1 else pt.join(axis, *taken)
-        result: Variable = rows[along(axis, slice(None, None, -1))] if self.is_reversed else rows
-        return result
+        parts = [taken(p.part.source, axis, slice(p.begin, p.end)) for p in self.pieces]
+        rows: Any = parts[0] if len(parts) == 1 else pt.join(axis, *parts)
+        return taken(rows, axis, slice(None, None, -1 if self.is_reversed else None))
 
 
 class Readers:

@@ -13,7 +13,7 @@ from scanopt_cli.analysis.accesses.accesses import Access, Clients, sequence_ste
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.indexing import along, is_full_slice
+from scanopt_cli.ir.indexing import along, taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,9 @@ class EndRead:
                 made = rows[along(axis, slice(None, counted))][along(axis, slice(None, None, -1))]
         else:
             assert self.access.index is not None
-            rest = self.access.index.rest
-            index = _shifted(index, fewer)
-            if is_full_slice(index) and not rest:
-                return rows  # type: ignore[no-any-return]
-            made = rows[along(axis, index, *rest)]
-        made.name = self.access.result.name
+            made = taken(rows, axis, _shifted(index, fewer), *self.access.index.rest)
+        if made is not rows:
+            made.name = self.access.result.name
         return made
 
     def of_sequence(self, rows: Any, axis: int, fewer: int) -> Variable | None:
