@@ -116,8 +116,7 @@ class _Conversion:
         """Add a sit_sot or an untraced state."""
         (old,) = slot.inner_inputs
         start: Any = slot.outer_input
-        inner = _as_tensor_type(old)()
-        self.values[old] = _read_as(inner, old)
+        inner = self._inside(old)
         if is_traced or (is_continuous(old) and keeps_shape and self.has_room):
             kind, outer = SlotKind.SIT_SOT, self._buffer(_as_tensor(start), inner)
         else:
@@ -137,9 +136,7 @@ class _Conversion:
         (inner,), outer = slot.inner_inputs, _as_tensor(slot.outer_input)
         reads = self._rows_read(inner, outer)
         if reads is None:
-            value = _as_tensor_type(inner)()
-            self.values[inner] = _read_as(value, inner)
-            self._add(Slot.of_input(SlotKind.NON_SEQ, value, outer))
+            self._add(Slot.of_input(SlotKind.NON_SEQ, self._inside(inner), outer))
             return
         n_steps: Any = self.view.n_steps
         for ahead in sorted(set(reads.values())):
@@ -206,6 +203,14 @@ class _Conversion:
         if origin is not None:
             self.origin[slot] = origin
 
+    def _inside(self, old: Variable) -> Variable:
+        """Return a new tensor of the body, which is read where the TracedLoop reads ``old``."""
+        kind = old.type
+        is_number = isinstance(kind, ScalarType)
+        inner: Variable = TensorType(kind.dtype, shape=())() if is_number else kind()
+        self.values[old] = scalar_from_tensor(inner) if is_number else inner
+        return inner
+
     def _buffer(self, start: Any, inner: Variable) -> Variable:
         """Return a buffer that holds the initial value, and has room for a row of each step."""
         n_steps: Any = self.view.n_steps
@@ -256,16 +261,6 @@ def _has_room(view: LoopView) -> bool:
     """Whether there may be memory for a row of every step."""
     numbers = (v.data for v in ancestors([view.n_steps]) if isinstance(v, TensorConstant))
     return all(np.all(number <= _MOST_ROWS) for number in numbers)
-
-
-def _as_tensor_type(variable: Variable) -> Any:
-    kind = variable.type
-    return TensorType(kind.dtype, shape=()) if isinstance(kind, ScalarType) else kind
-
-
-def _read_as(tensor: Variable, wanted: Variable) -> Variable:
-    made: Variable = scalar_from_tensor(tensor) if isinstance(wanted.type, ScalarType) else tensor
-    return made
 
 
 def _as_tensor(variable: Variable) -> Any:

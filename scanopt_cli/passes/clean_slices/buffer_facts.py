@@ -53,11 +53,6 @@ class Write:
         """Whether the value overwrites the rows, and is not added to them."""
         return bool(self.node.op.set_instead_of_inc)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the write covers every row, in either order."""
-        return not self.is_row and self.window.covers(self.length)
-
 
 class BufferFacts:
     """Lengths, row values and writes; the row values of a buffer are analysed once.

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.traversal import walk
+from pytensor.graph.traversal import walk, walk_toposort
 
 from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.ir.levels import IfElse
@@ -169,19 +169,11 @@ class _Sweep:
     def _fresh(self, new: Variable) -> list[Variable]:
         """Return the variables behind ``new`` that the graph lacks, in topological order."""
         known = self._fgraph.variables
-        found: dict[Variable, None] = {}
-        todo = [new]
-        while todo:
-            part = todo[-1]
-            inputs = () if part.owner is None else part.owner.inputs
-            before = [other for other in inputs if other not in known and other not in found]
-            if part in known or part in found or not before:
-                todo.pop()
-                if part not in known:
-                    found[part] = None
-            else:
-                todo += before
-        return list(found)
+
+        def before(part: Variable) -> list[Variable]:
+            return [] if part.owner is None else [v for v in part.owner.inputs if v not in known]
+
+        return [] if new in known else list(walk_toposort([new], before))
 
 
 def _needs(variable: Variable, read: Variable) -> bool:

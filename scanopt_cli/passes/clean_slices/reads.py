@@ -178,7 +178,7 @@ def _forwarded(chain: Chain, write: Write, facts: BufferFacts) -> Variable | Non
         return _of_value(chain, write, facts)
     if not write.is_aligned and not write.is_row and facts.within(asked, write.window):
         return _of_scalar(chain, write, facts)
-    if chain.is_whole and asked.is_reversed and facts.is_zero(write.base, chain.axis):
+    if not chain.is_row and asked.covers(chain.length) and asked.is_reversed:
         return _reversed_write(chain, write, facts)
     return None
 
@@ -211,7 +211,7 @@ def _reversed_write(chain: Chain, write: Write, facts: BufferFacts) -> Variable 
 
     A value of several rows must itself be a reversed slice, so that the two reversals cancel.
     """
-    if write.is_cast:
+    if write.is_cast or not facts.is_zero(write.base, chain.axis):
         return None
     low = chain.length - write.window.high
     window = RowRange(low, write.window.length, write.window.is_reversed)

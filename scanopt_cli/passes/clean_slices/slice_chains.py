@@ -34,11 +34,6 @@ class Chain:
     is_row: bool
     links: int
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether every row is taken, in either order."""
-        return not self.is_row and self.window.covers(self.length)
-
     def index(self, lengths: Lengths) -> Any:
         """Return the plainest index that reads the same rows of `base`, ``None`` if none does."""
         if self.is_row:

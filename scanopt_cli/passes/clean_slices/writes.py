@@ -27,7 +27,7 @@ _SHORT = 8
 def full_write(node: Apply, facts: BufferFacts) -> Variable | None:
     """Return the value of a write that sets every row, or adds to zeros in every row."""
     write = facts.write(node)
-    if write is None or write.is_row or not write.is_whole:
+    if write is None or write.is_row or not write.window.covers(write.length):
         return None
     if not write.sets and not facts.is_zero(write.base, write.axis):
         return None

@@ -28,11 +28,6 @@ class EndRead:
     n_left_out: int
     index: Any = None
 
-    @property
-    def is_row(self) -> bool:
-        """Whether one row is read, by an index."""
-        return isinstance(self.index, int)
-
     def of(self, rows: Any, axis: int, fewer: int, length: AffineExpr | None) -> Variable:
         """Return the same read of ``rows``, the rows of the source without the last ``fewer``.
 

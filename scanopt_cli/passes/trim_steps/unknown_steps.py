@@ -17,7 +17,7 @@ from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
 from scanopt_cli.passes.trim_steps.end_reads import EndRead, end_read, only_sequences
 from scanopt_cli.passes.trim_steps.fewer_steps import why_all
 from scanopt_cli.pipeline.contract import PassContext
-from scanopt_cli.remarks import Code, Reason, Why, because
+from scanopt_cli.remarks import Code, Why, because
 
 
 def trim_unknown(
@@ -38,21 +38,18 @@ def trim_unknown(
     if as_count(steps) is None or as_count(steps - AffineExpr(fewer)) is None:
         return None  # its coefficients do not fit in 64 bits
     reason = why_all(view, lengths, context)
-    if reason is None and not lengths.runs(fewer + 1):
-        reason = _why_at_least_one(found)
+    is_trace_sliced = any(
+        slot.kind is SlotKind.NIT_SOT and not isinstance(reading.index, int)
+        for slot, reading in found
+    )
+    if reason is None and is_trace_sliced and not lengths.runs(fewer + 1):
+        # The loop must run a step, and may run none.
+        reason = because(Why.TRACE_OF_NO_STEPS)
     if reason is not None:
         context.missed(view, Code.STEPS_KEPT, reason, steps=str(steps))
         return None
     context.passed(view, Code.LAST_STEPS_CUT, fewer=fewer, steps=str(steps))
     return _without_last(view, found, fewer, lengths, context)
-
-
-def _why_at_least_one(found: list[tuple[Slot, EndRead]]) -> Reason | None:
-    """Return why the loop must run at least one step, ``None`` if it may run none."""
-    for slot, reading in found:
-        if slot.kind is SlotKind.NIT_SOT and not reading.is_row:
-            return because(Why.TRACE_OF_NO_STEPS)
-    return None
 
 
 def _without_last(
