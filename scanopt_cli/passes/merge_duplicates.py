@@ -51,6 +51,5 @@ class MergeDuplicates(ScanPass):
         )
         view.slots = [slot for slot in view.slots if slot not in twins]
         for twin, first in twins.items():
-            into = names[first]
-            context.passed(view, Code.SLOTS_MERGED, names[twin], kind=twin.kind, into=into)
+            context.passed(view, Code.SLOTS_MERGED, names[twin], kind=twin.kind, into=names[first])
         return view.rebuild()

@@ -72,15 +72,13 @@ class MergeStates(AnyLoopPass):
         view.slots = [slot for slot in view.slots if slot not in twins and slot not in traces]
         replacements = view.rebuild()
         for trace, state in traces.items():
-            code = Code.TRACE_READ_FROM_STATE
-            context.passed(view, code, names[trace], state=names[state])
+            context.passed(view, Code.TRACE_READ_FROM_STATE, names[trace], state=names[state])
             buffer: Any = replacements[state.output]
             steps = along(view.batch_ndim, slice(state.n_initial, None))
             replacements[trace.output] = buffer[steps]
         # The kept slot may itself be a nit_sot that is now read from a state.
         for twin, first in twins.items():
-            into = names[first]
-            context.passed(view, Code.SLOTS_MERGED, names[twin], kind=twin.kind, into=into)
+            context.passed(view, Code.SLOTS_MERGED, names[twin], kind=twin.kind, into=names[first])
             for old, kept in zip(twin.outer_outputs, first.outer_outputs, strict=True):
                 replacements[old] = replacements[kept]
         return replacements

@@ -19,7 +19,7 @@ from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
-from scanopt_cli.remarks import Code, Why, because
+from scanopt_cli.remarks import Code, Why
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,7 @@ class PushOutProducts(ScanPass):
             if slot is None or product.factor not in outer:
                 continue
             if view.is_while:
-                why = because(Why.LOOP_STOPS)
-                context.missed(view, Code.PRODUCT_KEPT, why, names[slot])
+                context.missed(view, Code.PRODUCT_KEPT, Why.LOOP_STOPS, names[slot])
             elif not _is_read_backwards(slot.outer_input):
                 context.passed(view, Code.PRODUCT_MOVED, names[slot])
                 row = _products(view, product, slot, outer)

@@ -16,7 +16,7 @@ from pytensor.tensor.type import TensorType
 from scanopt_cli.analysis.accumulators import added, outer_product, readers
 from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.indexing import indices_of, number
+from scanopt_cli.ir.indexing import indices_of, number, taken
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext
@@ -94,8 +94,7 @@ class _Trace:
 
     def steps(self, results: Mapping[Variable, Variable]) -> Any:
         """Return the vector, one row per step; ``results`` maps placeholders to new outputs."""
-        buffer: Any = results.get(self.source, self.source)
-        return buffer if self.rows == slice(None) else buffer[self.rows]
+        return taken(results.get(self.source, self.source), 0, self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

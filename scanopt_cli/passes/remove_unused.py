@@ -52,8 +52,7 @@ class RemoveUnused(AnyLoopPass):
         dead = [slot for slot in dead if slot not in needed]
         names = context.names(view)
         for slot in needed:
-            why = Why.CARRIES_BATCH
-            context.missed(view, Code.UNUSED_KEPT, why, names[slot], kind=slot.kind)
+            context.missed(view, Code.UNUSED_KEPT, Why.CARRIES_BATCH, names[slot], kind=slot.kind)
         if not dead:
             return None
         removed = set(dead)

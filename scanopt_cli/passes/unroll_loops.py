@@ -62,8 +62,7 @@ class UnrollLoops(TracedLoopPass):
             return None
         size = sum(1 for _ in walk(view.op.fgraph))
         if size * count > _MOST_NODES:
-            why = because(Why.STEP_LARGE, operations=_MOST_NODES)
-            context.missed(view, Code.LOOP_LEFT, why)
+            context.missed(view, Code.LOOP_LEFT, because(Why.STEP_LARGE, operations=_MOST_NODES))
             return None
         if view.is_while:
             context.missed(view, Code.LOOP_LEFT, because(Why.LOOP_STOPS))

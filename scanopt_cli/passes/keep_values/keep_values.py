@@ -89,8 +89,7 @@ class KeepValues(Pass):
         size = int(view.n_steps.data) * sum(sizes) * 8
         if size <= self.memory * _MEBIBYTE:
             return True
-        why = because(Why.VALUES_LARGE, memory=size // _MEBIBYTE)
-        context.missed(view, Code.LOOP_LEFT, why)
+        context.missed(view, Code.LOOP_LEFT, because(Why.VALUES_LARGE, memory=size // _MEBIBYTE))
         return False
 
 

@@ -207,8 +207,7 @@ class LoopPair:
         if row.is_falling is is_forward:
             return None
         # Step i of the backward loop undoes step n - 1 - i of the forward loop.
-        n_steps = self.lengths.steps
-        ahead = row.offset if is_forward else row.offset - n_steps + AffineExpr(1)
+        ahead = row.offset if is_forward else row.offset - self.lengths.steps + AffineExpr(1)
         for state in self.forward.of_kind(SlotKind.STATE):
             if state.outer_output is source and ahead == AffineExpr():
                 return self._of_state(state, tuple(rest))

@@ -83,8 +83,7 @@ class SaveMem(ScanPass):
             shorten(view, slot, keep, lengths)
         results = view.rebuild()
         for slot in keeps:
-            trimmed = results[slot.output]
-            results |= trimmed_reads(view, slot, trimmed, context.clients, lengths)
+            results |= trimmed_reads(view, slot, results[slot.output], context.clients, lengths)
         return results
 
     def _keep(

@@ -43,7 +43,7 @@ def trim_unknown(
         for slot, reading in found
     )
     if reason is None and is_trace_sliced and not lengths.runs(fewer + 1):
-        # The loop must run a step, and may run none.
+        # After no step, the slices would lose the shape of the rows.
         reason = because(Why.TRACE_OF_NO_STEPS)
     if reason is not None:
         context.missed(view, Code.STEPS_KEPT, reason, steps=str(steps))
