@@ -93,7 +93,7 @@ class ScanToLoop(ScanPass):
 def _converted(view: ScanView) -> dict[Variable, Variable] | Why:
     """Return what replaces the outputs of a Scan, or why nothing does."""
     limit = gradient_limit(view, Lengths(view.n_steps))
-    return _Conversion.of(view) if limit is None else _truncated(view, limit)
+    return _Conversion(view).outputs() if limit is None else _truncated(view, limit)
 
 
 def _batched(view: ScanView) -> dict[Variable, Variable] | Why:
@@ -178,7 +178,7 @@ def _steps(view: ScanView, starts: Mapping[Slot, Any], first: Any, count: Any) -
             outer = starts[slot]
         inputs.append(outer)
     part = ScanView.of(view.op.make_node(*inputs))
-    made = _Conversion.of(part)
+    made = _Conversion(part).outputs()
     return {
         slot: made[output] for slot, output in zip(view.outputs(), part.node.outputs, strict=True)
     }
@@ -205,14 +205,9 @@ class _Conversion:
     place: dict[Slot, int] = field(default_factory=dict)
     """Of a slot with an output, the position of its state or traced value."""
 
-    @classmethod
-    def of(cls, view: ScanView) -> dict[Variable, Variable]:
-        """Return what replaces the outputs of a Scan, from a TracedLoop."""
-        view.unfreeze()
-        return cls(view).outputs()
-
     def outputs(self) -> dict[Variable, Variable]:
-        """Return what replaces the outputs of the Scan."""
+        """Return what replaces the outputs of the Scan, from a TracedLoop."""
+        self.view.unfreeze()
         for slot in self.view.slots:
             self._add(slot)
         condition = self.view.condition
