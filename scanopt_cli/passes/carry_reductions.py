@@ -73,9 +73,7 @@ class CarryReductions(ScanPass):
             name = type(one.op).__name__.lower()
             context.passed(view, Code.REDUCTION_CARRIED, names[one.slot], op=name)
         view.unfreeze()
-        added: dict[_Reduction, Variable] = {}
-        for one in found:
-            added[one] = _add_state(view, one, count)
+        added = {one: _add_state(view, one, count) for one in found}
         results = view.rebuild()
         replaced: dict[Variable, Variable] = {}
         for one, placeholder in added.items():

@@ -70,13 +70,15 @@ class LoopToScan(TracedLoopPass):
         if not all(isinstance(trace.type, TensorType) for trace in traces if trace is not None):
             context.missed(view, Code.LOOP_KEPT, Why.TRACE_OF_NO_TENSOR)
             return None
-        if any(trace is not None for trace in traces) and not _has_room(view):
+        has_room = _has_room(view)
+        if any(trace is not None for trace in traces) and not has_room:
             context.missed(view, Code.LOOP_KEPT, Why.NO_ROOM_FOR_TRACE)
             return None
         context.passed(view, Code.LOOP_TURNED)
         kept = dict(zip(view.of_kind(SlotKind.STATE), view.op.kept_lengths, strict=True))
         view.unfreeze()
-        made = _Conversion(view)
+        (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
+        made = _Conversion(view, Lengths(view.n_steps), index, has_room)
         for slot in view.slots:
             if slot.kind is SlotKind.STATE:
                 made.add_state(
@@ -96,21 +98,15 @@ class _Conversion:
     """One TracedLoop on its way to a Scan."""
 
     view: LoopView
-    lengths: Lengths = field(init=False)
-    has_room: bool = field(init=False)
+    lengths: Lengths
+    index: Variable
+    has_room: bool
     """Whether there may be memory for a row of every step."""
-    index: Variable = field(init=False)
     values: dict[Variable, Variable] = field(default_factory=dict)
     """What stands for variables of the body of the TracedLoop."""
     slots: list[Slot] = field(default_factory=list)
     origin: dict[Slot, Slot] = field(default_factory=dict)
     """The slot of the TracedLoop that a slot with an output comes from."""
-
-    def __post_init__(self) -> None:
-        self.lengths = Lengths(self.view.n_steps)
-        self.has_room = _has_room(self.view)
-        (slot,) = self.view.of_kind(SlotKind.INDEX)
-        (self.index,) = slot.inner_inputs
 
     def add_state(self, slot: Slot, *, is_traced: bool, keeps_shape: bool) -> None:
         """Add a sit_sot or an untraced state."""

@@ -12,12 +12,10 @@ from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.analysis.accesses.indices import axis_of, rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ONE, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.analysis.rows import is_zero
-
-_ONE = AffineExpr(1)
 
 # A gradient nests only a few writes into zeros.
 _DEPTH = 8
@@ -100,12 +98,12 @@ class BufferFacts:
         shape = [self.lengths.length_of(value, other) for other in range(value.type.ndim)]
         spanned = target[len(target) - len(shape) :] if len(shape) <= len(target) else []
         if len(spanned) != len(shape) or any(
-            mine not in (_ONE, wanted) for mine, wanted in zip(shape, spanned, strict=True)
+            mine not in (ONE, wanted) for mine, wanted in zip(shape, spanned, strict=True)
         ):
             return None
         is_aligned = shape == target and value.type.dtype == base.type.dtype
         own = axis - (base.type.ndim - value.type.ndim)
-        order = None if is_row or own < 0 or shape[own] == _ONE else own
+        order = None if is_row or own < 0 or shape[own] == ONE else own
         return Write(node, base, value, axis, length, window, is_row, is_aligned, order)
 
     def disjoint(self, one: RowRange, other: RowRange) -> bool:

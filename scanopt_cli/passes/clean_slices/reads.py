@@ -13,15 +13,13 @@ from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.indices import RowIndex, axis_of, rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ONE, AffineExpr
 from scanopt_cli.analysis.row_values import unexpanded
 from scanopt_cli.ir.indexing import along, taken
 from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative
 from scanopt_cli.passes.clean_slices.canonical_slices import canonical_index, canonical_slice, cost
 from scanopt_cli.passes.clean_slices.slice_chains import Chain, chains, sliced
-
-_ONE = AffineExpr(1)
 
 # How many writes and slices one rewrite looks behind.
 _WRITES = 64
@@ -57,7 +55,7 @@ def _stepped_row(node: Apply, axis: int, facts: BufferFacts) -> Variable | None:
     rows = range(length.constant)[slice(*parts)]
     if len(rows) != 1:
         return None
-    plain = canonical_slice(RowRange(AffineExpr(rows[0]), _ONE), length, facts.lengths)
+    plain = canonical_slice(RowRange(AffineExpr(rows[0]), ONE), length, facts.lengths)
     return None if plain is None else taken(base, axis, plain)
 
 
@@ -187,7 +185,7 @@ def _of_value(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None
     """Return the rows of the written value that ``chain`` reads."""
     value: Any = write.value
     if write.is_row:
-        if not chain.is_row and chain.window.length != _ONE:
+        if not chain.is_row and chain.window.length != ONE:
             return None
         row: Variable = value if chain.is_row else pt.expand_dims(value, chain.axis)
         return row
@@ -251,7 +249,7 @@ def single_element(node: Apply, facts: BufferFacts) -> Variable | None:
     if isinstance(node.op, DimShuffle):
         return _squeezed(node, facts)
     axes = tuple(range(source.type.ndim)) if node.op.axis is None else node.op.axis
-    ones = [axis for axis in axes if facts.lengths.length_of(source, axis) == _ONE]
+    ones = [axis for axis in axes if facts.lengths.length_of(source, axis) == ONE]
     if not ones:
         return None
     indices = [0 if axis in ones else slice(None) for axis in range(source.type.ndim)]
@@ -276,7 +274,7 @@ def _squeezed(node: Apply, facts: BufferFacts) -> Variable | None:
     if before is not None:
         return before
     for chain in chains(source.owner, facts.lengths):
-        if chain.axis == dropped[0] and not chain.is_row and chain.window.length == _ONE:
+        if chain.axis == dropped[0] and not chain.is_row and chain.window.length == ONE:
             index = canonical_index(chain.window.low, chain.length)
             if index is not None:
                 return taken(chain.base, chain.axis, index)

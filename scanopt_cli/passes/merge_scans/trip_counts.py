@@ -27,7 +27,7 @@ class StepCounts:
         Returns the key of what a variable computes: equal keys mean equal values.
     loop_free
         The nodes that depend on no loop. A variable that depends on one is compared by identity,
-        so that `unify` never makes one loop depend on another.
+        so that `unified` never makes one loop depend on another.
     """
 
     def __init__(self, same: Callable[[Variable], Hashable], loop_free: Container[Apply]) -> None:

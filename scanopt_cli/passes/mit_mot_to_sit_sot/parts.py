@@ -14,11 +14,9 @@ from pytensor.tensor.subtensor import Subtensor
 from scanopt_cli.analysis.accesses.accesses import Clients
 from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ONE, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import along, taken
-
-_ONE = AffineExpr(1)
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +105,7 @@ class Readers:
             pieces = self._pieces(row_range)
             if pieces is None:
                 return None
-            is_reversed = row_range.is_reversed and row_range.length != _ONE
+            is_reversed = row_range.is_reversed and row_range.length != ONE
             found.append(Reading(variable, pieces, is_reversed))
         return found
 
@@ -127,7 +125,7 @@ class Readers:
     def _row(self, row: AffineExpr) -> Piece | None:
         lengths = self.lengths
         for part in self.parts:
-            if lengths.provably_le(part.low, row) and lengths.provably_le(row + _ONE, part.high):
+            if lengths.provably_le(part.low, row) and lengths.provably_le(row + ONE, part.high):
                 place = row - part.first
                 if (place - part.length).is_constant:
                     place = place - part.length
