@@ -82,9 +82,7 @@ class LoopToScan(TracedLoopPass):
         for slot in view.slots:
             if slot.kind is SlotKind.STATE:
                 made.add_state(
-                    slot,
-                    is_traced=slot.outer_output in traces,
-                    keeps_shape=all(kept[slot]),
+                    slot, is_traced=slot.outer_output in traces, keeps_shape=all(kept[slot])
                 )
             elif slot.kind is SlotKind.TRACED and slot.outer_output in traces:
                 made.add_traced(slot)

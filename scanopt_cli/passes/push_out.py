@@ -23,11 +23,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.analysis.costs import is_costly
-from scanopt_cli.analysis.dependence import (
-    dependent_nodes,
-    is_elementwise_map,
-    is_replaceable_map,
-)
+from scanopt_cli.analysis.dependence import dependent_nodes, is_elementwise_map, is_replaceable_map
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of

@@ -15,11 +15,7 @@ from scanopt_cli.ir.levels import IfElse
 from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts
 from scanopt_cli.passes.clean_slices.implied_facts import ConditionalFacts, ImpliedFacts
 from scanopt_cli.passes.clean_slices.lengths_of_outputs import length_by_trip_count
-from scanopt_cli.passes.clean_slices.reads import (
-    composed_slice,
-    forwarded_load,
-    single_element,
-)
+from scanopt_cli.passes.clean_slices.reads import composed_slice, forwarded_load, single_element
 from scanopt_cli.passes.clean_slices.writes import (
     filled_buffer,
     full_write,
