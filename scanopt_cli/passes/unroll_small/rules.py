@@ -350,7 +350,7 @@ def _graph(op: OpFromGraph, node: Apply, known: Unrolling) -> Found:
     )
     if has_own:
         return None
-    _parts(node, known)  # all inputs have to be small
+    _parts(node, known)  # raises unless all of them are small
     outputs = op.fgraph.bind(dict(zip(op.fgraph.inputs, node.inputs, strict=True)))
     known.compute(node.inputs, outputs)
     return [_part(output, known) for output in outputs]
