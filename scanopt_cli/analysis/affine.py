@@ -75,6 +75,9 @@ class AffineExpr:
         return "+".join(parts).replace("+-", "-")
 
 
+ONE = AffineExpr(1)
+
+
 def is_sum_of_dimensions(form: AffineExpr) -> bool:
     """Whether ``form`` is a sum of dimensions and a constant >= 0, so provably non-negative."""
     return form.constant >= 0 and all(

@@ -89,6 +89,16 @@ class Lengths:
         """The same lengths without ``static``."""
         return Lengths(self._n_steps, static=False)
 
+    @property
+    def steps(self) -> AffineExpr:
+        """The trip count of the loop under analysis."""
+        assert self._n_steps is not None
+        return self.value_of(self._n_steps)
+
+    def runs(self, least: int = 1) -> bool:
+        """Whether the loop under analysis provably runs ``least`` steps."""
+        return self.provably_le(AffineExpr(least), self.steps)
+
     def value_of(self, variable: Variable, depth: int = _DEPTH) -> AffineExpr:
         """Return the integer that a scalar ``variable`` holds, as an affine expression."""
         known = self._known.get((variable, None))

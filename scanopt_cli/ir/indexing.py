@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
@@ -26,6 +26,13 @@ def indices_of(node: Apply) -> list[Any]:
 def along(axis: int, index: Any, *rest: Any) -> tuple[Any, ...]:
     """Return what indexes ``axis`` by ``index``, and by ``rest`` the axes that follow."""
     return (*(slice(None),) * axis, index, *rest)
+
+
+def taken(source: Any, axis: int, index: Any, *rest: Any) -> Variable:
+    """Return ``source``, indexed as by `along`; a full slice alone leaves it as it is."""
+    is_whole = is_full_slice(index) and not rest
+    found: Variable = source if is_whole else source[along(axis, index, *rest)]
+    return found
 
 
 def is_full_slice(index: object) -> bool:

@@ -101,6 +101,17 @@ class Slot(InnerSlot):
             outer_input=outer_input,
         )
 
+    @classmethod
+    def of_input(cls, kind: SlotKind, inner: Variable, outer: Variable) -> Slot:
+        """Return a sequence, non-sequence or constant, which a step reads as ``inner``."""
+        return cls(kind, 0, inner_inputs=[inner], outer_input=outer)
+
+    @property
+    def output(self) -> Variable:
+        """The `outer_output` of a slot that has one."""
+        assert self.outer_output is not None
+        return self.outer_output
+
     @property
     def outer_outputs(self) -> list[Variable]:
         """The node's outputs that belong to the slot."""
@@ -184,6 +195,11 @@ class SlotView(ABC):
             slot.inner_outputs = [next(computed) for _ in slot.inner_outputs]
         if self.condition is not None:
             self.condition = next(computed)
+
+    def add_input(self, kind: SlotKind, inner: Variable, outer: Variable) -> Variable:
+        """Let a step read ``outer`` as ``inner``, of a view that is unfrozen; return ``inner``."""
+        self.slots.append(Slot.of_input(kind, inner, outer))
+        return inner
 
     def unfreeze(self, substitute: Mapping[Variable, Variable] | None = None) -> None:
         """Replace the frozen inner variables by fresh, mutable ones.

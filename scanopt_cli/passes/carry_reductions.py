@@ -25,8 +25,6 @@ from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Why, because
 
-_ONE = AffineExpr(1)
-
 
 @dataclass(frozen=True)
 class CarryReductions(ScanPass):
@@ -68,16 +66,14 @@ class CarryReductions(ScanPass):
             for reduction in _reductions(slot, accesses[slot], context)
         ]
         found = [one for one in found if _fits(one, view, names, lengths, context)]
-        count = as_count(lengths.value_of(view.n_steps) + _ONE)
+        count = as_count(lengths.steps + AffineExpr(1))
         if not found or count is None:
             return None
         for one in found:
             name = type(one.op).__name__.lower()
             context.passed(view, Code.REDUCTION_CARRIED, names[one.slot], op=name)
         view.unfreeze()
-        added: dict[_Reduction, Variable] = {}
-        for one in found:
-            added[one] = _add_state(view, one, count)
+        added = {one: _add_state(view, one, count) for one in found}
         results = view.rebuild()
         replaced: dict[Variable, Variable] = {}
         for one, placeholder in added.items():
@@ -204,12 +200,11 @@ def _fits(
 ) -> bool:
     """Whether the loop can carry a reduction; if not, leave a remark why."""
     kind = np.dtype(one.node.inputs[0].type.dtype).kind
-    steps = lengths.value_of(view.n_steps)
     reason = None
     if kind not in "fiu" or (one.is_negated and kind == "u"):
         reason = because(Why.TYPE_NOT_NUMERIC)
-    elif isinstance(one.op, Max) and not lengths.provably_le(_ONE, steps):
-        reason = because(Why.NO_STEPS, steps=str(steps))
+    elif isinstance(one.op, Max) and not lengths.runs():
+        reason = because(Why.NO_STEPS, steps=str(lengths.steps))
     elif one.slot.kind is SlotKind.NIT_SOT and not one.inside:
         reason = because(Why.ROW_SHAPE_UNKNOWN)
     elif one.slot.kind is SlotKind.NIT_SOT and one.axes and isinstance(one.op, Prod):

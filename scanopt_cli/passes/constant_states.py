@@ -44,25 +44,17 @@ class ConstantStates(TracedLoopPass):
             context.passed(view, Code.STATE_CONSTANT, names[slot])
         view.unfreeze()
         view.slots = [slot for slot in view.slots if slot not in constant]
-        view.slots += [
-            Slot(
-                SlotKind.CONSTANT,
-                slot.position,
-                inner_inputs=slot.inner_inputs,
-                outer_input=slot.outer_input,
-            )
-            for slot in constant
-        ]
+        for slot in constant:
+            view.add_input(SlotKind.CONSTANT, slot.inner_inputs[0], slot.outer_input)
         replacements = view.rebuild()
         assert view.n_done is not None
         n_done: Any = replacements[view.n_done] if view.is_while else view.n_steps
         for slot in constant:
             value: Any = slot.outer_input
             assert slot.last is not None
-            assert slot.outer_output is not None
             replacements[slot.last] = value
             row: Any = as_tensor_variable(value)
-            replacements[slot.outer_output] = as_tensor_variable(alloc(row, n_done + 1, *row.shape))
+            replacements[slot.output] = as_tensor_variable(alloc(row, n_done + 1, *row.shape))
         return replacements
 
 

@@ -9,10 +9,9 @@ from typing import Any, ClassVar, cast
 import pytensor.tensor as pt
 from pytensor.conditional.op import ifelse
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.traversal import applys_between, io_toposort
+from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.dependence import invariant_states
 from scanopt_cli.analysis.lengths import Lengths
@@ -70,15 +69,13 @@ class HoistStates(ScanPass):
         if not hoisted:
             return None
         view.unfreeze()
-        always_runs = lengths.provably_le(AffineExpr(1), lengths.value_of(view.n_steps))
-        buffers = {slot: _buffer(view, slot, always_runs=always_runs) for slot in hoisted}
+        buffers = {slot: _buffer(view, slot, always_runs=lengths.runs()) for slot in hoisted}
         for slot, buffer in buffers.items():
             place = view.slots.index(slot)
             view.slots[place : place + 1] = _sequences(view, slot, buffer)
         replacements = view.rebuild() if view.outputs() else {}
         for slot, buffer in buffers.items():
-            assert slot.outer_output is not None
-            replacements[slot.outer_output] = buffer
+            replacements[slot.output] = buffer
         return replacements
 
 
@@ -107,21 +104,12 @@ def _buffer(view: ScanView, slot: Slot, *, always_runs: bool) -> Variable:
 def _sequences(view: ScanView, slot: Slot, buffer: Any) -> Sequence[Slot]:
     """Return a sequence over ``buffer`` for each tap of the state that a step reads."""
     first, steps = slot.n_initial, cast(Any, view.n_steps)
+    read = set(ancestors(v for v in view.inner_outputs() if v not in slot.inner_outputs))
     return [
-        Slot(
-            SlotKind.SEQ,
-            0,
-            inner_inputs=[inner],
-            outer_input=buffer[first + tap : first + tap + steps],
-        )
+        Slot.of_input(SlotKind.SEQ, inner, buffer[first + tap : first + tap + steps])
         for tap, inner in zip(slot.taps, slot.inner_inputs, strict=True)
-        if _is_read(inner, view.inner_outputs(), slot)
+        if inner in read
     ]
-
-
-def _is_read(inner: Variable, outputs: Sequence[Variable], slot: Slot) -> bool:
-    kept = [output for output in outputs if output not in slot.inner_outputs]
-    return inner in kept or any(inner in node.inputs for node in applys_between([inner], kept))
 
 
 def _can_fail(node: Apply) -> bool:

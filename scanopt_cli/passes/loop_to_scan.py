@@ -70,19 +70,19 @@ class LoopToScan(TracedLoopPass):
         if not all(isinstance(trace.type, TensorType) for trace in traces if trace is not None):
             context.missed(view, Code.LOOP_KEPT, Why.TRACE_OF_NO_TENSOR)
             return None
-        if any(trace is not None for trace in traces) and not _has_room(view):
+        has_room = _has_room(view)
+        if any(trace is not None for trace in traces) and not has_room:
             context.missed(view, Code.LOOP_KEPT, Why.NO_ROOM_FOR_TRACE)
             return None
         context.passed(view, Code.LOOP_TURNED)
         kept = dict(zip(view.of_kind(SlotKind.STATE), view.op.kept_lengths, strict=True))
         view.unfreeze()
-        made = _Conversion(view)
+        (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
+        made = _Conversion(view, Lengths(view.n_steps), index, has_room)
         for slot in view.slots:
             if slot.kind is SlotKind.STATE:
                 made.add_state(
-                    slot,
-                    is_traced=slot.outer_output in traces,
-                    keeps_shape=all(kept[slot]),
+                    slot, is_traced=slot.outer_output in traces, keeps_shape=all(kept[slot])
                 )
             elif slot.kind is SlotKind.TRACED and slot.outer_output in traces:
                 made.add_traced(slot)
@@ -96,28 +96,21 @@ class _Conversion:
     """One TracedLoop on its way to a Scan."""
 
     view: LoopView
-    lengths: Lengths = field(init=False)
-    has_room: bool = field(init=False)
+    lengths: Lengths
+    index: Variable
+    has_room: bool
     """Whether there may be memory for a row of every step."""
-    index: Variable = field(init=False)
     values: dict[Variable, Variable] = field(default_factory=dict)
     """What stands for variables of the body of the TracedLoop."""
     slots: list[Slot] = field(default_factory=list)
     origin: dict[Slot, Slot] = field(default_factory=dict)
     """The slot of the TracedLoop that a slot with an output comes from."""
 
-    def __post_init__(self) -> None:
-        self.lengths = Lengths(self.view.n_steps)
-        self.has_room = _has_room(self.view)
-        (slot,) = self.view.of_kind(SlotKind.INDEX)
-        (self.index,) = slot.inner_inputs
-
     def add_state(self, slot: Slot, *, is_traced: bool, keeps_shape: bool) -> None:
         """Add a sit_sot or an untraced state."""
         (old,) = slot.inner_inputs
         start: Any = slot.outer_input
-        inner = _as_tensor_type(old)()
-        self.values[old] = _read_as(inner, old)
+        inner = self._inside(old)
         if is_traced or (is_continuous(old) and keeps_shape and self.has_room):
             kind, outer = SlotKind.SIT_SOT, self._buffer(_as_tensor(start), inner)
         else:
@@ -131,23 +124,20 @@ class _Conversion:
         self._add(Slot(SlotKind.NIT_SOT, 0, (), (0,), [], [value], outer_input=rows), slot)
 
     def add_constant(self, slot: Slot) -> None:
+        """Add sequences or a non-sequence."""
         inner: Any
         outer: Any
-        """Add sequences or a non-sequence."""
         (inner,), outer = slot.inner_inputs, _as_tensor(slot.outer_input)
         reads = self._rows_read(inner, outer)
         if reads is None:
-            value = _as_tensor_type(inner)()
-            self.values[inner] = _read_as(value, inner)
-            self._add(Slot(SlotKind.NON_SEQ, 0, inner_inputs=[value], outer_input=outer))
+            self._add(Slot.of_input(SlotKind.NON_SEQ, self._inside(inner), outer))
             return
-        steps = self.lengths.value_of(self.view.n_steps)
         n_steps: Any = self.view.n_steps
         for ahead in sorted(set(reads.values())):
-            is_whole = not ahead and self.lengths.length_of(outer) == steps
+            is_whole = not ahead and self.lengths.length_of(outer) == self.lengths.steps
             sequence = outer if is_whole else outer[ahead : n_steps + ahead]
             value = sequence.type.clone(shape=sequence.type.shape[1:])()
-            self._add(Slot(SlotKind.SEQ, 0, inner_inputs=[value], outer_input=sequence))
+            self._add(Slot.of_input(SlotKind.SEQ, value, sequence))
             for read, offset in reads.items():
                 if offset == ahead:
                     self.values[read] = read.type.filter_variable(value, allow_convert=True)
@@ -173,15 +163,14 @@ class _Conversion:
         replacements: dict[Variable, Variable] = {}
         if counts and view.n_done is not None:
             replacements[view.n_done] = view.n_steps if counter is None else found[counter]
-        steps = self.lengths.value_of(view.n_steps)
-        runs = self.lengths.provably_le(AffineExpr(1), steps)
         for slot, old in self.origin.items():
             new: Any = found[slot]
             if old.outer_output is not None and slot.kind is not SlotKind.UNTRACED:
-                is_uncertain = slot.kind is SlotKind.NIT_SOT and new.type.ndim > 1 and not runs
-                replacements[old.outer_output] = (
-                    self._with_row_shape(new, old) if is_uncertain else new
-                )
+                is_uncertain = slot.kind is SlotKind.NIT_SOT and new.type.ndim > 1
+                if is_uncertain and not self.lengths.runs():
+                    replacements[old.outer_output] = self._with_row_shape(new, old)
+                else:
+                    replacements[old.outer_output] = new
             if old.last is not None:
                 last = new if slot.kind is SlotKind.UNTRACED else new[-1]
                 is_number = isinstance(old.last.type, ScalarType)
@@ -190,8 +179,7 @@ class _Conversion:
 
     def _index(self, *, counts: bool, read: list[Variable]) -> Slot | None:
         """Add what the index is read from; return the state that counts the steps, if any."""
-        is_read = any(self.index in node.inputs for node in io_toposort([], read))
-        is_read = is_read or self.index in read
+        is_read = self.index in ancestors(read)
         if self.view.is_while and (counts or is_read):
             following: Any = self.index
             start = pt.constant(0, dtype="int64")
@@ -201,13 +189,21 @@ class _Conversion:
             return slot
         if is_read:
             steps = pt.arange(self.view.n_steps, dtype="int64")
-            self._add(Slot(SlotKind.SEQ, 0, inner_inputs=[self.index], outer_input=steps))
+            self._add(Slot.of_input(SlotKind.SEQ, self.index, steps))
         return None
 
     def _add(self, slot: Slot, origin: Slot | None = None) -> None:
         self.slots.append(slot)
         if origin is not None:
             self.origin[slot] = origin
+
+    def _inside(self, old: Variable) -> Variable:
+        """Return a new tensor of the body, which is read where the TracedLoop reads ``old``."""
+        kind = old.type
+        is_number = isinstance(kind, ScalarType)
+        inner: Variable = TensorType(kind.dtype, shape=())() if is_number else kind()
+        self.values[old] = scalar_from_tensor(inner) if is_number else inner
+        return inner
 
     def _buffer(self, start: Any, inner: Variable) -> Variable:
         """Return a buffer that holds the initial value, and has room for a row of each step."""
@@ -251,7 +247,7 @@ class _Conversion:
             found[node.outputs[0]] = ahead.constant
         if constant in outputs or not found:
             return None
-        needed = self.lengths.value_of(self.view.n_steps) + AffineExpr(max(found.values()))
+        needed = self.lengths.steps + AffineExpr(max(found.values()))
         return found if self.lengths.provably_le(needed, self.lengths.length_of(outer)) else None
 
 
@@ -259,16 +255,6 @@ def _has_room(view: LoopView) -> bool:
     """Whether there may be memory for a row of every step."""
     numbers = (v.data for v in ancestors([view.n_steps]) if isinstance(v, TensorConstant))
     return all(np.all(number <= _MOST_ROWS) for number in numbers)
-
-
-def _as_tensor_type(variable: Variable) -> Any:
-    kind = variable.type
-    return TensorType(kind.dtype, shape=()) if isinstance(kind, ScalarType) else kind
-
-
-def _read_as(tensor: Variable, wanted: Variable) -> Variable:
-    made: Variable = scalar_from_tensor(tensor) if isinstance(wanted.type, ScalarType) else tensor
-    return made
 
 
 def _as_tensor(variable: Variable) -> Any:

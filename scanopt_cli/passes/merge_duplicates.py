@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ from pytensor.graph.basic import Variable
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext
-from scanopt_cli.pipeline.loop_passes import ScanPass
+from scanopt_cli.pipeline.loop_passes import ScanPass, duplicates
 from scanopt_cli.remarks import Code
 
 
@@ -36,7 +37,12 @@ class MergeDuplicates(ScanPass):
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan that keeps the first of equal inputs."""
-        twins = _twins(view, context)
+
+        def key(slot: Slot) -> Hashable:
+            (inner,) = slot.inner_inputs
+            return slot.kind, context.same(slot.outer_input), slot.outer_input.type, inner.type
+
+        twins = duplicates(view.of_kind(SlotKind.SEQ, SlotKind.NON_SEQ), key)
         if not twins:
             return None
         names = context.names(view)
@@ -45,18 +51,5 @@ class MergeDuplicates(ScanPass):
         )
         view.slots = [slot for slot in view.slots if slot not in twins]
         for twin, first in twins.items():
-            into = names[first]
-            context.passed(view, Code.SLOTS_MERGED, names[twin], kind=twin.kind, into=into)
+            context.passed(view, Code.SLOTS_MERGED, names[twin], kind=twin.kind, into=names[first])
         return view.rebuild()
-
-
-def _twins(view: ScanView, context: PassContext) -> dict[Slot, Slot]:
-    """Map each duplicate input slot to the first one of the same kind, value and types."""
-    first: dict[object, Slot] = {}
-    twins: dict[Slot, Slot] = {}
-    for slot in view.of_kind(SlotKind.SEQ, SlotKind.NON_SEQ):
-        (inner,) = slot.inner_inputs
-        key = (slot.kind, context.same(slot.outer_input), slot.outer_input.type, inner.type)
-        if first.setdefault(key, slot) is not slot:
-            twins[slot] = first[key]
-    return twins

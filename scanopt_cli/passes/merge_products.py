@@ -12,7 +12,7 @@ from pytensor.graph.basic import Variable
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.vector_products import VectorProduct, vector_products
 from scanopt_cli.ir.graph import substituted
-from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop.loop_view import LoopView
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
@@ -93,6 +93,4 @@ def _bound(view: LoopView, length: Any) -> Any:
 
 def _constant(view: LoopView, value: Any) -> Any:
     """Return what a step reads of a new constant of the loop."""
-    inner = value.type()
-    view.slots.append(Slot(SlotKind.CONSTANT, -1, inner_inputs=[inner], outer_input=value))
-    return inner
+    return view.add_input(SlotKind.CONSTANT, value.type(), value)

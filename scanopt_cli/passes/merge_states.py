@@ -9,14 +9,13 @@ from typing import Any, ClassVar
 from pytensor.graph.basic import Variable
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.equivalence.loop_forms import Trajectory, trajectories
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind, SlotView
 from scanopt_cli.pipeline.contract import PassContext
-from scanopt_cli.pipeline.loop_passes import AnyLoopPass, not_whole
+from scanopt_cli.pipeline.loop_passes import AnyLoopPass, duplicates, not_whole
 from scanopt_cli.remarks import Code, Reason, Why, because
 
 _VALUES = {SlotKind.NIT_SOT, SlotKind.TRACED}
@@ -59,7 +58,7 @@ class MergeStates(AnyLoopPass):
             return None
         names = context.names(view)
         trajectory_of = trajectories(context.digests, view)
-        twins = _twins(slots, trajectory_of)
+        twins = duplicates(slots, lambda slot: (trajectory_of[slot].values, slot.output.type))
         traces = _traces(view, slots, twins, trajectory_of, names, context)
         if not twins and not traces:
             return None
@@ -73,29 +72,16 @@ class MergeStates(AnyLoopPass):
         view.slots = [slot for slot in view.slots if slot not in twins and slot not in traces]
         replacements = view.rebuild()
         for trace, state in traces.items():
-            code = Code.TRACE_READ_FROM_STATE
-            context.passed(view, code, names[trace], state=names[state])
-            buffer: Any = replacements[_trace(state)]
+            context.passed(view, Code.TRACE_READ_FROM_STATE, names[trace], state=names[state])
+            buffer: Any = replacements[state.output]
             steps = along(view.batch_ndim, slice(state.n_initial, None))
-            replacements[_trace(trace)] = buffer[steps]
+            replacements[trace.output] = buffer[steps]
         # The kept slot may itself be a nit_sot that is now read from a state.
         for twin, first in twins.items():
-            into = names[first]
-            context.passed(view, Code.SLOTS_MERGED, names[twin], kind=twin.kind, into=into)
+            context.passed(view, Code.SLOTS_MERGED, names[twin], kind=twin.kind, into=names[first])
             for old, kept in zip(twin.outer_outputs, first.outer_outputs, strict=True):
                 replacements[old] = replacements[kept]
         return replacements
-
-
-def _twins(slots: list[Slot], trajectory_of: Mapping[Slot, Trajectory]) -> dict[Slot, Slot]:
-    """Map each duplicate slot to the first one of the same values and outer type."""
-    first: dict[object, Slot] = {}
-    twins: dict[Slot, Slot] = {}
-    for slot in slots:
-        kept = first.setdefault((trajectory_of[slot].values, _trace(slot).type), slot)
-        if kept is not slot:
-            twins[slot] = kept
-    return twins
 
 
 def _traces(
@@ -112,7 +98,7 @@ def _traces(
         for slot in slots
         if slot.kind in (SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.STATE)
         and slot not in twins
-        and isinstance(_trace(slot).type, TensorType)
+        and isinstance(slot.output.type, TensorType)
     }
     lengths = Lengths(view.n_steps)
     traces: dict[Slot, Slot] = {}
@@ -125,19 +111,10 @@ def _traces(
         why: Reason | None = None
         if short:
             why = not_whole(short)
-        elif (
-            slot.kind is SlotKind.NIT_SOT
-            and entry.type.ndim
-            and not lengths.provably_le(AffineExpr(1), lengths.value_of(view.n_steps))
-        ):
+        elif slot.kind is SlotKind.NIT_SOT and entry.type.ndim and not lengths.runs():
             why = because(Why.TRACE_OF_NO_STEPS)
         if why is None:
             traces[slot] = state
         else:
             context.missed(view, Code.TRACE_KEPT, why, names[slot], state=names[state])
     return traces
-
-
-def _trace(slot: Slot) -> Variable:
-    assert slot.outer_output is not None
-    return slot.outer_output

@@ -25,8 +25,6 @@ from scanopt_cli.remarks import Code, Reason, Why, because
 _STEPS = 64
 _NODES = 100
 
-_ONE = AffineExpr(1)
-
 
 @dataclass(frozen=True)
 class PeelFirstStep(ScanPass):
@@ -93,8 +91,7 @@ def _reads_of_first_row(
     kept = max((access.tail for access in accesses if access.tail is not None), default=0)
     # Every other reader must read from the end.
     unbounded = sum(access.tail is None for access in accesses)
-    count = lengths.value_of(view.n_steps)
-    is_few = lengths.provably_le(count, AffineExpr(kept + _STEPS))
+    is_few = lengths.provably_le(lengths.steps, AffineExpr(kept + _STEPS))
     return firsts if firsts and unbounded == len(firsts) and not is_few else []
 
 
@@ -104,11 +101,10 @@ def _obstacle(view: ScanView, slots: Sequence[Slot], lengths: Lengths) -> Reason
         return because(Why.LOOP_STOPS)
     if view.of_kind(SlotKind.MIT_MOT, SlotKind.UNTRACED):
         return because(Why.STATE_UNTRACED)
-    steps = lengths.value_of(view.n_steps)
-    if not lengths.provably_le(_ONE, steps):
-        return because(Why.NO_STEPS, steps=str(steps))
+    if not lengths.runs():
+        return because(Why.NO_STEPS, steps=str(lengths.steps))
     for slot in view.of_kind(SlotKind.SEQ):
-        if not lengths.provably_le(steps, lengths.length_of(slot.outer_input)):
+        if not lengths.provably_le(lengths.steps, lengths.length_of(slot.outer_input)):
             return because(Why.SEQUENCE_SHORT)
     if any(not isinstance(v.type, TensorType) for v in view.op.fgraph.inputs):
         return because(Why.NO_TENSORS)

@@ -22,14 +22,13 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type import DenseTensorType
 
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.costs import is_costly
-from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_map
+from scanopt_cli.analysis.dependence import dependent_nodes, is_elementwise_map, is_replaceable_map
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.scan_view import ScanView, scan_op
-from scanopt_cli.ir.slots import STATES, Slot, SlotKind
+from scanopt_cli.ir.slots import STATES, SlotKind
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Reason, Why, because
@@ -191,27 +190,21 @@ def _hoist(
     nodes = list(io_toposort([], outputs))
     hoisted = _without_buffers(_invariant_nodes(nodes, set(outer)), nodes)
     # What depends on constants alone stays: it needs no input, by which one could differentiate.
-    moving = _depending(nodes, outer)
-    boundary = [
-        variable
-        for variable in _read_by((node for node in nodes if node not in hoisted), outputs)
-        if variable.owner in hoisted and variable in moving
-    ]
+    moved = hoisted.intersection(dependent_nodes(set(outer), outputs))
+    read = dict.fromkeys(v for node in nodes if node not in hoisted for v in node.inputs)
+    boundary = [v for v in (read | dict.fromkeys(outputs)) if v.owner in moved]
     if not boundary:
         return None
     values = substituted(boundary, outer)
-    lengths = Lengths(view.n_steps)
-    if guarded and not lengths.provably_le(AffineExpr(1), lengths.value_of(view.n_steps)):
+    if guarded and not Lengths(view.n_steps).runs():
         values = _guard(view.n_steps, values, hoisted, boundary)
     inner = [variable.type() for variable in boundary]
     view.set_inner_outputs(
         clone_replace(outputs, dict(zip(boundary, inner, strict=True)), rebuild_strict=False)
     )
     for variable, value in zip(inner, values, strict=True):
-        value = variable.type.filter_variable(value)
-        view.slots.append(Slot(SlotKind.NON_SEQ, 0, inner_inputs=[variable], outer_input=value))
-    moved = sum(not moving.isdisjoint(node.outputs) for node in hoisted)
-    context.passed(original, Code.INVARIANTS_MOVED, nodes=moved)
+        view.add_input(SlotKind.NON_SEQ, variable, variable.type.filter_variable(value))
+    context.passed(original, Code.INVARIANTS_MOVED, nodes=len(moved))
     return view.rebuild()
 
 
@@ -225,15 +218,6 @@ def _invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]
         if all(v in known or isinstance(v, Constant) for v in node.inputs):
             known.update(node.outputs)
             found.add(node)
-    return found
-
-
-def _depending(nodes: Iterable[Apply], variables: Iterable[Variable]) -> set[Variable]:
-    """Return ``variables``, and what ``nodes``, in topological order, compute from them."""
-    found = set(variables)
-    for node in nodes:
-        if not found.isdisjoint(node.inputs):
-            found.update(node.outputs)
     return found
 
 
@@ -264,11 +248,6 @@ def _written(node: Apply) -> list[Variable]:
     if scan_op(node) is None:
         return []
     return [slot.outer_input for slot in ScanView.of(node).of_kind(*STATES)]
-
-
-def _read_by(nodes: Iterable[Apply], outputs: Iterable[Variable]) -> dict[Variable, None]:
-    read = dict.fromkeys(variable for node in nodes for variable in node.inputs)
-    return read | dict.fromkeys(outputs)
 
 
 def _guard(
@@ -319,12 +298,11 @@ def _push_out_sequences(view: ScanView) -> dict[Variable, Variable] | Reason | N
     if pushed is None:
         return None
     lengths = Lengths(view.n_steps)
-    steps = lengths.value_of(view.n_steps)
     sequences = view.of_kind(SlotKind.SEQ)
     is_map = is_elementwise_map(view)
     if is_map and not is_replaceable_map(view):
         return because(Why.LOOP_EMPTIES)
-    if all(lengths.length_of(slot.outer_input) == steps for slot in sequences):
+    if all(lengths.length_of(slot.outer_input) == lengths.steps for slot in sequences):
         return pushed
     if is_map:
         return because(Why.SEQUENCE_LENGTH)

@@ -19,7 +19,7 @@ from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
-from scanopt_cli.remarks import Code, Why, because
+from scanopt_cli.remarks import Code, Why
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,7 @@ class PushOutProducts(ScanPass):
             if slot is None or product.factor not in outer:
                 continue
             if view.is_while:
-                why = because(Why.LOOP_STOPS)
-                context.missed(view, Code.PRODUCT_KEPT, why, names[slot])
+                context.missed(view, Code.PRODUCT_KEPT, Why.LOOP_STOPS, names[slot])
             elif not _is_read_backwards(slot.outer_input):
                 context.passed(view, Code.PRODUCT_MOVED, names[slot])
                 row = _products(view, product, slot, outer)
@@ -94,9 +93,8 @@ def _products(
     (matrix,) = substituted([product.matrix], outer)
     rows: Any = slot.outer_input
     lengths = Lengths(view.n_steps)
-    if lengths.length_of(rows) != lengths.value_of(view.n_steps):
+    if lengths.length_of(rows) != lengths.steps:
         rows = rows[: view.n_steps]
     products = pt.dot(rows, matrix.T if product.is_column else matrix)
-    row: Variable = products.type.clone(shape=products.type.shape[1:])()
-    view.slots.append(Slot(SlotKind.SEQ, 0, inner_inputs=[row], outer_input=products))
-    return row
+    row = products.type.clone(shape=products.type.shape[1:])()
+    return view.add_input(SlotKind.SEQ, row, products)

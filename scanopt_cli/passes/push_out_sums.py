@@ -14,10 +14,9 @@ from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.accumulators import added, outer_product, readers
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.indexing import indices_of, number
+from scanopt_cli.ir.indexing import indices_of, number, taken
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.pipeline.contract import PassContext
@@ -95,8 +94,7 @@ class _Trace:
 
     def steps(self, results: Mapping[Variable, Variable]) -> Any:
         """Return the vector, one row per step; ``results`` maps placeholders to new outputs."""
-        buffer: Any = results.get(self.source, self.source)
-        return buffer if self.rows == slice(None) else buffer[self.rows]
+        return taken(results.get(self.source, self.source), 0, self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,9 +146,8 @@ def _unfit(
 
 def _lasts(slot: Slot, context: PassContext) -> list[Variable]:
     """Return the outer variables that are the last value of a state: ``S[-1]`` or the output."""
-    assert slot.outer_output is not None
     if slot.kind is SlotKind.UNTRACED:
-        return [slot.outer_output]
+        return [slot.output]
     found = []
     for node, position in context.clients(slot.outer_output):
         if position == 0 and isinstance(node.op, Subtensor):
@@ -195,14 +192,11 @@ def _trace(view: ScanView, vector: Any, length: Any) -> _Trace:
     is a sit_sot unless the loop provably runs one.
     """
     lengths = Lengths(view.n_steps)
-    count = lengths.value_of(view.n_steps)
     for slot in view.of_kind(SlotKind.SEQ):
         rows = lengths.length_of(slot.outer_input)
-        is_long_enough = lengths.provably_le(AffineExpr(), count) and lengths.provably_le(
-            count, rows
-        )
+        is_long_enough = lengths.runs(0) and lengths.provably_le(lengths.steps, rows)
         if slot.inner_inputs[0] is vector and is_long_enough:
-            return _Trace(slot.outer_input, slice(None if rows == count else view.n_steps))
+            return _Trace(slot.outer_input, slice(None if rows == lengths.steps else view.n_steps))
     output = pt.matrix(dtype=vector.type.dtype)
     slot = Slot(
         SlotKind.NIT_SOT,
@@ -213,7 +207,7 @@ def _trace(view: ScanView, vector: Any, length: Any) -> _Trace:
         outer_output=output,
     )
     view.slots.append(slot)
-    if lengths.provably_le(AffineExpr(1), count):
+    if lengths.runs():
         return _Trace(output, slice(None))
     steps: Any = view.n_steps
     zeros = pt.zeros((1, length), dtype=vector.type.dtype)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import walk
 
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.pipeline.contract import PassContext
@@ -51,8 +52,7 @@ class RemoveUnused(AnyLoopPass):
         dead = [slot for slot in dead if slot not in needed]
         names = context.names(view)
         for slot in needed:
-            why = Why.CARRIES_BATCH
-            context.missed(view, Code.UNUSED_KEPT, why, names[slot], kind=slot.kind)
+            context.missed(view, Code.UNUSED_KEPT, Why.CARRIES_BATCH, names[slot], kind=slot.kind)
         if not dead:
             return None
         removed = set(dead)
@@ -64,28 +64,19 @@ class RemoveUnused(AnyLoopPass):
 
 
 def _live_slots(view: SlotView, context: PassContext) -> set[Slot]:
-    """Return the slots that are read outside, by a live slot or by the stop condition.
-
-    Each node of the body is visited once.
-    """
+    """Return the slots that are read outside, by a live slot or by the stop condition."""
     reads = {variable: slot for slot in view.slots for variable in slot.inner_inputs}
     live = {slot for slot in view.outputs() if any(map(context.clients, slot.outer_outputs))}
-    waiting: list[Variable] = [output for slot in live for output in slot.inner_outputs]
+    needed: list[Variable] = [output for slot in live for output in slot.inner_outputs]
     if view.condition is not None:
-        waiting.append(view.condition)
-    seen: set[Variable] = set()
-    while waiting:
-        variable = waiting.pop()
-        if variable in seen:
-            continue
-        seen.add(variable)
-        if variable.owner is not None:
-            waiting.extend(variable.owner.inputs)
-        slot = reads.get(variable)
-        if slot is not None and slot not in live:
-            live.add(slot)
-            waiting.extend(slot.inner_outputs)
-    return live
+        needed.append(view.condition)
+
+    def before(variable: Variable) -> Sequence[Variable]:
+        if variable in reads:
+            return reads[variable].inner_outputs
+        return () if variable.owner is None else variable.owner.inputs
+
+    return live.union(reads[variable] for variable in walk(needed, before) if variable in reads)
 
 
 def _batch_carriers(view: SlotView, dead: Iterable[Slot]) -> list[Slot]:

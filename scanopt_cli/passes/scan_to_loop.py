@@ -93,9 +93,7 @@ class ScanToLoop(ScanPass):
 def _converted(view: ScanView) -> dict[Variable, Variable] | Why:
     """Return what replaces the outputs of a Scan, or why nothing does."""
     limit = gradient_limit(view, Lengths(view.n_steps))
-    if limit is not None:
-        return _truncated(view, limit)
-    return _Conversion.of(view)
+    return _Conversion(view).outputs() if limit is None else _truncated(view, limit)
 
 
 def _batched(view: ScanView) -> dict[Variable, Variable] | Why:
@@ -156,12 +154,11 @@ def _truncated(view: ScanView, limit: int) -> dict[Variable, Variable] | Why:
     last = _steps(view, starts, n_before, pt.minimum(n_steps, limit))
     replacements = {}
     for slot in view.outputs():
-        assert slot.outer_output is not None
         made = last[slot]
         if slot.kind is not SlotKind.UNTRACED:
             whole = pt.join(0, before[slot], made[slot.n_initial :])
             made = _kept(view, slot, whole, n_steps, lengths)
-        replacements[slot.outer_output] = made
+        replacements[slot.output] = made
     return replacements
 
 
@@ -181,7 +178,7 @@ def _steps(view: ScanView, starts: Mapping[Slot, Any], first: Any, count: Any) -
             outer = starts[slot]
         inputs.append(outer)
     part = ScanView.of(view.op.make_node(*inputs))
-    made = _Conversion.of(part)
+    made = _Conversion(part).outputs()
     return {
         slot: made[output] for slot, output in zip(view.outputs(), part.node.outputs, strict=True)
     }
@@ -208,14 +205,9 @@ class _Conversion:
     place: dict[Slot, int] = field(default_factory=dict)
     """Of a slot with an output, the position of its state or traced value."""
 
-    @classmethod
-    def of(cls, view: ScanView) -> dict[Variable, Variable]:
-        """Return what replaces the outputs of a Scan, from a TracedLoop."""
-        view.unfreeze()
-        return cls(view).outputs()
-
     def outputs(self) -> dict[Variable, Variable]:
-        """Return what replaces the outputs of the Scan."""
+        """Return what replaces the outputs of the Scan, from a TracedLoop."""
+        self.view.unfreeze()
         for slot in self.view.slots:
             self._add(slot)
         condition = self.view.condition
@@ -240,7 +232,6 @@ class _Conversion:
         lengths = Lengths(self.view.n_steps)
         replacements = {}
         for slot in self.view.outputs():
-            assert slot.outer_output is not None
             place = self.place[slot]
             if slot.kind in (SlotKind.UNTRACED, SlotKind.MIT_MOT):
                 buffer = made[place]
@@ -254,14 +245,16 @@ class _Conversion:
                 start: Any = self._initial_rows(slot)
                 whole = pt.join(0, start[:before], trace) if before else trace
                 buffer = _kept(self.view, slot, whole, n_done, lengths)
-            replacements[slot.outer_output] = buffer
+            replacements[slot.output] = buffer
         return replacements
 
     def _add(self, slot: Slot) -> None:
         match slot.kind:
             case SlotKind.SEQ:
                 (value,) = slot.inner_inputs
-                self.values[value] = row(self._constant(slot.outer_input), self.index, value.type)
+                rows: Any = slot.outer_input.type()
+                self.constants[rows] = slot.outer_input
+                self.values[value] = row(rows, self.index, value.type)
             case SlotKind.NON_SEQ:
                 self.constants[slot.inner_inputs[0]] = slot.outer_input
             case SlotKind.NIT_SOT:
@@ -281,11 +274,6 @@ class _Conversion:
         self.states.append(state)
         self.initial.append(state.type.filter_variable(initial, allow_convert=True))
         self.next_states.append(following)
-
-    def _constant(self, outer: Variable) -> Variable:
-        inner: Variable = outer.type()
-        self.constants[inner] = outer
-        return inner
 
     def _initial_rows(self, slot: Slot) -> Variable:
         return initial_rows(slot.outer_input, slot.n_initial, Lengths(self.view.n_steps))
@@ -336,7 +324,7 @@ def _kept(view: ScanView, slot: Slot, whole: Any, n_done: Any, lengths: Lengths)
     outer: Any = slot.outer_input
     room = outer if slot.kind is SlotKind.NIT_SOT else outer.shape[0]
     n_rows = n_done + slot.n_initial
-    most = lengths.value_of(view.n_steps) + AffineExpr(slot.n_initial)
+    most = lengths.steps + AffineExpr(slot.n_initial)
     if not view.is_while and lengths.provably_le(rows(view, slot, lengths), most):
         return whole[n_rows - room :]
     kept = whole[pt.maximum(n_rows - room, 0) :]

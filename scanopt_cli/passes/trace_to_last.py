@@ -22,8 +22,6 @@ from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code, Why, because
 
-_ONE = AffineExpr(1)
-
 
 @dataclass(frozen=True)
 class TraceToLast(TracedLoopPass):
@@ -56,18 +54,17 @@ class TraceToLast(TracedLoopPass):
         """Return replacements for those that read the last row of a trace."""
         lengths = Lengths(view.n_steps)
         names = context.names(view)
-        runs = lengths.provably_le(_ONE, lengths.value_of(view.n_steps))
+        runs = lengths.runs()
         replacements: dict[Variable, Variable] = {}
         carried: dict[Slot, list[_Reader]] = {}
         for slot in view.outputs():
-            assert slot.outer_output is not None
-            if not isinstance(slot.outer_output.type, TensorType):
+            if not isinstance(slot.output.type, TensorType):
                 continue
-            readers = list(_readers(slot.outer_output, slot.n_initial, 0, context.clients))
+            readers = list(_readers(slot.output, slot.n_initial, 0, context.clients))
             lasts = [reader for reader in readers if _reads_last(reader.access, view, lengths)]
             sound = [reader for reader in lasts if runs or reader.access.n_initial]
             if len(sound) < len(lasts):
-                why = because(Why.NO_STEPS, steps=str(lengths.value_of(view.n_steps)))
+                why = because(Why.NO_STEPS, steps=str(lengths.steps))
                 context.missed(view, Code.LAST_NOT_READ, why, names[slot])
             if slot.last is not None and sound:
                 context.passed(view, Code.LAST_READ, names[slot], count=len(sound))
@@ -128,7 +125,7 @@ def _reads_last(access: Access, view: LoopView, lengths: Lengths) -> bool:
         return True
     if view.is_while or not isinstance(index, Variable) or index.type.ndim:
         return False
-    last = lengths.value_of(view.n_steps) + AffineExpr(access.n_initial) - _ONE
+    last = lengths.steps + AffineExpr(access.n_initial - 1)
     return lengths.value_of(index) == last
 
 
@@ -144,13 +141,11 @@ def _row(last: Any, reader: _Reader) -> Variable:
 def _starts(view: LoopView, slots: Sequence[Slot]) -> dict[Slot, Variable]:
     """Return initial values for traced values that are to be carried."""
     _, *outer = view.node.inputs
-    shapes = traced_shapes(view.op, outer, n_steps=view.n_steps)
-    starts: dict[Slot, Variable] = {}
-    for slot in slots:
-        (value,) = slot.inner_outputs
-        shape: Any = shapes[slot.position]
-        starts[slot] = pt.zeros(shape, dtype=value.type.dtype)
-    return starts
+    shapes: Any = traced_shapes(view.op, outer, n_steps=view.n_steps)
+    return {
+        slot: pt.zeros(shapes[slot.position], dtype=slot.inner_outputs[0].type.dtype)
+        for slot in slots
+    }
 
 
 def _carry(slot: Slot, start: Variable) -> None:

@@ -12,8 +12,9 @@ from pytensor.graph.replace import graph_replace
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import DenseTensorType
 
+from scanopt_cli.analysis.accesses.indices import RowIndex
 from scanopt_cli.errors import PassError
-from scanopt_cli.ir.indexing import indices_of, number
+from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop.loop_view import LoopView
 from scanopt_cli.pipeline.contract import PassContext
@@ -61,8 +62,7 @@ class UnrollLoops(TracedLoopPass):
             return None
         size = sum(1 for _ in walk(view.op.fgraph))
         if size * count > _MOST_NODES:
-            why = because(Why.STEP_LARGE, operations=_MOST_NODES)
-            context.missed(view, Code.LOOP_LEFT, why)
+            context.missed(view, Code.LOOP_LEFT, because(Why.STEP_LARGE, operations=_MOST_NODES))
             return None
         if view.is_while:
             context.missed(view, Code.LOOP_LEFT, because(Why.LOOP_STOPS))
@@ -113,7 +113,7 @@ def _read(rows: Variable, values: Sequence[Any], context: PassContext) -> dict[V
         if position or not isinstance(getattr(node, "op", None), Subtensor):
             continue
         first, *rest = indices_of(node)
-        place = _constant(first)
+        place = RowIndex(first).in_numbers
         (output,) = node.outputs
         if isinstance(place, slice) and not rest:
             found |= _read(output, values[place], context)
@@ -121,14 +121,3 @@ def _read(rows: Variable, values: Sequence[Any], context: PassContext) -> dict[V
             value = pt.as_tensor_variable(values[place])
             found[output] = value[tuple(rest)] if rest else value
     return found
-
-
-def _constant(index: Any) -> int | slice | None:
-    """Return an index of constants in numbers, ``None`` if it has others."""
-    if isinstance(index, slice):
-        parts = [number(part) for part in (index.start, index.stop, index.step)]
-        given = (index.start, index.stop, index.step)
-        if any(p is None and g is not None for p, g in zip(parts, given, strict=True)):
-            return None
-        return slice(*parts)
-    return number(index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -92,6 +92,13 @@ class AnyLoopPass(LoopPass[SlotView]):
 def works_in_place(view: SlotView) -> bool:
     """Whether a node of a loop's body overwrites an operand."""
     return any(node.op.destroy_map for node in view.op.fgraph.toposort())
+
+
+def duplicates(slots: Sequence[Slot], key: Callable[[Slot], Hashable]) -> dict[Slot, Slot]:
+    """Map each slot that has the key of an earlier one to the first of that key."""
+    first: dict[Hashable, Slot] = {}
+    kept = {slot: first.setdefault(key(slot), slot) for slot in slots}
+    return {slot: one for slot, one in kept.items() if one is not slot}
 
 
 def not_whole(slots: Sequence[Slot]) -> Reason:

@@ -26,6 +26,10 @@ class RowRange:
         """One past the last row."""
         return self.low + self.length
 
+    def covers(self, length: AffineExpr) -> bool:
+        """Whether the range is all ``length`` rows of a buffer, in either order."""
+        return self.low == AffineExpr() and self.high == length
+
     def cut(self, index: slice, lengths: Lengths, n_initial: int = 0) -> RowRange | None:
         """Return the row range that a slice of this one takes, ``None`` if undecided.
 

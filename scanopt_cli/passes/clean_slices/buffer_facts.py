@@ -12,13 +12,10 @@ from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.analysis.accesses.indices import axis_of, rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ONE, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.analysis.rows import is_zero
-from scanopt_cli.ir.indexing import along, is_full_slice
-
-_ONE = AffineExpr(1)
 
 # A gradient nests only a few writes into zeros.
 _DEPTH = 8
@@ -53,13 +50,6 @@ class Write:
     def sets(self) -> bool:
         """Whether the value overwrites the rows, and is not added to them."""
         return bool(self.node.op.set_instead_of_inc)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the write covers every row, in either order."""
-        return (
-            not self.is_row and self.window.low == AffineExpr() and self.window.high == self.length
-        )
 
 
 class BufferFacts:
@@ -108,12 +98,12 @@ class BufferFacts:
         shape = [self.lengths.length_of(value, other) for other in range(value.type.ndim)]
         spanned = target[len(target) - len(shape) :] if len(shape) <= len(target) else []
         if len(spanned) != len(shape) or any(
-            mine not in (_ONE, wanted) for mine, wanted in zip(shape, spanned, strict=True)
+            mine not in (ONE, wanted) for mine, wanted in zip(shape, spanned, strict=True)
         ):
             return None
         is_aligned = shape == target and value.type.dtype == base.type.dtype
         own = axis - (base.type.ndim - value.type.ndim)
-        order = None if is_row or own < 0 or shape[own] == _ONE else own
+        order = None if is_row or own < 0 or shape[own] == ONE else own
         return Write(node, base, value, axis, length, window, is_row, is_aligned, order)
 
     def disjoint(self, one: RowRange, other: RowRange) -> bool:
@@ -133,17 +123,7 @@ def relative(inner: RowRange, outer: RowRange) -> RowRange:
     return RowRange(low, inner.length, inner.is_reversed ^ outer.is_reversed)
 
 
-def taken(source: Any, axis: int, index: Any) -> Variable:
-    """Return ``source`` indexed along one axis; a full slice leaves it as it is."""
-    if is_full_slice(index):
-        full_write: Variable = source
-        return full_write
-    read: Variable = source[along(axis, index)]
-    return read
-
-
 def filled(value: Variable, shape: Sequence[Any]) -> Variable:
     """Return a buffer of ``shape``, filled with ``value``, which is broadcast to it."""
     made: Any = pt.alloc(value, *shape)
-    buffer: Variable = made
-    return buffer
+    return made  # type: ignore[no-any-return]

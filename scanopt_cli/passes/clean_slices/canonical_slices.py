@@ -7,11 +7,9 @@ from typing import Any
 from pytensor.graph.basic import Constant
 
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ONE, AffineExpr
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.lengths import Lengths
-
-_ONE = AffineExpr(1)
 
 # A bound of more terms than this costs more to compute than the slice that it replaces.
 _TERMS = 2
@@ -22,7 +20,7 @@ def canonical_index(row: AffineExpr, length: AffineExpr) -> Any:
 
     The last row is ``-1``, whatever the length.
     """
-    return -1 if row == length - _ONE else _bound(row, length)
+    return -1 if row == length - ONE else _bound(row, length)
 
 
 def canonical_slice(window: RowRange, length: AffineExpr, lengths: Lengths) -> slice | None:
@@ -35,7 +33,7 @@ def canonical_slice(window: RowRange, length: AffineExpr, lengths: Lengths) -> s
     low, high = window.low, window.high
     if window.length == AffineExpr():
         return slice(None, 0)
-    if window.length == _ONE or not window.is_reversed:
+    if window.length == ONE or not window.is_reversed:
         start = None if low == AffineExpr() else canonical_index(low, length)
         stop = None if high == length else _bound(high, length)
         is_written = (start is not None or low == AffineExpr()) and (
@@ -47,16 +45,16 @@ def canonical_slice(window: RowRange, length: AffineExpr, lengths: Lengths) -> s
 
 def _backwards(window: RowRange, length: AffineExpr, lengths: Lengths) -> slice | None:
     low, high = window.low, window.high
-    start = None if high == length else _bound(high - _ONE, length)
-    stop = None if low == AffineExpr() else _bound(low - _ONE, length)
+    start = None if high == length else _bound(high - ONE, length)
+    stop = None if low == AffineExpr() else _bound(low - ONE, length)
     if (start is None and high != length) or (stop is None and low != AffineExpr()):
         return None
     # A bound before the first row would count from the end.
-    if not isinstance(start, int) and start is not None and not lengths.provably_le(_ONE, high):
+    if not isinstance(start, int) and start is not None and not lengths.provably_le(ONE, high):
         return None
-    if stop is not None and not lengths.provably_le(_ONE, low):
+    if stop is not None and not lengths.provably_le(ONE, low):
         return None
-    if isinstance(start, int) and start >= 0 and not lengths.provably_le(_ONE, high):
+    if isinstance(start, int) and start >= 0 and not lengths.provably_le(ONE, high):
         return None
     from_behind = isinstance(start, int) and start < 0
     if stop is not None and not window.length.is_constant and not from_behind:

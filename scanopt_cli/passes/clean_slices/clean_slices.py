@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import walk, walk_toposort
 
 from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.ir.levels import IfElse
 from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts
 from scanopt_cli.passes.clean_slices.implied_facts import ConditionalFacts, ImpliedFacts
 from scanopt_cli.passes.clean_slices.lengths_of_outputs import length_by_trip_count
-from scanopt_cli.passes.clean_slices.reads import (
-    composed_slice,
-    forwarded_load,
-    single_element,
-)
+from scanopt_cli.passes.clean_slices.reads import composed_slice, forwarded_load, single_element
 from scanopt_cli.passes.clean_slices.writes import (
     filled_buffer,
     full_write,
@@ -168,32 +165,19 @@ class _Sweep:
     def _fresh(self, new: Variable) -> list[Variable]:
         """Return the variables behind ``new`` that the graph lacks, in topological order."""
         known = self._fgraph.variables
-        found: dict[Variable, None] = {}
-        todo = [new]
-        while todo:
-            part = todo[-1]
-            inputs = () if part.owner is None else part.owner.inputs
-            before = [other for other in inputs if other not in known and other not in found]
-            if part in known or part in found or not before:
-                todo.pop()
-                if part not in known:
-                    found[part] = None
-            else:
-                todo += before
-        return list(found)
+
+        def before(part: Variable) -> list[Variable]:
+            return [] if part.owner is None else [v for v in part.owner.inputs if v not in known]
+
+        return [] if new in known else list(walk_toposort([new], before))
 
 
 def _needs(variable: Variable, read: Variable) -> bool:
     """Whether computing ``variable`` always computes ``read`` too."""
-    seen: set[Variable] = set()
-    todo = [variable]
-    while todo:
-        part = todo.pop()
-        if part is read:
-            return True
+
+    def computed(part: Variable) -> Sequence[Variable]:
         # An IfElse does not evaluate all of its operands.
-        if part in seen or part.owner is None or isinstance(part.owner.op, IfElse):
-            continue
-        seen.add(part)
-        todo += part.owner.inputs
-    return False
+        is_left = part.owner is None or isinstance(part.owner.op, IfElse)
+        return () if is_left else part.owner.inputs
+
+    return read in walk([variable], computed, bfs=False)

@@ -13,15 +13,13 @@ from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.indices import RowIndex, axis_of, rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ONE, AffineExpr
 from scanopt_cli.analysis.row_values import unexpanded
-from scanopt_cli.ir.indexing import along
+from scanopt_cli.ir.indexing import along, taken
 from scanopt_cli.ir.interning import has_negative_zero
-from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative, taken
+from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative
 from scanopt_cli.passes.clean_slices.canonical_slices import canonical_index, canonical_slice, cost
-from scanopt_cli.passes.clean_slices.slice_chains import Chain, chains
-
-_ONE = AffineExpr(1)
+from scanopt_cli.passes.clean_slices.slice_chains import Chain, chains, sliced
 
 # How many writes and slices one rewrite looks behind.
 _WRITES = 64
@@ -57,7 +55,7 @@ def _stepped_row(node: Apply, axis: int, facts: BufferFacts) -> Variable | None:
     rows = range(length.constant)[slice(*parts)]
     if len(rows) != 1:
         return None
-    plain = canonical_slice(RowRange(AffineExpr(rows[0]), _ONE), length, facts.lengths)
+    plain = canonical_slice(RowRange(AffineExpr(rows[0]), ONE), length, facts.lengths)
     return None if plain is None else taken(base, axis, plain)
 
 
@@ -66,12 +64,10 @@ def _of_any_length(node: Apply, axis: int) -> Variable | None:
 
     The result reads the same rows, or raises, for every length.
     """
-    inner = node.inputs[0].owner
-    if inner is None or not isinstance(inner.op, Subtensor):
+    inner = sliced(node.inputs[0], axis)
+    if inner is None:
         return None
-    first, second = rows_index(inner, axis), rows_index(node, axis)
-    if not isinstance(first, slice):
-        return None
+    (source, first), second = inner, rows_index(node, axis)
     index: Any = None
     if RowIndex(first).is_reversal and isinstance(second, Constant):
         index = -1 - int(second.data)
@@ -79,7 +75,7 @@ def _of_any_length(node: Apply, axis: int) -> Variable | None:
         index = _from_end(_number(second.start), _number(second.stop), second.step)
     elif isinstance(second, slice) and RowIndex(second).is_reversal:
         index = _to_end(_number(first.start), _number(first.stop), first.step)
-    return None if index is None else taken(inner.inputs[0], axis, index)
+    return None if index is None else taken(source, axis, index)
 
 
 def _number(part: Any) -> Any:
@@ -180,7 +176,7 @@ def _forwarded(chain: Chain, write: Write, facts: BufferFacts) -> Variable | Non
         return _of_value(chain, write, facts)
     if not write.is_aligned and not write.is_row and facts.within(asked, write.window):
         return _of_scalar(chain, write, facts)
-    if chain.is_whole and asked.is_reversed and facts.is_zero(write.base, chain.axis):
+    if not chain.is_row and asked.covers(chain.length) and asked.is_reversed:
         return _reversed_write(chain, write, facts)
     return None
 
@@ -189,16 +185,12 @@ def _of_value(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None
     """Return the rows of the written value that ``chain`` reads."""
     value: Any = write.value
     if write.is_row:
-        if not chain.is_row and chain.window.length != _ONE:
+        if not chain.is_row and chain.window.length != ONE:
             return None
         row: Variable = value if chain.is_row else pt.expand_dims(value, chain.axis)
         return row
-    part, length = relative(chain.window, write.window), write.window.length
-    index: Any
-    if chain.is_row:
-        index = canonical_index(part.low, length)
-    else:
-        index = canonical_slice(part, length, facts.lengths)
+    window, length = relative(chain.window, write.window), write.window.length
+    index = replace(chain, window=window, length=length).index(facts.lengths)
     return None if index is None else taken(value, chain.axis, index)
 
 
@@ -217,7 +209,7 @@ def _reversed_write(chain: Chain, write: Write, facts: BufferFacts) -> Variable 
 
     A value of several rows must itself be a reversed slice, so that the two reversals cancel.
     """
-    if write.is_cast:
+    if write.is_cast or not facts.is_zero(write.base, chain.axis):
         return None
     low = chain.length - write.window.high
     window = RowRange(low, write.window.length, write.window.is_reversed)
@@ -257,7 +249,7 @@ def single_element(node: Apply, facts: BufferFacts) -> Variable | None:
     if isinstance(node.op, DimShuffle):
         return _squeezed(node, facts)
     axes = tuple(range(source.type.ndim)) if node.op.axis is None else node.op.axis
-    ones = [axis for axis in axes if facts.lengths.length_of(source, axis) == _ONE]
+    ones = [axis for axis in axes if facts.lengths.length_of(source, axis) == ONE]
     if not ones:
         return None
     indices = [0 if axis in ones else slice(None) for axis in range(source.type.ndim)]
@@ -282,7 +274,7 @@ def _squeezed(node: Apply, facts: BufferFacts) -> Variable | None:
     if before is not None:
         return before
     for chain in chains(source.owner, facts.lengths):
-        if chain.axis == dropped[0] and not chain.is_row and chain.window.length == _ONE:
+        if chain.axis == dropped[0] and not chain.is_row and chain.window.length == ONE:
             index = canonical_index(chain.window.low, chain.length)
             if index is not None:
                 return taken(chain.base, chain.axis, index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
@@ -34,13 +34,6 @@ class Chain:
     is_row: bool
     links: int
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether every row is taken, in either order."""
-        return (
-            not self.is_row and self.window.low == AffineExpr() and self.window.high == self.length
-        )
-
     def index(self, lengths: Lengths) -> Any:
         """Return the plainest index that reads the same rows of `base`, ``None`` if none does."""
         if self.is_row:
@@ -52,23 +45,25 @@ class Chain:
 
         ``None`` if `base` is no slice along the axis, or if its rows cannot be decided.
         """
-        node = self.base.owner
-        cut = None if node is None or not isinstance(node.op, Subtensor) else node
-        index = None if cut is None else rows_index(cut, self.axis)
-        if cut is None or not isinstance(index, slice):
+        cut = sliced(self.base, self.axis)
+        if cut is None:
             return None
-        length = lengths.length_of(cut.inputs[0], self.axis)
+        source, index = cut
+        length = lengths.length_of(source, self.axis)
         outer = RowRange(AffineExpr(), length).cut(index, lengths)
         if outer is None:
             return None
-        return Chain(
-            cut.inputs[0],
-            self.axis,
-            length,
-            self.window.within(outer),
-            self.is_row,
-            self.links + 1,
-        )
+        window = self.window.within(outer)
+        return replace(self, base=source, length=length, window=window, links=self.links + 1)
+
+
+def sliced(variable: Variable, axis: int) -> tuple[Variable, slice] | None:
+    """Return what a variable is a slice of along an axis, and the slice; ``None`` if of none."""
+    node = variable.owner
+    if node is None or not isinstance(node.op, Subtensor):
+        return None
+    index = rows_index(node, axis)
+    return (node.inputs[0], index) if isinstance(index, slice) else None
 
 
 def chains(node: Apply, lengths: Lengths) -> Iterator[Chain]:
@@ -98,13 +93,8 @@ def _links(node: Apply, axis: int) -> tuple[list[Variable], list[slice]]:
     """
     sources = [node.inputs[0]]
     cuts: list[slice] = []
-    while len(cuts) < _LINKS:
-        inner = sources[-1].owner
-        if inner is None or not isinstance(inner.op, Subtensor):
-            break
-        index = rows_index(inner, axis)
-        if not isinstance(index, slice):
-            break
+    while len(cuts) < _LINKS and (cut := sliced(sources[-1], axis)) is not None:
+        source, index = cut
+        sources.append(source)
         cuts.append(index)
-        sources.append(inner.inputs[0])
     return sources, cuts

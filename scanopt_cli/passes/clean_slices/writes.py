@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.basic import Alloc, AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.analysis.accesses.indices import rows_index
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ONE, AffineExpr
 from scanopt_cli.analysis.row_values import filling, unexpanded
-from scanopt_cli.ir.indexing import along
+from scanopt_cli.ir.indexing import taken
 from scanopt_cli.ir.interning import has_negative_zero
-from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative, taken
+from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative
 from scanopt_cli.passes.clean_slices.canonical_slices import canonical_slice, cost
 from scanopt_cli.passes.clean_slices.reads import written
 from scanopt_cli.passes.clean_slices.slice_chains import chains
-
-_ONE = AffineExpr(1)
 
 # Filling a buffer of at most this many rows costs less than the nodes that set its first ones.
 _SHORT = 8
@@ -28,7 +25,7 @@ _SHORT = 8
 def full_write(node: Apply, facts: BufferFacts) -> Variable | None:
     """Return the value of a write that sets every row, or adds to zeros in every row."""
     write = facts.write(node)
-    if write is None or write.is_row or not write.is_whole:
+    if write is None or write.is_row or not write.window.covers(write.length):
         return None
     if not write.sets and not facts.is_zero(write.base, write.axis):
         return None
@@ -98,7 +95,7 @@ def simplified_write(node: Apply, facts: BufferFacts) -> Variable | None:
         return None
     row = unexpanded(write.value, write.axis)
     is_start = write.base.owner is not None and isinstance(write.base.owner.op, AllocEmpty)
-    if row is not None and write.window.length == _ONE and not is_start:
+    if row is not None and write.window.length == ONE and not is_start:
         one = replace(write, is_row=True)
         return written(one, write.window, row, facts)
     if write.window.is_reversed:
@@ -106,10 +103,7 @@ def simplified_write(node: Apply, facts: BufferFacts) -> Variable | None:
     index = canonical_slice(write.window, write.length, facts.lengths)
     if index is None or cost(index) >= cost(rows_index(node, write.axis)):
         return None
-    base: Any = write.base
-    place = base[along(write.axis, index)]
-    made: Variable = place.set(write.value) if write.sets else place.inc(write.value)
-    return made
+    return written(write, write.window, write.value, facts)
 
 
 def filled_buffer(node: Apply, facts: BufferFacts) -> Variable | None:
@@ -123,7 +117,7 @@ def filled_buffer(node: Apply, facts: BufferFacts) -> Variable | None:
     if not write.length.is_constant or write.length.constant > _SHORT:
         return None
     row = filling(write.value)
-    if row is None and write.window.length == _ONE and write.is_aligned:
+    if row is None and write.window.length == ONE and write.is_aligned:
         row = unexpanded(write.value, 0)
     # The rows behind the initial ones were uninitialised, so any value may fill them.
     return None if row is None else filled(row, [write.length.constant, *empty.inputs[1:]])

@@ -92,8 +92,7 @@ def _long_sequences(view: ScanView) -> list[Slot]:
 
 def _is_cut(slot: Slot, view: ScanView, lengths: Lengths) -> bool:
     """Whether a sequence is provably as long as the loop, or is cut to the trip count."""
-    steps = lengths.value_of(view.n_steps)
-    if lengths.length_of(slot.outer_input) == steps:
+    if lengths.length_of(slot.outer_input) == lengths.steps:
         return True
     node = slot.outer_input.owner
     index = None if node is None else rows_index(node, 0)
@@ -104,7 +103,7 @@ def _is_cut(slot: Slot, view: ScanView, lengths: Lengths) -> bool:
     stop = lengths.value_of(index.stop)
     # ``x[:k]`` has as many rows as the smaller of its length and k.
     parts = {lengths.value_of(part) for part in minimum_parts(view.n_steps) or ()}
-    return stop == steps or parts == {stop, lengths.length_of(node.inputs[0])}
+    return stop == lengths.steps or parts == {stop, lengths.length_of(node.inputs[0])}
 
 
 def _to_copy(view: ScanView, context: PassContext) -> list[int]:

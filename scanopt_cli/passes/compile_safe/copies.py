@@ -16,7 +16,6 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor
 
 from scanopt_cli.analysis.accesses.indices import RowIndex, read_index
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import number
@@ -39,12 +38,9 @@ def copy_buffers(context: PassContext) -> Iterator[Rewrite]:
             depth, buffer = _copies(slot.outer_input)
             origin = _origin(buffer)
             # Different inputs of the graph stay different, and so do different constants.
-            key = (
-                slot.kind,
-                slot.taps,
-                _type_key(slot),
-                None if origin is None else context.same(origin),
-            )
+            row: Any = slot.inner_inputs[0].type
+            of_origin = None if origin is None else context.same(origin)
+            key = (slot.kind, slot.taps, row.dtype, row.ndim, of_origin)
             wanted = next(n for n in count(depth) if n not in taken.get(key, ()))
             taken.setdefault(key, set()).add(wanted)
             if wanted > depth:
@@ -75,11 +71,6 @@ def _origin(buffer: Any) -> Variable | None:
     return buffer if buffer.owner is None else None
 
 
-def _type_key(slot: Slot) -> tuple[object, ...]:
-    kind: Any = slot.inner_inputs[0].type
-    return kind.dtype, kind.ndim
-
-
 def _unfolded(buffer: Any) -> Variable:
     """Return ``buffer`` written in two parts into an empty array, which PyTensor does not fold."""
     empty = pt.empty_like(buffer)
@@ -96,9 +87,8 @@ def copy_rows(context: PassContext) -> Iterator[Rewrite]:
         for slot in view.of_kind(*TRACED, SlotKind.MIT_MOT):
             readers = _miscompiled(view, slot, context, indices, lengths)
             if readers:
-                assert slot.outer_output is not None
                 context.passed(view, Code.READERS_COPIED, names[slot])
-                copied = deep_copy_op.make_node(slot.outer_output).outputs[0]
+                copied = deep_copy_op.make_node(slot.output).outputs[0]
                 yield Rewrite(inputs=[(node, position, copied) for node, position in readers])
 
 
@@ -145,9 +135,9 @@ def _miscompiled(
             return True
         reads = list(_reads(node, slot, context, indices))
         if is_plain:
-            return not all(_is_understood(view, slot, read, lengths) for read in reads)
+            return not all(_is_understood(slot, read, lengths) for read in reads)
         is_moved = any(read.index is None and read.is_indexed for read in reads)
-        return is_moved or is_unsafe_reader(view, slot, context.clients, lengths, node)
+        return is_moved or is_unsafe_reader(slot, context.clients, lengths, node)
 
     return [
         (node, position)
@@ -189,7 +179,7 @@ def _reads(node: Apply, slot: Slot, context: PassContext, indices: _Indices) -> 
         yield _Read(inner, is_stripped=True, is_indexed=indices.may_reach(reader))
 
 
-def _is_understood(view: ScanView, slot: Slot, read: _Read, lengths: Lengths) -> bool:
+def _is_understood(slot: Slot, read: _Read, lengths: Lengths) -> bool:
     """Whether PyTensor's trimming keeps the rows that are read, errors aside."""
     if read.index is not None and not read.index.is_slice:
         # For an initial row PyTensor may compute a negative trip count.
@@ -205,16 +195,11 @@ def _is_understood(view: ScanView, slot: Slot, read: _Read, lengths: Lengths) ->
         return True
     if step > 1:
         return start is not None and start >= 0 and index.stop is None
-    steps = lengths.value_of(view.n_steps)
-
-    def exists(row: int) -> bool:
-        return lengths.provably_le(AffineExpr(-row), steps)
-
     if start is not None and start < 0:
         if index.stop is None:
             # PyTensor counts the last rows of a state correctly, however few exist.
-            return (slot.n_initial > 0 and read.is_stripped) or exists(start)
-        return stop is not None and stop < 0 and exists(start)
+            return (slot.n_initial > 0 and read.is_stripped) or lengths.runs(-start)
+        return stop is not None and stop < 0 and lengths.runs(-start)
     if index.stop is None:
         return True
-    return start is not None and stop is not None and (stop >= 0 or exists(stop))
+    return start is not None and stop is not None and (stop >= 0 or lengths.runs(-stop))

@@ -67,7 +67,7 @@ class KeepValues(Pass):
             lengths = Lengths(view.n_steps)
             for node in dict.fromkeys(_makers(view)):
                 forward = LoopView.of(node)
-                if not _may_be_one(forward) or not _same_count(view, forward, lengths):
+                if not _may_be_one(forward) or lengths.value_of(forward.n_steps) != lengths.steps:
                     continue
                 try:
                     pair = LoopPair(forward, LoopView.of(view.node), lengths)
@@ -89,8 +89,7 @@ class KeepValues(Pass):
         size = int(view.n_steps.data) * sum(sizes) * 8
         if size <= self.memory * _MEBIBYTE:
             return True
-        why = because(Why.VALUES_LARGE, memory=size // _MEBIBYTE)
-        context.missed(view, Code.LOOP_LEFT, why)
+        context.missed(view, Code.LOOP_LEFT, because(Why.VALUES_LARGE, memory=size // _MEBIBYTE))
         return False
 
 
@@ -101,10 +100,6 @@ def _may_be_one(view: Any) -> bool:
         and not view.is_while
         and not works_in_place(view)
     )
-
-
-def _same_count(one: SlotView, other: LoopView, lengths: Lengths) -> bool:
-    return lengths.value_of(one.n_steps) == lengths.value_of(other.n_steps)
 
 
 def _makers(view: SlotView) -> Iterator[Any]:

@@ -26,14 +26,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.loop_view import LoopView
-from scanopt_cli.passes.keep_values.row_index import (
-    Index,
-    StepRow,
-    base,
-    n_rows,
-    place,
-    through,
-)
+from scanopt_cli.passes.keep_values.row_index import Index, StepRow, base, n_rows, place, through
 from scanopt_cli.passes.keep_values.value_numbers import ValueNumbers, dimensions
 
 
@@ -61,13 +54,13 @@ class LoopPair:
         self._entries = _states_of_entries(list(self.forward.of_kind(SlotKind.STATE)))
         # In this order, the number of a variable needs those of its operands only.
         for view in (self.forward, self.backward):
-            for node in io_toposort([], _results(view)):
+            for node in io_toposort([], view.inner_outputs()):
                 for variable in chain(node.inputs, node.outputs):
                     self._of[variable] = self._number(variable, view)
 
     def repeated(self) -> list[Variable]:
         """Return the variables of the forward step to keep, and remember what they replace."""
-        for node in io_toposort([], _results(self.forward)):
+        for node in io_toposort([], self.forward.inner_outputs()):
             for output in node.outputs:
                 self._remember(self._of[output], output)
             if _is_logistic(node):
@@ -76,7 +69,7 @@ class LoopPair:
                 if number not in self._computed:
                     self._remember(number, exp(-x))
         seen: set[Variable] = set()
-        waiting = _results(self.backward)
+        waiting = self.backward.inner_outputs()
         while waiting:
             variable = waiting.pop()
             if variable in seen or variable.owner is None:
@@ -104,11 +97,8 @@ class LoopPair:
         read: dict[int, Any] = {i: self._reversed(trace)[index] for i, trace in made.items()}
         read |= {number: read[together][i] for i, number in enumerate(numbers)}
         reads = {old: _like(old, self._read(old, read)) for old in self._found}
-        slots = self.backward.outputs()
-        for slot, new in zip(
-            slots, graph_replace(_results(self.backward), reads, strict=False), strict=True
-        ):
-            slot.inner_outputs = [new]
+        results = graph_replace(self.backward.inner_outputs(), reads, strict=False)
+        self.backward.set_inner_outputs(results)
         # The backward loop first: its operands are then those of the new forward loop.
         return self.backward.rebuild() | forward
 
@@ -137,11 +127,7 @@ class LoopPair:
 
     def _reversed(self, trace: Any) -> Any:
         """Let the backward loop read the rows of a trace, the last one first."""
-        inside = trace.type()
-        self.backward.slots.append(
-            Slot(SlotKind.CONSTANT, -1, inner_inputs=[inside], outer_input=trace[::-1])
-        )
-        return inside
+        return self.backward.add_input(SlotKind.CONSTANT, trace.type(), trace[::-1])
 
     def _remember(self, number: int | None, variable: Variable) -> None:
         if number is not None and _is_dear(variable):
@@ -214,8 +200,7 @@ class LoopPair:
         if row.is_falling is is_forward:
             return None
         # Step i of the backward loop undoes step n - 1 - i of the forward loop.
-        n_steps = self.lengths.value_of(view.n_steps)
-        ahead = row.offset if is_forward else row.offset - n_steps + AffineExpr(1)
+        ahead = row.offset if is_forward else row.offset - self.lengths.steps + AffineExpr(1)
         for state in self.forward.of_kind(SlotKind.STATE):
             if state.outer_output is source and ahead == AffineExpr():
                 return self._of_state(state, tuple(rest))
@@ -245,10 +230,6 @@ def _states_of_entries(states: Sequence[Slot]) -> dict[tuple[int, Index], int]:
                 if base(own.outer_input, ()) == base(slot.outer_input, index):
                     found[slot.position, index] = own.position
     return found
-
-
-def _results(view: LoopView) -> list[Variable]:
-    return [v for slot in view.outputs() for v in slot.inner_outputs]
 
 
 def _is_logistic(node: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +10,12 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
-from scanopt_cli.analysis.affine import AffineExpr, Atom
+from scanopt_cli.analysis.affine import ONE, AffineExpr, Atom
+from scanopt_cli.analysis.buffers import rows
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop.loop_view import LoopView
-
-_ONE = AffineExpr(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +25,11 @@ class StepRow:
     offset: AffineExpr
     is_falling: bool = False
 
-    def within(self, rows: RowRange) -> StepRow:
-        """Return the row of the array of which ``rows`` are a part."""
-        if rows.is_reversed:
-            return StepRow(rows.high - _ONE - self.offset, not self.is_falling)
-        return StepRow(rows.low + self.offset, self.is_falling)
+    def within(self, part: RowRange) -> StepRow:
+        """Return the row of the array of which ``part`` are some rows."""
+        if part.is_reversed:
+            return StepRow(part.high - ONE - self.offset, not self.is_falling)
+        return StepRow(part.low + self.offset, self.is_falling)
 
 
 type Index = tuple[int | StepRow, ...]
@@ -61,7 +59,7 @@ def place(part: Any, view: LoopView, lengths: Lengths) -> int | StepRow | None:
             return None
     if sign not in (1, -1):
         return None
-    smallest = offset if sign == 1 else offset - lengths.value_of(view.n_steps) + _ONE
+    smallest = offset if sign == 1 else offset - lengths.steps + ONE
     return StepRow(offset, sign == -1) if lengths.provably_le(AffineExpr(), smallest) else None
 
 
@@ -79,8 +77,8 @@ def base(variable: Any, index: Index) -> tuple[Any, Index, list[slice]]:
                 slices.append(first)
                 moved = index
             else:
-                numbers = _numbers([first, *rest])
-                moved = None if numbers is None else (*numbers, *index)
+                known = [n for part in (first, *rest) if (n := number(part)) is not None]
+                moved = (*known, *index) if len(known) == 1 + len(rest) else None
         if moved is None:
             break
         index, variable = moved, node.inputs[0]
@@ -104,20 +102,7 @@ def through(node: Apply, index: Index) -> Index | None:
     return tuple(moved)
 
 
-def _numbers(indices: Sequence[Any]) -> list[int] | None:
-    found: list[int] = []
-    for index in indices:
-        known = None if isinstance(index, slice) else number(index)
-        if known is None:
-            return None
-        found.append(known)
-    return found
-
-
 def n_rows(variable: Variable, forward: LoopView, lengths: Lengths) -> AffineExpr:
-    """Return how many rows an array has; a state's trace has one more than there are steps."""
-    node = forward.node
-    if variable not in node.outputs:
-        return lengths.length_of(variable)
-    is_of_state = variable in node.outputs[node.op.n_states : 2 * node.op.n_states]
-    return lengths.value_of(forward.n_steps) + AffineExpr(int(is_of_state))
+    """Return how many rows an array has, which may be a trace of the forward loop."""
+    slot = next((slot for slot in forward.outputs() if slot.outer_output is variable), None)
+    return lengths.length_of(variable) if slot is None else rows(forward, slot, lengths)

@@ -90,8 +90,7 @@ class ValueNumbers:
 
     def _exp_of_minus(self, number: int, ndim: int) -> int:
         whole = tuple(range(ndim))
-        negative = self._negative(number, whole)
-        return self._number((scalars.exp, 0, (negative, whole)))
+        return self._number((scalars.exp, 0, (self._negative(number, whole), whole)))
 
     def _arithmetic(self, op: Any, operands: Sequence[tuple[int, Along]]) -> int | None:
         """Return the number of a sum or product in normal form, ``None`` for another function."""

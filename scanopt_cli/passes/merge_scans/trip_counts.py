@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable
 
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.traversal import toposort
+from pytensor.graph.traversal import toposort, walk
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.analysis.lengths import Lengths
@@ -27,7 +27,7 @@ class StepCounts:
         Returns the key of what a variable computes: equal keys mean equal values.
     loop_free
         The nodes that depend on no loop. A variable that depends on one is compared by identity,
-        so that `unify` never makes one loop depend on another.
+        so that `unified` never makes one loop depend on another.
     """
 
     def __init__(self, same: Callable[[Variable], Hashable], loop_free: Container[Apply]) -> None:
@@ -39,8 +39,9 @@ class StepCounts:
         """Return the key of a trip count, a scalar or one number for each entry of a batch."""
         form = self._lengths.value_of(count)
         if any(atom.axis is None and getattr(atom.variable.type, "ndim", 0) for atom in form.atoms):
-            return self._variable_key(count)  # one number for each entry
-        return _form_key(form, self._atom_key)
+            # One number for each entry.
+            return self._same(count) if self._is_loop_free(count) else count
+        return self.of_form(form)
 
     def of_form(self, form: AffineExpr) -> Hashable:
         """Return the key of a length that was read as an affine expression."""
@@ -70,15 +71,13 @@ class StepCounts:
         if not self._is_loop_free(atom.variable):
             return atom
         if atom.axis is None and minimum_parts(atom.variable) is not None:
-            parts = map(self._lengths.value_of, _operands(atom.variable))
-            return frozenset(_form_key(part, self._plain_key) for part in parts)
+            parts = walk([atom.variable], minimum_parts)
+            forms = [self._lengths.value_of(v) for v in parts if minimum_parts(v) is None]
+            return frozenset(_form_key(form, self._plain_key) for form in forms)
         return self._plain_key(atom)
 
     def _plain_key(self, atom: Atom) -> Hashable:
         return self._same(atom.variable), atom.axis
-
-    def _variable_key(self, variable: Variable) -> Hashable:
-        return self._same(variable) if self._is_loop_free(variable) else variable
 
     def _is_loop_free(self, variable: Variable) -> bool:
         return variable.owner is None or variable.owner in self._loop_free
@@ -99,18 +98,3 @@ def _form_key(form: AffineExpr, key_of: Callable[[Atom], Hashable]) -> Hashable:
     for atom, count in form.terms:
         counts[key_of(atom)] += count
     return form.constant, frozenset((key, count) for key, count in counts.items() if count)
-
-
-def _operands(variable: Variable) -> Iterator[Variable]:
-    """Yield the operands of a tree of minima."""
-    waiting, seen = [variable], set[Variable]()
-    while waiting:
-        part = waiting.pop()
-        if part in seen:
-            continue
-        seen.add(part)
-        smaller = minimum_parts(part)
-        if smaller is None:
-            yield part
-        else:
-            waiting += smaller

@@ -75,9 +75,13 @@ class MitMotToSitSot(ScanPass):
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for readers of the mit_mots, and for all other outputs."""
-        found = [
-            plan for slot in view.of_kind(SlotKind.MIT_MOT) if (plan := _plan(view, slot, context))
-        ]
+        found = []
+        for slot in view.of_kind(SlotKind.MIT_MOT):
+            plan = _plan(view, slot, context)
+            if isinstance(plan, Plan):
+                found.append(plan)
+            else:
+                context.missed(view, Code.MIT_MOT_KEPT, plan, context.names(view)[slot])
         if not found:
             return None
         names = context.names(view)
@@ -106,17 +110,8 @@ class MitMotToSitSot(ScanPass):
         return replacements | results
 
 
-def _plan(view: ScanView, slot: Slot, context: PassContext) -> Plan | None:
-    """Return how to split ``slot`` into parts; ``None``, with a remark, if it has to stay."""
-    found = _plan_or_reason(view, slot, context)
-    if isinstance(found, Plan):
-        return found
-    context.missed(view, Code.MIT_MOT_KEPT, found, context.names(view)[slot])
-    return None
-
-
-def _plan_or_reason(view: ScanView, slot: Slot, context: PassContext) -> Plan | Reason:
-    assert slot.outer_output is not None
+def _plan(view: ScanView, slot: Slot, context: PassContext) -> Plan | Reason:
+    """Return how to split ``slot`` into parts, or why it has to stay."""
     if view.is_while:
         return because(Why.LOOP_STOPS)
     if (reason := unfit(slot)) is not None:
@@ -137,7 +132,7 @@ def _plan_or_reason(view: ScanView, slot: Slot, context: PassContext) -> Plan | 
     return Plan(
         slot=slot,
         form=form,
-        readings=readers.of(slot.outer_output),
+        readings=readers.of(slot.output),
         initial=InitialBuffer(slot.outer_input, rows, steps, axis, lengths),
         trace_length=view.n_steps,
         axis=axis,

@@ -134,9 +134,8 @@ class MitMotSlots:
         plan, initial, part = self._plan, self._plan.initial, stretch.part
         if not stretch.reads and not plan.is_read(part):
             return
-        assert plan.slot.outer_output is not None
         output = self._writes[stretch.end]
-        part.source = plan.slot.outer_output.type()
+        part.source = plan.slot.output.type()
         new = Slot(
             kind=SlotKind.NIT_SOT,
             position=0,
@@ -218,7 +217,7 @@ class MitMotSlots:
         return inner
 
     def _add_input(self, kind: SlotKind, outer: Variable, inner: Variable) -> None:
-        self.slots.append(Slot(kind=kind, position=0, outer_input=outer, inner_inputs=[inner]))
+        self.slots.append(Slot.of_input(kind, inner, outer))
 
 
 def _without_addend(total: Variable, addend: Variable, outputs: Sequence[Variable]) -> Any:

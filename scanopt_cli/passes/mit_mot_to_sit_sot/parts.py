@@ -14,11 +14,9 @@ from pytensor.tensor.subtensor import Subtensor
 from scanopt_cli.analysis.accesses.accesses import Clients
 from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ONE, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.indexing import along
-
-_ONE = AffineExpr(1)
+from scanopt_cli.ir.indexing import along, taken
 
 
 @dataclass(slots=True, eq=False)
@@ -64,36 +62,23 @@ class Reading:
             (piece,) = self.pieces
             row: Variable = piece.part.source[along(axis, piece.begin)]
             return row
-        taken = [
-            piece.part.source
-            if piece.begin is piece.end is None
-            else piece.part.source[along(axis, slice(piece.begin, piece.end))]
-            for piece in self.pieces
-        ]
-        rows: Any = taken[0] if len(taken) == 1 else pt.join(axis, *taken)
-        result: Variable = rows[along(axis, slice(None, None, -1))] if self.is_reversed else rows
-        return result
+        parts = [taken(p.part.source, axis, slice(p.begin, p.end)) for p in self.pieces]
+        rows: Any = parts[0] if len(parts) == 1 else pt.join(axis, *parts)
+        return taken(rows, axis, slice(None, None, -1 if self.is_reversed else None))
 
 
+@dataclass(frozen=True, slots=True)
 class Readers:
     """Finds the readers of a buffer that is kept in ``parts``, with its rows on ``axis``.
 
     The buffer is the gradient of another loop, which needs ``n_initial`` initial rows.
     """
 
-    def __init__(
-        self,
-        parts: Sequence[Part],
-        axis: int,
-        n_initial: int,
-        clients: Clients,
-        lengths: Lengths,
-    ) -> None:
-        self._parts = parts
-        self._axis = axis
-        self._reach = n_initial
-        self._clients = clients
-        self._lengths = lengths
+    parts: Sequence[Part]
+    axis: int
+    n_initial: int
+    clients: Clients
+    lengths: Lengths
 
     def of(self, buffer: Variable) -> list[Reading]:
         """Return readings that together serve all readers of ``buffer``, deepest first.
@@ -101,7 +86,7 @@ class Readers:
         A chain of slices is followed as far as its rows are known. The buffer itself is the last
         reading if one of its readers is not a slice or index of known rows.
         """
-        whole = RowRange(AffineExpr(), self._parts[-1].high)
+        whole = RowRange(AffineExpr(), self.parts[-1].high)
         readings = self._readings(buffer, whole)
         assert readings is not None
         return readings
@@ -110,7 +95,7 @@ class Readers:
         """Readings that serve the readers of ``variable``; ``None`` if its pieces are unknown."""
         found: list[Reading] = []
         is_needed = False
-        for node, position in self._clients(variable):
+        for node, position in self.clients(variable):
             served = self._served(node, row_range) if position == 0 else None
             if served is None:
                 is_needed = True
@@ -120,27 +105,27 @@ class Readers:
             pieces = self._pieces(row_range)
             if pieces is None:
                 return None
-            is_reversed = row_range.is_reversed and row_range.length != _ONE
+            is_reversed = row_range.is_reversed and row_range.length != ONE
             found.append(Reading(variable, pieces, is_reversed))
         return found
 
     def _served(self, node: Apply, row_range: RowRange) -> list[Reading] | None:
         """Readings that serve ``node``, which reads ``row_range``; ``None`` if they are unknown."""
         op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
-        index = rows_index(node, self._axis) if isinstance(op, Subtensor) else None
+        index = rows_index(node, self.axis) if isinstance(op, Subtensor) else None
         if index is None:
             return None
         if isinstance(index, slice):
-            smaller = row_range.cut(index, self._lengths, self._reach)
+            smaller = row_range.cut(index, self.lengths, self.n_initial)
             return None if smaller is None else self._readings(node.outputs[0], smaller)
-        row = row_range.place(index, self._lengths)
+        row = row_range.place(index, self.lengths)
         piece = None if row is None else self._row(row)
         return None if piece is None else [Reading(node.outputs[0], (piece,), is_row=True)]
 
     def _row(self, row: AffineExpr) -> Piece | None:
-        lengths = self._lengths
-        for part in self._parts:
-            if lengths.provably_le(part.low, row) and lengths.provably_le(row + _ONE, part.high):
+        lengths = self.lengths
+        for part in self.parts:
+            if lengths.provably_le(part.low, row) and lengths.provably_le(row + ONE, part.high):
                 place = row - part.first
                 if (place - part.length).is_constant:
                     place = place - part.length
@@ -153,8 +138,8 @@ class Readers:
 
     def _overlaps(self, row_range: RowRange) -> Iterator[Piece | None]:
         """The pieces of ``row_range``, with ``None`` for a part whose overlap cannot be decided."""
-        lengths = self._lengths
-        for part in self._parts:
+        lengths = self.lengths
+        for part in self.parts:
             if lengths.provably_le(row_range.high, part.low) or lengths.provably_le(
                 part.high, row_range.low
             ):

@@ -8,13 +8,11 @@ import numpy as np
 from pytensor.graph.basic import Constant, Variable
 
 from scanopt_cli.analysis.accesses.accesses import Access, Clients, accesses
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ONE, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot
-
-_ONE = AffineExpr(1)
 
 
 def counted_reads(
@@ -24,10 +22,9 @@ def counted_reads(
 
     The loop may not stop early, and the buffer of ``slot`` must hold every step.
     """
-    steps = lengths.value_of(view.n_steps)
     found: dict[Variable, Variable] = {}
     for access in accesses(view, slot, clients):
-        length = steps + AffineExpr(access.n_initial)
+        length = lengths.steps + AffineExpr(access.n_initial)
         new = _counted_from_end(access, view.batch_ndim, length, lengths)
         if new is not None:
             found[access.result] = new
@@ -49,7 +46,7 @@ def _counted_from_end(
         back = length - lengths.value_of(bound)
         if not back.is_constant or back.constant < 1:
             return bound
-        is_same = back == _ONE or lengths.provably_le(back, length)
+        is_same = back == ONE or lengths.provably_le(back, length)
         return -back.constant if is_same else bound
 
     if access.index is None or isinstance(access.index.value, np.ndarray):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.basic import AllocEmpty, Join
 from pytensor.tensor.subtensor import IncSubtensor
 
-from scanopt_cli.analysis.accesses.accesses import Clients, stripped
+from scanopt_cli.analysis.accesses.accesses import stripped
 from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
@@ -17,22 +16,19 @@ from scanopt_cli.analysis.scan_lengths import with_start
 from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot
+from scanopt_cli.pipeline.contract import PassContext
 
 
 def joined_starts(
-    view: ScanView,
-    slot: Slot,
-    lengths: Lengths,
-    clients: Clients,
-    same: Callable[[Variable], bytes],
+    view: ScanView, slot: Slot, lengths: Lengths, context: PassContext
 ) -> dict[Variable, Variable]:
     """Return the buffer of ``slot`` for each ``concatenate([start, steps])`` that equals it.
 
-    The buffer must hold every step. ``same`` returns the digest of what a variable computes.
+    The buffer must hold every step.
     """
-    steps = stripped(view, slot, clients)
+    steps = stripped(view, slot, context.clients)
     start = None if view.batch_ndim else _start(slot, lengths)
-    if steps is None or start is None or slot.outer_output is None:
+    if steps is None or start is None:
         return {}
     starts = [start]
     node = start.owner
@@ -42,15 +38,13 @@ def joined_starts(
         if lengths.length_of(whole) == lengths.length_of(start) == AffineExpr(slot.n_initial):
             starts.append(whole)  # ``v[:2]`` of two rows is ``v``
     return {
-        node.outputs[0]: slot.outer_output
-        for node, position in clients(steps)
-        if position == 1 and any(_joins(node, one, steps, same) for one in starts)
+        node.outputs[0]: slot.output
+        for node, position in context.clients(steps)
+        if position == 1 and any(_joins(node, one, steps, context) for one in starts)
     }
 
 
-def _joins(
-    node: Apply, start: Variable, steps: Variable, same: Callable[[Variable], bytes]
-) -> bool:
+def _joins(node: Apply, start: Variable, steps: Variable, context: PassContext) -> bool:
     """Whether ``node`` joins ``start`` and ``steps``, without a cast, and nothing else."""
     if not isinstance(node.op, Join) or node.op.axis != 0 or len(node.inputs) != 2:
         return False
@@ -58,7 +52,7 @@ def _joins(
     result: Any = node.outputs[0].type
     if {first.type.dtype, result.dtype} != {steps.type.dtype}:
         return False
-    return first is start or same(first) == same(start)
+    return first is start or context.same(first) == context.same(start)
 
 
 def _start(slot: Slot, lengths: Lengths) -> Any:

@@ -51,7 +51,7 @@ class NormalizeReads(ScanPass):
         found: dict[Variable, Variable] = {}
         for slot in view.of_kind(*TRACED):
             if is_whole(view, slot, lengths):
-                found |= joined_starts(view, slot, lengths, context.clients, context.same)
+                found |= joined_starts(view, slot, lengths, context)
                 if not view.is_while:
                     found |= length_reads(view, slot, lengths, context.clients)
                     found |= counted_reads(view, slot, lengths, context.clients)

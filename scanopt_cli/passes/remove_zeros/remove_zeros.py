@@ -60,7 +60,7 @@ class RemoveZeros(ScanPass):
         if view.is_while or view.batch_ndim or not candidates:
             return None
         lengths = Lengths(view.n_steps)
-        starting = [slot for slot in candidates if _starts_zero(view, slot, lengths)]
+        starting = [slot for slot in candidates if _starts_zero(slot, lengths)]
         found = _zero_slots(view, starting)
         kept = [slot for slot in view.slots if slot not in found]
         if not found or not any(slot.outer_output is not None for slot in kept):
@@ -81,17 +81,16 @@ class RemoveZeros(ScanPass):
         return replacements
 
 
-def _starts_zero(view: ScanView, slot: Slot, lengths: Lengths) -> bool:
+def _starts_zero(slot: Slot, lengths: Lengths) -> bool:
     """Whether all rows of a sequence that the loop reads are provably zero.
 
     For a state, its initial rows and the rows that no step writes.
     """
     rows = RowAnalysis(lengths).of(slot.outer_input)
-    steps = lengths.value_of(view.n_steps)
     length = lengths.length_of(slot.outer_input)
     if slot.kind is SlotKind.SEQ:
-        end = steps
-    elif lengths.provably_le(length, steps + AffineExpr(slot.n_initial)):
+        end = lengths.steps
+    elif lengths.provably_le(length, lengths.steps + AffineExpr(slot.n_initial)):
         end = AffineExpr(slot.n_initial)
     else:
         end = length
@@ -113,7 +112,7 @@ def _lengths_of(slot: Slot) -> list[Slot]:
     """Return the lengths of a row of ``slot`` that its type does not know, as non-sequences."""
     buffer: Any = slot.outer_input
     return [
-        Slot(SlotKind.NON_SEQ, 0, inner_inputs=[pt.lscalar()], outer_input=buffer.shape[axis])
+        Slot.of_input(SlotKind.NON_SEQ, pt.lscalar(), buffer.shape[axis])
         for axis, length in enumerate(slot.inner_inputs[0].type.shape, start=1)
         if length is None
     ]

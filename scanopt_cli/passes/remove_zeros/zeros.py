@@ -51,7 +51,7 @@ def _is_zero_node(node: Apply, zeros: set[Variable]) -> bool:
     match op:
         case Elemwise(scalar_op=ps.Mul()) | Dot():
             return any(known)
-        case Elemwise(scalar_op=ps.Add() | ps.Sub()) | MakeVector():
+        case Elemwise(scalar_op=ps.Add() | ps.Sub()) | MakeVector() | Join():
             return all(known)
         case Elemwise(scalar_op=ps.TrueDiv()):
             return known[0]
@@ -67,8 +67,6 @@ def _is_zero_node(node: Apply, zeros: set[Variable]) -> bool:
             return known[0]
         case TensorFromScalar() | ScalarFromTensor():
             return known[0]
-        case Join():
-            return all(known)
         case IncSubtensor():
             return known[0] and known[1]
     return False

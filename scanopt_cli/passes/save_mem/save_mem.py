@@ -83,9 +83,7 @@ class SaveMem(ScanPass):
             shorten(view, slot, keep, lengths)
         results = view.rebuild()
         for slot in keeps:
-            assert slot.outer_output is not None
-            trimmed = results[slot.outer_output]
-            results |= trimmed_reads(view, slot, trimmed, context.clients, lengths)
+            results |= trimmed_reads(view, slot, results[slot.output], context.clients, lengths)
         return results
 
     def _keep(
@@ -110,7 +108,7 @@ class SaveMem(ScanPass):
         keep = max((access.tail for access in found if access.tail is not None), default=0)
         if self.prealloc and slot.kind is not SlotKind.NIT_SOT:
             keep = max(keep, 1)
-        if lengths.provably_le(lengths.value_of(view.n_steps), AffineExpr(keep)):
+        if lengths.provably_le(lengths.steps, AffineExpr(keep)):
             return None
         if view.is_while and keep > 1:
             why = because(Why.WHILE_KEEPS_ONE, rows=keep)

@@ -21,7 +21,6 @@ from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.accesses import Clients, is_strip
 from scanopt_cli.analysis.accesses.indices import read_index
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.dependence import state_inputs
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import ScanView
@@ -37,17 +36,14 @@ def trimmed_reads(
     which PyTensor does not look through. A batched loop needs no copy: PyTensor does not look into
     it.
     """
-    old = slot.outer_output
-    assert old is not None
+    old = slot.output
     if view.batch_ndim:
         return {old: trimmed}
     found: dict[Variable, Variable] = {old: trimmed}
     for node, position in clients(old):
         if isinstance(node.op, Shape | Shape_i):
             continue
-        readers = (
-            list(_last_row_readers(view, slot, node, clients, lengths)) if position == 0 else []
-        )
+        readers = [] if position else list(_last_row_readers(slot, node, clients, lengths))
         rows = {reader: _last_row(reader, trimmed) for reader in readers if reader is not None}
         if None in readers or not readers:
             found[old] = deep_copy_op.make_node(trimmed).outputs[0]
@@ -55,15 +51,13 @@ def trimmed_reads(
     return found
 
 
-def is_unsafe_reader(
-    view: ScanView, slot: Slot, clients: Clients, lengths: Lengths, node: Apply
-) -> bool:
+def is_unsafe_reader(slot: Slot, clients: Clients, lengths: Lengths, node: Apply) -> bool:
     """Whether ``node`` indexes the output of ``slot``, and PyTensor may misread its rows.
 
     PyTensor may take them for other steps unless ``node`` reads the last row, or takes all steps
     and every index into these reads the last row.
     """
-    readers = list(_last_row_readers(view, slot, node, clients, lengths))
+    readers = list(_last_row_readers(slot, node, clients, lengths))
     if None not in readers:
         return False
     if not is_strip(read_index(node, 0), slot):
@@ -78,14 +72,13 @@ def is_mapped(view: ScanView, slot: Slot) -> bool:
 
 
 def _last_row_readers(
-    view: ScanView, slot: Slot, node: Apply, clients: Clients, lengths: Lengths
+    slot: Slot, node: Apply, clients: Clients, lengths: Lengths
 ) -> Iterator[Apply | None]:
     """Yield each reader of the last row through ``node``, and ``None`` for each other reader.
 
     Without the initial rows, a loop of too few steps has no last row, so its steps must provably
     be enough.
     """
-    steps = lengths.value_of(view.n_steps)
 
     def is_there(reader: Apply, start: int, *, is_raw: bool) -> bool:
         index = read_index(reader, 0)
@@ -93,7 +86,7 @@ def _last_row_readers(
             return False
         # An index out of bounds of the buffer itself is an error before and after.
         is_error = is_raw and not index.is_slice
-        return is_error or lengths.provably_le(AffineExpr(1 - start), steps)
+        return is_error or lengths.runs(1 - start)
 
     if is_there(node, slot.n_initial, is_raw=True):
         yield node

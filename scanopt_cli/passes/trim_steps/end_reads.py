@@ -13,8 +13,7 @@ from scanopt_cli.analysis.accesses.accesses import Access, Clients, sequence_ste
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.indexing import along, is_full_slice
-from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.indexing import along, taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +27,6 @@ class EndRead:
     access: Access
     n_left_out: int
     index: Any = None
-
-    @property
-    def is_row(self) -> bool:
-        """Whether one row is read, by an index."""
-        return isinstance(self.index, int)
 
     def of(self, rows: Any, axis: int, fewer: int, length: AffineExpr | None) -> Variable:
         """Return the same read of ``rows``, the rows of the source without the last ``fewer``.
@@ -51,12 +45,9 @@ class EndRead:
                 made = rows[along(axis, slice(None, counted))][along(axis, slice(None, None, -1))]
         else:
             assert self.access.index is not None
-            rest = self.access.index.rest
-            index = _shifted(index, fewer)
-            if is_full_slice(index) and not rest:
-                return rows  # type: ignore[no-any-return]
-            made = rows[along(axis, index, *rest)]
-        made.name = self.access.result.name
+            made = taken(rows, axis, _shifted(index, fewer), *self.access.index.rest)
+        if made is not rows:
+            made.name = self.access.result.name
         return made
 
     def of_sequence(self, rows: Any, axis: int, fewer: int) -> Variable | None:
@@ -76,10 +67,10 @@ class EndRead:
         return None
 
 
-def end_read(access: Access, view: ScanView, lengths: Lengths) -> EndRead | None:
+def end_read(access: Access, lengths: Lengths) -> EndRead | None:
     """Return how a reader leaves out the last steps, ``None`` if it may read the last one."""
     if (count := sequence_steps(access.node, access.position)) is not None:
-        left = lengths.value_of(view.n_steps) + AffineExpr(access.n_initial) - count
+        left = lengths.steps + AffineExpr(access.n_initial) - count
         n_left_out = left.constant if left.is_constant and not access.is_reversed else 0
         return EndRead(access, n_left_out) if n_left_out > 0 else None
     if access.index is None or access.extent is None or access.is_reversed:

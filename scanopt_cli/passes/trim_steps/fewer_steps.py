@@ -33,9 +33,8 @@ def why_all(view: ScanView, lengths: Lengths, context: PassContext) -> Reason | 
         return because(Why.STEPS_DIFFER_IN_BATCH)
     if scalar_steps(view) is None:
         return because(Why.STEPS_DIFFER_IN_BATCH)
-    steps = lengths.value_of(view.n_steps)
     for slot in view.of_kind(SlotKind.SEQ):
-        if not lengths.provably_le(steps, rows(view, slot, lengths)):
+        if not lengths.provably_le(lengths.steps, rows(view, slot, lengths)):
             return because(Why.SEQUENCE_SHORT)
     return None
 
@@ -50,12 +49,11 @@ def cut_to_first(
         return None
     # A loop of no steps would differ: in the error for a negative trip count, and in its shapes.
     head = max(1, *heads)
-    steps = lengths.value_of(view.n_steps)
-    if lengths.provably_le(steps, AffineExpr(head)):
+    if lengths.provably_le(lengths.steps, AffineExpr(head)):
         return None
     reason = why_all(view, lengths, context)
     if reason is not None:
-        context.missed(view, Code.STEPS_KEPT, reason, steps=str(steps))
+        context.missed(view, Code.STEPS_KEPT, reason, steps=str(lengths.steps))
         return None
     context.passed(view, Code.FIRST_STEPS_RUN, steps=head)
     return with_steps(view, capped(head, scalar_steps(view), lengths), lengths)

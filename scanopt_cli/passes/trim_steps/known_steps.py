@@ -64,13 +64,12 @@ def trim_known(
     counted = [uses for uses in found if _gains_from_end(uses, needed, reads[uses.slot])]
     if needed == steps and not counted:
         return None
-    if needed < steps:
-        context.passed(view, Code.STEPS_CUT, needed=needed, steps=steps)
-    for uses in counted:
-        context.passed(view, Code.ROWS_FROM_END, names[uses.slot])
     results: dict[Variable, Variable] = {}
     if needed < steps:
+        context.passed(view, Code.STEPS_CUT, needed=needed, steps=steps)
         results = with_steps(view, pt.constant(needed, dtype="int64"), lengths)
+    for uses in counted:
+        context.passed(view, Code.ROWS_FROM_END, names[uses.slot])
     written: dict[Variable, Variable] = {}
     for uses in found if needed < steps else counted:
         written |= _rewritten(view, uses, results, needed, context, from_end=uses in counted)
@@ -105,8 +104,7 @@ def _rewritten(
 ) -> dict[Variable, Variable]:
     """Return the readers of one output, rewritten for the loop that runs ``needed`` steps."""
     slot, axis = uses.slot, view.batch_ndim
-    old = slot.outer_output
-    assert old is not None
+    old = slot.output
     buffer = results.get(old, old)
     strip = stripped(view, slot, context.clients)
     steps_only: Any = None

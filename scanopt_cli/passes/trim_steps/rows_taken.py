@@ -16,7 +16,7 @@ from pytensor.graph.basic import Apply, Variable
 
 from scanopt_cli.analysis.accesses.accesses import Clients, sequence_steps
 from scanopt_cli.analysis.accesses.indices import RowIndex, read_index
-from scanopt_cli.ir.indexing import along, is_full_slice
+from scanopt_cli.ir.indexing import taken
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot
 
@@ -52,10 +52,9 @@ class Taken:
     def of(self, buffer: Any, axis: int, first: int, length: int, *, from_end: bool) -> Variable:
         """Return the same rows of ``buffer``, whose ``length`` rows start at row ``first``."""
         index = _index(self.rows, first, length, from_end=from_end)
-        if not self.rest and is_full_slice(index):
-            return buffer  # type: ignore[no-any-return]
-        made: Variable = buffer[along(axis, index, *self.rest)]
-        made.name = self.variable.name
+        made = taken(buffer, axis, index, *self.rest)
+        if made is not buffer:
+            made.name = self.variable.name
         return made
 
 
@@ -75,8 +74,7 @@ class RowsTaken:
 
         For readers that are not an index or slice in numbers, it is the output itself.
         """
-        assert slot.outer_output is not None
-        return list(self._taken(slot.outer_output, range(self._steps + slot.n_initial)))
+        return list(self._taken(slot.output, range(self._steps + slot.n_initial)))
 
     def _taken(self, variable: Variable, rows: range) -> Iterator[Taken]:
         """Yield what readers take of ``variable``, which holds ``rows`` of the buffer."""
@@ -95,11 +93,11 @@ class RowsTaken:
         if isinstance(places, np.ndarray):
             yield Taken(result, [rows[place] for place in places.tolist()])
             return
-        taken = rows[places]
-        if isinstance(taken, range) and not index.rest:
-            yield from self._taken(result, taken)
+        chosen = rows[places]
+        if isinstance(chosen, range) and not index.rest:
+            yield from self._taken(result, chosen)
         else:
-            yield Taken(result, taken, index.rest)
+            yield Taken(result, chosen, index.rest)
 
 
 def _first_rows(node: Apply, position: int, length: int) -> int:

@@ -63,7 +63,7 @@ class TrimSteps(ScanPass):
         names = context.names(view)
         lengths = Lengths(view.n_steps)
         found = accesses_of_outputs(view, context.clients)
-        steps = lengths.value_of(view.n_steps)
+        steps = lengths.steps
         if steps.is_constant and not view.is_while:
             return trim_known(view, steps.constant, found, names, context)
         cut = cut_to_first(view, found, lengths, context)

@@ -17,9 +17,7 @@ from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
 from scanopt_cli.passes.trim_steps.end_reads import EndRead, end_read, only_sequences
 from scanopt_cli.passes.trim_steps.fewer_steps import why_all
 from scanopt_cli.pipeline.contract import PassContext
-from scanopt_cli.remarks import Code, Reason, Why, because
-
-_ONE = AffineExpr(1)
+from scanopt_cli.remarks import Code, Why, because
 
 
 def trim_unknown(
@@ -29,32 +27,29 @@ def trim_unknown(
     found: list[tuple[Slot, EndRead]] = []
     for slot in view.of_kind(*TRACED):
         for access in accesses(view, slot, context.clients):
-            reading = end_read(access, view, lengths)
+            reading = end_read(access, lengths)
             if reading is None:
                 return None
             found.append((slot, reading))
     if not found:
         return None
-    steps = lengths.value_of(view.n_steps)
+    steps = lengths.steps
     fewer = min(reading.n_left_out for _, reading in found)
     if as_count(steps) is None or as_count(steps - AffineExpr(fewer)) is None:
         return None  # its coefficients do not fit in 64 bits
     reason = why_all(view, lengths, context)
-    if reason is None and not lengths.provably_le(AffineExpr(fewer) + _ONE, steps):
-        reason = _why_at_least_one(found)
+    is_trace_sliced = any(
+        slot.kind is SlotKind.NIT_SOT and not isinstance(reading.index, int)
+        for slot, reading in found
+    )
+    if reason is None and is_trace_sliced and not lengths.runs(fewer + 1):
+        # After no step, the slices would lose the shape of the rows.
+        reason = because(Why.TRACE_OF_NO_STEPS)
     if reason is not None:
         context.missed(view, Code.STEPS_KEPT, reason, steps=str(steps))
         return None
     context.passed(view, Code.LAST_STEPS_CUT, fewer=fewer, steps=str(steps))
     return _without_last(view, found, fewer, lengths, context)
-
-
-def _why_at_least_one(found: list[tuple[Slot, EndRead]]) -> Reason | None:
-    """Return why the loop must run at least one step, ``None`` if it may run none."""
-    for slot, reading in found:
-        if slot.kind is SlotKind.NIT_SOT and not reading.is_row:
-            return because(Why.TRACE_OF_NO_STEPS)
-    return None
 
 
 def _without_last(
@@ -79,13 +74,12 @@ def _without_last(
     written: dict[Variable, Variable] = {}
     sources: dict[Variable, Any] = {}
     for slot, reading in found:
-        assert slot.outer_output is not None
         if reading.index is None:
             continue  # a loop that reads a sequence: the rows it reads are still there
         source: Any = reading.access.source
         if source not in sources:
-            sources[source] = results[slot.outer_output]
-            if source is not slot.outer_output:
+            sources[source] = results[slot.output]
+            if source is not slot.output:
                 sources[source] = source.owner.op(sources[source], *source.owner.inputs[1:])
                 sources[source].name = source.name
         rows = sources[source]

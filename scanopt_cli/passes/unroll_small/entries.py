@@ -179,35 +179,20 @@ def stacked(entries: Entries) -> Symbolic:
 def entrywise(function: Callable[..., Symbolic], *arrays: Entries) -> Entries:
     """Return what ``function`` makes of the entries of arrays, which are broadcast."""
     broadcast = np.broadcast_arrays(*arrays)
-    made = np.empty(broadcast[0].shape, dtype=object)
-    for place in np.ndindex(*made.shape):
-        made[place] = function(*(array[place] for array in broadcast))
-    return made
+    made = list(map(function, *(array.flat for array in broadcast)))
+    return vector(made).reshape(broadcast[0].shape)
 
 
 def vector(entries: Sequence[Symbolic]) -> Entries:
     """Return a vector of variables; NumPy would look into them."""
-    made = np.empty(len(entries), dtype=object)
-    for i, entry in enumerate(entries):
-        made[i] = entry
-    return made
+    return np.fromiter(entries, dtype=object, count=len(entries))
 
 
 def filled(shape: Sequence[int], entry: Symbolic) -> Entries:
     """Return an array of one variable."""
     made = np.empty(tuple(shape), dtype=object)
-    for place in np.ndindex(*made.shape):
-        made[place] = entry
+    made.fill(entry)
     return made
-
-
-def integers(entries: Entries | None) -> list[int] | None:
-    """Return entries that are all constant integers."""
-    if entries is None:
-        return None
-    if not all(isinstance(v, Constant) and v.type.dtype in _INTEGERS for v in entries.flat):
-        return None
-    return [int(v.data) for v in entries.flat]
 
 
 def folded(variable: Symbolic) -> Symbolic:
@@ -217,9 +202,6 @@ def folded(variable: Symbolic) -> Symbolic:
         return variable
     found = unconditional_constant_folding.transform(None, node)
     return found[node.outputs.index(variable)] if found else variable
-
-
-_INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 def _terms(node: Apply, known: Unrolling) -> int:

@@ -24,6 +24,7 @@ from pytensor.tensor.subtensor import (
     IncSubtensor,
     Subtensor,
 )
+from pytensor.tensor.type import integer_dtypes
 
 from scanopt_cli.ir.indexing import indices_of, is_full_slice
 from scanopt_cli.passes.unroll_small.entries import (
@@ -33,12 +34,9 @@ from scanopt_cli.passes.unroll_small.entries import (
     entrywise,
     filled,
     folded,
-    integers,
     vector,
 )
-from scanopt_cli.passes.unroll_small.linear_algebra import of_matrices
-
-type Found = Sequence[Entries] | None
+from scanopt_cli.passes.unroll_small.linear_algebra import Found, of_matrices
 
 
 def entries_of(node: Apply, known: Unrolling) -> Found:
@@ -48,27 +46,52 @@ def entries_of(node: Apply, known: Unrolling) -> Found:
     """
     try:
         return _entries_of(node.op, node, known)
-    except (ValueError, IndexError):  # shapes do not fit: the node raises an error when it runs
+    except (ValueError, IndexError):
+        # Entries are not known; or shapes do not fit, and the node raises an error when it runs.
         return None
 
 
 @singledispatch
 def _entries_of(op: Op, node: Apply, known: Unrolling) -> Found:
-    parts = _parts(node, known)
-    return None if parts is None else of_matrices(op, *parts)
+    return of_matrices(op, *_parts(node, known))
 
 
-def _parts(node: Apply, known: Unrolling) -> list[Entries] | None:
+def _parts(node: Apply, known: Unrolling) -> list[Entries]:
     """Return the entries of all inputs of a node."""
-    parts = [known.entries(v) for v in node.inputs]
-    return None if any(part is None for part in parts) else parts  # type: ignore[return-value]
+    return [_part(variable, known) for variable in node.inputs]
+
+
+def _part(variable: Variable, known: Unrolling) -> Entries:
+    """Return the entries of an input.
+
+    Raises
+    ------
+    ValueError
+        If they are not known. `entries_of` then knows none of the outputs.
+    """
+    entries = known.entries(variable)
+    if entries is None:
+        raise ValueError("an operand is not known to be small")
+    return entries
+
+
+def _integers(variable: Variable, known: Unrolling) -> list[int]:
+    """Return the entries of an input as numbers.
+
+    Raises
+    ------
+    ValueError
+        If they are not known, or not all of them are constant integers.
+    """
+    entries = _part(variable, known)
+    if not all(isinstance(v, Constant) and v.type.dtype in integer_dtypes for v in entries.flat):
+        raise ValueError("an operand varies")
+    return [int(v.data) for v in entries.flat]
 
 
 @_entries_of.register
 def _elemwise(op: Elemwise, node: Apply, known: Unrolling) -> Found:
     parts = _parts(node, known)
-    if parts is None:
-        return None
     shape = np.broadcast_shapes(*(part.shape for part in parts))
     if not known.is_small(shape):
         return None
@@ -83,9 +106,7 @@ def _elemwise(op: Elemwise, node: Apply, known: Unrolling) -> Found:
 
 @_entries_of.register
 def _reduction(op: CAReduce, node: Apply, known: Unrolling) -> Found:
-    part = known.entries(node.inputs[0])
-    if part is None:
-        return None
+    part = _part(node.inputs[0], known)
     axes = tuple(range(part.ndim)) if op.axis is None else op.axis
     kept = [axis for axis in range(part.ndim) if axis not in axes]
     rows = part.transpose([*kept, *axes]).reshape(*(part.shape[axis] for axis in kept), -1)
@@ -111,9 +132,7 @@ def _combined(scalar: Any, terms: Sequence[Symbolic]) -> Symbolic:
 
 @_entries_of.register
 def _dimshuffle(op: DimShuffle, node: Apply, known: Unrolling) -> Found:
-    part = known.entries(node.inputs[0])
-    if part is None:
-        return None
+    part = _part(node.inputs[0], known)
     left = [axis for axis in range(part.ndim) if axis not in op.drop]
     moved = part.squeeze(tuple(op.drop)).transpose(
         [left.index(axis) for axis in op.new_order if axis != "x"]
@@ -127,48 +146,38 @@ def _dimshuffle(op: DimShuffle, node: Apply, known: Unrolling) -> Found:
 def _same(op: Op, node: Apply, known: Unrolling) -> Found:
     if isinstance(op, ViewOp) and type(op) is not ViewOp:
         return None  # its derivative is not that of its entries
-    part = known.entries(node.inputs[0])
-    return None if part is None else [part]
+    return [_part(node.inputs[0], known)]
 
 
 @_entries_of.register
 def _shape(_op: Shape, node: Apply, known: Unrolling) -> Found:
-    part = known.entries(node.inputs[0])
-    if part is None:
-        return None
-    return [vector([pt.constant(n, dtype="int64") for n in part.shape])]
+    shape = _part(node.inputs[0], known).shape
+    return [vector([pt.constant(n, dtype="int64") for n in shape])]
 
 
 @_entries_of.register
 def _length(op: Shape_i, node: Apply, known: Unrolling) -> Found:
-    part = known.entries(node.inputs[0])
-    return None if part is None else [filled((), pt.constant(part.shape[op.i], dtype="int64"))]
+    shape = _part(node.inputs[0], known).shape
+    return [filled((), pt.constant(shape[op.i], dtype="int64"))]
 
 
 @_entries_of.register
 def _reshape(_op: Reshape, node: Apply, known: Unrolling) -> Found:
-    part = known.entries(node.inputs[0])
-    lengths = integers(known.entries(node.inputs[1]))
-    return None if part is None or lengths is None else [part.reshape(lengths)]
+    array, lengths = node.inputs
+    return [_part(array, known).reshape(_integers(lengths, known))]
 
 
 @_entries_of.register
 def _alloc(_op: Alloc, node: Apply, known: Unrolling) -> Found:
-    value, *given = node.inputs
-    part = known.entries(value)
-    lengths = [integers(known.entries(length)) for length in given]
-    if part is None or any(length is None for length in lengths):
-        return None
-    shape = [n for length in lengths if length for n in length]
+    value, *lengths = node.inputs
+    part = _part(value, known)
+    shape = [n for length in lengths for n in _integers(length, known)]
     return [np.broadcast_to(part, shape)] if known.is_small(shape) else None
 
 
 @_entries_of.register
 def _eye(op: Eye, node: Apply, known: Unrolling) -> Found:
-    given = [integers(known.entries(v)) for v in node.inputs]
-    if any(part is None for part in given):
-        return None
-    rows, columns, offset = (part[0] for part in given if part)
+    rows, columns, offset = (_integers(v, known)[0] for v in node.inputs)
     if not 0 < rows * columns <= known.size:
         return None
     values = np.eye(rows, columns, offset)
@@ -179,16 +188,12 @@ def _eye(op: Eye, node: Apply, known: Unrolling) -> Found:
 def _make_vector(_op: MakeVector, node: Apply, known: Unrolling) -> Found:
     if len(node.inputs) > known.size:
         return None
-    parts = _parts(node, known)
-    return None if parts is None else [vector([part[()] for part in parts])]
+    return [vector([part[()] for part in _parts(node, known)])]
 
 
 @_entries_of.register
 def _range(op: ARange, node: Apply, known: Unrolling) -> Found:
-    bounds = [integers(known.entries(v)) for v in node.inputs]
-    if any(bound is None for bound in bounds):
-        return None
-    values = range(*(bound[0] for bound in bounds if bound))
+    values = range(*(_integers(bound, known)[0] for bound in node.inputs))
     if not known.is_small([len(values)]):
         return None
     return [vector([pt.constant(value, dtype=op.dtype) for value in values])]
@@ -197,23 +202,23 @@ def _range(op: ARange, node: Apply, known: Unrolling) -> Found:
 @_entries_of.register
 def _join(op: Join, node: Apply, known: Unrolling) -> Found:
     parts = _parts(node, known)
-    if parts is None or sum(part.size for part in parts) > known.size:
+    if sum(part.size for part in parts) > known.size:
         return None
     return [np.concatenate(parts, axis=op.axis)]
 
 
 @_entries_of.register
 def _split(op: Split, node: Apply, known: Unrolling) -> Found:
-    array, lengths = known.entries(node.inputs[0]), integers(known.entries(node.inputs[1]))
-    if array is None or lengths is None or sum(lengths) != array.shape[op.axis]:
+    array, lengths = _part(node.inputs[0], known), _integers(node.inputs[1], known)
+    if sum(lengths) != array.shape[op.axis]:
         return None
     return np.split(array, np.cumsum(lengths)[:-1], axis=op.axis)
 
 
 @_entries_of.register
 def _extract_diagonal(op: ExtractDiag, node: Apply, known: Unrolling) -> Found:
-    part = known.entries(node.inputs[0])
-    return None if part is None else [np.diagonal(part, op.offset, op.axis1, op.axis2)]
+    part = _part(node.inputs[0], known)
+    return [np.diagonal(part, op.offset, op.axis1, op.axis2)]
 
 
 @_entries_of.register
@@ -250,9 +255,7 @@ def _pick(_op: Op, node: Apply, known: Unrolling) -> Found:
 @_entries_of.register(IncSubtensor)
 @_entries_of.register(AdvancedIncSubtensor)
 def _write(op: Any, node: Apply, known: Unrolling) -> Found:
-    array, value = (known.entries(v) for v in node.inputs[:2])
-    if array is None or value is None:
-        return None
+    array, value = (_part(v, known) for v in node.inputs[:2])
     masked = _write_by_mask(op, node, array, value, known)
     if masked is not None:
         return masked
@@ -299,11 +302,7 @@ def _places(node: Apply, known: Unrolling) -> tuple[Any, ...] | None:
             return slice(*map(bound, (index.start, index.stop, index.step)))
         if isinstance(index, Constant):
             return np.asarray(index.data)
-        entries = known.entries(index)
-        numbers = integers(entries)
-        if entries is None or numbers is None:
-            raise ValueError("an index varies")
-        return np.reshape(numbers, entries.shape)
+        return np.reshape(_integers(index, known), _part(index, known).shape)
 
     def bound(part: Any) -> int | None:
         return None if part is None else int(place(part))
@@ -317,8 +316,6 @@ def _places(node: Apply, known: Unrolling) -> tuple[Any, ...] | None:
 @_entries_of.register
 def _blockwise(op: Blockwise, node: Apply, known: Unrolling) -> Found:
     parts = _parts(node, known)
-    if parts is None:
-        return None
     batches = [
         part.shape[: part.ndim - len(s)] for part, s in zip(parts, op.inputs_sig, strict=True)
     ]
@@ -351,9 +348,9 @@ def _graph(op: OpFromGraph, node: Apply, known: Unrolling) -> Found:
     has_own = not isinstance(op, SymbolicOp) and (
         op.pullback_overrides is not None or op.pushforward_overrides is not None
     )
-    if has_own or _parts(node, known) is None:
+    if has_own:
         return None
+    _parts(node, known)  # raises unless all of them are small
     outputs = op.fgraph.bind(dict(zip(op.fgraph.inputs, node.inputs, strict=True)))
     known.compute(node.inputs, outputs)
-    found = [known.entries(output) for output in outputs]
-    return None if any(part is None for part in found) else found  # type: ignore[return-value]
+    return [_part(output, known) for output in outputs]

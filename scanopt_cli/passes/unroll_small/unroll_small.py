@@ -88,8 +88,7 @@ class UnrollSmall(TracedLoopPass):
         for slot in step.unknown():
             context.missed(view, Code.ARRAYS_KEPT, Why.LENGTH_UNKNOWN, names[slot])
         if step.unrolling.n_entries > _MOST_ENTRIES:
-            why = because(Why.STEP_LARGE, operations=_MOST_ENTRIES)
-            context.missed(view, Code.LOOP_LEFT, why)
+            context.missed(view, Code.LOOP_LEFT, because(Why.STEP_LARGE, operations=_MOST_ENTRIES))
             return None
         # Arrays that are carried, and not traced, are formed after the loop.
         carried = [slot for slot in step.states if not context.clients(slot.outer_output)]
