@@ -122,7 +122,7 @@ def _expm(op: Expm, node: Apply, directions: Sequence[Tangents]) -> Pushed:
         if tangent is None:
             return [None]
         above = pt.join(1, matrix, tangent)
-        below = pt.join(1, zeros(matrix), matrix)
+        below = pt.join(1, pt.zeros_like(matrix), matrix)
         both: Any = op(pt.join(0, above, below))
         return [both[:size, size:]]
 
@@ -217,13 +217,10 @@ def _sum(terms: Sequence[Variable | None]) -> Any:
     return sum(known[1:], start=known[0]) if known else None
 
 
-def zeros(variable: Any) -> Any:
-    """Return zeros of the shape and type of ``variable``."""
-    return pt.zeros_like(variable)
-
-
 def fitted(tangent: Any, variable: Any) -> Any:
-    """Return ``tangent``, cast and broadcast to the type of its ``variable``."""
+    """Return ``tangent``, or zeros for ``None``, cast and broadcast to the type of ``variable``."""
+    if tangent is None:
+        return pt.zeros_like(variable)
     kind = variable.type
     if tangent.type.dtype != kind.dtype:
         tangent = tangent.astype(kind.dtype)
@@ -236,7 +233,7 @@ def fitted(tangent: Any, variable: Any) -> Any:
 def _own_or_transposed(op: Op, node: Apply, tangents: Tangents) -> Tangents:
     """The tangents by the Op's own pushforward, or by `transposed` if that lacks any tangent."""
     given = [
-        zeros(variable) if tangent is None and is_float(variable) else tangent
+        pt.zeros_like(variable) if tangent is None and is_float(variable) else tangent
         for variable, tangent in zip(node.inputs, tangents, strict=True)
     ]
     disconnected = [disconnected_type() if tangent is None else tangent for tangent in given]
