@@ -21,18 +21,18 @@ from enum import StrEnum
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.basic import Alloc
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
+from scanopt_cli.analysis.accesses.indices import indices_from
 from scanopt_cli.analysis.rows_by_step import rows_by_step
 from scanopt_cli.autodiff.provenance.reach import Reach
 from scanopt_cli.autodiff.provenance.recorder import Origin
-from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
+from scanopt_cli.ir.indexing import number
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.naming import PULLBACK, TANGENTS
-from scanopt_cli.ir.scan_view import batch_ndim, view_of
+from scanopt_cli.ir.scan_view import view_of
 from scanopt_cli.ir.slots import SlotKind, SlotView
 
 
@@ -242,17 +242,7 @@ def _rows(variable: Variable, batch: int) -> SequenceSource:
 def _row_step(variable: Variable, batch: int) -> int | None:
     """The step of the slice of rows that computes ``variable``; ``None`` if no such slice does."""
     node = variable.owner
-    if node is None:
+    if node is None or not isinstance(core_op(node.op), Subtensor):
         return None
-    op, axis = node.op, batch
-    if isinstance(op, Blockwise) and batch_ndim(node) == batch:
-        op, axis = op.core_op, 0
-    if not isinstance(op, Subtensor):
-        return None
-    indices = indices_of(node)
-    if len(indices) <= axis or not all(map(is_full_slice, indices[:axis])):
-        return None
-    rows = indices[axis]
-    if not isinstance(rows, slice):
-        return None
-    return number(rows.step, 1)
+    rows, *_ = indices_from(node, batch) or [None]
+    return number(rows.step, 1) if isinstance(rows, slice) else None
