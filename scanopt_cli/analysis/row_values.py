@@ -230,15 +230,14 @@ class RowAnalysis:
         if is_repeated:
             row, fits = self._row(value, base, is_row=is_row)
             return Rows((Run(row_range.length, row),), fits)
-        if any(
-            self._lengths.length_of(value, other) != self._lengths.length_of(base, other)
+        is_alike = value.type.dtype == base.type.dtype and all(
+            self._lengths.length_of(value, other) == self._lengths.length_of(base, other)
             for other in range(base.type.ndim)
             if other != axis
-        ):
+        )
+        if not is_alike or self._length(value) != row_range.length:
             return Rows((Run(row_range.length),), is_certain=False)
         rows = self.of(value, depth - 1)
-        if self._length(value) != row_range.length or value.type.dtype != base.type.dtype:
-            return Rows((Run(row_range.length),), is_certain=False)
         return Rows(rows.runs[::-1], rows.is_certain) if row_range.is_reversed else rows
 
 

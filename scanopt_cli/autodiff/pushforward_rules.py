@@ -87,11 +87,11 @@ def _inc_subtensor(op: IncSubtensor, node: Apply, directions: Sequence[Tangents]
     if not (op.set_instead_of_inc and made_by and isinstance(made_by.op, AllocEmpty)):
         return pushforward.dispatch(object)(op, node, directions)
 
-    def one(tangents: Tangents) -> list[Any]:
-        written = tangents[1]
-        return [None if written is None else op(buffer, written, *indices)]
-
-    return Pushed(node.outputs, [one(tangents) for tangents in directions])
+    results: list[Any] = [
+        [None if written is None else op(buffer, written, *indices)]
+        for _, written, *_ in directions
+    ]
+    return Pushed(node.outputs, results)
 
 
 @pushforward.register(Prod)
@@ -102,14 +102,12 @@ def _prod(op: Prod, node: Apply, directions: Sequence[Tangents]) -> Pushed:
     derivative of its product.
     """
     (factors,), (product,) = node.inputs, node.outputs
-    ones = pt.ones_like(product)
-    (slopes,) = op.pullback([factors], [product], [ones])
-
-    def one(tangents: Tangents) -> Tangents:
-        (tangent,) = tangents
-        return [None if tangent is None else pt.sum(slopes * tangent, axis=op.axis)]
-
-    return Pushed(node.outputs, [one(tangents) for tangents in directions])
+    (slopes,) = op.pullback([factors], [product], [pt.ones_like(product)])
+    results = [
+        [None if tangent is None else pt.sum(slopes * tangent, axis=op.axis)]
+        for (tangent,) in directions
+    ]
+    return Pushed(node.outputs, results)
 
 
 @pushforward.register(Expm)

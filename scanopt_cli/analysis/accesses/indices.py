@@ -98,12 +98,8 @@ def _of_slice(index: slice) -> Extent:
 class RowIndex:
     """The index by which a node reads rows.
 
-    Attributes
-    ----------
-    value
-        A scalar or a slice, as variables, or the array of a constant list of rows.
-    rest
-        The indices of the axes after that of the rows, without full slices at the end.
+    ``value`` is a scalar or a slice, as variables, or the array of a constant list of rows. In
+    ``rest`` are the indices of the axes after that of the rows, without full slices at the end.
     """
 
     value: Any

@@ -79,8 +79,7 @@ def time_directions(
     It is opposite to that of the parent, or follows from the sequences if there is no known parent.
     """
     found: dict[Apply, TimeDirection] = {}
-
-    def direction(node: Apply) -> TimeDirection:
+    for node in scans:
         chain: list[Apply] = []
         at: Apply | None = node
         while at is not None and at not in found and at not in chain:
@@ -90,9 +89,7 @@ def time_directions(
             parent = origins[scan].parent
             known = None if parent is None else found.get(parent)
             found[scan] = _by_sequences(scan, found) if known is None else known.opposite
-        return found[node]
-
-    return {node: direction(node) for node in scans}
+    return found
 
 
 def rows_read(view: SlotView) -> Iterator[SequenceSource]:
