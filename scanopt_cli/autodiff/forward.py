@@ -161,7 +161,7 @@ def _slots_with_tangents(
         slots = more
     if any(slot.kind is SlotKind.UNTRACED for slot in slots):
         raise TangentError(node, "one of its states keeps no trace")
-    return [slot for slot in view.slots if slot in slots]
+    return slots
 
 
 @pushforward.register(OpFromGraph)

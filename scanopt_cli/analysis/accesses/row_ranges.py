@@ -29,8 +29,7 @@ class RowRange:
     def cut(self, index: slice, lengths: Lengths, n_initial: int = 0) -> RowRange | None:
         """Return the row range that a slice of this one takes, ``None`` if undecided.
 
-        With step 1, a bound that is the length of ``x[:n_initial]`` is taken to be ``n_initial``:
-        with fewer initial rows, the loop could not run.
+        ``n_initial`` is that of `Lengths.span`.
         """
         span = lengths.span(index, self.length, n_initial=n_initial)
         if span is None:
