@@ -117,11 +117,7 @@ def accesses(view: SlotView, slot: Slot, clients: Clients) -> list[Access]:
 
 
 def accesses_of(
-    source: Variable,
-    n_initial: int,
-    clients: Clients,
-    axis: int = 0,
-    path: tuple[RowIndex, ...] = (),
+    source: Variable, n_initial: int, clients: Clients, axis: int, path: tuple[RowIndex, ...] = ()
 ) -> Iterator[Access]:
     """Yield every reader of a buffer, whose rows are along ``axis``, as `accesses` does.
 
