@@ -66,16 +66,19 @@ class AffineExpr:
         return AffineExpr(self.constant + sign * other.constant, terms)
 
     def __str__(self) -> str:
-        parts = [
-            name if count == 1 else f"-{name}" if count == -1 else f"{count}*{name}"
-            for name, count in sorted((str(atom), count) for atom, count in self.terms)
-        ]
+        terms = sorted((str(atom), count) for atom, count in self.terms)
+        parts = [multiple(name, count) for name, count in terms]
         if self.constant or not parts:
             parts.append(str(self.constant))
         return "+".join(parts).replace("+-", "-")
 
 
 ONE = AffineExpr(1)
+
+
+def multiple(name: str, count: int) -> str:
+    """Return ``n``, ``-n`` or ``2*n``."""
+    return name if count == 1 else f"-{name}" if count == -1 else f"{count}*{name}"
 
 
 def is_sum_of_dimensions(form: AffineExpr) -> bool:

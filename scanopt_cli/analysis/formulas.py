@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scanopt_cli.analysis.affine import AffineExpr, Atom
+from scanopt_cli.analysis.affine import AffineExpr, Atom, multiple
 from scanopt_cli.analysis.minima import minimum_parts
 
 # A product of atoms, in the order of `_sort_key`; the empty product belongs to the constant term.
@@ -52,7 +52,7 @@ class Formula:
             if count:
                 by_names[tuple(sorted(names[atom] for atom in monomial))] += count
         parts = [
-            _term(monomial, count)
+            multiple("*".join(monomial), count) if monomial else str(count)
             for monomial, count in sorted(by_names.items(), key=lambda item: (-len(item[0]), item))
             if count
         ]
@@ -83,10 +83,3 @@ def _sort_key(atom: Atom) -> tuple[str, int, int]:
 
 def _numbered(text: str, number: int) -> str:
     return text.replace("?", f"?{number}", 1) if "?" in text else f"{text}#{number}"
-
-
-def _term(monomial: tuple[str, ...], count: int) -> str:
-    if not monomial:
-        return str(count)
-    product = "*".join(monomial)
-    return product if count == 1 else f"-{product}" if count == -1 else f"{count}*{product}"

@@ -81,7 +81,6 @@ class InitialBuffer:
         self._buffer: Any = buffer
         self._rows = rows
         self._axis = axis
-        self._front = (slice(None),) * axis
         self._lengths = lengths
         self._steps_form = lengths.value_of(steps)
         self._steps = steps if steps.type.dtype == "int64" else steps.astype("int64")
@@ -126,7 +125,7 @@ class InitialBuffer:
         else:
             # The type must show that it is one row: PyTensor requires that where it keeps only the
             # last step.
-            start = pt.expand_dims(self._buffer[(*self._front, begin)], self._axis)
+            start = pt.expand_dims(self._buffer[along(self._axis, begin)], self._axis)
         return self._with_room(start, end - begin)
 
     def zero_state(self, width: int) -> Variable:
@@ -181,13 +180,11 @@ class InitialBuffer:
 
     def _between(self, low: AffineExpr, high: AffineExpr) -> Variable:
         """The rows from ``low`` to ``high`` of the buffer."""
-        begin, end = self._bound(low), None if high == self._length else self._bound(high)
-        if end is None and low == AffineExpr():
-            whole: Variable = self._buffer
-            return whole
-        rows: Variable = self._buffer[
-            (*self._front, slice(begin if low != AffineExpr() else None, end))
-        ]
+        begin = None if low == AffineExpr() else self._bound(low)
+        end = None if high == self._length else self._bound(high)
+        rows: Variable = self._buffer
+        if begin is not None or end is not None:
+            rows = self._buffer[along(self._axis, slice(begin, end))]
         return rows
 
     def _bound(self, row: AffineExpr) -> Any:

@@ -9,6 +9,7 @@ conservative: an inequality that is not proved may still hold.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -99,31 +100,32 @@ class Lengths:
         """Whether the loop under analysis provably runs ``least`` steps."""
         return self.provably_le(AffineExpr(least), self.steps)
 
-    def value_of(self, variable: Variable, depth: int = _DEPTH) -> AffineExpr:
+    def value_of(self, variable: Variable) -> AffineExpr:
         """Return the integer that a scalar ``variable`` holds, as an affine expression."""
         known = self._known.get((variable, None))
         if known is None:
-            depth = min(depth, _DEPTH - self._nested)
-            self._nested += 1
-            form = self._value(variable, depth) if depth > 0 else None
-            self._nested -= 1
-            if form is None:
-                form = AffineExpr.of(Atom(variable, text=minimum_text(variable, self._part_text)))
-            known = form
+            known = self._nest(self._value, variable)
+            if known is None:
+                known = AffineExpr.of(Atom(variable, text=minimum_text(variable, self._part_text)))
             self._known[variable, None] = known
         return known
 
-    def length_of(self, variable: Variable, axis: int = 0, depth: int = _DEPTH) -> AffineExpr:
+    def length_of(self, variable: Variable, axis: int = 0) -> AffineExpr:
         """Return the length of ``variable`` along ``axis``, as an affine expression."""
         known = self._known.get((variable, axis))
         if known is None:
-            depth = min(depth, _DEPTH - self._nested)
-            self._nested += 1
-            form = self._length(variable, axis, depth) if depth > 0 else None
-            self._nested -= 1
-            known = AffineExpr.of(Atom(variable, axis)) if form is None else form
+            known = self._nest(self._length, variable, axis) or AffineExpr.of(Atom(variable, axis))
             self._known[variable, axis] = known
         return known
+
+    def _nest(self, query: Callable[..., AffineExpr | None], *args: Any) -> AffineExpr | None:
+        """Call ``query``, which may make others; ``None`` past ``_DEPTH`` nested ones."""
+        if self._nested >= _DEPTH:
+            return None
+        self._nested += 1
+        found = query(*args)
+        self._nested -= 1
+        return found
 
     def provably_le(self, left: AffineExpr, right: AffineExpr) -> bool:
         """Whether provably ``left <= right``."""
@@ -163,7 +165,7 @@ class Lengths:
                 opened.append(tuple(rest + self.value_of(part) for part in parts))
         return opened
 
-    def _value(self, variable: Variable, depth: int) -> AffineExpr | None:
+    def _value(self, variable: Variable) -> AffineExpr | None:
         if isinstance(variable, Constant):
             number = _whole_number(variable)
             return None if number is None else AffineExpr(number)
@@ -172,29 +174,29 @@ class Lengths:
             return None
         op = node.op
         if (parts := minimum_parts(variable)) is not None:
-            forms = [self.value_of(part, depth - 1) for part in parts]
+            forms = [self.value_of(part) for part in parts]
             return next((f for f in forms if all(self.provably_le(f, o) for o in forms)), None)
         if isinstance(op, Shape_i):
-            return self.length_of(node.inputs[0], op.i, depth - 1)
+            return self.length_of(node.inputs[0], op.i)
         if isinstance(op, ScalarFromTensor | TensorFromScalar):
-            return self.value_of(node.inputs[0], depth - 1)
+            return self.value_of(node.inputs[0])
         if isinstance(op, DimShuffle) and op.is_squeeze and node.inputs[0].type.ndim == 1:
-            entry = self._entry(node.inputs[0], 0, depth - 1)
+            entry = self._nest(self._entry, node.inputs[0], 0)
             if entry is not None:
                 return entry
         if isinstance(op, Alloc) or (isinstance(op, DimShuffle) and _keeps_entries(node)):
-            return self.value_of(node.inputs[0], depth - 1)
+            return self.value_of(node.inputs[0])
         if isinstance(op, Elemwise):
-            return self._elemwise_value(op.scalar_op, node, depth)
-        return self._indexed(node, depth) if isinstance(op, Subtensor) else None
+            return self._elemwise_value(op.scalar_op, node)
+        return self._indexed(node) if isinstance(op, Subtensor) else None
 
-    def _elemwise_value(self, scalar_op: ps.ScalarOp, node: Apply, depth: int) -> AffineExpr | None:
+    def _elemwise_value(self, scalar_op: ps.ScalarOp, node: Apply) -> AffineExpr | None:
         # Narrow integers wrap, to small values too. At lengths that fit in memory, 64 bits do not,
         # and neither do sums of 32 bits.
         dtype = node.outputs[0].type.dtype
         if dtype not in ("int32", "int64"):
             return None
-        parts = [self.value_of(part, depth - 1) for part in node.inputs]
+        parts = [self.value_of(part) for part in node.inputs]
         match scalar_op:
             case ps.Add():
                 return sum(parts[1:], start=parts[0])
@@ -214,40 +216,40 @@ class Lengths:
         form = self.value_of(part)
         return "…" if any(minimum_parts(atom.variable) for atom in form.atoms) else str(form)
 
-    def _indexed(self, node: Apply, depth: int) -> AffineExpr | None:
+    def _indexed(self, node: Apply) -> AffineExpr | None:
         """The value of ``x[..., i]`` with a constant ``i`` and all other axes taken whole."""
         *front, last = indices_of(node)
         complete = len(front) + 1 == node.inputs[0].type.ndim
         if not isinstance(last, Constant) or not complete or not all(map(is_full_slice, front)):
             return None
-        return self._entry(node.inputs[0], int(last.data), depth - 1)
+        return self._nest(self._entry, node.inputs[0], int(last.data))
 
-    def _entry(self, vector: Variable, position: int, depth: int) -> AffineExpr | None:
+    def _entry(self, vector: Variable, position: int) -> AffineExpr | None:
         """The number at ``position`` of the last axis of ``vector``."""
         node = vector.owner
-        if node is None or depth <= 0:
+        if node is None:
             return None
         match node.op:
             case Shape() if -node.inputs[0].type.ndim <= position < node.inputs[0].type.ndim:
                 tensor = node.inputs[0]
-                return self.length_of(tensor, position % tensor.type.ndim, depth - 1)
+                return self.length_of(tensor, position % tensor.type.ndim)
             case MakeVector() if -len(node.inputs) <= position < len(node.inputs):
-                return self.value_of(node.inputs[position], depth - 1)
+                return self.value_of(node.inputs[position])
             case Alloc():
                 value = node.inputs[0]
                 if value.type.ndim == 0:
-                    return self.value_of(value, depth - 1)
-                return self._entry(value, position, depth - 1)
+                    return self.value_of(value)
+                return self._nest(self._entry, value, position)
             case Subtensor() if node.inputs[0].type.ndim == vector.type.ndim == 1 and position >= 0:
                 (index,) = indices_of(node)
                 start, stop, step = index.start, index.stop, index.step
                 if step is None and (start is None or isinstance(start, Constant)):
                     begin = 0 if start is None else int(start.data)
                     if begin >= 0 and (stop is None or isinstance(stop, Constant)):
-                        return self._entry(node.inputs[0], begin + position, depth - 1)
+                        return self._nest(self._entry, node.inputs[0], begin + position)
         return None
 
-    def _length(self, variable: Variable, axis: int, depth: int) -> AffineExpr | None:
+    def _length(self, variable: Variable, axis: int) -> AffineExpr | None:
         static = variable.type.shape[axis] if isinstance(variable.type, TensorType) else None
         node = variable.owner
         if static is not None and (self._static or node is None or static == 1):
@@ -257,49 +259,49 @@ class Lengths:
         batch = batch_ndim(node)
         match node.op:
             case Alloc():
-                return self.value_of(node.inputs[1 + axis], depth - 1)
+                return self.value_of(node.inputs[1 + axis])
             case AllocEmpty():
-                return self.value_of(node.inputs[axis], depth - 1)
+                return self.value_of(node.inputs[axis])
             case IncSubtensor() | SpecifyShape() | DeepCopyOp():
-                return self.length_of(node.inputs[0], axis, depth - 1)
+                return self.length_of(node.inputs[0], axis)
             case DimShuffle(new_order=order) if order[axis] != "x":
-                return self.length_of(node.inputs[0], int(order[axis]), depth - 1)
+                return self.length_of(node.inputs[0], int(order[axis]))
             case Elemwise() | Blockwise() if isinstance(node.op, Elemwise) or axis < batch:
                 # Every input that is not broadcast along the axis has the length of the result.
                 spanning = (part for part in node.inputs if not part.type.broadcastable[axis])
                 part = next(spanning, None)
-                return None if part is None else self.length_of(part, axis, depth - 1)
+                return None if part is None else self.length_of(part, axis)
             case Subtensor():
-                return self._subtensor_length(node, axis, depth)
+                return self._subtensor_length(node, axis)
             case ARange():
-                start, stop, step = (self.value_of(part, depth - 1) for part in node.inputs)
+                start, stop, step = (self.value_of(part) for part in node.inputs)
                 is_counted = step == AffineExpr(1) and self.provably_le(start, stop)
                 return stop - start if is_counted else None
             case Join(axis=along) if along == axis:
-                parts = (self.length_of(part, axis, depth - 1) for part in node.inputs)
+                parts = (self.length_of(part, axis) for part in node.inputs)
                 return sum(parts, AffineExpr())
             case Blockwise(core_op=core):
                 if isinstance(core, AllocEmpty):
-                    return self.value_of(node.inputs[axis - batch], depth - 1)
+                    return self.value_of(node.inputs[axis - batch])
                 if isinstance(core, Alloc):
-                    return self.value_of(node.inputs[1 + axis - batch], depth - 1)
+                    return self.value_of(node.inputs[1 + axis - batch])
                 if isinstance(core, IncSubtensor):
-                    return self.length_of(node.inputs[0], axis, depth - 1)
-        return scan_length(self, node, variable, axis, depth) if scan_op(node) else None
+                    return self.length_of(node.inputs[0], axis)
+        return scan_length(self, node, variable, axis) if scan_op(node) else None
 
-    def _subtensor_length(self, node: Apply, axis: int, depth: int) -> AffineExpr | None:
+    def _subtensor_length(self, node: Apply, axis: int) -> AffineExpr | None:
         """Length of ``x[start:stop]``, ``x[start:stop:-1]`` and of axes that are not indexed."""
         indices = list(indices_of(node))
         kept = [place for place, index in enumerate(indices) if isinstance(index, slice)]
         source = node.inputs[0]
         if axis >= len(kept):
-            return self.length_of(source, axis - len(kept) + len(indices), depth - 1)
-        length = self.length_of(source, kept[axis], depth - 1)
-        span = self.span(indices[kept[axis]], length, depth=depth)
+            return self.length_of(source, axis - len(kept) + len(indices))
+        length = self.length_of(source, kept[axis])
+        span = self.span(indices[kept[axis]], length)
         return None if span is None else span[1] - span[0]
 
     def span(
-        self, index: slice, length: AffineExpr, *, n_initial: int = 0, depth: int = _DEPTH
+        self, index: slice, length: AffineExpr, *, n_initial: int = 0
     ) -> tuple[AffineExpr, AffineExpr, bool] | None:
         """Return ``(begin, end, is_reversed)`` for a slice of an axis of ``length`` rows.
 
@@ -308,7 +310,7 @@ class Lengths:
         With step 1, a bound that is the length of ``x[:n_initial]`` is taken to be ``n_initial``:
         with fewer initial rows, the loop could not run.
         """
-        step = AffineExpr(1) if index.step is None else self.value_of(index.step, depth - 1)
+        step = AffineExpr(1) if index.step is None else self.value_of(index.step)
         if step not in (AffineExpr(1), AffineExpr(-1)):
             return None
         is_reversed = step == AffineExpr(-1)
@@ -316,22 +318,20 @@ class Lengths:
             return AffineExpr(), length, is_reversed
         # x[s:e:-1] are the rows e+1 to s, last first.
         low, high = (index.stop, index.start) if is_reversed else (index.start, index.stop)
-        begin = (
-            AffineExpr() if low is None else self._bound(low, length, is_reversed, n_initial, depth)
-        )
-        end = length if high is None else self._bound(high, length, is_reversed, n_initial, depth)
+        begin = AffineExpr() if low is None else self._bound(low, length, is_reversed, n_initial)
+        end = length if high is None else self._bound(high, length, is_reversed, n_initial)
         if begin is None or end is None or not self.provably_le(begin, end):
             return None
         return begin, end, is_reversed
 
     def _bound(
-        self, bound: Variable, length: AffineExpr, is_behind: bool, n_initial: int, depth: int
+        self, bound: Variable, length: AffineExpr, is_behind: bool, n_initial: int
     ) -> AffineExpr | None:
         """Where a bound falls in ``0..length``.
 
         With ``is_behind`` (a reversed slice) the bound is a row, and the result one past that row.
         """
-        row = self.value_of(bound, depth - 1)
+        row = self.value_of(bound)
         if not is_behind:
             return self.clipped(length, with_start(row, n_initial))
         if row == AffineExpr(-1):

@@ -179,15 +179,10 @@ class RowAnalysis:
             return None
         old = self.of(base, depth - 1)
         whole = self._all_rows(base)
-        is_assumed = False
-        if isinstance(index, slice):
-            row_range = whole.cut(index, self._lengths)
-        else:
-            row = whole.place(index, self._lengths)
-            if row is None:
-                # If the index is out of bounds, computing the buffer fails.
-                row, is_assumed = self._assumed(index, whole), True
-            row_range = None if row is None else RowRange(row, _ONE)
+        row_range, is_assumed = whole.taken(index, self._lengths), False
+        if row_range is None and not isinstance(index, slice):
+            # If the index is out of bounds, computing the buffer fails.
+            row_range, is_assumed = self._assumed(index, whole), True
         if row_range is None:
             return None
         split = self._around(old, row_range, whole, is_assumed=is_assumed)
@@ -200,12 +195,12 @@ class RowAnalysis:
         is_certain = old.is_certain and new.is_certain and not is_assumed
         return Rows((*before, *new.runs, *after), is_certain)
 
-    def _assumed(self, index: Variable, whole: RowRange) -> AffineExpr | None:
+    def _assumed(self, index: Variable, whole: RowRange) -> RowRange | None:
         """The row of a constant index, assuming that it is in bounds."""
         place = self._lengths.value_of(index)
         if not place.is_constant:
             return None
-        return place if place.constant >= 0 else whole.length + place
+        return RowRange(place if place.constant >= 0 else whole.length + place, _ONE)
 
     def _around(
         self, rows: Rows, row_range: RowRange, whole: RowRange, *, is_assumed: bool
@@ -235,15 +230,14 @@ class RowAnalysis:
         if is_repeated:
             row, fits = self._row(value, base, is_row=is_row)
             return Rows((Run(row_range.length, row),), fits)
-        if any(
-            self._lengths.length_of(value, other) != self._lengths.length_of(base, other)
+        is_alike = value.type.dtype == base.type.dtype and all(
+            self._lengths.length_of(value, other) == self._lengths.length_of(base, other)
             for other in range(base.type.ndim)
             if other != axis
-        ):
+        )
+        if not is_alike or self._length(value) != row_range.length:
             return Rows((Run(row_range.length),), is_certain=False)
         rows = self.of(value, depth - 1)
-        if self._length(value) != row_range.length or value.type.dtype != base.type.dtype:
-            return Rows((Run(row_range.length),), is_certain=False)
         return Rows(rows.runs[::-1], rows.is_certain) if row_range.is_reversed else rows
 
 

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from scanopt_cli.analysis.lengths import Lengths
 
 
-def scan_length(
-    lengths: Lengths, node: Apply, variable: Variable, axis: int, depth: int
-) -> AffineExpr | None:
+def scan_length(lengths: Lengths, node: Apply, variable: Variable, axis: int) -> AffineExpr | None:
     """Return the length of a Scan's output, ``None`` if it is not known.
 
     It is that of the initial buffer, unless the loop can stop early or runs no step.
@@ -30,19 +28,19 @@ def scan_length(
     if axis == view.batch_ndim and view.is_while and slot.kind is not SlotKind.MIT_MOT:
         return _stopped_length(lengths, view, slot)
     if slot.kind is SlotKind.NIT_SOT:
-        return _trace_length(lengths, view, slot, depth) if axis == view.batch_ndim else None
-    length = lengths.length_of(slot.outer_input, axis, depth - 1)
+        return _trace_length(lengths, view, slot) if axis == view.batch_ndim else None
+    length = lengths.length_of(slot.outer_input, axis)
     return with_start(length, slot.n_initial) if axis == view.batch_ndim else length
 
 
-def _trace_length(lengths: Lengths, view: ScanView, slot: Slot, depth: int) -> AffineExpr | None:
+def _trace_length(lengths: Lengths, view: ScanView, slot: Slot) -> AffineExpr | None:
     """The length of a nit_sot's output: 0 after 0 steps, else its buffer's.
 
     It is known if the buffer, too, has no rows where the loop runs no step. A minimum is 0 only if
     one of its operands is.
     """
-    rows = lengths.value_of(slot.outer_input, depth - 1)
-    steps = lengths.value_of(view.n_steps, depth - 1)
+    rows = lengths.value_of(slot.outer_input)
+    steps = lengths.value_of(view.n_steps)
     is_known = any(
         all(lengths.provably_le(AffineExpr(1), n) or lengths.provably_le(rows, n) for n in counts)
         for counts in ((steps,), *lengths.minima(steps))

@@ -49,7 +49,7 @@ class Statistics:
     buffers: str = "0"
 
 
-_COUNTED = {
+COUNTED = {
     SlotKind.MIT_MOT: "mit_mot",
     SlotKind.MIT_SOT: "mit_sot",
     SlotKind.SIT_SOT: "sit_sot",
@@ -61,6 +61,7 @@ _COUNTED = {
     SlotKind.TRACED: "traced",
     SlotKind.CONSTANT: "constants",
 }
+"""The kinds of slots that are counted, and the names of the counts."""
 COUNTS = tuple(field.name for field in fields(Statistics) if field.name != "buffers")
 """The names of the whole numbers in `Statistics`, in order."""
 
@@ -102,7 +103,7 @@ class _Counter:
                 lengths = Lengths(view.n_steps)
                 for slot in view.slots:
                     if slot.kind is not SlotKind.INDEX:
-                        counts[_COUNTED[slot.kind]] += 1
+                        counts[COUNTED[slot.kind]] += 1
                     if _has_buffer(slot, graph):
                         buffers = buffers + _elements(view, slot, lengths)
             for inner in inner_graphs(node.op):

@@ -15,16 +15,9 @@ from pytensor.tensor.math import Dot
 
 @dataclass(frozen=True, slots=True)
 class VectorProduct:
-    """A node that multiplies a vector by a matrix, both floats of one dtype.
+    """A vector times a matrix, both floats of one dtype.
 
-    Attributes
-    ----------
-    node
-        A product of matrices, of which one is the vector.
-    vector
-        The vector.
-    matrix
-        The matrix, as the node reads it.
+    ``node`` computes a product of matrices: ``matrix`` and, as a row or column, ``vector``.
     """
 
     node: Apply

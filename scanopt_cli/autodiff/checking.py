@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -18,7 +19,7 @@ from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.hessian import hessian_vector_product
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import TangentError
-from scanopt_cli.autodiff.reverse import derivatives, total
+from scanopt_cli.autodiff.reverse import derivatives, or_zeros, total
 from scanopt_cli.autodiff.strategies import Strategy, along, cleaned
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.ir.graph import Graph
@@ -140,23 +141,24 @@ def _unless_alike(given: Any, expected: Any, sound: Any, tolerance: float) -> An
 def _build_comparison(
     derivative: Derivative, graphs: Sequence[Sequence[Variable]], inputs: Sequence[Variable]
 ) -> _Comparison:
-    order, results = len(graphs) - 1, graphs[-1]
-    if derivative.strategy in (Strategy.FORWARD, Strategy.TAYLOR):
-        if derivative.orders[0].statistics.scans * 2**order <= _MOST_SCANS:
-            (target,) = graphs[0]
-            repeated = derivatives(target, inputs, ProvenanceRecorder({}))
-            wanted = next(islice(repeated, order - 1, None))
-            return _Comparison("reverse mode", wanted, results)
-        return _central_differences(graphs, inputs, [_along(results, _rates(inputs))])
-    rates = _rates(inputs)
+    order, results, rates = len(graphs) - 1, graphs[-1], _rates(inputs)
     if derivative.full:
         return _hessian_comparison(derivative.strategy, graphs, inputs, rates)
-    along_rates = [_along(results, rates)]
-    try:
-        slope = _slope(total(graphs[0]), inputs, rates, order)
-    except TangentError:
-        return _central_differences(graphs, inputs, along_rates)
-    return _Comparison("forward mode along one direction", [slope], along_rates)
+    is_forward = derivative.strategy in (Strategy.FORWARD, Strategy.TAYLOR)
+    if is_forward and derivative.orders[0].statistics.scans * 2**order <= _MOST_SCANS:
+        (target,) = graphs[0]
+        repeated = derivatives(target, inputs, ProvenanceRecorder({}))
+        wanted = next(islice(repeated, order - 1, None))
+        return _Comparison("reverse mode", wanted, results)
+    along_rates = [total([result * rate for result, rate in zip(results, rates, strict=True)])]
+    if not is_forward:
+        with suppress(TangentError):
+            slope = _slope(total(graphs[0]), inputs, rates, order)
+            return _Comparison("forward mode along one direction", [slope], along_rates)
+    # Richardson extrapolation makes the error of fourth order in the step.
+    cost = total(graphs[-2])
+    (near,), (far,) = (_differences([cost], inputs, rates, step) for step in (_STEP, 2 * _STEP))
+    return _Comparison("finite differences", [(4 * near - far) / 3], along_rates, 1e-4)
 
 
 def _slope(cost: Any, inputs: Sequence[Variable], rates: Sequence[Any], order: int) -> Any:
@@ -166,11 +168,9 @@ def _slope(cost: Any, inputs: Sequence[Variable], rates: Sequence[Any], order: i
     """
     for _ in range(order - 1):
         (tangent,) = jvp([cost], [along(inputs)]).tangents[0]
-        (cost,) = cleaned(
-            [pt.zeros_like(cost) if tangent is None else tangent], ProvenanceRecorder({})
-        )
+        (cost,) = cleaned([or_zeros(tangent, cost)], ProvenanceRecorder({}))
     (tangent,) = jvp([cost], [dict(zip(inputs, rates, strict=True))]).tangents[0]
-    return pt.zeros_like(cost) if tangent is None else tangent
+    return or_zeros(tangent, cost)
 
 
 def _hessian_comparison(
@@ -190,39 +190,23 @@ def _hessian_comparison(
     try:
         products = hessian_vector_product(graphs[1], inputs, rates, other, ProvenanceRecorder({}))
     except TangentError:
-        moved = [_moved(graphs[1], inputs, rates, sign * _STEP) for sign in (1, -1)]
-        slopes = [(up - down) / (2 * _STEP) for up, down in zip(*moved, strict=True)]
+        slopes = _differences(graphs[1], inputs, rates, _STEP)
         return _Comparison("finite differences", slopes, given, 1e-4)
-    wanted = [pt.zeros_like(x) if p is None else p for p, x in zip(products, inputs, strict=True)]
+    wanted = list(map(or_zeros, products, inputs))
     return _Comparison(f"{other.value}, Hessian times vector", wanted, given)
 
 
-def _central_differences(
-    graphs: Sequence[Sequence[Variable]], inputs: Sequence[Variable], given: Sequence[Variable]
-) -> _Comparison:
-    """Compare with central differences of the order before.
-
-    Richardson extrapolation makes their error of fourth order in the step.
-    """
-    cost, rates = total(graphs[-2]), _rates(inputs)
-
-    def rise(step: float) -> Any:
-        (up,) = _moved([cost], inputs, rates, step)
-        (down,) = _moved([cost], inputs, rates, -step)
-        return (up - down) / (2 * step)
-
-    slope = (4 * rise(_STEP) - rise(2 * _STEP)) / 3
-    return _Comparison("finite differences", [slope], given, 1e-4)
-
-
-def _moved(
+def _differences(
     outputs: Sequence[Any], inputs: Sequence[Any], rates: Sequence[Any], step: float
 ) -> list[Any]:
-    replaced = {
-        x: (x + step * rate).astype(x.type.dtype) for x, rate in zip(inputs, rates, strict=True)
-    }
-    found: list[Any] = clone_replace(list(outputs), replaced)
-    return found
+    """The central differences of ``outputs`` along ``rates``."""
+
+    def moved(step: float) -> list[Any]:
+        pairs = zip(inputs, rates, strict=True)
+        replaced = {x: (x + step * rate).astype(x.type.dtype) for x, rate in pairs}
+        return clone_replace(list(outputs), replaced)
+
+    return [(up - down) / (2 * step) for up, down in zip(moved(step), moved(-step), strict=True)]
 
 
 def _rates(inputs: Sequence[Any]) -> list[Any]:
@@ -235,7 +219,3 @@ def _rates(inputs: Sequence[Any]) -> list[Any]:
         rates.append(variable.type.filter_variable(ramp.astype(variable.type.dtype)))
         start += 0.37
     return rates
-
-
-def _along(results: Sequence[Any], rates: Sequence[Any]) -> Any:
-    return total([result * rate for result, rate in zip(results, rates, strict=True)])

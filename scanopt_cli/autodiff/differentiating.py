@@ -141,11 +141,10 @@ def grad(
         raise GradientError(
             f"a whole Hessian is of order 2, not of order {order}", where=problem.source
         )
-    found, choice = _solve(problem, order, wanted, full=full, announce=announce)
+    built, notes, choice = _solve(problem, order, wanted, full=full, announce=announce)
     orders = []
-    notes = list(found.notes)
     deadline = perf_counter() + stage_timeout
-    for report in found.orders:
+    for report in built:
         counted = []
         for stage in map(Stage, stages):
             if stage is Stage.RAW:
@@ -195,12 +194,6 @@ class _Problem:
         return self.original.source
 
 
-@dataclass(slots=True)
-class _Solution:
-    orders: list[OrderReport]
-    notes: list[str]
-
-
 def _problem(
     graph: GraphLike,
     order: int,
@@ -238,12 +231,11 @@ def _strategy(name: Strategy | str, source: str) -> Strategy:
 
 def _solve(
     problem: _Problem, order: int, wanted: Strategy, *, full: bool, announce: Callable[[str], None]
-) -> tuple[_Solution, Choice]:
-    """Build the derivative by the wanted strategy.
+) -> tuple[list[OrderReport], list[str], Choice]:
+    """Build every order by the wanted strategy; return the notes on them and the choice as well.
 
     ``auto`` falls back to reverse mode if an Op has no pushforward.
     """
-    source = problem.source
     if wanted is not Strategy.AUTO:
         choice = Choice(wanted, "as asked for")
         _refuse_strategy(problem, wanted, full=full)
@@ -251,15 +243,15 @@ def _solve(
         choice = choose(problem.target, problem.inputs, order, full=full)
     announce(f"{choice.strategy}, order {order}")
     try:
-        return _orders(problem, order, choice.strategy, full=full), choice
+        return *_orders(problem, order, choice.strategy, full=full), choice
     except TangentError as error:
         if wanted is not Strategy.AUTO:
             raise GradientError(
-                str(error), where=source, hint="use strategy reverse, which needs none"
+                str(error), where=problem.source, hint="use strategy reverse, which needs none"
             ) from error
         choice = Choice(Strategy.REVERSE, f"reverse mode only: {error}")
     announce(f"{choice.strategy}, order {order}")
-    return _orders(problem, order, choice.strategy, full=full), choice
+    return *_orders(problem, order, choice.strategy, full=full), choice
 
 
 def _refuse_strategy(problem: _Problem, strategy: Strategy, *, full: bool) -> None:
@@ -279,8 +271,10 @@ def _refuse_strategy(problem: _Problem, strategy: Strategy, *, full: bool) -> No
         )
 
 
-def _orders(problem: _Problem, order: int, strategy: Strategy, *, full: bool) -> _Solution:
-    """Build every order up to ``order``, with the statistics of each."""
+def _orders(
+    problem: _Problem, order: int, strategy: Strategy, *, full: bool
+) -> tuple[list[OrderReport], list[str]]:
+    """Build every order up to ``order``, and return notes on them."""
     original, inputs, names = problem.original, problem.inputs, problem.names
     notes = _notes(order, problem, full=full)
     reach = Reach(original.fgraph)
@@ -300,8 +294,6 @@ def _orders(problem: _Problem, order: int, strategy: Strategy, *, full: bool) ->
                     results = hessian_rows(results, inputs, strategy, recorder)
                 else:
                     results = next(building)
-        except TangentError:
-            raise
         except GradientError as error:
             raise GradientError(error.what, where=problem.source, hint=error.hint) from error
         except Exception as error:
@@ -315,7 +307,7 @@ def _orders(problem: _Problem, order: int, strategy: Strategy, *, full: bool) ->
     scans = orders[-1].statistics.scans
     if scans >= _MANY_SCANS and strategy is Strategy.REVERSE:
         notes.append(f"{scans} Scans: each order of repeated reverse mode doubles them")
-    return _Solution(orders, notes)
+    return orders, notes
 
 
 def _is_reverse(strategy: Strategy, number: int) -> bool:
@@ -325,10 +317,9 @@ def _is_reverse(strategy: Strategy, number: int) -> bool:
 
 
 def _titles(number: int, problem: _Problem, full: bool) -> list[str]:
-    symbol = "d" if number == 1 else f"d{number}"
-    if full and number == 2:
-        return [f"d2 {problem.output_name}/d * d {name}" for name in problem.names]
-    return [f"{symbol} {problem.output_name}/d {name}" for name in problem.names]
+    above = f"{'d' if number == 1 else f'd{number}'} {problem.output_name}"
+    below = "d * d" if full and number == 2 else "d"
+    return [f"{above}/{below} {name}" for name in problem.names]
 
 
 def _report(

@@ -9,8 +9,8 @@ that depend on a differentiated input have tangents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytensor.tensor as pt
@@ -32,7 +32,6 @@ from scanopt_cli.autodiff.pushforward_rules import (
     fitted,
     pushforward,
     transposed,
-    zeros,
 )
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.naming import TANGENTS, titles
@@ -40,23 +39,11 @@ from scanopt_cli.ir.scan_view import view_of
 from scanopt_cli.ir.slots import HasSlots, Slot, SlotKind, SlotView
 
 
-@dataclass(slots=True)
-class Jvp:
-    """The result of `jvp`.
+@dataclass(frozen=True, slots=True)
+class Jvp(Pushed):
+    """The outputs of a graph and their tangents; ``nodes`` maps replaced nodes to new ones."""
 
-    Attributes
-    ----------
-    outputs
-        The outputs; those of replaced nodes are new variables.
-    tangents
-        For each direction a tangent for each output; ``None`` is zero.
-    nodes
-        Maps each replaced node to the new one.
-    """
-
-    outputs: list[Variable]
-    tangents: list[Tangents]
-    nodes: dict[Apply, Apply] = field(default_factory=dict)
+    nodes: Mapping[Apply, Apply]
 
 
 def jvp(outputs: Sequence[Variable], directions: Sequence[Mapping[Variable, Variable]]) -> Jvp:
@@ -79,7 +66,8 @@ def jvp(outputs: Sequence[Variable], directions: Sequence[Mapping[Variable, Vari
         rebuilt = node.clone_with_new_inputs(inputs) if inputs != node.inputs else node
         tangents = [[tangent_of.get(v) for v in node.inputs] for tangent_of in tangent_maps]
         found = Pushed(rebuilt.outputs, ())
-        if not wanted.isdisjoint(node.outputs) and _any_tangent(tangents):
+        has_tangent = any(tangent is not None for row in tangents for tangent in row)
+        if has_tangent and not wanted.isdisjoint(node.outputs):
             try:
                 found = pushforward(node.op, rebuilt, tangents)
             except TangentError as error:
@@ -111,8 +99,8 @@ def _loop(op: Any, node: Apply, directions: Sequence[Tangents]) -> Pushed:
     """
     view = view_of(node)
     view.unfreeze()
-    outer = [dict(zip(node.inputs, tangents, strict=True)) for tangents in directions]
-    active = [_slots_with_tangents(view, node, known) for known in outer]
+    given = [dict(zip(node.inputs, tangents, strict=True)) for tangents in directions]
+    active = [_slots_with_tangents(view, node, known) for known in given]
     inside = [
         {v: v.type() for slot in slots for v in slot.inner_inputs if is_float(v)}
         for slots in active
@@ -122,27 +110,24 @@ def _loop(op: Any, node: Apply, directions: Sequence[Tangents]) -> Pushed:
     places = dict(zip(view.inner_outputs(), body.outputs, strict=True))
     marks: list[dict[Variable, Variable]] = []
     added: list[Slot] = []
-    for known, slots, seeds, tangents in zip(outer, active, inside, computed, strict=True):
+    for known, slots, seeds, tangents in zip(given, active, inside, computed, strict=True):
         marks.append({})
         for slot in slots:
             own: dict[Any, Variable] = {v: v.type() for v in slot.outer_outputs}
             marks[-1].update(own)
+            has_no_input = slot.kind in (SlotKind.NIT_SOT, SlotKind.TRACED)
+            outer = slot.outer_input
             added.append(
-                Slot(
-                    slot.kind,
-                    slot.position,
-                    slot.taps,
-                    slot.out_taps,
-                    [seeds[variable] for variable in slot.inner_inputs],
-                    [_or_zeros(tangents[v], places[v]) for v in slot.inner_outputs],
-                    outer_input=slot.outer_input
-                    if slot.kind in (SlotKind.NIT_SOT, SlotKind.TRACED)
-                    else _or_zeros(known.get(slot.outer_input), slot.outer_input),
+                replace(
+                    slot,
+                    inner_inputs=[seeds[variable] for variable in slot.inner_inputs],
+                    inner_outputs=[fitted(tangents[v], places[v]) for v in slot.inner_outputs],
+                    outer_input=outer if has_no_input else fitted(known.get(outer), outer),
                     outer_output=own.get(slot.outer_output),
                     last=own.get(slot.last),
                 )
             )
-    view.set_inner_outputs(body.outputs)
+    view.set_inner_outputs(list(body.outputs))
     view.slots = [*view.slots, *added]
     view.new_name = f"{TANGENTS}{op.name}" if op.name else None
     made = view.rebuild()
@@ -176,7 +161,7 @@ def _slots_with_tangents(
         slots = more
     if any(slot.kind is SlotKind.UNTRACED for slot in slots):
         raise TangentError(node, "one of its states keeps no trace")
-    return [slot for slot in view.slots if slot in slots]
+    return slots
 
 
 @pushforward.register(OpFromGraph)
@@ -189,24 +174,19 @@ def _op_from_graph(op: OpFromGraph, node: Apply, directions: Sequence[Tangents])
         return pushforward.dispatch(object)(op, node, directions)
     if op.pullback_overrides is not None:
         return Pushed(node.outputs, [transposed(node, tangents) for tangents in directions])
+
+    def joint(outputs: Sequence[Variable], values: Mapping[Variable, Variable]) -> Any:
+        both = OpFromGraph(
+            list(values),
+            list(outputs),
+            inline=op.is_inline,
+            name=f"{op.name}_rop" if op.name else None,
+            on_unused_input="ignore",
+        )
+        return both(*values.values(), return_list=True)
+
     body = op.fgraph.unfreeze()
-    inside = [
-        {v: v.type() for v, t in zip(body.inputs, tangents, strict=True) if t is not None}
-        for tangents in directions
-    ]
-    pushed = jvp(body.outputs, inside)
-    given = [t for tangents in directions for t in tangents if t is not None]
-    seeds = [seed for known in inside for seed in known.values()]
-    results = [t for row in pushed.tangents for t in row if t is not None]
-    joint = OpFromGraph(
-        [*body.inputs, *seeds],
-        [*pushed.outputs, *results],
-        inline=op.is_inline,
-        name=f"{op.name}_rop" if op.name else None,
-        on_unused_input="ignore",
-    )
-    made: Any = joint(*node.inputs, *given, return_list=True)
-    return _unpacked(made, pushed)
+    return _applied(body.outputs, body.inputs, node, directions, joint)
 
 
 @pushforward.register(Elemwise)
@@ -267,32 +247,19 @@ def _applied(
         for tangents in directions
     ]
     pushed = jvp(outputs, inside)
-    replace = dict(zip(inputs, node.inputs, strict=True))
+    values = dict(zip(inputs, node.inputs, strict=True))
     for known, tangents in zip(inside, directions, strict=True):
         pairs = zip(inputs, tangents, strict=True)
-        replace.update({known[v]: t for v, t in pairs if t is not None})
+        values.update({known[v]: t for v, t in pairs if t is not None})
     wanted = [t for row in pushed.tangents for t in row if t is not None]
-    return _unpacked(substitute([*pushed.outputs, *wanted], replace), pushed)
+    made = iter(substitute([*pushed.outputs, *wanted], values))
+    return Pushed(
+        [next(made) for _ in pushed.outputs],
+        [[None if t is None else next(made) for t in row] for row in pushed.tangents],
+    )
 
 
 def _core(variable: Variable, batch: int) -> Variable:
     kind = variable.type
     core: Variable = kind.clone(shape=kind.shape[batch:])()
     return core
-
-
-def _unpacked(made: Sequence[Variable], pushed: Jvp) -> Pushed:
-    """Replace the outputs of ``pushed`` and its non-zero tangents by ``made``, in this order."""
-    rest = iter(made)
-    outputs = [next(rest) for _ in pushed.outputs]
-    tangents = [[None if t is None else next(rest) for t in row] for row in pushed.tangents]
-    return Pushed(outputs, tangents)
-
-
-def _any_tangent(directions: Iterable[Tangents]) -> bool:
-    return any(tangent is not None for tangents in directions for tangent in tangents)
-
-
-def _or_zeros(tangent: Variable | None, variable: Variable) -> Variable:
-    result: Variable = zeros(variable) if tangent is None else fitted(tangent, variable)
-    return result

@@ -10,8 +10,6 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import graph_inputs
 
-from scanopt_cli.autodiff.activity import useful
-from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import fitted
 from scanopt_cli.autodiff.reverse import total
@@ -37,9 +35,9 @@ def hessian_rows(
     directions = [variable.type() for variable in wrt]
     products = hessian_vector_product(gradient, wrt, directions, strategy, recorder)
     batches = _basis(wrt)
-    used = set(graph_inputs([p for p in products if p is not None]))
-    replace = {d: b for d, b in zip(directions, batches, strict=True) if d in used}
     known = [product for product in products if product is not None]
+    used = set(graph_inputs(known))
+    replace = {d: b for d, b in zip(directions, batches, strict=True) if d in used}
     made = vectorize_graph(known, replace=replace) if known else []
     record_inferred(made, recorder)
     rows = iter(made)
@@ -62,15 +60,8 @@ def hessian_vector_product(
     """
     if strategy is Strategy.REVERSE:
         pairs = zip(gradient, directions, strict=True)
-        cost = total([g * d for g, d in pairs])  # type: ignore[operator]
-        smooth = useful([cost])
-        reached = [variable for variable in wrt if variable in smooth]
-        found = recorder.grad(cost, reached) if reached else []
-        terms = dict(zip(reached, found, strict=True))
-        return [terms.get(variable) for variable in wrt]
-    pushed = jvp(gradient, [dict(zip(wrt, directions, strict=True))])
-    recorder.follow(pushed.nodes)
-    (row,) = pushed.tangents
+        return recorder.grad(total([g * d for g, d in pairs]), wrt)  # type: ignore[operator]
+    (row,) = recorder.tangents(gradient, [dict(zip(wrt, directions, strict=True))])
     return [None if t is None else fitted(t, x) for t, x in zip(row, wrt, strict=True)]
 
 

@@ -87,11 +87,11 @@ def _inc_subtensor(op: IncSubtensor, node: Apply, directions: Sequence[Tangents]
     if not (op.set_instead_of_inc and made_by and isinstance(made_by.op, AllocEmpty)):
         return pushforward.dispatch(object)(op, node, directions)
 
-    def one(tangents: Tangents) -> list[Any]:
-        written = tangents[1]
-        return [None if written is None else op(buffer, written, *indices)]
-
-    return Pushed(node.outputs, [one(tangents) for tangents in directions])
+    results: list[Any] = [
+        [None if written is None else op(buffer, written, *indices)]
+        for _, written, *_ in directions
+    ]
+    return Pushed(node.outputs, results)
 
 
 @pushforward.register(Prod)
@@ -102,14 +102,12 @@ def _prod(op: Prod, node: Apply, directions: Sequence[Tangents]) -> Pushed:
     derivative of its product.
     """
     (factors,), (product,) = node.inputs, node.outputs
-    ones = pt.ones_like(product)
-    (slopes,) = op.pullback([factors], [product], [ones])
-
-    def one(tangents: Tangents) -> Tangents:
-        (tangent,) = tangents
-        return [None if tangent is None else pt.sum(slopes * tangent, axis=op.axis)]
-
-    return Pushed(node.outputs, [one(tangents) for tangents in directions])
+    (slopes,) = op.pullback([factors], [product], [pt.ones_like(product)])
+    results = [
+        [None if tangent is None else pt.sum(slopes * tangent, axis=op.axis)]
+        for (tangent,) in directions
+    ]
+    return Pushed(node.outputs, results)
 
 
 @pushforward.register(Expm)
@@ -122,7 +120,7 @@ def _expm(op: Expm, node: Apply, directions: Sequence[Tangents]) -> Pushed:
         if tangent is None:
             return [None]
         above = pt.join(1, matrix, tangent)
-        below = pt.join(1, zeros(matrix), matrix)
+        below = pt.join(1, pt.zeros_like(matrix), matrix)
         both: Any = op(pt.join(0, above, below))
         return [both[:size, size:]]
 
@@ -217,13 +215,10 @@ def _sum(terms: Sequence[Variable | None]) -> Any:
     return sum(known[1:], start=known[0]) if known else None
 
 
-def zeros(variable: Any) -> Any:
-    """Return zeros of the shape and type of ``variable``."""
-    return pt.zeros_like(variable)
-
-
 def fitted(tangent: Any, variable: Any) -> Any:
-    """Return ``tangent``, cast and broadcast to the type of its ``variable``."""
+    """Return ``tangent``, or zeros for ``None``, cast and broadcast to the type of ``variable``."""
+    if tangent is None:
+        return pt.zeros_like(variable)
     kind = variable.type
     if tangent.type.dtype != kind.dtype:
         tangent = tangent.astype(kind.dtype)
@@ -236,7 +231,7 @@ def fitted(tangent: Any, variable: Any) -> Any:
 def _own_or_transposed(op: Op, node: Apply, tangents: Tangents) -> Tangents:
     """The tangents by the Op's own pushforward, or by `transposed` if that lacks any tangent."""
     given = [
-        zeros(variable) if tangent is None and is_float(variable) else tangent
+        pt.zeros_like(variable) if tangent is None and is_float(variable) else tangent
         for variable, tangent in zip(node.inputs, tangents, strict=True)
     ]
     disconnected = [disconnected_type() if tangent is None else tangent for tangent in given]

@@ -8,7 +8,6 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.autodiff.activity import useful
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 
 
@@ -23,12 +22,8 @@ def derivatives(
     """
     results = [output]
     while True:
-        cost = total(results)
-        contributing = useful([cost])
-        reached = [variable for variable in wrt if variable in contributing]
-        found = recorder.grad(cost, reached) if reached else []
-        terms = dict(zip(reached, found, strict=True))
-        results = [_or_zeros(terms.get(variable), variable) for variable in wrt]
+        found = recorder.grad(total(results), wrt)
+        results = [or_zeros(term, variable) for term, variable in zip(found, wrt, strict=True)]
         yield results
 
 
@@ -38,5 +33,6 @@ def total(variables: Sequence[Any]) -> Any:
     return sum(rest, start=first)
 
 
-def _or_zeros(result: Variable | None, variable: Variable) -> Variable:
+def or_zeros(result: Variable | None, variable: Variable) -> Variable:
+    """Return ``result``, or zeros like ``variable`` for ``None``."""
     return pt.zeros_like(variable) if result is None else result

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import islice
 from math import prod
 from typing import Any
 
@@ -19,12 +20,11 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs, toposort
 
-from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.provenance.inference import infer
 from scanopt_cli.autodiff.provenance.reach import Reach
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
-from scanopt_cli.autodiff.pushforward_rules import fitted, zeros
-from scanopt_cli.autodiff.reverse import derivatives, total
+from scanopt_cli.autodiff.pushforward_rules import fitted
+from scanopt_cli.autodiff.reverse import derivatives, or_zeros, total
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.passes.compile_safe.bodies import CompileSafeBodies
@@ -94,13 +94,8 @@ def _forward_over_reverse(
     results = next(derivatives(output, wrt, recorder))
     yield results
     while True:
-        found = jvp(results, [along(wrt)])
-        recorder.follow(found.nodes)
-        (row,) = found.tangents
-        results = [
-            zeros(x) if tangent is None else fitted(tangent, x)
-            for tangent, x in zip(row, wrt, strict=True)
-        ]
+        (row,) = recorder.tangents(results, [along(wrt)])
+        results = [fitted(tangent, x) for tangent, x in zip(row, wrt, strict=True)]
         yield results
         results = cleaned(results, recorder)
 
@@ -113,65 +108,62 @@ def _forward(
     *,
     is_cleaned: bool,
 ) -> Iterator[list[Variable]]:
-    units = _units(wrt, names)
+    sizes = _sizes(wrt, names)
+    units = list(_units(wrt, sizes))
     base: Any = total([output])
     while True:
-        found = jvp([base], units)
-        recorder.follow(found.nodes)
-        column = [pt.zeros_like(base) if t is None else t for (t,) in found.tangents]
-        results = _assembled(column, wrt)
+        column = [or_zeros(tangent, base) for (tangent,) in recorder.tangents([base], units)]
+        results = _assembled(column, wrt, sizes)
         if is_cleaned:
             results = cleaned(results, recorder)
         yield results
         if len(units) == 1:
             base = total(results)
             continue
-        found = jvp([base], [along(wrt)])
-        recorder.follow(found.nodes)
-        tangent = found.tangents[0][0]
-        base = pt.zeros_like(base) if tangent is None else tangent
+        ((tangent,),) = recorder.tangents([base], [along(wrt)])
+        base = or_zeros(tangent, base)
         if is_cleaned:
             (base,) = cleaned([base], recorder)
 
 
-def _units(wrt: Sequence[Any], names: Sequence[str]) -> list[Mapping[Variable, Variable]]:
-    """One direction for each entry of each input: the unit vector of that entry."""
-    counts = [entries(variable) for variable in wrt]
-    for name, count in zip(names, counts, strict=True):
-        if count is None:
+def _sizes(wrt: Sequence[Variable], names: Sequence[str]) -> list[int]:
+    """How many entries each input has; forward mode needs a direction for each entry."""
+    sizes = []
+    for name, variable in zip(names, wrt, strict=True):
+        size = entries(variable)
+        if size is None:
             raise GradientError(
                 f"forward mode needs a direction for each entry of {name}, "
                 "whose number of entries is not known",
                 hint="use strategy forward-over-reverse or reverse",
             )
-    if sum(map(_known, counts)) > MOST_ENTRIES:
+        sizes.append(size)
+    if sum(sizes) > MOST_ENTRIES:
         raise GradientError(
-            f"forward mode needs a direction for each of {sum(map(_known, counts))} entries, "
+            f"forward mode needs a direction for each of {sum(sizes)} entries, "
             f"and builds at most {MOST_ENTRIES}",
             hint="use strategy forward-over-reverse or reverse",
         )
-    directions: list[Mapping[Variable, Variable]] = []
-    for variable, count in zip(wrt, counts, strict=True):
-        for entry in range(_known(count)):
+    return sizes
+
+
+def _units(wrt: Sequence[Any], sizes: Sequence[int]) -> Iterator[Mapping[Variable, Variable]]:
+    """One direction for each entry of each input: the unit vector of that entry."""
+    for variable, size in zip(wrt, sizes, strict=True):
+        for entry in range(size):
             unit = np.zeros(variable.type.shape, dtype=variable.type.dtype)
             unit.flat[entry] = 1
-            directions.append({variable: pt.constant(unit)})
-    return directions
+            yield {variable: pt.constant(unit)}
 
 
-def _known(count: int | None) -> int:
-    assert count is not None
-    return count
-
-
-def _assembled(column: Sequence[Any], wrt: Sequence[Any]) -> list[Variable]:
+def _assembled(column: Sequence[Any], wrt: Sequence[Any], sizes: Sequence[int]) -> list[Variable]:
     """The derivatives by single entries, assembled into one for each input."""
     rest = iter(column)
     results = []
-    for variable in wrt:
-        parts = [next(rest) for _ in range(_known(entries(variable)))]
+    for variable, size in zip(wrt, sizes, strict=True):
+        parts = list(islice(rest, size))
         if variable.type.ndim:
-            whole = pt.stack(parts).reshape(variable.type.shape) if parts else zeros(variable)
+            whole = pt.stack(parts).reshape(variable.type.shape) if parts else None
         else:
             (whole,) = parts
         results.append(fitted(whole, variable))

@@ -50,10 +50,10 @@ def test_inspecting_a_loop_reads_its_trip_count_once_for_all_sequences(
     minima: list[int] = []
     original = Lengths._value
 
-    def counted(self, variable, depth):
+    def counted(self, variable):
         node = variable.owner
         minima.append(node is not None and "minimum" in str(node.op).lower())
-        return original(self, variable, depth)
+        return original(self, variable)
 
     monkeypatch.setattr(Lengths, "_value", counted)
     counts = []

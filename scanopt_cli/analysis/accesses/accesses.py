@@ -8,12 +8,13 @@ from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import Output
+from pytensor.scan.op import Scan
 from pytensor.tensor.shape import Shape_i
 
 from scanopt_cli.analysis.accesses.indices import Bound, Extent, RowIndex, read_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
@@ -116,22 +117,19 @@ def accesses(view: SlotView, slot: Slot, clients: Clients) -> list[Access]:
 
 
 def accesses_of(
-    buffer: Variable, n_initial: int, clients: Clients, axis: int = 0
+    source: Variable, n_initial: int, clients: Clients, axis: int, path: tuple[RowIndex, ...] = ()
 ) -> Iterator[Access]:
-    """Yield every reader of ``buffer``, whose rows are along ``axis``, as `accesses` does."""
-    return _accesses(axis, buffer, (), n_initial, clients)
+    """Yield every reader of a buffer, whose rows are along ``axis``, as `accesses` does.
 
-
-def _accesses(
-    axis: int, source: Variable, path: tuple[RowIndex, ...], n_initial: int, clients: Clients
-) -> Iterator[Access]:
+    ``source`` is the buffer, or what ``path`` takes of it.
+    """
     is_reversed = any(index.is_reversal for index in path)
     for node, position in clients(source):
         index = read_index(node, axis) if position == 0 else None
         if index is not None and not path and index.strips(n_initial):
-            yield from _accesses(axis, node.outputs[0], (index,), 0, clients)
+            yield from accesses_of(node.outputs[0], 0, clients, axis, (index,))
         elif index is not None and not is_reversed and index.is_reversal:
-            yield from _accesses(axis, node.outputs[0], (*path, index), n_initial, clients)
+            yield from accesses_of(node.outputs[0], n_initial, clients, axis, (*path, index))
         else:
             extent = None if index is None else index.extent
             if isinstance(node.op, Shape_i) and node.op.i != axis:
@@ -164,7 +162,7 @@ def sequence_steps(node: Apply, position: int) -> AffineExpr | None:
 
     A batched loop is one of the others.
     """
-    if scan_op(node) is None or scan_op(node) is not node.op:
+    if not isinstance(node.op, Scan):
         return None
     reader = ScanView.of(node)
     if not 0 < position <= len(reader.of_kind(SlotKind.SEQ)):

@@ -12,6 +12,8 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor
 
 from scanopt_cli.analysis.describing import describe
 from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
+from scanopt_cli.ir.inner_graphs import core_op
+from scanopt_cli.ir.scan_view import batch_ndim
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,8 @@ def _of_slice(index: slice) -> Extent:
 class RowIndex:
     """The index by which a node reads rows.
 
-    Attributes
-    ----------
-    value
-        A scalar or a slice, as variables, or the array of a constant list of rows.
-    rest
-        The indices of the axes after that of the rows, without full slices at the end.
+    ``value`` is a scalar or a slice, as variables, or the array of a constant list of rows. In
+    ``rest`` are the indices of the axes after that of the rows, without full slices at the end.
     """
 
     value: Any
@@ -177,14 +175,8 @@ def read_index(node: Apply, axis: int) -> RowIndex | None:
     """
     if isinstance(node.op, AdvancedSubtensor):
         return _listed(node) if axis == 0 else None
-    if not isinstance(node.op, Subtensor):
-        return None
-    indices = indices_of(node)
-    if len(indices) <= axis or not all(map(is_full_slice, indices[:axis])):
-        return None
-    while len(indices) > axis + 1 and is_full_slice(indices[-1]):
-        indices.pop()
-    return RowIndex(indices[axis], tuple(indices[axis + 1 :]))
+    indices = indices_from(node, axis) if isinstance(node.op, Subtensor) else []
+    return RowIndex(indices[0], tuple(indices[1:])) if indices else None
 
 
 def _listed(node: Apply) -> RowIndex | None:
@@ -201,19 +193,27 @@ def rows_index(node: Apply, axis: int) -> Any:
     ``None`` if ``node`` is no Subtensor or IncSubtensor, plain or in a Blockwise, or if it indexes
     other axes too.
     """
-    op, before = node.op, axis
-    if isinstance(op, Blockwise):
-        op, before = op.core_op, 0
-        if node.op.batch_ndim(node) != axis:
-            return None
-    if not isinstance(op, Subtensor | IncSubtensor):
-        return None
+    indices = indices_from(node, axis)
+    return indices[0] if len(indices) == 1 else None
+
+
+def indices_from(node: Apply, axis: int) -> list[Any]:
+    """Return the indices of ``axis`` and of the axes after it, without full slices at the end.
+
+    Empty if ``node`` is no Subtensor or IncSubtensor, plain or in a Blockwise whose batch axes come
+    before ``axis``, or if it indexes axes before that.
+    """
+    before = axis - batch_ndim(node)
+    if not isinstance(core_op(node.op), Subtensor | IncSubtensor):
+        return []
+    if isinstance(node.op, Blockwise) and before:
+        return []
     indices = indices_of(node)
-    while indices and is_full_slice(indices[-1]) and len(indices) > before + 1:
+    if not all(map(is_full_slice, indices[:before])):
+        return []
+    while len(indices) > before + 1 and is_full_slice(indices[-1]):
         indices.pop()
-    if len(indices) != before + 1 or not all(map(is_full_slice, indices[:before])):
-        return None
-    return indices[before]
+    return indices[before:]
 
 
 def axis_of(node: Apply) -> int | None:

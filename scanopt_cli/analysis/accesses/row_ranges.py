@@ -33,8 +33,7 @@ class RowRange:
     def cut(self, index: slice, lengths: Lengths, n_initial: int = 0) -> RowRange | None:
         """Return the row range that a slice of this one takes, ``None`` if undecided.
 
-        With step 1, a bound that is the length of ``x[:n_initial]`` is taken to be ``n_initial``:
-        with fewer initial rows, the loop could not run.
+        ``n_initial`` is that of `Lengths.span`.
         """
         span = lengths.span(index, self.length, n_initial=n_initial)
         if span is None:
@@ -43,10 +42,10 @@ class RowRange:
         low = self.high - end if self.is_reversed else self.low + begin
         return RowRange(low, end - begin, self.is_reversed ^ is_reversed)
 
-    def taken(self, index: Any, lengths: Lengths, n_initial: int = 0) -> RowRange | None:
+    def taken(self, index: Any, lengths: Lengths) -> RowRange | None:
         """Return the row range that an index or slice of this one takes, ``None`` if undecided."""
         if isinstance(index, slice):
-            return self.cut(index, lengths, n_initial)
+            return self.cut(index, lengths)
         row = self.place(index, lengths)
         return None if row is None else RowRange(row, _ONE)
 

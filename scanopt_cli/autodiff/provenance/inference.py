@@ -21,18 +21,18 @@ from enum import StrEnum
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.basic import Alloc
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
+from scanopt_cli.analysis.accesses.indices import indices_from
 from scanopt_cli.analysis.rows_by_step import rows_by_step
 from scanopt_cli.autodiff.provenance.reach import Reach
 from scanopt_cli.autodiff.provenance.recorder import Origin
-from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
+from scanopt_cli.ir.indexing import number
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.naming import PULLBACK, TANGENTS
-from scanopt_cli.ir.scan_view import batch_ndim, view_of
+from scanopt_cli.ir.scan_view import view_of
 from scanopt_cli.ir.slots import SlotKind, SlotView
 
 
@@ -67,19 +67,7 @@ class SequenceSource:
 def infer(scans: Sequence[Apply], reach: Reach) -> dict[Apply, Origin]:
     """Return the origin of each of ``scans``, all Scans of one graph in topological order."""
     views = {node: view_of(node) for node in scans}
-    found: dict[Apply, Origin] = {}
-    for node, view in views.items():
-        if _carries_tangents(view):
-            of = view.name.removeprefix(TANGENTS)
-            found[node] = Origin(None, _times_differentiated(view.name), None, of)
-            continue
-        parent, reason = _parent(view, views, reach)
-        if parent is not None:
-            found[node] = Origin(parent, None)
-        elif reason is not None:
-            found[node] = Origin(None, None, reason)
-        else:
-            found[node] = Origin()
+    found = {node: _origin(view, views, reach) for node, view in views.items()}
     return {node: _with_generation(origin, found) for node, origin in found.items()}
 
 
@@ -91,8 +79,7 @@ def time_directions(
     It is opposite to that of the parent, or follows from the sequences if there is no known parent.
     """
     found: dict[Apply, TimeDirection] = {}
-
-    def direction(node: Apply) -> TimeDirection:
+    for node in scans:
         chain: list[Apply] = []
         at: Apply | None = node
         while at is not None and at not in found and at not in chain:
@@ -102,9 +89,7 @@ def time_directions(
             parent = origins[scan].parent
             known = None if parent is None else found.get(parent)
             found[scan] = _by_sequences(scan, found) if known is None else known.opposite
-        return found[node]
-
-    return {node: direction(node) for node in scans}
+    return found
 
 
 def rows_read(view: SlotView) -> Iterator[SequenceSource]:
@@ -119,23 +104,22 @@ def rows_read(view: SlotView) -> Iterator[SequenceSource]:
         yield replace(source, is_reversed=source.is_reversed ^ (direction == -1))
 
 
-def _parent(
-    view: SlotView, views: Mapping[Apply, SlotView], reach: Reach
-) -> tuple[Apply | None, str | None]:
-    """The Scan that ``view`` is the pullback of, or why it is unknown.
-
-    Both are ``None`` if ``view`` does not look like a pullback.
-    """
+def _origin(view: SlotView, views: Mapping[Apply, SlotView], reach: Reach) -> Origin:
+    """The origin of ``view``, without its generation if it is a pullback."""
+    if _carries_tangents(view):
+        of = view.name.removeprefix(TANGENTS)
+        return Origin(None, _times_differentiated(view.name), None, of)
     is_named = bool(view.op.name) and view.name.startswith(PULLBACK)
     has_mit_mot = bool(view.of_kind(SlotKind.MIT_MOT))
     backwards = {rows.source for rows in rows_read(view) if rows.is_reversed}
     # `scan` makes no mit_mots. So a loop without one may be a user's that only has the name of a
     # pullback.
     if not has_mit_mot and not (is_named and backwards and _can_be_pullback(view)):
-        return None, None
+        return Origin()
     name = view.name.removeprefix(PULLBACK) if is_named else None
     if view.op.name and name is None:
-        return None, "has the mit_mots of a pullback, but not the name of one"
+        why = "has the mit_mots of a pullback, but not the name of one"
+        return Origin(None, None, why)
     alike = [
         other
         for node, other in views.items()
@@ -144,15 +128,17 @@ def _parent(
         and view.node not in reach.ancestors(node)
     ]
     if not alike:
-        return None, f"there is no Scan {name or 'without a name'} that it could be the pullback of"
+        why = f"there is no Scan {name or 'without a name'} that it could be the pullback of"
+        return Origin(None, None, why)
     evidence = {other.node: _evidence(view, other, backwards, reach) for other in alike}
     best = tuple(max(column) for column in zip(*evidence.values(), strict=True))
     if not any(best):
-        return None, f"reads nothing of Scan {name or 'without a name'}"
+        return Origin(None, None, f"reads nothing of Scan {name or 'without a name'}")
     fitting = [node for node, found in evidence.items() if found == best]
     if len(fitting) == 1:
-        return fitting[0], None
-    return None, f"could be the pullback of any of {len(alike)} Scans called {name or 'nothing'}"
+        return Origin(fitting[0], None)
+    why = f"could be the pullback of any of {len(alike)} Scans called {name or 'nothing'}"
+    return Origin(None, None, why)
 
 
 def _carries_tangents(view: SlotView) -> bool:
@@ -253,17 +239,7 @@ def _rows(variable: Variable, batch: int) -> SequenceSource:
 def _row_step(variable: Variable, batch: int) -> int | None:
     """The step of the slice of rows that computes ``variable``; ``None`` if no such slice does."""
     node = variable.owner
-    if node is None:
+    if node is None or not isinstance(core_op(node.op), Subtensor):
         return None
-    op, axis = node.op, batch
-    if isinstance(op, Blockwise) and batch_ndim(node) == batch:
-        op, axis = op.core_op, 0
-    if not isinstance(op, Subtensor):
-        return None
-    indices = indices_of(node)
-    if len(indices) <= axis or not all(map(is_full_slice, indices[:axis])):
-        return None
-    rows = indices[axis]
-    if not isinstance(rows, slice):
-        return None
-    return number(rows.step, 1)
+    rows, *_ = indices_from(node, batch) or [None]
+    return number(rows.step, 1) if isinstance(rows, slice) else None

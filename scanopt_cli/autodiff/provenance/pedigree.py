@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import AbstractFunctionGraph
 
+from scanopt_cli.analysis.statistics import COUNTED
 from scanopt_cli.autodiff.printing import scan_text
 from scanopt_cli.autodiff.provenance.inference import TimeDirection
 from scanopt_cli.autodiff.provenance.recorder import Origin
@@ -15,7 +16,6 @@ from scanopt_cli.autodiff.provenance.scan_instances import ScanInstance, collect
 from scanopt_cli.autodiff.selecting import position_of
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import GraphLike, as_graph
-from scanopt_cli.ir.slots import SlotKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +136,6 @@ def pedigree_of(
 
 
 def _record(member: ScanInstance) -> ScanRecord:
-    def count(kind: SlotKind) -> int:
-        return len(member.view.of_kind(kind))
-
     return ScanRecord(
         name=member.title,
         path=member.path,
@@ -149,18 +146,9 @@ def _record(member: ScanInstance) -> ScanRecord:
         direction=member.direction,
         depends_on=tuple(other.title for other in member.depends_on),
         reads_inputs=tuple(dict.fromkeys(member.input_names)),
-        seqs=count(SlotKind.SEQ),
-        mit_mot=count(SlotKind.MIT_MOT),
-        mit_sot=count(SlotKind.MIT_SOT),
-        sit_sot=count(SlotKind.SIT_SOT),
-        nit_sot=count(SlotKind.NIT_SOT),
-        untraced=count(SlotKind.UNTRACED),
-        non_seqs=count(SlotKind.NON_SEQ),
         nodes=len(member.view.op.fgraph.apply_nodes),
         design=member.view.design,
-        states=count(SlotKind.STATE),
-        traced=count(SlotKind.TRACED),
-        constants=count(SlotKind.CONSTANT),
+        **{name: len(member.view.of_kind(kind)) for kind, name in COUNTED.items()},
     )
 
 

@@ -13,6 +13,9 @@ from pytensor.gradient import grad as reverse_mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 
+from scanopt_cli.autodiff.activity import useful
+from scanopt_cli.autodiff.forward import jvp
+from scanopt_cli.autodiff.pushforward_rules import Tangents
 from scanopt_cli.ir.inner_graphs import with_core
 from scanopt_cli.ir.naming import PULLBACK
 from scanopt_cli.ir.scan_view import is_loop, loop_op
@@ -57,32 +60,41 @@ class ProvenanceRecorder:
         self.origins = origins
 
     def grad(self, cost: Variable, wrt: Sequence[Variable]) -> list[Variable | None]:
-        """Return what `pytensor.grad` returns; ``None`` for a variable ``cost`` does not depend on.
+        """Return the gradient of ``cost``; ``None`` for what it does not depend on smoothly.
 
         The Scans made by this are added to ``origins``.
         """
+        smooth = useful([cost])
+        reached = [variable for variable in wrt if variable in smooth]
+        if not reached:
+            return [None] * len(wrt)
         scans = [node for node in toposort([cost]) if is_loop(node)]
         with _unique_names(scans) as names:
-            found: Any = reverse_mode(
-                cost, list(wrt), disconnected_inputs="ignore", return_disconnected="none"
+            results: Any = reverse_mode(
+                cost, reached, disconnected_inputs="ignore", return_disconnected="none"
             )
-        results: list[Variable | None] = found
         for node in toposort([result for result in results if result is not None]):
             if is_loop(node) and node not in self.origins:
                 self.origins[node] = self._origin(node, names)
-        return results
+        found = dict(zip(reached, results, strict=True))
+        return [found.get(variable) for variable in wrt]
 
-    def follow(self, nodes: Mapping[Apply, Apply]) -> None:
-        """Record that forward mode replaced each key of ``nodes`` by its value."""
-        for old, new in nodes.items():
+    def tangents(
+        self, outputs: Sequence[Variable], directions: Sequence[Mapping[Variable, Variable]]
+    ) -> Sequence[Tangents]:
+        """Return the tangents of `jvp`, and add the Scans made by this to ``origins``."""
+        pushed = jvp(outputs, directions)
+        for old, new in pushed.nodes.items():
             origin = self.origins.get(old)
             if origin is None or not is_loop(new):
                 continue
             if loop_op(new) is not loop_op(old):
-                origin = _tangents_of(old, origin)
+                generation = None if origin.generation is None else origin.generation + 1
+                origin = Origin(None, generation, None, _name(old) or "a loop without a name")
             elif origin.parent is not None:
-                origin = replace(origin, parent=nodes.get(origin.parent, origin.parent))
+                origin = replace(origin, parent=pushed.nodes.get(origin.parent, origin.parent))
             self.origins[new] = origin
+        return pushed.tangents
 
     def record_inferred(self, inferred: Mapping[Apply, Origin]) -> None:
         """Record the origins of Scans that passes or vectorising made from others.
@@ -127,12 +139,6 @@ class ProvenanceRecorder:
             return replace(origin, parent=copies[origin.parent])
         name = _name(origin.parent) or "its Scan"
         return Origin(None, origin.generation, f"nothing in this graph needs {name}")
-
-
-def _tangents_of(node: Apply, origin: Origin) -> Origin:
-    """The origin of the loop with tangents that replaces the Scan of ``node``."""
-    generation = None if origin.generation is None else origin.generation + 1
-    return Origin(None, generation, None, _name(node) or "a loop without a name")
 
 
 def rename(node: Apply, name: str | None) -> None:
