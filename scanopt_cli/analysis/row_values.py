@@ -24,7 +24,7 @@ from pytensor.tensor.variable import TensorConstant
 
 from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ONE, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.rows import Rows, Run, is_zero
 
@@ -33,7 +33,6 @@ _DEPTH = 40
 # A gradient writes a few runs of rows. A buffer with more runs counts as unknown, as each write to
 # it would cost as many comparisons.
 _RUNS = 32
-_ONE = AffineExpr(1)
 
 
 class RowAnalysis:
@@ -117,7 +116,7 @@ class RowAnalysis:
         lengths = [self._lengths.length_of(source, place) for place in places]
         wanted = [self._lengths.length_of(buffer, axis) for axis in axes]
         is_whole = lengths == wanted and len(lengths) == buffer.type.ndim - 1
-        fits = all(mine in (theirs, _ONE) for mine, theirs in zip(lengths, wanted, strict=True))
+        fits = all(mine in (theirs, ONE) for mine, theirs in zip(lengths, wanted, strict=True))
         filled = filling(source)
         row = filled if filled is not None else source if is_whole else None
         return None if row is None else _cast(row, buffer.type.dtype), fits
@@ -200,7 +199,7 @@ class RowAnalysis:
         place = self._lengths.value_of(index)
         if not place.is_constant:
             return None
-        return RowRange(place if place.constant >= 0 else whole.length + place, _ONE)
+        return RowRange(place if place.constant >= 0 else whole.length + place, ONE)
 
     def _around(
         self, rows: Rows, row_range: RowRange, whole: RowRange, *, is_assumed: bool

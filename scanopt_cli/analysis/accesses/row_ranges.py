@@ -7,10 +7,8 @@ from typing import Any
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ONE, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-
-_ONE = AffineExpr(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class RowRange:
         if isinstance(index, slice):
             return self.cut(index, lengths)
         row = self.place(index, lengths)
-        return None if row is None else RowRange(row, _ONE)
+        return None if row is None else RowRange(row, ONE)
 
     def within(self, outer: RowRange) -> RowRange:
         """Return the rows that this range takes of those of ``outer``, as rows of the buffer."""
@@ -59,7 +57,7 @@ class RowRange:
         position = position_of(lengths.value_of(index), self.length, lengths)
         if position is None:
             return None
-        return self.high - _ONE - position if self.is_reversed else self.low + position
+        return self.high - ONE - position if self.is_reversed else self.low + position
 
 
 def position_of(index: AffineExpr, length: AffineExpr, lengths: Lengths) -> AffineExpr | None:
@@ -67,7 +65,7 @@ def position_of(index: AffineExpr, length: AffineExpr, lengths: Lengths) -> Affi
     if index.is_constant and index.constant < 0:
         return length + index if lengths.provably_le(index.scaled(-1), length) else None
     in_bounds = lengths.provably_le(AffineExpr(), index) and lengths.provably_le(
-        index + _ONE, length
+        index + ONE, length
     )
     return index if in_bounds else None
 
