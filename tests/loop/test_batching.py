@@ -10,6 +10,8 @@ import pytensor.tensor as pt
 import pytest
 from programs import PROGRAMS
 from pytensor.graph.replace import vectorize_graph
+from pytensor.scalar.basic import float64
+from pytensor.tensor.basic import scalar_from_tensor, tensor_from_scalar
 from pytensor.tensor.blockwise import Blockwise
 
 from evaluating import PLAIN
@@ -64,3 +66,14 @@ def test_an_update_that_does_not_depend_on_the_batch(length: int | None) -> None
     np.testing.assert_array_equal(reset, [0.0])
     np.testing.assert_array_equal(trace, [[0.5, 1.0, 2.0, 4.0]])
     np.testing.assert_array_equal(resets, [[1.5, 0.0, 0.0, 0.0]])
+
+
+def test_a_number_that_does_not_differ_within_the_batch() -> None:
+    index, a, c = pt.lscalar(), pt.dscalar(), float64()
+    start, w = pt.dscalars("start", "w")
+    body = Body(index=index, states=[a], next_states=[a * tensor_from_scalar(c)], constants=[c])
+    last = TracedLoop.over(3, body, [start], {c: scalar_from_tensor(w)})[0]
+    batch = pt.dvector("batch")
+    made = vectorize_graph([last], {start: batch})
+    found = pytensor.function([batch, w], made, mode=PLAIN)([1.0, 2.0], 3.0)
+    np.testing.assert_allclose(found[0], [27.0, 54.0])

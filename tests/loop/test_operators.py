@@ -153,6 +153,16 @@ def test_shapes_are_known_before_it_runs(name: str) -> None:
         assert [tuple(shape) for shape in found] == [np.shape(value) for value in expected]
 
 
+@pytest.mark.parametrize("n_steps", [0, 1, 2])
+def test_a_state_may_take_the_length_of_another(n_steps: int) -> None:
+    one, other = pt.dvectors("one", "other")
+    index, a, b = pt.lscalar(), pt.dvector(), pt.dvector()
+    body = Body(index=index, states=[a, b], next_states=[b * 2, b])
+    last = TracedLoop.over(n_steps, body, [one, other], {})[0]
+    length = pytensor.function([one, other], last.shape[0], mode="FAST_RUN")
+    assert length(np.ones(3), np.ones(5)) == (5 if n_steps else 3)
+
+
 def test_a_print_says_what_the_inputs_of_a_body_are() -> None:
     outputs = TracedLoop.over(3, doubling(), [pt.dscalar("start")], {})
     text = debugprint(outputs[0], file="str", print_op_info=True)

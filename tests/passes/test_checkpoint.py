@@ -152,9 +152,23 @@ def test_constants_are_counted() -> None:
     assert remarks(split(last)) == [
         "runs in blocks of 10 steps; its gradient keeps 20 rows of each state rather than 100"
     ]
+    assert remarks(split(last, "{steps=20}")) == [
+        "runs in blocks of 20 steps; its gradient keeps 25 rows of each state rather than 100"
+    ]
     assert remarks(split(last, "{steps=100}")) == []
     (last, *_) = TracedLoop.over(pt.constant(5), body, [X], {})
     assert not split(last).changed  # in blocks it would be 5 rows, too
+
+
+def test_a_number_of_steps_that_is_not_known_may_need_much_memory() -> None:
+    assert split(_index_read(), "{memory=1000}").changed
+
+
+def test_a_state_that_no_step_changes() -> None:
+    index, y = pt.lscalar(), X.type()
+    body = Body(index=index, states=[y], next_states=[y])
+    (last, *_) = TracedLoop.over(N, body, [X], {})
+    assert split(last, "{steps=3}").changed
 
 
 def test_a_loop_that_is_split_stays() -> None:

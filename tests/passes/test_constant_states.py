@@ -10,6 +10,7 @@ import pytest
 from pytensor.graph.basic import Variable
 from pytensor.scalar.basic import float64
 from pytensor.tensor.basic import scalar_from_tensor
+from pytensor.tensor.random.type import random_generator_type
 
 from graph_building import assert_same_values, graph_of, optimized
 from scanopt_cli.ir.graph import Graph
@@ -73,6 +74,15 @@ def test_case_1_where_a_condition_ends_the_loop() -> None:
     work, _ = optimized(graph, "constant-states")
     assert kinds(work) == ["state[0]", "constant[0]"]
     assert_same_values(graph, work, x=0.5, w=10.0)
+
+
+def test_twin_a_state_that_is_neither_an_array_nor_a_number() -> None:
+    """It has no trace that could be made of copies of it."""
+    rng = random_generator_type("rng")
+    made = loop_of([rng, w], lambda _, rng, s: [rng, s * 2])
+    work, remarks = optimized(graph_of(made[0], made[1]), "constant-states")
+    assert kinds(work) == ["state[0]", "state[1]"]
+    assert not remarks
 
 
 def test_twin_states_that_change_places() -> None:

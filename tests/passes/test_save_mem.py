@@ -58,6 +58,17 @@ def test_case_1_last_rows(read, kept: str) -> None:
     _check(graph, after)
 
 
+@pytest.mark.parametrize(
+    "read", [lambda xs: xs[-1:, 0], lambda xs: xs[-2:, 1], lambda xs: xs[-1, 0]]
+)
+def test_case_1_last_rows_of_one_column(read) -> None:
+    xs = scan(lambda x: x * [2.0, 3.0], outputs_info=[pt.dvector("start")], n_steps=N)
+    graph = graph_of(read(xs))
+    after, remarks = optimized(graph, "save-mem")
+    assert len(remarks) == 1
+    _check(graph, after)
+
+
 def test_case_1_constant_steps() -> None:
     _, xs = power(40)
     after, _ = optimized(graph_of(xs[-1]), "save-mem")
