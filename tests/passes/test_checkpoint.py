@@ -161,7 +161,9 @@ def test_constants_are_counted() -> None:
 
 
 def test_a_number_of_steps_that_is_not_known_may_need_much_memory() -> None:
-    assert split(_index_read(), "{memory=1000}").changed
+    index, y, w = pt.lscalar(), W.type(), W.type()
+    body = Body(index=index, states=[y], next_states=[pt.sin(y * w)])
+    assert split(TracedLoop.over(N, body, [W], {w: W})[0], "{memory=1000}").changed
 
 
 def test_a_state_that_no_step_changes() -> None:

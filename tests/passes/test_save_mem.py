@@ -61,8 +61,9 @@ def test_case_1_last_rows(read, kept: str) -> None:
 @pytest.mark.parametrize(
     "read", [lambda xs: xs[-1:, 0], lambda xs: xs[-2:, 1], lambda xs: xs[-1, 0]]
 )
-def test_case_1_last_rows_of_one_column(read) -> None:
-    xs = scan(lambda x: x * [2.0, 3.0], outputs_info=[pt.dvector("start")], n_steps=N)
+@pytest.mark.parametrize("n_steps", [N, 9])
+def test_case_1_last_rows_of_one_column(read, n_steps) -> None:
+    xs = scan(lambda x: x * [2.0, 3.0], outputs_info=[pt.dvector("start")], n_steps=n_steps)
     graph = graph_of(read(xs))
     after, remarks = optimized(graph, "save-mem")
     assert len(remarks) == 1
