@@ -93,6 +93,18 @@ def test_twin_other_reads_of_a_constant(read: Any, steps: Any) -> None:
     assert_same_values(graph, work, **values, **({"n": 4} if steps is n else {}))
 
 
+@pytest.mark.parametrize(
+    "read", [lambda rows, index: rows[index, 1], lambda rows, index: rows[index : index + 1].sum()]
+)
+def test_twin_parts_of_rows_of_a_constant(read: Any) -> None:
+    index, rows, state = pt.lscalar("index"), pt.dmatrix(), pt.dscalar()
+    body = Body(index=index, states=[state], next_states=[state + read(rows, index)])
+    graph = graph_of(*TracedLoop.over(m.shape[0], body, [x], {rows: m}))
+    work = turned(graph)
+    assert "non_seq[0]" in labels(only_scan(work.fgraph))
+    assert_same_values(graph, work, x=0.5, m=np.arange(6.0).reshape(3, 2))
+
+
 @pytest.mark.parametrize("bound", [0.1, 5.0, 1e9])
 def test_cases_4_and_5(bound: float) -> None:
     index, state, limit = pt.lscalar("index"), pt.dscalar(), pt.dscalar()
