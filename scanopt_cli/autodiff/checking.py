@@ -35,7 +35,7 @@ _STEP = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparison:
+class _ComparedValues:
     """Two lists of variables whose values `_unless_alike` compares within ``tolerance``."""
 
     against: str
@@ -140,7 +140,7 @@ def _unless_alike(given: Any, expected: Any, sound: Any, tolerance: float) -> An
 
 def _build_comparison(
     derivative: Derivative, graphs: Sequence[Sequence[Variable]], inputs: Sequence[Variable]
-) -> _Comparison:
+) -> _ComparedValues:
     order, results, rates = len(graphs) - 1, graphs[-1], _rates(inputs)
     if derivative.full:
         return _hessian_comparison(derivative.strategy, graphs, inputs, rates)
@@ -149,16 +149,16 @@ def _build_comparison(
         (target,) = graphs[0]
         repeated = derivatives(target, inputs, ProvenanceRecorder({}))
         wanted = next(islice(repeated, order - 1, None))
-        return _Comparison("reverse mode", wanted, results)
+        return _ComparedValues("reverse mode", wanted, results)
     along_rates = [total([result * rate for result, rate in zip(results, rates, strict=True)])]
     if not is_forward:
         with suppress(TangentError):
             slope = _slope(total(graphs[0]), inputs, rates, order)
-            return _Comparison("forward mode along one direction", [slope], along_rates)
+            return _ComparedValues("forward mode along one direction", [slope], along_rates)
     # Richardson extrapolation makes the error of fourth order in the step.
     cost = total(graphs[-2])
     (near,), (far,) = (_differences([cost], inputs, rates, step) for step in (_STEP, 2 * _STEP))
-    return _Comparison("finite differences", [(4 * near - far) / 3], along_rates, 1e-4)
+    return _ComparedValues("finite differences", [(4 * near - far) / 3], along_rates, 1e-4)
 
 
 def _slope(cost: Any, inputs: Sequence[Variable], rates: Sequence[Any], order: int) -> Any:
@@ -178,7 +178,7 @@ def _hessian_comparison(
     graphs: Sequence[Sequence[Variable]],
     inputs: Sequence[Variable],
     rates: Sequence[Any],
-) -> _Comparison:
+) -> _ComparedValues:
     """Compare the Hessian times one vector with that product by the other strategy.
 
     The other strategy is the one that did not build the Hessian.
@@ -191,9 +191,9 @@ def _hessian_comparison(
         products = hessian_vector_product(graphs[1], inputs, rates, other, ProvenanceRecorder({}))
     except TangentError:
         slopes = _differences(graphs[1], inputs, rates, _STEP)
-        return _Comparison("finite differences", slopes, given, 1e-4)
+        return _ComparedValues("finite differences", slopes, given, 1e-4)
     wanted = list(map(or_zeros, products, inputs))
-    return _Comparison(f"{other.value}, Hessian times vector", wanted, given)
+    return _ComparedValues(f"{other.value}, Hessian times vector", wanted, given)
 
 
 def _differences(

@@ -75,7 +75,7 @@ def staged(stage: Stage, graph: Graph, deadline: float = inf) -> StageReport:
     )
 
 
-class _OutOfTime(BaseException):
+class _DeadlinePassed(BaseException):
     """Not an `Exception`, because PyTensor goes on after those."""
 
 
@@ -87,7 +87,7 @@ class _Deadline(Feature):
 
     def on_change_input(self, *_: object, **__: object) -> None:
         if perf_counter() > self._deadline:
-            raise _OutOfTime
+            raise _DeadlinePassed
 
 
 def _rewrite(work: FunctionGraph, deadline: float) -> None:
@@ -102,7 +102,7 @@ def _rewrite(work: FunctionGraph, deadline: float) -> None:
         warnings.simplefilter("ignore")
         try:
             mode.optimizer.rewrite(work)
-        except _OutOfTime:
+        except _DeadlinePassed:
             raise NotCountedError(_TOO_LONG, hint=_TOO_LONG_HINT) from None
 
 

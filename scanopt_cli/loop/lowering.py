@@ -18,8 +18,8 @@ from pytensor.typed_list.basic import make_list
 
 from scanopt_cli.loop.body import Body, Symbolic
 from scanopt_cli.loop.operators import Loop, TracedLoop
-from scanopt_cli.loop.rows import has_buffer, trace_type, with_row
 from scanopt_cli.loop.shapes import traced_shapes
+from scanopt_cli.loop.trace_rows import has_buffer, trace_type, with_row
 
 
 def lowered(node: Apply, read: Collection[int]) -> dict[int, Variable]:

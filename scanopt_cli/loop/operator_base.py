@@ -21,8 +21,8 @@ from scanopt_cli.ir.connection_patterns import pattern_of_graph
 from scanopt_cli.ir.slots import HasSlots, InnerSlot, SlotKind
 from scanopt_cli.loop.body import Body
 from scanopt_cli.loop.loop_view import LoopView
-from scanopt_cli.loop.rows import has_buffer
 from scanopt_cli.loop.shapes import kept_lengths
+from scanopt_cli.loop.trace_rows import has_buffer
 
 
 class LoopOperator(HasInnerFunction, HasSlots):

@@ -26,8 +26,8 @@ from scanopt_cli.loop.memory import copy_shared_outputs
 from scanopt_cli.loop.operator_base import LoopOperator
 from scanopt_cli.loop.pullback import pullback
 from scanopt_cli.loop.pushforward import pushforward
-from scanopt_cli.loop.rows import trace_type
 from scanopt_cli.loop.shapes import state_shapes, traced_shapes
+from scanopt_cli.loop.trace_rows import trace_type
 
 
 class Loop(LoopOperator):

@@ -16,7 +16,7 @@ from pytensor.graph.traversal import explicit_graph_inputs
 from scanopt_cli.ir.naming import TANGENTS
 from scanopt_cli.loop.body import Symbolic
 from scanopt_cli.loop.pullback import vector_jacobian_product
-from scanopt_cli.loop.rows import as_type, is_continuous
+from scanopt_cli.loop.trace_rows import as_type, is_continuous
 
 if TYPE_CHECKING:
     from scanopt_cli.loop.operators import TracedLoop

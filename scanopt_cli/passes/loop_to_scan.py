@@ -23,8 +23,8 @@ from scanopt_cli.ir.scan_view import new_scan
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.body import negation
 from scanopt_cli.loop.loop_view import LoopView
-from scanopt_cli.loop.rows import is_continuous
 from scanopt_cli.loop.shapes import traced_shapes
+from scanopt_cli.loop.trace_rows import is_continuous
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code, Why
@@ -78,7 +78,7 @@ class LoopToScan(TracedLoopPass):
         kept = dict(zip(view.of_kind(SlotKind.STATE), view.op.kept_lengths, strict=True))
         view.unfreeze()
         (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
-        made = _Conversion(view, Lengths(view.n_steps), index, has_room)
+        made = _ScanBuilder(view, Lengths(view.n_steps), index, has_room)
         for slot in view.slots:
             if slot.kind is SlotKind.STATE:
                 made.add_state(
@@ -92,7 +92,7 @@ class LoopToScan(TracedLoopPass):
 
 
 @dataclass(slots=True)
-class _Conversion:
+class _ScanBuilder:
     """One TracedLoop on its way to a Scan."""
 
     view: LoopView

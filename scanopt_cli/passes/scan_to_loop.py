@@ -24,7 +24,7 @@ from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.loop.batching import batch_lengths, with_batch
 from scanopt_cli.loop.body import negation
 from scanopt_cli.loop.operator_base import as_step_count
-from scanopt_cli.loop.rows import has_buffer, row
+from scanopt_cli.loop.trace_rows import has_buffer, row
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Why, because
@@ -93,7 +93,7 @@ class ScanToLoop(ScanPass):
 def _converted(view: ScanView) -> dict[Variable, Variable] | Why:
     """Return what replaces the outputs of a Scan, or why nothing does."""
     limit = gradient_limit(view, Lengths(view.n_steps))
-    return _Conversion(view).outputs() if limit is None else _truncated(view, limit)
+    return _LoopBuilder(view).outputs() if limit is None else _truncated(view, limit)
 
 
 def _batched(view: ScanView) -> dict[Variable, Variable] | Why:
@@ -178,7 +178,7 @@ def _steps(view: ScanView, starts: Mapping[Slot, Any], first: Any, count: Any) -
             outer = starts[slot]
         inputs.append(outer)
     part = ScanView.of(view.op.make_node(*inputs))
-    made = _Conversion(part).outputs()
+    made = _LoopBuilder(part).outputs()
     return {
         slot: made[output] for slot, output in zip(view.outputs(), part.node.outputs, strict=True)
     }
@@ -190,7 +190,7 @@ def _without_gradient(values: Any) -> Any:
 
 
 @dataclass(slots=True)
-class _Conversion:
+class _LoopBuilder:
     """One Scan on its way to a TracedLoop."""
 
     view: ScanView

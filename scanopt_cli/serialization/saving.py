@@ -37,7 +37,7 @@ def save(graph: GraphLike, path: str | os.PathLike[str], *, keep_traces: bool = 
     stream = io.BytesIO()
     payload = encode(whole, keep_traces=keep_traces)
     try:
-        _Pickler(stream).dump(payload)
+        _GraphPickler(stream).dump(payload)
     except Exception as error:
         culprit = next((op for op in payload["ops"] if not _can_be_pickled(op)), None)
         what = "a value of the graph" if culprit is None else f"op {culprit}"
@@ -55,13 +55,13 @@ def save(graph: GraphLike, path: str | os.PathLike[str], *, keep_traces: bool = 
 
 def _can_be_pickled(op: Op) -> bool:
     try:
-        _Pickler(io.BytesIO()).dump(op)
+        _GraphPickler(io.BytesIO()).dump(op)
     except Exception:
         return False
     return True
 
 
-class _Pickler(pickle.Pickler):
+class _GraphPickler(pickle.Pickler):
     """Plain pickle that leaves caches and tags behind, without touching what it writes."""
 
     def __init__(self, stream: io.BytesIO) -> None:

@@ -116,7 +116,7 @@ def run_child(request: Request, progress: Callable[[str], None] | None = None) -
 def _write_request(path: Path, request: Request) -> None:
     try:
         with path.open("wb") as file:
-            _Pickler(file).dump(request)
+            _RequestPickler(file).dump(request)
     except Exception as error:
         raise VerificationError(
             f"a graph cannot be sent to the process that evaluates it: {error}",
@@ -124,7 +124,7 @@ def _write_request(path: Path, request: Request) -> None:
         ) from error
 
 
-class _Pickler(cloudpickle.Pickler):
+class _RequestPickler(cloudpickle.Pickler):
     """Pickles Ops of any module, ``__main__`` included, without their caches."""
 
     def reducer_override(self, thing: Any) -> Any:

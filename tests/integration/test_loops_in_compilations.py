@@ -16,8 +16,8 @@ import scanopt_cli as so
 from evaluating import assert_same_outcomes
 from graph_building import scan
 from scanopt_cli import loop
+from scanopt_cli.integration.compilation.compilation_stages import CompilationStage
 from scanopt_cli.integration.compilation.stage_passes import passes_of
-from scanopt_cli.integration.compilation.stages import CompilationStage
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Loop, TracedLoop
 from scanopt_cli.passes.push_out import PushOut

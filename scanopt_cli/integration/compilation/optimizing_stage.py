@@ -15,9 +15,9 @@ from pytensor.graph.op import Op
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.errors import PassError
 from scanopt_cli.integration.compilation.blocks import DEFAULT, Compilation, Enabled
+from scanopt_cli.integration.compilation.compilation_stages import CompilationStage
 from scanopt_cli.integration.compilation.sealing import seal
 from scanopt_cli.integration.compilation.stage_passes import passes_of
-from scanopt_cli.integration.compilation.stages import CompilationStage
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.ir.inner_graphs import inner_graphs, walk
 from scanopt_cli.ir.scan_view import scan_op

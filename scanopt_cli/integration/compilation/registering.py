@@ -18,8 +18,8 @@ import logging
 
 from pytensor.compile.mode import optdb
 
+from scanopt_cli.integration.compilation.compilation_stages import CompilationStage
 from scanopt_cli.integration.compilation.rewriters import Always, Unseal, WhenEnabled
-from scanopt_cli.integration.compilation.stages import CompilationStage
 
 TAG = "scanopt"
 """Modes that include this tag use the passes."""

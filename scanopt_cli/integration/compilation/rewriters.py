@@ -10,7 +10,11 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import GraphRewriter
 
 from scanopt_cli.integration.compilation.blocks import innermost
-from scanopt_cli.integration.compilation.stages import CompilationStage, mode_of, query_of
+from scanopt_cli.integration.compilation.compilation_stages import (
+    CompilationStage,
+    mode_of,
+    query_of,
+)
 
 
 class Always(GraphRewriter):

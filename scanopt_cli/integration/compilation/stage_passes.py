@@ -13,7 +13,7 @@ from pytensor.link.jax.linker import JAXLinker
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.link.vm import VMLinker
 
-from scanopt_cli.integration.compilation.stages import CompilationStage, query_of
+from scanopt_cli.integration.compilation.compilation_stages import CompilationStage, query_of
 from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.inline_constants import InlineConstants

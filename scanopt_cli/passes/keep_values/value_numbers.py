@@ -33,12 +33,12 @@ def dimensions(variable: Any) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class _SumForm:
     terms: frozenset[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
+class _ProductForm:
     factors: frozenset[Any]
     is_negative: bool
 
@@ -123,7 +123,7 @@ class ValueNumbers:
 
     def _terms(self, number: int, along: Along, sign: int = 1) -> list[tuple[int, Along, int]]:
         form = self._forms[number]
-        if isinstance(form, _Sum):
+        if isinstance(form, _SumForm):
             return [
                 (term, tuple(along[i] for i in inside), sign * own)
                 for (term, inside, own), count in form.terms
@@ -131,7 +131,7 @@ class ValueNumbers:
             ]
         if isinstance(form, float) and form < 0:
             return [(self._number(-form), along, -sign)]
-        if isinstance(form, _Product) and form.is_negative:
+        if isinstance(form, _ProductForm) and form.is_negative:
             return [(self._product([(False, Counter(dict(form.factors)))]), along, -sign)]
         return [(number, along, sign)]
 
@@ -140,10 +140,10 @@ class ValueNumbers:
         if found.total() == 1:
             ((number, along, sign),) = found
             return number if sign > 0 else self._negative(number, along)
-        return self._number(_Sum(frozenset(found.items())))
+        return self._number(_SumForm(frozenset(found.items())))
 
     def _negative(self, number: int, along: Along) -> int:
-        if isinstance(self._forms[number], _Sum):
+        if isinstance(self._forms[number], _SumForm):
             return self._sum(self._terms(number, along, -1))
         is_negative, factors = self._factors(number, along)
         return self._product([(not is_negative, factors)])
@@ -154,7 +154,7 @@ class ValueNumbers:
         if isinstance(form, float):
             size = abs(form)
             return form < 0, Counter({(self._number(size), (), sign): 1} if size != 1 else {})
-        if isinstance(form, _Product):
+        if isinstance(form, _ProductForm):
             inside: Parts = Counter()
             for (factor, place, own), count in form.factors:
                 inside[factor, tuple(along[i] for i in place), sign * own] += count
@@ -175,7 +175,7 @@ class ValueNumbers:
                 is_negative = False
             if sign == 1 and not is_negative:
                 return number
-        return self._number(_Product(frozenset(factors.items()), is_negative))
+        return self._number(_ProductForm(frozenset(factors.items()), is_negative))
 
     def _number(self, form: Hashable) -> int:
         key = (type(form), form)  # 1.0 is not True, nor 1

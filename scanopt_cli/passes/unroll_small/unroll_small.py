@@ -15,7 +15,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.loop_view import LoopView
-from scanopt_cli.passes.unroll_small.entries import Entries, Unrolling, stacked, vector
+from scanopt_cli.passes.unroll_small.array_entries import Entries, Unrolling, stacked, vector
 from scanopt_cli.passes.unroll_small.rules import entries_of
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
