@@ -23,7 +23,7 @@ from scanopt_cli.serialization.unpickler.allowlist import TRUST, Allowlist, Refu
 from scanopt_cli.serialization.unpickler.bounds import PART, Nests, Uses
 from scanopt_cli.serialization.unpickler.constructors import StateError
 from scanopt_cli.serialization.unpickler.dropping import CACHES, OPAQUE, left_out
-from scanopt_cli.serialization.unpickler.key_bounds import KEY_PARTS, Keys
+from scanopt_cli.serialization.unpickler.key_bounds import KEY_PARTS, KeyBounds
 from scanopt_cli.serialization.unpickler.nodes import make_nodes
 from scanopt_cli.serialization.unpickler.op_state import rebuild
 from scanopt_cli.serialization.unpickler.pickle_handlers import CALLS, FORMS, INSTANCES
@@ -103,7 +103,7 @@ class Builder:
         self._allowlist = allowlist
         self.nests = Nests()
         self.uses = Uses()
-        self.keys = Keys()
+        self.keys = KeyBounds()
         self._open: set[int] = set()
 
     def judge(self, mentioned: Global) -> Any:

@@ -11,7 +11,7 @@ _MOST_COLLISIONS = 64
 _HASHED_BY_VALUE = (int, float, complex, bytes, tuple, frozenset)
 
 
-class Keys:
+class KeyBounds:
     """The keys and members that a file has: none is a large nest, and few have one hash.
 
     Hashing a deep or wide nest of tuples crashes or hangs, and so does a dictionary of keys with

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scanopt_cli.errors import LoadError, UnsafeFileError, brief
-from scanopt_cli.serialization.unpickler.key_bounds import Keys
+from scanopt_cli.serialization.unpickler.key_bounds import KeyBounds
 from scanopt_cli.serialization.unpickler.text_bounds import TextBoundedStream
 
 # A node takes about 40; a few megabytes of compressed opcodes would keep a reader for hours.
@@ -109,7 +109,7 @@ class _Machine:
         self.below: list[list[Any]] = []  # one list for each open mark
         self.memo: dict[int, Any] = {}
         self.globals: list[Global] = []
-        self.keys = Keys()
+        self.keys = KeyBounds()
         self.sets = 0
         self.run: dict[str, Any] = {
             "PROTO": lambda _: None,
