@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pytensor.graph.basic import Apply
 
+from scanopt_cli.diff.bodies import body_graph, inner_inputs, inner_outputs, output_places
 from scanopt_cli.diff.body_diffs import Behind, BodyDiffs, Found, nodes_inside
 from scanopt_cli.diff.calling import call_alike
 from scanopt_cli.diff.changes import Change, ChangeKind, Note, Subject, SubjectKind
@@ -15,13 +16,12 @@ from scanopt_cli.diff.edges import rewirings
 from scanopt_cli.diff.entries import entries
 from scanopt_cli.diff.grouping import Located, gathered, unnumbered
 from scanopt_cli.diff.indices import has_another_index, index_edges, index_texts, is_indexing
-from scanopt_cli.diff.inner import body_graph
 from scanopt_cli.diff.labels import node_subject, op_text, slot_subject, variable_text
 from scanopt_cli.diff.loop_changes import LoopChange, Property, ReportedEdges, loop_change
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs, two_sides
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.match import match
-from scanopt_cli.diff.matching.slots import inner_inputs, inner_outputs, output_places
+from scanopt_cli.diff.matching.pairing import Pairs
 from scanopt_cli.diff.properties import NO_TEXT, Difference, changed_properties
 from scanopt_cli.diff.regions import Edge, Regions, counted, regions
 from scanopt_cli.diff.sizes import size_edges
@@ -38,13 +38,9 @@ def compare(
 ) -> Found:
     """Compare two sides whose paired ``inputs`` and ``outputs`` are places in their lists.
 
-    The caller reports unpaired inputs and outputs. With ``swapped`` the second graph is matched
-    with the first, so that a comparison in the other direction finds the same pairs.
+    The caller reports unpaired inputs and outputs.
     """
-    if swapped:
-        matching = match(second, first, _flipped(inputs), _flipped(outputs)).flipped()
-    else:
-        matching = match(first, second, inputs, outputs)
+    matching = match(first, second, inputs, outputs, swapped=swapped)
     call_alike(matching)
     return _Comparison(matching, swapped=swapped).run()
 
@@ -263,7 +259,3 @@ def _behind_ends(group: Regions) -> Behind:
         for key, counts in group.behind.items()
         if isinstance(key, tuple) and key[0] == "end"
     }
-
-
-def _flipped(pairs: Pairs) -> Pairs:
-    return sorted((second, first) for first, second in pairs)

@@ -15,7 +15,7 @@ from scanopt_cli.diff.changes import Subject
 from scanopt_cli.diff.labels import length_text, op_text, slot_subject
 from scanopt_cli.diff.matching.alignment import Alignment
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.indexed_graph import Pairs
+from scanopt_cli.diff.matching.pairing import Pairs
 from scanopt_cli.diff.properties import Difference
 from scanopt_cli.diff.regions import Edge
 from scanopt_cli.ir.scan_view import is_loop
