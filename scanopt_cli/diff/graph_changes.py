@@ -17,7 +17,7 @@ from scanopt_cli.diff.entries import entries
 from scanopt_cli.diff.grouping import Located, gathered, unnumbered
 from scanopt_cli.diff.indices import has_another_index, index_edges, index_texts, is_indexing
 from scanopt_cli.diff.labels import node_subject, op_text, slot_subject, variable_text
-from scanopt_cli.diff.loop_changes import LoopChange, Property, ReportedEdges, loop_change
+from scanopt_cli.diff.loop_changes import LoopChange, loop_change
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.match import match
@@ -70,7 +70,8 @@ class _Comparison:
         self._lost: list[_Lost] = []
         self._bodies = BodyDiffs()
         self._unchanged = 0
-        self._reported: tuple[ReportedEdges, ReportedEdges] = ({}, {})
+        # Edges that a change reports, each with a key for that change.
+        self._reported: tuple[dict[Edge, Hashable], dict[Edge, Hashable]] = ({}, {})
         self._sizes: tuple[dict[Edge, int], dict[Edge, int]] = ({}, {})
 
     def run(self) -> Found:
@@ -127,18 +128,16 @@ class _Comparison:
         side = self._sides[node not in self._sides[0].rank]
         self._found.append(Located(side.rank[node] / len(side.nodes), change, kin, subject))
 
-    def _property(self, node: Apply, changed: Property, kin: Hashable) -> None:
-        found = changed.difference
+    def _property(self, node: Apply, subject: Subject, found: Difference, kin: Hashable) -> None:
         change = Change(
             kind=ChangeKind.CHANGED,
-            subject=changed.subject,
+            subject=subject,
             aspect=found.aspect,
             before=found.before,
             after=found.after,
             notes=found.notes,
         )
-        key = kin, found
-        self._add(node, change, key, changed.subject)
+        self._add(node, change, (kin, found), subject)
 
     def _report_op(self, node: Apply, other: Apply) -> None:
         """Report how two Ops differ, in at least one change."""
@@ -152,7 +151,7 @@ class _Comparison:
         elif is_indexing(node) and is_indexing(other):
             for changed in changed_properties(node.op, other.op):
                 if changed.aspect not in ("idx_list", "op"):
-                    self._property(node, Property(subject, changed), kin)
+                    self._property(node, subject, changed, kin)
             text, retext = index_texts(self._matching, node)
             if text != retext:
                 return
@@ -160,23 +159,24 @@ class _Comparison:
             self._note_lost_inputs(node, other, alignment.inputs)
             if body_of(node.op) is None or body_of(other.op) is None:
                 for changed in changed_properties(node.op, other.op):
-                    self._property(node, Property(subject, changed), kin)
+                    self._property(node, subject, changed, kin)
             else:
                 if type(node.op) is not type(other.op):
                     types = type(node.op).__name__, type(other.op).__name__
-                    applied = Property(subject, Difference("applied by", *types))
-                    self._property(node, applied, unnumbered(subject))
+                    applied = Difference("applied by", *types)
+                    self._property(node, subject, applied, unnumbered(subject))
                 inside = self._report_body(node, other, alignment.inputs, alignment.outputs).changes
         if len(self._found) + len(self._lost) == count and not inside:
-            self._property(node, Property(subject, NO_TEXT), kin)
+            self._property(node, subject, NO_TEXT, kin)
 
     def _report_loop(self, node: Apply, other: Apply) -> LoopChange:
-        alignment = self._matching.alignments[node]
-        change = loop_change(self._matching, node, other, alignment)
-        for changed in change.properties:
-            self._property(node, changed, unnumbered(changed.subject))
-        for place in (0, 1):
-            self._reported[place].update(change.reported[place])
+        change = loop_change(self._matching, node, other)
+        for subject, found in change.properties:
+            self._property(node, subject, found, unnumbered(subject))
+        for place, holder in enumerate((node, other)):
+            self._reported[place].update(
+                {(holder, slot + 1): (holder, slot) for slot in change.lost[place]}
+            )
             self._sizes[place].update(change.sizes[place])
         return change
 
@@ -187,7 +187,7 @@ class _Comparison:
         found = self._report_body(
             node, other, inner_inputs(*views, slots), inner_outputs(*views, slots)
         )
-        for place, (holder, lost) in enumerate(((node, change.dropped), (other, change.added))):
+        for place, (holder, lost) in enumerate(zip((node, other), change.lost, strict=True)):
             side, behind = self._sides[place], found.behind[place]
             ends = output_places(views[place])
             for slot in lost:
@@ -238,8 +238,7 @@ class _Comparison:
         subject, texts = node_subject(self._sides[0], node), index_texts(self._matching, node)
         other = self._matching.nodes[node]
         notes = (*groups[0].note(node, Note.WITHOUT), *groups[1].note(other, Note.WITH))
-        changed = Property(subject, Difference("index", *texts, notes))
-        self._property(node, changed, type(node.op).__name__)
+        self._property(node, subject, Difference("index", *texts, notes), type(node.op).__name__)
 
     def _report_name(self, node: Apply, other: Apply) -> None:
         if node not in self._sides[0].titles or op_name(node.op) == op_name(other.op):
