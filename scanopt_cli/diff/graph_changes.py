@@ -47,12 +47,12 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """A slot, input or output of a matched node that only one side has.
+    """A slot, input or output of a matched node that only one ``side`` has, the first or second.
 
     ``key`` identifies it in `Regions`; ``inside`` counts nodes of the body that only it needs.
     """
 
-    kind: ChangeKind
+    side: int
     node: Apply
     subject: Subject
     key: Hashable
@@ -194,7 +194,7 @@ class _Comparison:
                 inside = (behind.get(end, Counter()) for end in ends[slot].values())
                 subject, key = slot_subject(side, holder, slot + 1), (holder, slot)
                 total = sum(inside, Counter())
-                self._lost.append(_Lost(_LOST[place], holder, subject, key, total))
+                self._lost.append(_Lost(place, holder, subject, key, total))
         return found
 
     def _report_body(self, node: Apply, other: Apply, inputs: Pairs, outputs: Pairs) -> Found:
@@ -225,13 +225,12 @@ class _Comparison:
                     )
                     key = (holder, place)
                     self._reported[side][holder, place] = key
-                    self._lost.append(_Lost(_LOST[side], holder, subject, key, Counter()))
+                    self._lost.append(_Lost(side, holder, subject, key, Counter()))
 
     def _report_lost(self, lost: _Lost, groups: tuple[Regions, Regions]) -> None:
-        side = _LOST.index(lost.kind)
         inside = counted(Note.WITH_INSIDE, lost.inside)
-        notes = (*groups[side].note(lost.key, Note.WITH), *inside)
-        change = Change(kind=lost.kind, subject=lost.subject, notes=notes)
+        notes = (*groups[lost.side].note(lost.key, Note.WITH), *inside)
+        change = Change(kind=_LOST[lost.side], subject=lost.subject, notes=notes)
         self._add(lost.node, change, (unnumbered(lost.subject), notes), lost.subject)
 
     def _report_index(self, node: Apply, groups: tuple[Regions, Regions]) -> None:
