@@ -115,8 +115,7 @@ class _Comparison:
 
     def _regions(self) -> tuple[Regions, Regions]:
         matching = self._matching
-        alone = [node for node in matching.first.nodes if node not in matching.nodes]
-        others = [node for node in matching.second.nodes if node not in matching.counterparts]
+        alone, others = matching.unmatched()
         ends, later = ({pair[place] for pair in matching.outputs} for place in (0, 1))
         return (
             regions(matching.first, set(alone), self._reported[0], ends),

@@ -94,6 +94,13 @@ class Matching:
             backlinks=self.links,
         )
 
+    def unmatched(self) -> tuple[list[Apply], list[Apply]]:
+        """Return the nodes of each side that are not matched, in their order."""
+        return (
+            [node for node in self.first.nodes if node not in self.nodes],
+            [node for node in self.second.nodes if node not in self.counterparts],
+        )
+
     def is_free(self, node: Apply, other: Apply) -> bool:
         """Whether neither of two nodes is matched."""
         return node not in self.nodes and other not in self.counterparts

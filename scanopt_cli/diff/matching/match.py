@@ -80,7 +80,7 @@ class _Matcher:
             self._match_values()
             self._match_changed()
             self._match_values()
-            self._match_all(similar_pairs(self.matching, *self._unmatched()))
+            self._match_all(similar_pairs(self.matching, *self.matching.unmatched()))
             self._match_all(self._doubtful)
             self._doubtful.clear()
             if len(self.matching.nodes) in (count, len(self._first.nodes)):
@@ -89,13 +89,6 @@ class _Matcher:
             if commutes(node) or is_loop(node):
                 # More nodes are matched now than when these two were aligned.
                 self.matching.align(node, partner)
-
-    def _unmatched(self) -> tuple[list[Apply], list[Apply]]:
-        matching = self.matching
-        return (
-            [node for node in self._first.nodes if node not in matching.nodes],
-            [node for node in self._second.nodes if node not in matching.counterparts],
-        )
 
     def _match(self, node: Apply, other: Apply) -> None:
         matching = self.matching
