@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from scanopt_cli.analysis.inspection import ScanReport, inspect_graph
@@ -25,11 +24,8 @@ _MOST_DOTS = 3_000
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Upper limits, by the names of the counts in `Statistics`."""
-
-    limits: Mapping[str, int]
+type Budget = Mapping[str, int]
+"""Upper limits, by the names of the counts in `Statistics`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +86,7 @@ def check(budget: Budget, graph: GraphLike) -> tuple[Violation, ...]:
     """Return every count of ``graph`` that is over its limit."""
     fgraph = as_graph(graph).fgraph
     counted = statistics(fgraph)
-    over = {name: limit for name, limit in budget.limits.items() if getattr(counted, name) > limit}
+    over = {name: limit for name, limit in budget.items() if getattr(counted, name) > limit}
     scans = inspect_graph(fgraph).scans if over else ()
     return tuple(
         Violation(name, limit, getattr(counted, name), _blamed(scans, name))
@@ -136,7 +132,7 @@ def _budget(pairs: Iterable[tuple[str, int]], where: str) -> Budget:
         if full in limits:
             raise ScanoptError(f"{name!r} is given twice", where=where)
         limits[full] = limit
-    return Budget(MappingProxyType(limits))
+    return limits
 
 
 def _blamed(scans: tuple[ScanReport, ...], count: str) -> tuple[str, ...]:

@@ -38,9 +38,8 @@ def _shared[K: Hashable](
     """
     called = {}
     for key, name in others.items():
-        partner = names[partners[key]] if key in partners else None
-        is_numbered = partner is not None and _base(partner) == _base(name)
-        called[key] = partner if partner is not None and is_numbered else name
+        partner = names[partners[key]] if key in partners else name
+        called[key] = partner if _base(partner) == _base(name) else name
     taken = {called[key] for key in partners}
     for key in others.keys() - partners.keys():
         if called[key] in taken:

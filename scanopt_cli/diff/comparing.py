@@ -15,7 +15,8 @@ from scanopt_cli.diff.body_diffs import Behind, Found
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, Note, Subject, SubjectKind
 from scanopt_cli.diff.graph_changes import compare
 from scanopt_cli.diff.labels import shortened, type_text, variable_text
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs, pair_inputs, two_sides
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, pair_inputs, two_sides
+from scanopt_cli.diff.matching.pairing import Pairs
 from scanopt_cli.diff.outputs import pair_outputs
 from scanopt_cli.diff.regions import counted
 from scanopt_cli.equivalence.sameness import Sameness
@@ -115,7 +116,7 @@ def _found(
         *_input_changes(*sides, inputs, names=names),
         *_lost_outputs(ChangeKind.REMOVED, sides[0], {one for one, _ in outputs}, found.behind[0]),
         *_lost_outputs(ChangeKind.ADDED, sides[1], {two for _, two in outputs}, found.behind[1]),
-        *_output_order(*sides, outputs),
+        *_order(SubjectKind.OUTPUTS, *sides, outputs),
         *found.changes,
     ]
     if same:
@@ -123,32 +124,27 @@ def _found(
     return replace(found, changes=tuple(changes))
 
 
-def _output_order(before: IndexedGraph, after: IndexedGraph, outputs: Pairs) -> Iterator[Change]:
-    order = [second for _, second in outputs]
+def _order(
+    kind: SubjectKind, before: IndexedGraph, after: IndexedGraph, pairs: Pairs
+) -> Iterator[Change]:
+    order = [second for _, second in pairs]
     if order != sorted(order):
-        old = (variable_text(before, before.outputs[first]) for first, _ in outputs)
-        new = (variable_text(after, after.outputs[second]) for second in sorted(order))
-        yield _changed(Subject(kind=SubjectKind.OUTPUTS), "order", _listed(old), _listed(new))
+        ours, theirs = before.inputs, after.inputs
+        if kind is SubjectKind.OUTPUTS:
+            ours, theirs = before.outputs, after.outputs
+        old = (variable_text(before, ours[first]) for first, _ in pairs)
+        new = (variable_text(after, theirs[second]) for second in sorted(order))
+        yield _changed(Subject(kind=kind), "order", _listed(old), _listed(new))
 
 
 def _input_changes(
     before: IndexedGraph, after: IndexedGraph, inputs: Pairs, *, names: bool
 ) -> Iterator[Change]:
-    ours, theirs = before.inputs, after.inputs
-    kept, kept_after = {first for first, _ in inputs}, {second for _, second in inputs}
-    for place, variable in enumerate(ours):
-        if place not in kept:
-            yield _lost_input(ChangeKind.REMOVED, before, variable)
-    for place, variable in enumerate(theirs):
-        if place not in kept_after:
-            yield _lost_input(ChangeKind.ADDED, after, variable)
-    order = [second for _, second in inputs]
-    if order != sorted(order):
-        old = (variable_text(before, ours[first]) for first, _ in inputs)
-        new = (variable_text(after, theirs[second]) for second in sorted(order))
-        yield _changed(Subject(kind=SubjectKind.INPUTS), "order", _listed(old), _listed(new))
+    yield from _lost_inputs(ChangeKind.REMOVED, before, {first for first, _ in inputs})
+    yield from _lost_inputs(ChangeKind.ADDED, after, {second for _, second in inputs})
+    yield from _order(SubjectKind.INPUTS, before, after, inputs)
     for first, second in inputs:
-        variable, other = ours[first], theirs[second]
+        variable, other = before.inputs[first], after.inputs[second]
         subject = _input(before, variable)
         if variable.type != other.type:
             yield _changed(subject, "type", type_text(variable), type_text(other))
@@ -161,9 +157,11 @@ def _input_changes(
             )
 
 
-def _lost_input(kind: ChangeKind, side: IndexedGraph, variable: Variable) -> Change:
-    note = Fact(Note.TYPE, {"type": type_text(variable)})
-    return Change(kind=kind, subject=_input(side, variable), notes=(note,))
+def _lost_inputs(kind: ChangeKind, side: IndexedGraph, kept: set[int]) -> Iterator[Change]:
+    for place, variable in enumerate(side.inputs):
+        if place not in kept:
+            note = Fact(Note.TYPE, {"type": type_text(variable)})
+            yield Change(kind=kind, subject=_input(side, variable), notes=(note,))
 
 
 def _input(side: IndexedGraph, variable: Variable) -> Subject:

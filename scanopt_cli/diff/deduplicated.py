@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -43,9 +43,7 @@ def deduplicated(graph: FunctionGraph, digests: Digests, *, loops: bool) -> Dedu
             continue
         else:
             reads = [digests.of(v) if _is_constant(v) else v for v in node.inputs]
-            if is_swappable(node):
-                reads[:2] = sorted(reads[:2], key=_order)
-            key = digests.sameness.of_op(node.op), tuple(reads)
+            key = digests.sameness.of_op(node.op), tuple(in_one_order(node, reads))
         same = first.setdefault(key, node)
         copies[same] += 1
         if same is not node:
@@ -66,6 +64,14 @@ def node_digest(digests: Digests, node: Apply) -> tuple[bytes, ...]:
     return tuple(sorted(map(digests.of, node.outputs)))
 
 
+def in_one_order(node: Apply, reads: Sequence[Hashable]) -> Sequence[Hashable]:
+    """Return the keys of the inputs of ``node``, in one order for inputs that may be swapped.
+
+    Keys that are variables are compared by identity.
+    """
+    return [*sorted(reads[:2], key=_order), *reads[2:]] if commutes(node) else reads
+
+
 def count_loops(graph: FunctionGraph, digests: Digests) -> tuple[int, int]:
     """Return how many nodes hold a graph, and how many of these are distinct."""
     holders = [node for node in graph.apply_nodes if inner_graphs(node.op)]
@@ -83,11 +89,6 @@ def _places(node: Apply, same: Apply, digests: Digests) -> dict[Variable, Variab
     return places
 
 
-def is_swappable(node: Apply) -> bool:
-    """Whether ``node`` has two inputs or more and the first two may be swapped."""
-    return len(node.inputs) > 1 and commutes(node)
-
-
 def _is_constant(variable: Variable) -> bool:
     """Whether a variable is a constant, or its node reads only constants."""
     node = variable.owner
@@ -96,4 +97,4 @@ def _is_constant(variable: Variable) -> bool:
 
 
 def _order(token: Hashable) -> tuple[bool, object]:
-    return (True, token) if isinstance(token, bytes) else (False, id(token))
+    return (True, id(token)) if isinstance(token, Variable) else (False, repr(token))

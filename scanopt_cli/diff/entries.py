@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from pytensor.graph.basic import Apply, Constant
@@ -35,30 +35,14 @@ def entries(
     yield from _replaced(matching, groups, found)
     before, after = matching.first, matching.second
     replaced = {node for pair in found.replaced for node in pair}
-    for node in groups[0].heads:
-        readers = found.bypassed.get(node, [])
-        if node not in replaced and (readers or not _is_elsewhere(before, node, after)):
-            yield _alone(
-                ChangeKind.REMOVED,
-                before,
-                node,
-                readers,
-                Note.READS_INSTEAD,
-                lambda r: variable_text(after, r.counterpart),
-                groups[0],
-            )
-    for maker in groups[1].heads:
-        readers = found.inserted.get(maker, [])
-        if maker not in replaced and (readers or not _is_elsewhere(after, maker, before)):
-            yield _alone(
-                ChangeKind.ADDED,
-                after,
-                maker,
-                readers,
-                Note.READS_IT,
-                lambda r: variable_text(before, r.variable),
-                groups[1],
-            )
+    for kind, side, other, group, readers_of in (
+        (ChangeKind.REMOVED, before, after, groups[0], found.bypassed),
+        (ChangeKind.ADDED, after, before, groups[1], found.inserted),
+    ):
+        for node in group.heads:
+            readers = readers_of.get(node, [])
+            if node not in replaced and (readers or not _is_elsewhere(side, node, other)):
+                yield _alone(kind, side, other, node, readers, group)
     for rewiring in found.moved:
         text, retext = two_texts(before, rewiring.variable, after, rewiring.counterpart)
         change = Change(
@@ -120,19 +104,21 @@ def _located(matching: Matching, rewiring: Rewiring, change: Change, kin: Hashab
 def _alone(
     kind: ChangeKind,
     side: IndexedGraph,
+    other: IndexedGraph,
     node: Apply,
     readers: Sequence[Rewiring],
-    code: Note,
-    variable_of: Callable[[Rewiring], str],
     group: Regions,
 ) -> Located:
+    """Return the addition or removal of ``node`` of ``side``, with what its readers read there."""
     inside = nodes_inside(node.op)
     body = (Fact(Note.NODES_INSIDE, {"nodes": inside}),) if inside else ()
     behind = group.note(node, Note.WITH)
-    notes = [
-        Fact(code, {"reader": reader.reader.short(), "variable": variable_of(reader)})
-        for reader in readers[:_READERS]
-    ]
+    is_gone = kind is ChangeKind.REMOVED
+    notes = []
+    for reader in readers[:_READERS]:
+        text = variable_text(other, reader.counterpart if is_gone else reader.variable)
+        code = Note.READS_INSTEAD if is_gone else Note.READS_IT
+        notes.append(Fact(code, {"reader": reader.reader.short(), "variable": text}))
     if len(readers) > _READERS:
         notes.append(Fact(Note.MORE_READERS, {"count": len(readers) - _READERS}))
     # Only repetitions of loops count.

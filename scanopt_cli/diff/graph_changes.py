@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pytensor.graph.basic import Apply
 
+from scanopt_cli.diff.bodies import body_graph, inner_inputs, inner_outputs, output_places
 from scanopt_cli.diff.body_diffs import Behind, BodyDiffs, Found, nodes_inside
 from scanopt_cli.diff.calling import call_alike
 from scanopt_cli.diff.changes import Change, ChangeKind, Note, Subject, SubjectKind
@@ -15,13 +16,12 @@ from scanopt_cli.diff.edges import rewirings
 from scanopt_cli.diff.entries import entries
 from scanopt_cli.diff.grouping import Located, gathered, unnumbered
 from scanopt_cli.diff.indices import has_another_index, index_edges, index_texts, is_indexing
-from scanopt_cli.diff.inner import body_graph
 from scanopt_cli.diff.labels import node_subject, op_text, slot_subject, variable_text
-from scanopt_cli.diff.loop_changes import LoopChange, Property, ReportedEdges, loop_change
+from scanopt_cli.diff.loop_changes import LoopChange, loop_change
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs, two_sides
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.match import match
-from scanopt_cli.diff.matching.slots import inner_inputs, inner_outputs, output_places
+from scanopt_cli.diff.matching.pairing import Pairs
 from scanopt_cli.diff.properties import NO_TEXT, Difference, changed_properties
 from scanopt_cli.diff.regions import Edge, Regions, counted, regions
 from scanopt_cli.diff.sizes import size_edges
@@ -38,25 +38,21 @@ def compare(
 ) -> Found:
     """Compare two sides whose paired ``inputs`` and ``outputs`` are places in their lists.
 
-    The caller reports unpaired inputs and outputs. With ``swapped`` the second graph is matched
-    with the first, so that a comparison in the other direction finds the same pairs.
+    The caller reports unpaired inputs and outputs.
     """
-    if swapped:
-        matching = match(second, first, _flipped(inputs), _flipped(outputs)).flipped()
-    else:
-        matching = match(first, second, inputs, outputs)
+    matching = match(first, second, inputs, outputs, swapped=swapped)
     call_alike(matching)
     return _Comparison(matching, swapped=swapped).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """A slot, input or output of a matched node that only one side has.
+    """A slot, input or output of a matched node that only one ``side`` has, the first or second.
 
     ``key`` identifies it in `Regions`; ``inside`` counts nodes of the body that only it needs.
     """
 
-    kind: ChangeKind
+    side: int
     node: Apply
     subject: Subject
     key: Hashable
@@ -74,7 +70,8 @@ class _Comparison:
         self._lost: list[_Lost] = []
         self._bodies = BodyDiffs()
         self._unchanged = 0
-        self._reported: tuple[ReportedEdges, ReportedEdges] = ({}, {})
+        # Edges that a change reports, each with a key for that change.
+        self._reported: tuple[dict[Edge, Hashable], dict[Edge, Hashable]] = ({}, {})
         self._sizes: tuple[dict[Edge, int], dict[Edge, int]] = ({}, {})
 
     def run(self) -> Found:
@@ -118,8 +115,7 @@ class _Comparison:
 
     def _regions(self) -> tuple[Regions, Regions]:
         matching = self._matching
-        alone = [node for node in matching.first.nodes if node not in matching.nodes]
-        others = [node for node in matching.second.nodes if node not in matching.counterparts]
+        alone, others = matching.unmatched()
         ends, later = ({pair[place] for pair in matching.outputs} for place in (0, 1))
         return (
             regions(matching.first, set(alone), self._reported[0], ends),
@@ -131,18 +127,16 @@ class _Comparison:
         side = self._sides[node not in self._sides[0].rank]
         self._found.append(Located(side.rank[node] / len(side.nodes), change, kin, subject))
 
-    def _property(self, node: Apply, changed: Property, kin: Hashable) -> None:
-        found = changed.difference
+    def _property(self, node: Apply, subject: Subject, found: Difference, kin: Hashable) -> None:
         change = Change(
             kind=ChangeKind.CHANGED,
-            subject=changed.subject,
+            subject=subject,
             aspect=found.aspect,
             before=found.before,
             after=found.after,
             notes=found.notes,
         )
-        key = kin, found
-        self._add(node, change, key, changed.subject)
+        self._add(node, change, (kin, found), subject)
 
     def _report_op(self, node: Apply, other: Apply) -> None:
         """Report how two Ops differ, in at least one change."""
@@ -156,7 +150,7 @@ class _Comparison:
         elif is_indexing(node) and is_indexing(other):
             for changed in changed_properties(node.op, other.op):
                 if changed.aspect not in ("idx_list", "op"):
-                    self._property(node, Property(subject, changed), kin)
+                    self._property(node, subject, changed, kin)
             text, retext = index_texts(self._matching, node)
             if text != retext:
                 return
@@ -164,23 +158,24 @@ class _Comparison:
             self._note_lost_inputs(node, other, alignment.inputs)
             if body_of(node.op) is None or body_of(other.op) is None:
                 for changed in changed_properties(node.op, other.op):
-                    self._property(node, Property(subject, changed), kin)
+                    self._property(node, subject, changed, kin)
             else:
                 if type(node.op) is not type(other.op):
                     types = type(node.op).__name__, type(other.op).__name__
-                    applied = Property(subject, Difference("applied by", *types))
-                    self._property(node, applied, unnumbered(subject))
+                    applied = Difference("applied by", *types)
+                    self._property(node, subject, applied, unnumbered(subject))
                 inside = self._report_body(node, other, alignment.inputs, alignment.outputs).changes
         if len(self._found) + len(self._lost) == count and not inside:
-            self._property(node, Property(subject, NO_TEXT), kin)
+            self._property(node, subject, NO_TEXT, kin)
 
     def _report_loop(self, node: Apply, other: Apply) -> LoopChange:
-        alignment = self._matching.alignments[node]
-        change = loop_change(self._matching, node, other, alignment)
-        for changed in change.properties:
-            self._property(node, changed, unnumbered(changed.subject))
-        for place in (0, 1):
-            self._reported[place].update(change.reported[place])
+        change = loop_change(self._matching, node, other)
+        for subject, found in change.properties:
+            self._property(node, subject, found, unnumbered(subject))
+        for place, holder in enumerate((node, other)):
+            self._reported[place].update(
+                {(holder, slot + 1): (holder, slot) for slot in change.lost[place]}
+            )
             self._sizes[place].update(change.sizes[place])
         return change
 
@@ -191,14 +186,14 @@ class _Comparison:
         found = self._report_body(
             node, other, inner_inputs(*views, slots), inner_outputs(*views, slots)
         )
-        for place, (holder, lost) in enumerate(((node, change.dropped), (other, change.added))):
+        for place, (holder, lost) in enumerate(zip((node, other), change.lost, strict=True)):
             side, behind = self._sides[place], found.behind[place]
             ends = output_places(views[place])
             for slot in lost:
                 inside = (behind.get(end, Counter()) for end in ends[slot].values())
                 subject, key = slot_subject(side, holder, slot + 1), (holder, slot)
                 total = sum(inside, Counter())
-                self._lost.append(_Lost(_LOST[place], holder, subject, key, total))
+                self._lost.append(_Lost(place, holder, subject, key, total))
         return found
 
     def _report_body(self, node: Apply, other: Apply, inputs: Pairs, outputs: Pairs) -> Found:
@@ -229,21 +224,19 @@ class _Comparison:
                     )
                     key = (holder, place)
                     self._reported[side][holder, place] = key
-                    self._lost.append(_Lost(_LOST[side], holder, subject, key, Counter()))
+                    self._lost.append(_Lost(side, holder, subject, key, Counter()))
 
     def _report_lost(self, lost: _Lost, groups: tuple[Regions, Regions]) -> None:
-        side = _LOST.index(lost.kind)
         inside = counted(Note.WITH_INSIDE, lost.inside)
-        notes = (*groups[side].note(lost.key, Note.WITH), *inside)
-        change = Change(kind=lost.kind, subject=lost.subject, notes=notes)
+        notes = (*groups[lost.side].note(lost.key, Note.WITH), *inside)
+        change = Change(kind=_LOST[lost.side], subject=lost.subject, notes=notes)
         self._add(lost.node, change, (unnumbered(lost.subject), notes), lost.subject)
 
     def _report_index(self, node: Apply, groups: tuple[Regions, Regions]) -> None:
         subject, texts = node_subject(self._sides[0], node), index_texts(self._matching, node)
         other = self._matching.nodes[node]
         notes = (*groups[0].note(node, Note.WITHOUT), *groups[1].note(other, Note.WITH))
-        changed = Property(subject, Difference("index", *texts, notes))
-        self._property(node, changed, type(node.op).__name__)
+        self._property(node, subject, Difference("index", *texts, notes), type(node.op).__name__)
 
     def _report_name(self, node: Apply, other: Apply) -> None:
         if node not in self._sides[0].titles or op_name(node.op) == op_name(other.op):
@@ -263,7 +256,3 @@ def _behind_ends(group: Regions) -> Behind:
         for key, counts in group.behind.items()
         if isinstance(key, tuple) and key[0] == "end"
     }
-
-
-def _flipped(pairs: Pairs) -> Pairs:
-    return sorted((second, first) for first, second in pairs)

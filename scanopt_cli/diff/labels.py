@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -244,8 +243,12 @@ def _entries(before: Any, after: Any) -> Fact | None:
     """Return where two arrays of one shape differ in bits, so NaN equals NaN, and -0 not 0."""
     if not isinstance(before, np.ndarray) or before.dtype.hasobject:
         return None
-    places = list(_differing(np.ascontiguousarray(before), np.ascontiguousarray(after)))
-    if not places:
+    entries, others = (
+        np.ascontiguousarray(data).reshape(-1).view(np.uint8).reshape(-1, before.dtype.itemsize)
+        for data in (before, after)
+    )
+    places = np.flatnonzero((entries != others).any(axis=1))
+    if not places.size:
         return None
     where = np.unravel_index(places[0], before.shape)
     index = ", ".join(str(int(place)) for place in where)
@@ -259,10 +262,3 @@ def _entries(before: Any, after: Any) -> Fact | None:
             "after": str(after[where]),
         },
     )
-
-
-def _differing(before: np.ndarray, after: np.ndarray) -> Iterator[int]:
-    width = before.dtype.itemsize
-    left = before.reshape(-1).view(np.uint8).reshape(-1, width)
-    right = after.reshape(-1).view(np.uint8).reshape(-1, width)
-    yield from (int(place) for place in np.flatnonzero((left != right).any(axis=1)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from pytensor.graph.basic import Apply, Variable
@@ -13,9 +12,8 @@ from scanopt_cli.analysis.buffers import rows
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.diff.changes import Subject
 from scanopt_cli.diff.labels import length_text, op_text, slot_subject
-from scanopt_cli.diff.matching.alignment import Alignment
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.indexed_graph import Pairs
+from scanopt_cli.diff.matching.pairing import Pairs
 from scanopt_cli.diff.properties import Difference
 from scanopt_cli.diff.regions import Edge
 from scanopt_cli.ir.scan_view import is_loop
@@ -26,16 +24,7 @@ _DEPTH = 8
 _WITH_ROWS = frozenset({SlotKind.MIT_MOT, SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.NIT_SOT})
 
 
-type ReportedEdges = dict[Edge, Hashable]
-"""Edges that a change reports, each with a key for that change."""
-
-
-@dataclass(frozen=True, slots=True)
-class Property:
-    """One property of a node, a loop or a slot, on both sides."""
-
-    subject: Subject
-    difference: Difference
+type _Property = tuple[Subject, Difference]
 
 
 @dataclass(slots=True)
@@ -44,22 +33,16 @@ class LoopChange:
 
     Attributes
     ----------
-    dropped, added
-        Places, in the view's list, of slots that only one side has.
+    lost
+        For each side, the places in the view's list of the slots that only this side has.
     properties
         The changes of the loop itself and of the slots that it kept.
-    reported
-        Edges of either side that feed dropped or added slots, each with a key for the slot.
     sizes
         Edges of either side whose lengths ``properties`` cover, each with the axis of its length.
     """
 
-    dropped: list[int] = field(default_factory=list)
-    added: list[int] = field(default_factory=list)
-    properties: list[Property] = field(default_factory=list)
-    reported: tuple[dict[Edge, Hashable], dict[Edge, Hashable]] = field(
-        default_factory=lambda: ({}, {})
-    )
+    lost: tuple[list[int], list[int]]
+    properties: list[_Property]
     sizes: tuple[dict[Edge, int], dict[Edge, int]] = field(default_factory=lambda: ({}, {}))
 
     def note_sizes(self, edges: tuple[Edge, Edge], axes: tuple[int, int]) -> None:
@@ -68,19 +51,19 @@ class LoopChange:
             sizes[edge] = axis
 
 
-def loop_change(matching: Matching, node: Apply, other: Apply, alignment: Alignment) -> LoopChange:
+def loop_change(matching: Matching, node: Apply, other: Apply) -> LoopChange:
     """Compare two matched Scans, except for their bodies."""
     before, after = matching.first.view(node), matching.second.view(other)
-    pairs = alignment.slots or ()
+    pairs = matching.alignments[node].slots or ()
     kept = {first for first, _ in pairs}, {second for _, second in pairs}
     loop = Subject(op=op_text(matching.first, node))
     change = LoopChange(
-        dropped=[place for place in range(len(before.slots)) if place not in kept[0]],
-        added=[place for place in range(len(after.slots)) if place not in kept[1]],
+        lost=(
+            [place for place in range(len(before.slots)) if place not in kept[0]],
+            [place for place in range(len(after.slots)) if place not in kept[1]],
+        ),
         properties=_options(loop, before, after),
     )
-    change.reported[0].update({(node, place + 1): (node, place) for place in change.dropped})
-    change.reported[1].update({(other, place + 1): (other, place) for place in change.added})
     for first, second in pairs:
         subject = slot_subject(matching.first, node, first + 1)
         change.properties += _slot(subject, before.slots[first], after.slots[second])
@@ -88,7 +71,7 @@ def loop_change(matching: Matching, node: Apply, other: Apply, alignment: Alignm
     return change
 
 
-def _options(loop: Subject, before: SlotView, after: SlotView) -> list[Property]:
+def _options(loop: Subject, before: SlotView, after: SlotView) -> list[_Property]:
     truncated = _truncation(before), _truncation(after)
     texts = (
         ("stop condition", _yes(before.is_while), _yes(after.is_while)),
@@ -96,16 +79,16 @@ def _options(loop: Subject, before: SlotView, after: SlotView) -> list[Property]
         ("works in place on", _in_place(before), _in_place(after)),
         ("batch dimensions", str(before.batch_ndim), str(after.batch_ndim)),
     )
-    return [Property(loop, Difference(*text)) for text in texts if text[1] != text[2]]
+    return [(loop, Difference(*text)) for text in texts if text[1] != text[2]]
 
 
-def _slot(subject: Subject, before: Slot, after: Slot) -> list[Property]:
+def _slot(subject: Subject, before: Slot, after: Slot) -> list[_Property]:
     texts = (
         ("kind", str(before.kind), str(after.kind)),
         ("taps", _taps(before.taps), _taps(after.taps)),
         ("written taps", _taps(before.out_taps), _taps(after.out_taps)),
     )
-    return [Property(subject, Difference(*text)) for text in texts if text[1] != text[2]]
+    return [(subject, Difference(*text)) for text in texts if text[1] != text[2]]
 
 
 def _compare_sizes(
@@ -124,7 +107,7 @@ def _compare_sizes(
     )
     if other_steps:
         texts = _texts(matching, steps, steps_after)
-        change.properties.append(Property(loop, Difference("steps", *texts)))
+        change.properties.append((loop, Difference("steps", *texts)))
         change.note_sizes(((before.node, 0), (after.node, 0)), axes)
     for first, second in pairs:
         edges = (before.node, first + 1), (after.node, second + 1)
@@ -142,7 +125,7 @@ def _compare_sizes(
         if not other_steps or _differ(matching, kept - steps, kept_after - steps_after):
             subject = slot_subject(matching.first, *edges[0])
             texts = _texts(matching, kept, kept_after)
-            change.properties.append(Property(subject, Difference("rows", *texts)))
+            change.properties.append((subject, Difference("rows", *texts)))
 
 
 def _is_made_alike(

@@ -6,9 +6,9 @@ from collections.abc import Hashable
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.match import match
-from scanopt_cli.diff.matching.pairing import Evidence, pair_up
+from scanopt_cli.diff.matching.pairing import Evidence, Pairs, pair_up
 
 
 def pair_outputs(
@@ -24,11 +24,7 @@ def pair_outputs(
         return [(place, place) for place in range(len(ours))]
     known = [(before.digest, after.digest), (_name, _name)]
     clear = pair_up(ours, theirs, *known)
-    if swapped:
-        flipped = [[(second, first) for first, second in pairs] for pairs in (inputs, clear)]
-        matching = match(after, before, *flipped).flipped()
-    else:
-        matching = match(before, after, inputs, clear)
+    matching = match(before, after, inputs, clear, swapped=swapped)
     made = matching.token, matching.other_token
     ops = _maker(before), _maker(after)
     return pair_up(ours, theirs, *known, made, ops, (_type, _type), repeats=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pytensor.graph.basic import Apply
 
@@ -32,7 +32,7 @@ class Regions:
     """
 
     heads: tuple[Apply, ...]
-    behind: Mapping[Hashable, Counter[str]] = field(default_factory=dict)
+    behind: Mapping[Hashable, Counter[str]]
 
     def note(self, key: Hashable, code: Note) -> tuple[Fact, ...]:
         """Return a note that counts the nodes behind ``key``, if there are any."""

@@ -12,10 +12,10 @@ from itertools import islice
 from typing import Any
 
 from pytensor.graph.basic import Variable
-from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
+from pytensor.graph.fg import FunctionGraph
 from pytensor.printing import debugprint
 
-from scanopt_cli.ir.inner_graphs import inner_graphs
+from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.text import printable
 
 # debugprint recurses a few frames a level; deeper than this it would run out of stack.
@@ -94,20 +94,12 @@ def _names_on_one_line(fgraph: FunctionGraph) -> Iterator[None]:
 
 def _is_deep(fgraph: FunctionGraph) -> bool:
     """Whether a tree of ``fgraph``, or of a graph inside, has more levels than are printed."""
-    graphs: list[AbstractFunctionGraph] = [fgraph]
-    seen: set[int] = set()
-    while graphs:
-        graph = graphs.pop()
-        if id(graph) in seen:
-            continue
-        seen.add(id(graph))
-        levels: dict[Variable, int] = {}
-        for node in graph.toposort():
-            level = 1 + max((levels.get(variable, 1) for variable in node.inputs), default=1)
-            levels.update(dict.fromkeys(node.outputs, level))
-            graphs.extend(inner_graphs(node.op))
-            if level > _DEEPEST:
-                return True
+    levels: dict[Variable, int] = {}
+    for node in walk(fgraph):
+        level = 1 + max((levels.get(variable, 1) for variable in node.inputs), default=1)
+        levels.update(dict.fromkeys(node.outputs, level))
+        if level > _DEEPEST:
+            return True
     return False
 
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pytensor.graph.basic import Constant, Variable
@@ -23,6 +23,9 @@ from pytensor.graph.type import Type
 from pytensor.graph.utils import MetaObject, Scratchpad
 
 from scanopt_cli.equivalence.opaque import token
+
+if TYPE_CHECKING:
+    from scanopt_cli.equivalence.sameness import Sameness
 
 # State of PyTensor's own Ops that describes how they were called or compiled, not what they
 # compute. An Op of another package may compute by its name, so all its state counts.
@@ -40,31 +43,15 @@ _INCIDENTAL = frozenset(
 )
 
 
-class KeySource(Protocol):
-    """Provides the keys of the values that an `Encoder` does not encode itself."""
-
-    opaque: list[str]
-    """The values that could not be encoded, one short text each."""
-
-    def of_op(self, op: Op) -> bytes:
-        """Return the key of an Op."""
-
-    def of_type(self, kind: Type) -> bytes:
-        """Return the key of a Type."""
-
-    def of_graph(self, graph: AbstractFunctionGraph) -> bytes:
-        """Return the key of an inner graph."""
-
-    def data(self, array: np.ndarray) -> bytes:
-        """Return bytes that represent the content of a contiguous array."""
-
-
 class Encoder:
-    """Turns values into unambiguous bytes, collected in ``parts``."""
+    """Turns values into unambiguous bytes, collected in ``parts``.
 
-    def __init__(self, teller: KeySource) -> None:
+    ``sameness`` has the keys of Ops, types, graphs and arrays.
+    """
+
+    def __init__(self, sameness: Sameness) -> None:
         self.parts: list[bytes] = []
-        self._teller = teller
+        self._sameness = sameness
 
     def encode(self, value: Any) -> None:
         """Append the encoding of any value."""
@@ -100,9 +87,9 @@ class Encoder:
             case FunctionType() | BuiltinFunctionType() | np.ufunc():
                 self._function(value)
             case AbstractFunctionGraph():
-                self._item("graph", self._teller.of_graph(value))
+                self._item("graph", self._sameness.of_graph(value))
             case Op():
-                self._item("op", self._teller.of_op(value))
+                self._item("op", self._sameness.of_op(value))
             case Constant():
                 self._tag("constant")
                 self.encode(value.type)
@@ -113,7 +100,7 @@ class Encoder:
             case Variable():
                 self._as_opaque(value)
             case Type():
-                self._item("type", self._teller.of_type(value))
+                self._item("type", self._sameness.of_type(value))
             case MetaObject():
                 self._class("object", type(value))
                 self._state(value)
@@ -171,7 +158,7 @@ class Encoder:
         """Write values in the order of their encodings, not of insertion or hashing."""
         encoded = []
         for value in values:
-            inner = Encoder(self._teller)
+            inner = Encoder(self._sameness)
             inner.encode(value)
             encoded.append(b"".join(inner.parts))
         self._tag(f"items {len(encoded)}")
@@ -185,7 +172,7 @@ class Encoder:
         # Little-endian on every machine.
         array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
         self._item("array", f"{_dtype_text(array.dtype)}{array.shape}".encode())
-        self._item("data", self._teller.data(array))
+        self._item("data", self._sameness.data(array))
 
     def _class(self, tag: str, cls: type) -> None:
         if _resolves(cls):
@@ -201,7 +188,7 @@ class Encoder:
 
     def _as_opaque(self, value: Any) -> None:
         name = getattr(value, "__qualname__", "")
-        self._teller.opaque.append(f"{type(value).__name__} {name}".strip())
+        self._sameness.opaque.append(f"{type(value).__name__} {name}".strip())
         self._item("opaque", token(value).encode())
 
     def _tag(self, tag: str) -> None:

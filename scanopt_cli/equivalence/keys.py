@@ -8,7 +8,6 @@ content gets a number when it is first seen, so equal keys mean equal contents w
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Protocol
 
 import numpy as np
 
@@ -18,16 +17,6 @@ _LARGE = 1024
 # Part of every digest. It changes with the canonical form, so that all digests change then: if only
 # some did, it would look as if those graphs had changed.
 _VERSION = b"scanopt-digest-3"
-
-
-class Keys(Protocol):
-    """Maps contents to keys."""
-
-    def key(self, content: bytes) -> bytes:
-        """Return the key of ``content``."""
-
-    def data(self, array: np.ndarray) -> bytes:
-        """Return bytes that represent the content of a contiguous ``array``."""
 
 
 class Hashed:

@@ -62,6 +62,11 @@ class LoopForm:
     has_ties: bool
     size: int
 
+    @property
+    def order(self) -> list[int]:
+        """The slots in the canonical order, by their places in the view."""
+        return sorted(range(len(self.ranks)), key=self.ranks.__getitem__)
+
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
@@ -152,7 +157,7 @@ def output_keys(digests: Digests, view: SlotView) -> dict[Variable, bytes]:
     sameness = digests.sameness
     key, form = sameness.key, sameness.form(view.op)
     marks: Sequence[object] = form.ranks
-    feeds: object = [digests.of(view.slots[place].outer_input) for place in _places(form.ranks)]
+    feeds: object = [digests.of(view.slots[place].outer_input) for place in form.order]
     if form.has_ties and (not sameness.depth or sameness.may_look_into(form.size)):
         step, colours, keys = _refined(digests, view)
         marks, feeds = keys, (step.condition(colours), sorted(keys))
@@ -264,10 +269,6 @@ def _frame(op: Any) -> tuple[object, ...]:
     if isinstance(op, HasSlots):
         return type(op), op.inner_condition is not None
     return op.truncate_gradient, op.destroy_map, op.info.as_while
-
-
-def _places(ranks: Sequence[int]) -> list[int]:
-    return sorted(range(len(ranks)), key=ranks.__getitem__)
 
 
 def _needed(view: SlotView, target: Variable) -> tuple[list[Slot], list[Apply]]:

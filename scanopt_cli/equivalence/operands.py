@@ -11,13 +11,13 @@ _COMMUTATIVE = (ps.Add, ps.Mul, ps.AND, ps.OR, ps.XOR, ps.EQ, ps.NEQ)
 
 
 def commutes(node: Apply) -> bool:
-    """Whether the first two inputs of ``node`` may be swapped without changing a bit.
+    """Whether ``node`` has two inputs or more, and swapping the first two changes no bit.
 
     This excludes the maximum (of 0.0 and -0.0), complex results (products may round differently)
     and nodes that work in place.
     """
     op = node.op
-    if type(op) is not Elemwise or op.inplace_pattern:
+    if type(op) is not Elemwise or op.inplace_pattern or len(node.inputs) < 2:
         return False
     is_complex = str(node.outputs[0].type.dtype).startswith("complex")
     return type(op.scalar_op) in _COMMUTATIVE and not is_complex

@@ -20,7 +20,7 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.encoding import Encoder, state
-from scanopt_cli.equivalence.keys import Hashed, Interned, Keys
+from scanopt_cli.equivalence.keys import Hashed, Interned
 from scanopt_cli.equivalence.loop_forms import LoopForm, loop_form, output_keys
 from scanopt_cli.equivalence.opaque import token
 from scanopt_cli.ir.connection_patterns import declared_pattern
@@ -86,7 +86,7 @@ class Sameness:
         self.by_state: list[str] = []
         self.depth = 0
         self._looked_into = 0
-        self._keys: Keys = Interned() if exact else Hashed()
+        self._keys: Hashed | Interned = Interned() if exact else Hashed()
         # By id, since this class decides when Ops are equal. The entry keeps the Op alive.
         self._ops: dict[int, tuple[Op, bytes]] = {}
         self._values: dict[Type | Op, bytes] = {}

@@ -59,19 +59,15 @@ class Graph:
         return self.fgraph.outputs
 
     def copy(self) -> Graph:
-        """Return a copy with variables and nodes of its own."""
-        return replace(self, fgraph=clone_fgraph(self.fgraph))
+        """Return a copy that shares no node and no variable with this graph, names kept."""
+        fgraph, _ = self.fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)
+        return replace(self, fgraph=fgraph)
 
 
 type GraphLike = (
     Graph | FunctionGraph | FrozenFunctionGraph | tuple[Sequence[Variable], Sequence[Variable]]
 )
 """The forms in which every function of the library takes a graph."""
-
-
-def clone_fgraph(fgraph: FunctionGraph) -> FunctionGraph:
-    """Return a copy of ``fgraph`` that shares no node and no variable with it, names kept."""
-    return fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)[0]
 
 
 def copy_nodes(fgraph: FunctionGraph) -> FunctionGraph:

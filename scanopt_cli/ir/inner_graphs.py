@@ -29,10 +29,8 @@ HELD_OPS = (
 
 
 def core_op(op: Op) -> Op:
-    """Return the Op that a Blockwise or Elemwise applies to each entry; else ``op`` itself."""
-    if isinstance(op, Blockwise):
-        return op.core_op
-    return op
+    """Return the Op that a Blockwise applies to each entry of its batch; else ``op`` itself."""
+    return op.core_op if isinstance(op, Blockwise) else op
 
 
 def op_name(op: Op) -> str:

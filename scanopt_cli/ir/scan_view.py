@@ -21,6 +21,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.utils import safe_signature
 
 from scanopt_cli.errors import PassError
+from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.interning import check_kept
 from scanopt_cli.ir.slots import STATES, HasSlots, InnerSlot, Slot, SlotKind, SlotView
 
@@ -104,9 +105,10 @@ class ScanView(SlotView):
         }
 
     def _new_op(self, by_kind: Mapping[SlotKind, list[Slot]]) -> Scan:
-        op = _scan_of(
+        return _scan_of(
             by_kind,
             self.condition,
+            self.name,
             mode=self.op.mode,
             truncate_gradient=self.op.truncate_gradient,
             name=self.op.name if self.new_name is None else self.new_name,
@@ -114,8 +116,6 @@ class ScanView(SlotView):
             allow_gc=self.op.allow_gc,
             strict=self.op.strict,
         )
-        check_kept(self.inner_outputs(), op.fgraph, self.name)
-        return op
 
 
 def new_scan(
@@ -123,23 +123,26 @@ def new_scan(
 ) -> dict[Slot, Variable]:
     """Return the outputs of a new Scan made of ``slots``, whose inner variables are not frozen."""
     by_kind = _by_kind(list(slots))
-    op = _scan_of(by_kind, condition, name=name)
-    check_kept(_computed(by_kind, condition), op.fgraph, str(name))
+    op = _scan_of(by_kind, condition, str(name), name=name)
     node = op.make_node(n_steps, *(s.outer_input for s in _in_order(by_kind, _OUTER_INPUTS)))
     return dict(zip(_in_order(by_kind, _OUTPUTS), node.outputs, strict=True))
 
 
 def _scan_of(
-    by_kind: Mapping[SlotKind, list[Slot]], condition: Variable | None, **settings: Any
+    by_kind: Mapping[SlotKind, list[Slot]],
+    condition: Variable | None,
+    called: str,
+    **settings: Any,
 ) -> Scan:
+    """Return a new Scan, whose body kept its constants and Ops; an error calls it ``called``."""
     inner_inputs = [v for s in _in_order(by_kind, _INNER_INPUTS) for v in s.inner_inputs]
+    inner_outputs = [v for s in _in_order(by_kind, _OUTPUTS) for v in s.inner_outputs]
+    if condition is not None:
+        inner_outputs.append(condition)
     info = _info(by_kind, as_while=condition is not None)
-    return Scan(inner_inputs, _computed(by_kind, condition), info, **settings)
-
-
-def _computed(by_kind: Mapping[SlotKind, list[Slot]], condition: Variable | None) -> list[Variable]:
-    found = [v for slot in _in_order(by_kind, _OUTPUTS) for v in slot.inner_outputs]
-    return found if condition is None else [*found, condition]
+    op = Scan(inner_inputs, inner_outputs, info, **settings)
+    check_kept(inner_outputs, op.fgraph, called)
+    return op
 
 
 def loop_op(node: Apply) -> Any:
@@ -178,9 +181,7 @@ def inner_condition(op: Any) -> Variable | None:
 
 def scan_op(node: Apply) -> Scan | None:
     """Return the Scan that ``node`` applies, directly or through Blockwise; ``None`` if none."""
-    op = node.op
-    if isinstance(op, Blockwise):
-        op = op.core_op
+    op = core_op(node.op)
     return op if isinstance(op, Scan) else None
 
 

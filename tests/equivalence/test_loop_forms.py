@@ -39,6 +39,13 @@ def test_states_that_their_readers_tell_apart() -> None:
     assert not _form(a, b).has_ties
 
 
+def test_a_sum_of_one_term() -> None:
+    """It has no second operand that the first might be swapped with."""
+    x = pt.dvector("x")
+    same, other = (digest(([x], [scan(pt.add, sequences=[x]) * 2])) for _ in range(2))
+    assert same == other
+
+
 def test_pairs_of_alike_slots_stay_pairs() -> None:
     """Each state reads a sequence of its own: crossing them over is another loop."""
     s, t = pt.dvectors("s", "t")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
-from scanopt_cli.diff.deduplicated import is_swappable
-from scanopt_cli.diff.matching.indexed_graph import Pairs
-from scanopt_cli.diff.matching.pairing import pair_up
-from scanopt_cli.diff.matching.shared_keys import SharedKeys
+from scanopt_cli.diff.matching.indexed_graph import SharedKeys
+from scanopt_cli.diff.matching.pairing import Pairs, flipped, pair_up
 from scanopt_cli.diff.matching.slot_pairing import pair_slots
+from scanopt_cli.equivalence.operands import commutes
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import SlotView
 
@@ -30,9 +29,9 @@ class Alignment:
     def flipped(self) -> Alignment:
         """Return the same alignment with its sides swapped."""
         return Alignment(
-            _flipped(self.inputs),
-            _flipped(self.outputs),
-            None if self.slots is None else _flipped(self.slots),
+            flipped(self.inputs),
+            flipped(self.outputs),
+            None if self.slots is None else flipped(self.slots),
         )
 
 
@@ -48,28 +47,23 @@ def align(ours: SharedKeys, theirs: SharedKeys, node: Apply, other: Apply) -> Al
         width = 2 if isinstance(node.op, IncSubtensor) else 1
         return Alignment(_in_order(width, width), outputs)
     if len(node.inputs) != len(other.inputs):
-        return Alignment(_uneven(ours, theirs, node.inputs, other.inputs), outputs)
+        uneven = pair_up(
+            node.inputs,
+            other.inputs,
+            (ours.token, theirs.token),
+            (lambda variable: variable.name, lambda variable: variable.name),
+            (lambda variable: str(variable.type), lambda variable: str(variable.type)),
+            repeats=True,
+        )
+        return Alignment(uneven, outputs)
     inputs = _in_order(len(node.inputs), len(other.inputs))
-    if is_one_op and is_swappable(node):
+    if is_one_op and commutes(node):
         left, right = (ours.token(variable) for variable in node.inputs[:2])
         other_left, other_right = (theirs.token(variable) for variable in other.inputs[:2])
         straight = (left == other_left) + (right == other_right)
         if (left == other_right) + (right == other_left) > straight:
             inputs = [(0, 1), (1, 0), *inputs[2:]]
     return Alignment(inputs, outputs)
-
-
-def _uneven(
-    ours: SharedKeys, theirs: SharedKeys, inputs: list[Variable], others: list[Variable]
-) -> Pairs:
-    return pair_up(
-        inputs,
-        others,
-        (ours.token, theirs.token),
-        (lambda variable: variable.name, lambda variable: variable.name),
-        (lambda variable: str(variable.type), lambda variable: str(variable.type)),
-        repeats=True,
-    )
 
 
 def _of_slots(view: SlotView, other: SlotView, slots: Pairs) -> Alignment:
@@ -95,7 +89,3 @@ def _of_slots(view: SlotView, other: SlotView, slots: Pairs) -> Alignment:
 
 def _in_order(count: int, other: int) -> list[tuple[int, int]]:
     return [(place, place) for place in range(min(count, other))]
-
-
-def _flipped(pairs: Pairs) -> Pairs:
-    return sorted((second, first) for first, second in pairs)

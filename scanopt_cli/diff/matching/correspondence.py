@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pytensor.graph.basic import Apply, Variable
 
 from scanopt_cli.diff.matching.alignment import Alignment, align
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs
-from scanopt_cli.diff.matching.shared_keys import SharedKeys
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, SharedKeys
+from scanopt_cli.diff.matching.pairing import Pairs, flipped
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Matching:
         return Matching(
             first=self.second,
             second=self.first,
-            outputs=sorted((second, first) for first, second in self.outputs),
+            outputs=flipped(self.outputs),
             nodes=self.counterparts,
             counterparts=self.nodes,
             alignments={
@@ -92,6 +92,13 @@ class Matching:
             },
             links=self.backlinks,
             backlinks=self.links,
+        )
+
+    def unmatched(self) -> tuple[list[Apply], list[Apply]]:
+        """Return the nodes of each side that are not matched, in their order."""
+        return (
+            [node for node in self.first.nodes if node not in self.nodes],
+            [node for node in self.second.nodes if node not in self.counterparts],
         )
 
     def is_free(self, node: Apply, other: Apply) -> bool:

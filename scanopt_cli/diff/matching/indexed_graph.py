@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -11,7 +12,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
 from scanopt_cli.diff.deduplicated import count_loops, deduplicated, node_digest
-from scanopt_cli.diff.matching.pairing import Evidence, pair_up
+from scanopt_cli.diff.matching.pairing import Evidence, Pairs, pair_up
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.loop_forms import LoopForm
 from scanopt_cli.equivalence.sameness import Sameness
@@ -19,8 +20,8 @@ from scanopt_cli.ir.naming import slot_names, titles
 from scanopt_cli.ir.scan_view import view_of
 from scanopt_cli.ir.slots import Slot, SlotView
 
-type Pairs = Sequence[tuple[int, int]]
-"""Pairs of places in two lists whose items correspond."""
+type Token = Callable[[Variable], Hashable]
+"""Returns the key of a variable that both sides share."""
 
 
 class IndexedGraph:
@@ -109,6 +110,19 @@ class IndexedGraph:
     def rename_slots(self, node: Apply, names: Mapping[Slot, str]) -> None:
         """Replace the names of the slots of a Scan node."""
         self._slot_names[node] = names
+
+
+@dataclass(frozen=True, slots=True)
+class SharedKeys:
+    """One side with keys that both share: variables of equal tokens correspond so far.
+
+    ``partner`` maps a matched node to one object, the same on both sides, and an unmatched node to
+    ``None``.
+    """
+
+    side: IndexedGraph
+    token: Token
+    partner: Callable[[Apply], Apply | None]
 
 
 def pair_inputs(before: FunctionGraph, after: FunctionGraph) -> list[tuple[int, int]]:

@@ -10,17 +10,17 @@ wherever they are. Every step is near linear in the size of the graphs.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from pytensor.graph.basic import Apply, Variable
 
-from scanopt_cli.diff.deduplicated import is_swappable
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.evidence import are_alike, by_place_of_reading, fits
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Pairs
-from scanopt_cli.diff.matching.numbering import Numbers, numbered
-from scanopt_cli.diff.matching.pairing import pair_up
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
+from scanopt_cli.diff.matching.numbering import numbered
+from scanopt_cli.diff.matching.pairing import Pairs, flipped, pair_up
 from scanopt_cli.diff.matching.similarity import similar_pairs
+from scanopt_cli.equivalence.operands import commutes
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.scan_view import is_loop
 
@@ -28,8 +28,21 @@ from scanopt_cli.ir.scan_view import is_loop
 _ROUNDS = 4
 
 
-def match(first: IndexedGraph, second: IndexedGraph, inputs: Pairs, outputs: Pairs) -> Matching:
-    """Match two graphs whose paired ``inputs`` and ``outputs`` are places in their lists."""
+def match(
+    first: IndexedGraph,
+    second: IndexedGraph,
+    inputs: Pairs,
+    outputs: Pairs,
+    *,
+    swapped: bool = False,
+) -> Matching:
+    """Match two graphs whose paired ``inputs`` and ``outputs`` are places in their lists.
+
+    With ``swapped`` the second graph is matched with the first, so that a comparison in the other
+    direction finds the same pairs.
+    """
+    if swapped:
+        return match(second, first, flipped(inputs), flipped(outputs)).flipped()
     matcher = _Matcher(Matching(first, second, outputs))
     for place, other in inputs:
         matcher.matching.link(first.inputs[place], second.inputs[other])
@@ -67,22 +80,15 @@ class _Matcher:
             self._match_values()
             self._match_changed()
             self._match_values()
-            self._match_all(similar_pairs(self.matching, *self._unmatched()))
+            self._match_all(similar_pairs(self.matching, *self.matching.unmatched()))
             self._match_all(self._doubtful)
             self._doubtful.clear()
             if len(self.matching.nodes) in (count, len(self._first.nodes)):
                 break
         for node, partner in self.matching.nodes.items():
-            if is_swappable(node) or is_loop(node):
+            if commutes(node) or is_loop(node):
                 # More nodes are matched now than when these two were aligned.
                 self.matching.align(node, partner)
-
-    def _unmatched(self) -> tuple[list[Apply], list[Apply]]:
-        matching = self.matching
-        return (
-            [node for node in self._first.nodes if node not in matching.nodes],
-            [node for node in self._second.nodes if node not in matching.counterparts],
-        )
 
     def _match(self, node: Apply, other: Apply) -> None:
         matching = self.matching
@@ -110,7 +116,7 @@ class _Matcher:
     def _match_values(self) -> None:
         """Match nodes that compute the same if matched nodes are taken to be equal."""
         matching = self.matching
-        numbers = Numbers()
+        numbers: dict[Hashable, int] = {}
         ours = numbered(self._first, matching.nodes, matching.token, self._shared, numbers)
         theirs = numbered(
             self._second, matching.counterparts, matching.other_token, self._shared, numbers

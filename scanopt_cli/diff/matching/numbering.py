@@ -6,29 +6,9 @@ from collections.abc import Container, Hashable, Iterator, Sequence
 
 from pytensor.graph.basic import Apply, Variable
 
-from scanopt_cli.diff.deduplicated import is_swappable
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
-from scanopt_cli.diff.matching.shared_keys import Token
+from scanopt_cli.diff.deduplicated import in_one_order
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Token
 from scanopt_cli.ir.scan_view import is_loop
-
-
-class Numbers:
-    """Gives nodes of both sides equal numbers if they apply equal Ops to equal inputs."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Hashable, int] = {}
-
-    def number(self, side: IndexedGraph, node: Apply, reads: Sequence[Hashable]) -> int:
-        """Return the number of a node of ``side`` whose inputs have the keys ``reads``."""
-        if is_loop(node):
-            # The order of its slots does not count.
-            ranks, slots = side.form(node).ranks, side.view(node).slots
-            ordered = sorted(range(len(ranks)), key=ranks.__getitem__)
-            reads = [reads[0], *(reads[at + 1] for at in ordered if slots[at].has_input)]
-        elif is_swappable(node):
-            reads = [*sorted(reads[:2], key=_order), *reads[2:]]
-        key = side.op_digest(node.op), tuple(reads)
-        return self._numbers.setdefault(key, len(self._numbers))
 
 
 def numbered(
@@ -36,27 +16,40 @@ def numbered(
     matched: Container[Apply],
     token: Token,
     shared: Container[bytes],
-    numbers: Numbers,
+    numbers: dict[Hashable, int],
 ) -> Iterator[tuple[Apply, int]]:
     """Yield the nodes of ``side`` that are not ``matched``, each with its number.
 
-    ``shared`` holds the digests that occur on both sides.
+    Nodes of both sides get equal ``numbers`` if they apply equal Ops to equal inputs. ``shared``
+    holds the digests that occur on both sides.
     """
     own: dict[Apply, int] = {}
 
     def known(variable: Variable) -> Hashable:
         maker = variable.owner
         if maker in own and side.digest(variable) not in shared:
-            return own[maker], output_mark(side, variable)
+            return own[maker], _output_mark(side, variable)
+        # That of a matched variable is one object on both sides: the variable of the second side.
         return token(variable)
 
     for node in side.nodes:
         if node not in matched:
-            own[node] = numbers.number(side, node, [known(variable) for variable in node.inputs])
+            reads = _in_one_order(side, node, [known(variable) for variable in node.inputs])
+            key = side.op_digest(node.op), tuple(reads)
+            own[node] = numbers.setdefault(key, len(numbers))
             yield node, own[node]
 
 
-def output_mark(side: IndexedGraph, variable: Variable) -> int:
+def _in_one_order(side: IndexedGraph, node: Apply, reads: Sequence[Hashable]) -> Sequence[Hashable]:
+    """Return the keys of the inputs of ``node`` in an order that equal nodes share."""
+    if not is_loop(node):
+        return in_one_order(node, reads)
+    slots = side.view(node).slots
+    places = [place for place in side.form(node).order if slots[place].has_input]
+    return [reads[0], *(reads[place + 1] for place in places)]
+
+
+def _output_mark(side: IndexedGraph, variable: Variable) -> int:
     """Return the place of ``variable`` among its node's outputs.
 
     For a loop, a number for its slot and role, which does not depend on the order of the slots.
@@ -72,8 +65,3 @@ def output_mark(side: IndexedGraph, variable: Variable) -> int:
         if slot.last is variable:
             return rank + len(slots)
     return -1
-
-
-def _order(token: Hashable) -> tuple[bool, object]:
-    # On both sides, the key of a matched variable is one object: the variable of the second side.
-    return (True, id(token)) if isinstance(token, Variable) else (False, repr(token))

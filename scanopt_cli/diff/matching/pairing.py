@@ -9,6 +9,15 @@ type Evidence[T] = Callable[[T], Hashable | None]
 """Returns a key for an item; ``None`` if this evidence says nothing of it."""
 
 
+type Pairs = Sequence[tuple[int, int]]
+"""Pairs of places in two lists whose items correspond."""
+
+
+def flipped(pairs: Pairs) -> Pairs:
+    """Return the pairs for the same lists in the other order."""
+    return sorted((second, first) for first, second in pairs)
+
+
 def pair_up[T](
     before: Sequence[T],
     after: Sequence[T],

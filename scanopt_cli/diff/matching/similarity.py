@@ -9,8 +9,7 @@ from pytensor.graph.basic import Apply
 
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.evidence import are_alike
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
-from scanopt_cli.diff.matching.shared_keys import Token
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Token
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.scan_view import is_loop, loop_op
 

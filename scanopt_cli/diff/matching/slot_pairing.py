@@ -11,14 +11,13 @@ their own, so every pair helps to distinguish the other slots.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
 
 from pytensor.graph.basic import Apply, Constant, Variable
 
-from scanopt_cli.diff.matching.indexed_graph import Pairs
-from scanopt_cli.diff.matching.pairing import pair_up
-from scanopt_cli.diff.matching.shared_keys import SharedKeys
+from scanopt_cli.diff.matching.indexed_graph import SharedKeys
+from scanopt_cli.diff.matching.pairing import Pairs, pair_up
 from scanopt_cli.equivalence.loop_forms import Step
 from scanopt_cli.ir.naming import slot_name
 from scanopt_cli.ir.slots import SlotKind, SlotView
@@ -32,8 +31,8 @@ _WALKS = 50
 _READERS = 8
 _DEPTH = 3
 
-type _Key = Callable[[int, int], Hashable]
-"""Returns a key for a slot, given as a side, 0 or 1, and a place; ``None`` for no key."""
+type _Keys = tuple[Sequence[Hashable], Sequence[Hashable]]
+"""For each side, a key for each of its slots; ``None`` for no key."""
 
 
 def pair_slots(ours: SharedKeys, theirs: SharedKeys, node: Apply, other: Apply) -> Pairs:
@@ -57,6 +56,8 @@ class _Slots:
         self.ports: Sequence[bytes] = terms.side.form(node).ports
         self.step = Step(terms.side.sameness, view.slots, view.op.fgraph.toposort(), None)
         self.kinds = [(slot.kind, slot.taps, slot.out_taps) for slot in self.slots]
+        # ``True`` for the slots that the loop only reads.
+        self.are_inputs = [slot.outer_output is None or None for slot in self.slots]
 
     @cached_property
     def names(self) -> list[str | None]:
@@ -84,6 +85,11 @@ class _Slots:
             tuple(str(v.type) for v in (*slot.inner_inputs[:1], *slot.inner_outputs[:1]))
             for slot in self.slots
         ]
+
+    @cached_property
+    def shapes(self) -> list[Hashable]:
+        """The kind and the types of each slot."""
+        return list(zip(self.kinds, self.types, strict=True))
 
     @cached_property
     def roles(self) -> list[Hashable]:
@@ -156,44 +162,46 @@ class _Pairing:
             len(known) < len(s.slots) for known, s in zip(self._known, self._sides, strict=True)
         )
 
-    def _evidence(self) -> Iterator[tuple[_Key, bool]]:
+    def _evidence(self) -> Iterator[tuple[_Keys, bool]]:
         """Yield keys to pair slots by, the surest first, and whether equal ones pair in order."""
+        ours, theirs = self._sides
         if self._is_one_op:
-            yield self._port, False
-        yield self._joined(self._kind, self._name, self._feed), False
+            yield (ours.ports, theirs.ports), False
+        are_inputs = ours.are_inputs, theirs.are_inputs
+        kinds, feeds = (ours.kinds, theirs.kinds), (ours.feeds, theirs.feeds)
+        names = ours.names, theirs.names
+        yield self._joined(kinds, names, feeds), False
         # Inputs of one kind that are fed the same have the same values.
-        yield self._joined(self._is_input, self._kind, self._feed), True
-        yield self._joined(self._is_input, self._kind, self._name), False
+        yield self._joined(are_inputs, kinds, feeds), True
+        yield self._joined(are_inputs, kinds, names), False
         rounds = self._rounds()
-        for update in reversed(rounds):
-            yield self._joined(self._kind, self._feed, update), False
-        for update in reversed(rounds):
-            yield self._joined(self._kind, update), False
-        yield self._joined(self._kind, self._readers), False
-        yield self._joined(self._kind, self._feed), False
-        yield self._name, False
-        yield self._joined(self._kind, self._role), True
+        for updates in reversed(rounds):
+            yield self._joined(kinds, feeds, updates), False
+        for updates in reversed(rounds):
+            yield self._joined(kinds, updates), False
+        yield self._joined(kinds, (ours.readers, theirs.readers)), False
+        yield self._joined(kinds, feeds), False
+        yield names, False
+        yield self._joined(kinds, (ours.roles, theirs.roles)), True
 
-    def _joined(self, *parts: _Key) -> _Key:
-        """Return the key of several parts, ``None`` if one is; for equal loops, with the port."""
+    def _joined(self, *parts: _Keys) -> _Keys:
+        """Return keys of several parts, ``None`` if one is; for equal loops, with the ports."""
+        if self._is_one_op:
+            parts = (*parts, (self._sides[0].ports, self._sides[1].ports))
+        ours, theirs = (
+            [None if None in keys else keys for keys in zip(*columns, strict=True)]
+            for columns in zip(*parts, strict=True)
+        )
+        return ours, theirs
 
-        def key(side: int, place: int) -> Hashable:
-            keys = [part(side, place) for part in parts]
-            return None if None in keys else (*keys, self._is_one_op and self._port(side, place))
-
-        return key
-
-    def _pair(self, key: _Key, repeats: bool) -> bool:
+    def _pair(self, keys: _Keys, repeats: bool) -> bool:
         """Pair slots whose key is unique on both sides; return whether there were any.
 
         With ``repeats``, also slots of equal keys in order.
         """
         unpaired, others = self._unpaired()
         pairs = pair_up(
-            unpaired,
-            others,
-            (lambda place: key(0, place), lambda place: key(1, place)),
-            repeats=repeats,
+            unpaired, others, (keys[0].__getitem__, keys[1].__getitem__), repeats=repeats
         )
         self._add([(unpaired[first], others[second]) for first, second in pairs])
         return bool(pairs)
@@ -201,7 +209,10 @@ class _Pairing:
     def _pair_remaining(self) -> None:
         """Pair unpaired slots of one kind and type in order, if both Scans have as many of them."""
         unpaired = self._unpaired()
-        shapes = [[self._shape(side, place) for place in unpaired[side]] for side in (0, 1)]
+        shapes = [
+            [side.shapes[place] for place in places]
+            for side, places in zip(self._sides, unpaired, strict=True)
+        ]
         counted, others = ([(shape, known.count(shape)) for shape in known] for known in shapes)
         pairs = pair_up(counted, others, (lambda key: key, lambda key: key), repeats=True)
         self._add([(unpaired[0][first], unpaired[1][second]) for first, second in pairs])
@@ -217,14 +228,14 @@ class _Pairing:
         )
         return first, second
 
-    def _rounds(self) -> list[_Key]:
-        """Refine both loops from the pairs so far; return the key of the updates in each round."""
-        shared = self._fed(0) & self._fed(1)
-        colours = [
-            [self._colour(side, place, shared) for place in range(len(self._sides[side].slots))]
-            for side in (0, 1)
+    def _rounds(self) -> list[_Keys]:
+        """Refine both loops from the pairs so far; return the keys of the updates in each round."""
+        fed = [
+            {feed for feed, is_input in zip(side.feeds, side.are_inputs, strict=True) if is_input}
+            for side in self._sides
         ]
-        found: list[_Key] = []
+        colours = [self._colours(side, fed[0] & fed[1]) for side in (0, 1)]
+        found: list[_Keys] = []
         classes = 0
         while len(found) < _ROUNDS and self._walks < _WALKS:
             self._walks += 1
@@ -233,49 +244,20 @@ class _Pairing:
                 of = side.step.digests(known).of
                 updates.append([tuple(map(of, slot.inner_outputs)) or None for slot in side.slots])
                 keys.append(side.step.updates(known))
-            found.append(lambda side, place, updates=updates: updates[side][place])  # type: ignore[misc]
+            found.append((updates[0], updates[1]))
             if len({*keys[0], *keys[1]}) == classes:
                 break
             classes, colours = len({*keys[0], *keys[1]}), keys
         return found
 
-    def _fed(self, side: int) -> set[Hashable]:
-        """Return what feeds the inputs of a loop."""
-        places = range(len(self._sides[side].slots))
-        return {self._feed(side, place) for place in places if self._is_input(side, place)}
-
-    def _colour(self, side: int, place: int, shared: set[Hashable]) -> bytes:
-        """Return the first colour of a slot: of its pair; of what feeds it, for shared inputs."""
-        feed, pair = self._feed(side, place), self._known[side].get(place)
-        colour: Hashable = (self._shape(side, place), feed)
-        if self._is_input(side, place) and feed in shared:
-            colour = self._kind(side, place), feed
-        elif pair is not None:
-            colour = ("pair", pair)
-        number = self._numbers.setdefault(colour, len(self._numbers))
-        return self._sides[side].step.sameness.key("colour", number)
-
-    def _is_input(self, side: int, place: int) -> Hashable:
-        """``True`` if the loop only reads the slot."""
-        return self._sides[side].slots[place].outer_output is None or None
-
-    def _kind(self, side: int, place: int) -> Hashable:
-        return self._sides[side].kinds[place]
-
-    def _shape(self, side: int, place: int) -> Hashable:
-        return self._kind(side, place), self._sides[side].types[place]
-
-    def _port(self, side: int, place: int) -> Hashable:
-        return self._sides[side].ports[place]
-
-    def _name(self, side: int, place: int) -> Hashable:
-        return self._sides[side].names[place]
-
-    def _role(self, side: int, place: int) -> Hashable:
-        return self._sides[side].roles[place]
-
-    def _feed(self, side: int, place: int) -> Hashable:
-        return self._sides[side].feeds[place]
-
-    def _readers(self, side: int, place: int) -> Hashable:
-        return self._sides[side].readers[place]
+    def _colours(self, side: int, shared: set[Hashable]) -> list[bytes]:
+        """Return the first colours of slots: of their pairs; of what feeds them, if ``shared``."""
+        here, pairs = self._sides[side], self._known[side]
+        found: list[Hashable] = list(zip(here.shapes, here.feeds, strict=True))
+        for place, feed in enumerate(here.feeds):
+            if here.are_inputs[place] and feed in shared:
+                found[place] = here.kinds[place], feed
+            elif place in pairs:
+                found[place] = "pair", pairs[place]
+        numbers = [self._numbers.setdefault(colour, len(self._numbers)) for colour in found]
+        return [here.step.sameness.key("colour", number) for number in numbers]
