@@ -65,7 +65,15 @@ class BodyDiffs:
 
 def nodes_inside(op: Op) -> int:
     """Return how many nodes the inner graphs of ``op`` have, nested ones included."""
-    return sum(1 + nodes_inside(node.op) for inner in inner_graphs(op) for node in inner.toposort())
+    known: dict[Op, int] = {}
+
+    def count(op: Op) -> int:
+        if op not in known:
+            nodes = (node for inner in inner_graphs(op) for node in inner.toposort())
+            known[op] = sum(1 + count(node.op) for node in nodes)
+        return known[op]
+
+    return count(op)
 
 
 def _name_of_all(side: IndexedGraph, nodes: list[Apply]) -> str:

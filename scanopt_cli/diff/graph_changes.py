@@ -8,23 +8,23 @@ from dataclasses import dataclass
 
 from pytensor.graph.basic import Apply
 
-from scanopt_cli.diff.bodies import body_graph, inner_inputs, inner_outputs, output_places
 from scanopt_cli.diff.body_diffs import Behind, BodyDiffs, Found, nodes_inside
+from scanopt_cli.diff.body_graphs import body_graph, inner_inputs, inner_outputs, output_places
 from scanopt_cli.diff.calling import call_alike
 from scanopt_cli.diff.changes import Change, ChangeKind, Note, Subject, SubjectKind
+from scanopt_cli.diff.edge_changes import entries
 from scanopt_cli.diff.edges import rewirings
-from scanopt_cli.diff.entries import entries
 from scanopt_cli.diff.grouping import Located, gathered, unnumbered
-from scanopt_cli.diff.indices import has_another_index, index_edges, index_texts, is_indexing
 from scanopt_cli.diff.labels import node_subject, op_text, slot_subject, variable_text
 from scanopt_cli.diff.loop_changes import LoopChange, loop_change
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.match import match
 from scanopt_cli.diff.matching.pairing import Pairs
-from scanopt_cli.diff.properties import NO_TEXT, Difference, changed_properties
+from scanopt_cli.diff.properties import NO_TEXT, PropertyChange, changed_properties
 from scanopt_cli.diff.regions import Edge, Regions, counted, regions
 from scanopt_cli.diff.sizes import size_edges
+from scanopt_cli.diff.whole_indices import has_another_index, index_edges, index_texts, is_indexing
 from scanopt_cli.ir.inner_graphs import body_of, op_name
 from scanopt_cli.ir.scan_view import is_loop
 
@@ -42,7 +42,7 @@ def compare(
     """
     matching = match(first, second, inputs, outputs, swapped=swapped)
     call_alike(matching)
-    return _Comparison(matching, swapped=swapped).run()
+    return _GraphComparison(matching, swapped=swapped).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class _Lost:
     inside: Counter[str]
 
 
-class _Comparison:
+class _GraphComparison:
     """Reports one matching: Ops first, since they report some edges in their own words."""
 
     def __init__(self, matching: Matching, *, swapped: bool) -> None:
@@ -127,7 +127,9 @@ class _Comparison:
         side = self._sides[node not in self._sides[0].rank]
         self._found.append(Located(side.rank[node] / len(side.nodes), change, kin, subject))
 
-    def _property(self, node: Apply, subject: Subject, found: Difference, kin: Hashable) -> None:
+    def _property(
+        self, node: Apply, subject: Subject, found: PropertyChange, kin: Hashable
+    ) -> None:
         change = Change(
             kind=ChangeKind.CHANGED,
             subject=subject,
@@ -162,7 +164,7 @@ class _Comparison:
             else:
                 if type(node.op) is not type(other.op):
                     types = type(node.op).__name__, type(other.op).__name__
-                    applied = Difference("applied by", *types)
+                    applied = PropertyChange("applied by", *types)
                     self._property(node, subject, applied, unnumbered(subject))
                 inside = self._report_body(node, other, alignment.inputs, alignment.outputs).changes
         if len(self._found) + len(self._lost) == count and not inside:
@@ -236,7 +238,9 @@ class _Comparison:
         subject, texts = node_subject(self._sides[0], node), index_texts(self._matching, node)
         other = self._matching.nodes[node]
         notes = (*groups[0].note(node, Note.WITHOUT), *groups[1].note(other, Note.WITH))
-        self._property(node, subject, Difference("index", *texts, notes), type(node.op).__name__)
+        self._property(
+            node, subject, PropertyChange("index", *texts, notes), type(node.op).__name__
+        )
 
     def _report_name(self, node: Apply, other: Apply) -> None:
         if node not in self._sides[0].titles or op_name(node.op) == op_name(other.op):

@@ -14,7 +14,7 @@ from scanopt_cli.diff.changes import Subject
 from scanopt_cli.diff.labels import length_text, op_text, slot_subject
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.pairing import Pairs
-from scanopt_cli.diff.properties import Difference
+from scanopt_cli.diff.properties import PropertyChange
 from scanopt_cli.diff.regions import Edge
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
@@ -24,7 +24,7 @@ _DEPTH = 8
 _WITH_ROWS = frozenset({SlotKind.MIT_MOT, SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.NIT_SOT})
 
 
-type _Property = tuple[Subject, Difference]
+type _Property = tuple[Subject, PropertyChange]
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ def _options(loop: Subject, before: SlotView, after: SlotView) -> list[_Property
         ("works in place on", _in_place(before), _in_place(after)),
         ("batch dimensions", str(before.batch_ndim), str(after.batch_ndim)),
     )
-    return [(loop, Difference(*text)) for text in texts if text[1] != text[2]]
+    return [(loop, PropertyChange(*text)) for text in texts if text[1] != text[2]]
 
 
 def _slot(subject: Subject, before: Slot, after: Slot) -> list[_Property]:
@@ -88,7 +88,7 @@ def _slot(subject: Subject, before: Slot, after: Slot) -> list[_Property]:
         ("taps", _taps(before.taps), _taps(after.taps)),
         ("written taps", _taps(before.out_taps), _taps(after.out_taps)),
     )
-    return [(subject, Difference(*text)) for text in texts if text[1] != text[2]]
+    return [(subject, PropertyChange(*text)) for text in texts if text[1] != text[2]]
 
 
 def _compare_sizes(
@@ -107,7 +107,7 @@ def _compare_sizes(
     )
     if other_steps:
         texts = _texts(matching, steps, steps_after)
-        change.properties.append((loop, Difference("steps", *texts)))
+        change.properties.append((loop, PropertyChange("steps", *texts)))
         change.note_sizes(((before.node, 0), (after.node, 0)), axes)
     for first, second in pairs:
         edges = (before.node, first + 1), (after.node, second + 1)
@@ -125,7 +125,7 @@ def _compare_sizes(
         if not other_steps or _differ(matching, kept - steps, kept_after - steps_after):
             subject = slot_subject(matching.first, *edges[0])
             texts = _texts(matching, kept, kept_after)
-            change.properties.append((subject, Difference("rows", *texts)))
+            change.properties.append((subject, PropertyChange("rows", *texts)))
 
 
 def _is_made_alike(

@@ -15,7 +15,7 @@ from scanopt_cli.facts import Fact
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PropertyChange:
     """A property, its old and its new value; or, where no text shows these, a note."""
 
     aspect: str = ""
@@ -25,21 +25,21 @@ class Difference:
 
 
 _ADDRESS = " at 0x"
-NO_TEXT = Difference(notes=(Fact(Note.NO_TEXT),))
+NO_TEXT = PropertyChange(notes=(Fact(Note.NO_TEXT),))
 
 
-def changed_properties(before: Op, after: Op) -> list[Difference]:
+def changed_properties(before: Op, after: Op) -> list[PropertyChange]:
     """Return the differences between two Ops of different digests; at least one."""
     label, relabel = op_label(before), op_label(after)
     if type(before) is not type(after):
-        return [Difference("op", label, relabel)]
+        return [PropertyChange("op", label, relabel)]
     different = list(_different(before, after))
     if label != relabel and (len(different) != 1 or isinstance(before, Elemwise)):
-        return [Difference("op", label, relabel)]
+        return [PropertyChange("op", label, relabel)]
     return different or [NO_TEXT]
 
 
-def _different(before: Op, after: Op) -> Iterator[Difference]:
+def _different(before: Op, after: Op) -> Iterator[PropertyChange]:
     others = dict(state(after))
     for name, value in state(before):
         other = others.get(name)
@@ -49,8 +49,8 @@ def _different(before: Op, after: Op) -> Iterator[Difference]:
         if _ADDRESS in text and type(other) is type(value):
             # The texts hold addresses, not values.
             note = Fact(Note.ANOTHER_OBJECT, {"type": type(value).__name__})
-            yield Difference(name, notes=(note,))
+            yield PropertyChange(name, notes=(note,))
         elif text != retext:
             text, retext = shortened(text), shortened(retext)
             is_shown = text != retext
-            yield Difference(name, text, retext) if is_shown else Difference(name)
+            yield PropertyChange(name, text, retext) if is_shown else PropertyChange(name)

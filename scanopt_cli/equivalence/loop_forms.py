@@ -80,7 +80,7 @@ class Trajectory:
     updates: tuple[bytes, ...]
 
 
-class Step:
+class StepDigests:
     """Digests what a step of a loop computes from inputs of given colours."""
 
     def __init__(
@@ -127,7 +127,7 @@ class Step:
 def loop_form(sameness: Sameness, op: Any) -> LoopForm:
     """Return the canonical form of ``op``."""
     slots = inner_slots(op)
-    step = Step(sameness, slots, op.fgraph.toposort(), inner_condition(op))
+    step = StepDigests(sameness, slots, op.fgraph.toposort(), inner_condition(op))
     uses = SlotReaders(step)
     budget = _RoundBudget(step)
     starts = [sameness.key("slot", *_shape(slot)) for slot in slots]
@@ -195,13 +195,13 @@ def condition_key(digests: Digests, view: SlotView) -> bytes:
     """
     assert view.condition is not None
     slots, nodes = _needed(view, view.condition)
-    step = Step(digests.sameness, slots, nodes, view.condition)
+    step = StepDigests(digests.sameness, slots, nodes, view.condition)
     colours, keys = _refine(step, step.updates, _starts(digests, slots))
     return digests.sameness.key("stop", view.batch_ndim, step.condition(colours), sorted(keys))
 
 
-def _refined(digests: Digests, view: SlotView) -> tuple[Step, list[bytes], list[bytes]]:
-    step = Step(digests.sameness, view.slots, view.op.fgraph.toposort(), view.condition)
+def _refined(digests: Digests, view: SlotView) -> tuple[StepDigests, list[bytes], list[bytes]]:
+    step = StepDigests(digests.sameness, view.slots, view.op.fgraph.toposort(), view.condition)
     return step, *_refine(step, step.updates, _starts(digests, view.slots))
 
 
@@ -212,7 +212,7 @@ class _RoundBudget:
     places may make equal things look different, never the reverse.
     """
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: StepDigests) -> None:
         # The key of a slot costs as much as a few nodes.
         self._sameness, self._size = step.sameness, len(step.nodes) + 4 * len(step.slots) + 1
         self._rounds = max(_FEW_ROUNDS, _LOOKED_AT // self._size)
@@ -226,7 +226,7 @@ class _RoundBudget:
 
 
 def _refine(
-    step: Step,
+    step: StepDigests,
     keys_of: Callable[[Sequence[bytes]], list[bytes]],
     colours: list[bytes],
     budget: _RoundBudget | None = None,

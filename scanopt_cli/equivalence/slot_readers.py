@@ -12,7 +12,7 @@ from scanopt_cli.equivalence.operands import commutes
 from scanopt_cli.ir.scan_view import inner_slots, loop_op
 
 if TYPE_CHECKING:
-    from scanopt_cli.equivalence.loop_forms import Step
+    from scanopt_cli.equivalence.loop_forms import StepDigests
     from scanopt_cli.equivalence.sameness import Sameness
 
 
@@ -22,7 +22,7 @@ class SlotReaders:
     Readers that compute the same count as one reader, however often the body repeats them.
     """
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: StepDigests) -> None:
         self._step = step
         key = step.sameness.key
         # Slots are identified by place, so only repetitions of one node have equal digests.

@@ -18,7 +18,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 
 from scanopt_cli.diff.matching.indexed_graph import SharedKeys
 from scanopt_cli.diff.matching.pairing import Pairs, pair_up
-from scanopt_cli.equivalence.loop_forms import Step
+from scanopt_cli.equivalence.loop_forms import StepDigests
 from scanopt_cli.ir.naming import slot_name
 from scanopt_cli.ir.slots import SlotKind, SlotView
 
@@ -54,7 +54,7 @@ class _Slots:
         view: SlotView = terms.side.view(node)
         self.slots = view.slots
         self.ports: Sequence[bytes] = terms.side.form(node).ports
-        self.step = Step(terms.side.sameness, view.slots, view.op.fgraph.toposort(), None)
+        self.step = StepDigests(terms.side.sameness, view.slots, view.op.fgraph.toposort(), None)
         self.kinds = [(slot.kind, slot.taps, slot.out_taps) for slot in self.slots]
         # ``True`` for the slots that the loop only reads.
         self.are_inputs = [slot.outer_output is None or None for slot in self.slots]
