@@ -34,7 +34,8 @@ def diff_report(
     """Yield the changes by loop (with ``stat``, a line for each category) and broken budgets.
 
     After ``lines`` lines (0 for no limit), the remaining changes are only counted. A report that
-    stands alone also has what a terminal shows elsewhere: that the graphs differ, and the notes.
+    stands alone also has what a terminal shows elsewhere, or by signs: that the graphs differ, the
+    kinds of changes, and the notes.
     """
     if stands_alone and not diff.same:
         yield Paragraph("the graphs differ")
@@ -47,7 +48,7 @@ def diff_report(
         for where, changes in groupby(shown, key=lambda change: change.where):
             if where:
                 yield Paragraph(Span(f"in {' / '.join(where)}", Style.STRONG))
-            yield from (_item(change) for change in changes)
+            yield from (_item(change, is_spelled_out=stands_alone) for change in changes)
         if len(shown) < len(diff.changes):
             more = plural(len(diff.changes) - len(shown), "more change")
             yield Paragraph(Span(f"… {more}; --lines 0 shows all", Style.FAINT))
@@ -62,9 +63,9 @@ def _first(changes: Sequence[Change], lines: int) -> Sequence[Change]:
     return changes[: max(1, sum(end <= lines for end in ends))]
 
 
-def _item(change: Change) -> Item:
+def _item(change: Change, *, is_spelled_out: bool) -> Item:
     sign = SIGNS[change.kind]
-    verb = f"{change.kind} " if sign.text == "~" else ""
+    verb = f"{change.kind} " if is_spelled_out or sign.text == "~" else ""
     text = Span(f"{verb}{sentence(change)}", sign.style)
     notes = [Span(note, Style.FAINT) for note in note_texts(change)]
     return Item(text, sign=sign, notes=notes, depth=min(len(change.where), 1))

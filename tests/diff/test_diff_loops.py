@@ -13,7 +13,6 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 from recurrences import base, tensor, variant
-from rich.console import Console
 from telling import (
     ADDED,
     CHANGED,
@@ -26,10 +25,11 @@ from telling import (
     what_of,
 )
 
+from printing import printed
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph, GraphLike, from_io
 from scanopt_cli.pipeline.optimizing import optimize
-from scanopt_cli.reports import diff_rich
+from scanopt_cli.reports.diff_report import diff_report
 
 
 def test_a_sequence_dropped_from_a_loop() -> None:
@@ -280,8 +280,5 @@ def wide(sequences: tuple[str, ...]) -> Graph:
 def test_a_dropped_sequence_in_two_hundred_nodes_is_a_handful_of_lines() -> None:
     before, after = wide(("x", "y", "z")), wide(("x", "z"))
     assert len(before.fgraph.apply_nodes) >= 200
-    console = Console(width=100, color_system=None)
-    with console.capture() as captured:
-        console.print(diff_rich.render(diff(before, after)))
-    lines = captured.get().strip().splitlines()
+    lines = printed(diff_report(diff(before, after))).strip().splitlines()
     assert len(lines) <= 6, "\n".join(lines)

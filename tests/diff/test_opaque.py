@@ -16,8 +16,9 @@ from telling import CHANGED, notes_of, only_change
 from foreign_ops import Opaque
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import GraphLike
-from scanopt_cli.reports import diff_markdown
+from scanopt_cli.reports import as_markdown
 from scanopt_cli.reports.change_text import sentence
+from scanopt_cli.reports.diff_report import diff_report
 
 
 def closure(factor: float) -> Callable[[Variable], Variable]:
@@ -53,7 +54,7 @@ def test_two_that_look_the_same_are_a_change_with_a_note(
     assert "is another" in sentence(change)
     (note,) = found.notes
     assert note.startswith("compared by identity")
-    assert note in diff_markdown.render(found).replace("\\", "")
+    assert note in as_markdown.render(diff_report(found, stands_alone=True)).replace("\\", "")
 
 
 @pytest.mark.parametrize("where", [applied, in_a_loop])

@@ -11,7 +11,8 @@ from pytensor.graph.basic import Variable
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import from_io
 from scanopt_cli.loop import Body, TracedLoop
-from scanopt_cli.reports import diff_markdown
+from scanopt_cli.reports import as_markdown
+from scanopt_cli.reports.diff_report import diff_report
 
 x, w = pt.dscalars("x", "w")
 v = pt.dvector("v")
@@ -40,7 +41,7 @@ def outputs(
 
 def text(before: list[Variable], after: list[Variable]) -> str:
     graphs = [from_io([x, w, v], list(made)) for made in (before, after)]
-    return diff_markdown.render(diff(*graphs))
+    return as_markdown.render(diff_report(diff(*graphs), stands_alone=True))
 
 
 def test_the_order_of_states_is_no_difference() -> None:
