@@ -7,6 +7,7 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
+from evaluating import assert_same_outcomes
 from graph_building import graph_of, labels, only_scan, optimized, outputs_of, power, scan
 from scanopt_cli.analysis.statistics import scan_views, statistics
 from scanopt_cli.ir.slots import SlotKind
@@ -142,3 +143,17 @@ def test_blockwise_twin_input_that_alone_carries_the_batch() -> None:
     after, remarks = optimized(graph, "remove-unused")
     assert labels(only_scan(after.fgraph)) == labels(only_scan(graph.fgraph))
     assert "it alone carries a batch dimension" in remarks[0]
+
+
+def test_blockwise_twin_state_that_alone_carries_the_batch() -> None:
+    """A state cannot stay without what it reads, so all stays."""
+    states = scan(
+        lambda a, y, z: [y * a, z + 1], sequences=[S], outputs_info=[X, pt.dscalar("z")], n_steps=N
+    )
+    batch = pt.dvector("batch")
+    _, last = vectorize_graph([ys[-1] for ys in states], {X: batch})
+    graph = graph_of(last)
+    after, _ = optimized(graph, "remove-unused")
+    assert labels(only_scan(after.fgraph)) == labels(only_scan(graph.fgraph))
+    values = {"batch": [1.0, 2.0], "s": [2.0, 3.0, 4.0], "n": 2, "z": 0.5}
+    assert_same_outcomes(outputs_of(graph, **values), outputs_of(after, **values))

@@ -70,6 +70,15 @@ def test_case_1_last_rows_of_one_column(read, n_steps) -> None:
     _check(graph, after)
 
 
+def test_case_1_a_slice_of_the_last_row_may_be_empty() -> None:
+    start = pt.dscalar("x")
+    _, doubled = scan(lambda x: [x * 1.5, x * 2], outputs_info=[start, None], n_steps=N)
+    graph = graph_of(doubled[-1:])
+    after, remarks = optimized(graph, "save-mem")
+    assert remarks[-1] == "passed scan_fn: keeps 1 row of `nit_sot[0]`: read as [-1:]"
+    _check(graph, after)
+
+
 def test_case_1_constant_steps() -> None:
     _, xs = power(40)
     after, _ = optimized(graph_of(xs[-1]), "save-mem")

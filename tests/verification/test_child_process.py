@@ -107,14 +107,15 @@ def test_a_child_that_dies_verifies_nothing(deed: str, reason: str) -> None:
     assert children() <= before
 
 
-@pytest.mark.parametrize("deed", ["sleeps", *deep("spawns")])
+@pytest.mark.deep
+@pytest.mark.parametrize("deed", ["sleeps", "spawns"])
 def test_a_child_that_does_not_answer_is_stopped(deed: str) -> None:
     before = children()
     started = time.monotonic()
-    found = run(deed, timeout=2)
+    found = run(deed, timeout=5)
     assert time.monotonic() - started < 30
     assert found.verdict is Verdict.COULD_NOT_RUN
-    assert "no answer within 2 s while evaluating graph b in run 0" in str(found.reason)
+    assert "no answer within 5 s while evaluating graph b in run 0" in str(found.reason)
     assert children() <= before
 
 
