@@ -27,9 +27,9 @@ class Outcome:
 def scanopt(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Outcome:
     """Run ``scanopt`` with ``arguments`` in a pipe, 80 columns wide, in this process.
 
-    In one of its own with an ``environment`` that counts when Python starts.
+    In one of its own with an ``environment`` that counts when Python or PyTensor starts.
     """
-    if any(name.startswith("PYTHON") for name in environment):
+    if any(name.startswith(("PYTHON", "PYTENSOR")) for name in environment):
         return process(*arguments, cwd=cwd, **environment)
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
     with ExitStack() as stack:
