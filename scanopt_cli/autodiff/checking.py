@@ -14,13 +14,14 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
 
 from scanopt_cli.autodiff.activity import is_float
+from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.derivative import Check, Derivative, Outcome
 from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.hessian import hessian_vector_product
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import TangentError
 from scanopt_cli.autodiff.reverse import derivatives, or_zeros, total
-from scanopt_cli.autodiff.strategies import Strategy, along, cleaned
+from scanopt_cli.autodiff.strategies import along, cleaned
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.verification.result import DifferenceKind, Verdict, Verification

@@ -15,8 +15,9 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.variable import TensorConstant
 
 from scanopt_cli.autodiff.activity import places_between
+from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.legality import truncations
-from scanopt_cli.autodiff.strategies import Strategy, entries
+from scanopt_cli.autodiff.strategies import entries
 
 # Up to this many entries, forward mode builds a faster gradient than reverse mode; see `choose`.
 FEW = 3

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scanopt_cli.analysis.statistics import Statistics
+from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree
 from scanopt_cli.autodiff.stages import StageReport
-from scanopt_cli.autodiff.strategies import Strategy
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.verification.result import Difference
 

@@ -16,6 +16,7 @@ from pytensor.graph.fg import FunctionGraph
 from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.autodiff.activity import useful
 from scanopt_cli.autodiff.checking import check_derivative
+from scanopt_cli.autodiff.choices import Stage, Strategy
 from scanopt_cli.autodiff.choosing import Choice, choose
 from scanopt_cli.autodiff.derivative import Derivative, OrderReport
 from scanopt_cli.autodiff.diagnose import blamed
@@ -39,8 +40,8 @@ from scanopt_cli.autodiff.selecting import (
     output_names,
     output_position,
 )
-from scanopt_cli.autodiff.stages import NotCountedError, Stage, staged
-from scanopt_cli.autodiff.strategies import Strategy, derivatives_by_order, record_inferred
+from scanopt_cli.autodiff.stages import NotCountedError, staged
+from scanopt_cli.autodiff.strategies import derivatives_by_order, record_inferred
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph

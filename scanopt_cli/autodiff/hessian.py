@@ -10,10 +10,11 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import graph_inputs
 
+from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import fitted
 from scanopt_cli.autodiff.reverse import total
-from scanopt_cli.autodiff.strategies import Strategy, record_inferred
+from scanopt_cli.autodiff.strategies import record_inferred
 
 
 def hessian_rows(

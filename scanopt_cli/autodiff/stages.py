@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from math import inf
 from time import perf_counter
 
@@ -16,6 +15,7 @@ from pytensor.graph.features import Feature
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.analysis.statistics import Statistics, statistics
+from scanopt_cli.autodiff.choices import Stage
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.passes.simplify import MOST_TERMS, most_terms
@@ -24,21 +24,6 @@ from scanopt_cli.pipeline.optimizing import optimize
 _PRESET = "grad"
 _TOO_LONG = "PyTensor's rewrites take too long"
 _TOO_LONG_HINT = "a stage that is asked for by name has no time limit"
-
-
-class Stage(StrEnum):
-    """The rewrites that a graph goes through before its statistics are collected.
-
-    ``raw``: none; these statistics are always collected. ``pytensor``: the rewrites of the current
-    mode, without those that work in place, which change no counts. ``scanopt``: `optimize` with the
-    preset ``grad``. ``both``: ``scanopt``, then ``pytensor``. Compare ``pytensor`` with ``both``:
-    PyTensor fuses elementwise nodes, which scanopt leaves to it.
-    """
-
-    RAW = "raw"
-    PYTENSOR = "pytensor"
-    SCANOPT = "scanopt"
-    BOTH = "both"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

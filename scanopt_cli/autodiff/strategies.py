@@ -8,7 +8,6 @@ entries of all inputs. They differ in the loops that they build.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
 from itertools import islice
 from math import prod
 from typing import Any
@@ -20,6 +19,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs, toposort
 
+from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.provenance.inference import infer
 from scanopt_cli.autodiff.provenance.reach import Reach
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
@@ -34,23 +34,6 @@ from scanopt_cli.pipeline.runner import run_pipeline
 _CLEANING = "merge-equal,simplify{outer=true},merge-states,remove-unused"
 # Forward mode takes one direction for each entry; for more entries than this it is refused.
 MOST_ENTRIES = 16
-
-
-class Strategy(StrEnum):
-    """How a derivative is built.
-
-    ``reverse`` repeats reverse mode, which doubles the loops with each order. ``forward`` repeats
-    forward mode, which keeps one loop and doubles its states. ``taylor`` is ``forward`` with equal
-    states merged and the body simplified after each order: n+1 states for each state.
-    ``forward-over-reverse`` takes the tangents of one gradient: two loops for each loop at any
-    order. ``auto`` leaves the choice to `choose`.
-    """
-
-    REVERSE = "reverse"
-    FORWARD = "forward"
-    FORWARD_OVER_REVERSE = "forward-over-reverse"
-    TAYLOR = "taylor"
-    AUTO = "auto"
 
 
 def derivatives_by_order(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scanopt_cli.autodiff.choices import Stage, Strategy
 from scanopt_cli.cli.batch import load_graph, until_command_ends
 from scanopt_cli.cli.console import status, tell
 from scanopt_cli.cli.exits import ExitCode
@@ -36,26 +36,6 @@ _TIMEOUTS = {True: 300.0, False: 20.0}
 _STAGE_TIMEOUT = 10.0
 
 
-# Copies of the enums in `scanopt_cli.autodiff`, because importing those imports PyTensor.
-class StrategyName(StrEnum):
-    """How the derivative is built."""
-
-    AUTO = "auto"
-    REVERSE = "reverse"
-    FORWARD = "forward"
-    FORWARD_OVER_REVERSE = "forward-over-reverse"
-    TAYLOR = "taylor"
-
-
-class StageName(StrEnum):
-    """The rewrites that a graph goes through before it is counted."""
-
-    RAW = "raw"
-    PYTENSOR = "pytensor"
-    SCANOPT = "scanopt"
-    BOTH = "both"
-
-
 def grad(
     graph: GraphFile,
     order: Annotated[int, typer.Option(min=1, help="How often to differentiate.")] = 1,
@@ -71,7 +51,7 @@ def grad(
         str, typer.Option(metavar="I", help="Which output, by position or name.")
     ] = "0",
     strategy: Annotated[
-        list[StrategyName] | None,
+        list[Strategy] | None,
         typer.Option(
             metavar="STRATEGY",
             help="How to build the derivative: auto, reverse, forward, forward-over-reverse or "
@@ -82,7 +62,7 @@ def grad(
         bool, typer.Option("--full", help="With --order 2: the whole Hessian, a row an entry.")
     ] = False,
     stage: Annotated[
-        list[StageName] | None,
+        list[Stage] | None,
         typer.Option(
             metavar="STAGE",
             help="Also count the graph after these rewrites: pytensor, scanopt, both (scanopt, "
@@ -130,18 +110,18 @@ def grad(
         graph, trust=trust, allow_packages=allow_package, recorded=check is not False
     )
     position = int(output) if output.lstrip("+-").isdigit() else output
-    stages = [item.value for item in stage or (StageName.PYTENSOR, StageName.BOTH)]
+    stages = stage or (Stage.PYTENSOR, Stage.BOTH)
     found: list[Derivative] = []
     codes = [ExitCode.CLEAN]
     with status(str(graph), "differentiating") as show_progress:
-        for name in dict.fromkeys(strategy or [StrategyName.AUTO]):
+        for name in dict.fromkeys(strategy or [Strategy.AUTO]):
             try:
                 one = differentiate(
                     loaded,
                     order=order,
                     wrt=wrt,
                     output=position,
-                    strategy=name.value,
+                    strategy=name,
                     full=full,
                     check=check is not False,
                     modes=mode or (DEFAULT if check else PLAIN),

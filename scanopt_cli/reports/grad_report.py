@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from scanopt_cli.analysis.statistics import Statistics
+from scanopt_cli.autodiff.choices import Stage
 from scanopt_cli.autodiff.derivative import Derivative, OrderReport
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord
-from scanopt_cli.autodiff.stages import Stage
 from scanopt_cli.reports.document import (
     Block,
     Column,
