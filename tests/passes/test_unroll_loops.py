@@ -76,6 +76,7 @@ READS: dict[str, Read] = {
     "the trace": lambda last, trace, traced, count: trace.sum(axis=0),
     "its last row": lambda last, trace, traced, count: trace[-1],
     "an entry": lambda last, trace, traced, count: last * trace[2, 1],
+    "some of a column": lambda last, trace, traced, count: last * trace[1:3, 1].sum(),
     "backwards": lambda last, trace, traced, count: (trace[::-1][:3] * last).sum(axis=0),
     "one row backwards": lambda last, trace, traced, count: trace[:-2:-1].sum(axis=0),
     "one row of some backwards": lambda last, trace, traced, count: trace[1:][:-2:-1].sum(axis=0),
