@@ -14,8 +14,9 @@ from rich.terminal_theme import MONOKAI
 
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.pipeline.optimizing import optimize
-from scanopt_cli.reports import optimize_rich
-from scanopt_cli.reports.changes_rich import Changes
+from scanopt_cli.reports import as_rich
+from scanopt_cli.reports.changes_report import Changes
+from scanopt_cli.reports.optimize_report import optimize_report, remarks
 from unused import build
 
 _COMMAND = "scanopt optimize unused.pkl --diff structural"
@@ -30,12 +31,8 @@ def main() -> None:
     result = optimize(graph, watch=changes.add)
     console = Console(record=True, width=_WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(f"$ {_COMMAND}", style="dim", highlight=False)
-    console.print(optimize_rich.heading(graph.source, optimize_rich.verdict(result)))
-    console.print(optimize_rich.statistics_table(result.before, result.after))
-    console.print(optimize_rich.buffers(result.before, result.after))
-    for section in changes.sections:
-        console.print(section)
-    console.print(optimize_rich.remarks(result.passes))
+    as_rich.show(console, optimize_report(graph.source, result, changes.blocks))
+    as_rich.show(console, remarks(result.passes))
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else _FILE
     console.save_svg(str(target), title="scanopt", theme=MONOKAI, unique_id="scanopt")
     print(target)

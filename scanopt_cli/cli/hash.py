@@ -11,7 +11,7 @@ from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import AllowPackages, Format, GraphFiles, OutputFormat, Trust
-from scanopt_cli.cli.results import print_result
+from scanopt_cli.cli.results import print_blocks, print_json
 
 if TYPE_CHECKING:
     from scanopt_cli.equivalence.hashing import GraphDigest
@@ -54,11 +54,11 @@ def hash_graphs(
                 digest = hash_graph(graph, inner=inner, names=names, gradients=gradients)
             batch.results.append(digest)
             if output_format is not Format.JSON:
-                print_result(output_format, "hash", digest, hash_report(digest))
+                print_blocks(output_format, hash_report(digest))
             _warn_if_opaque(digest)
     if output_format is Format.JSON:
         options = {"names": names, "gradients": gradients}
-        print_result(output_format, "hash", {**options, "graphs": batch.results})
+        print_json("hash", {**options, "graphs": batch.results})
     return batch.finish(ExitCode.CLEAN)
 
 

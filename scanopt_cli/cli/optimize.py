@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scanopt_cli.cli.batch import Batch, load_graph
-from scanopt_cli.cli.console import status, tell
+from scanopt_cli.cli.console import out, status, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
@@ -24,7 +24,7 @@ from scanopt_cli.cli.options import (
     Trust,
     require_directory,
 )
-from scanopt_cli.cli.results import print_aside, print_result
+from scanopt_cli.cli.results import print_aside, print_blocks, print_json
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.text import plural
 
@@ -138,7 +138,7 @@ def optimize(
                 tell(f"stopped after {plural(limit, 'rewrite')}, as --limit says")
             codes.append(_finish(result, targets.get(path), check=check))
     if output_format is Format.JSON:
-        print_result(output_format, "optimize", {"graphs": batch.results})
+        print_json("optimize", {"graphs": batch.results})
     return batch.finish(max(codes))
 
 
@@ -193,9 +193,10 @@ def _print(
     report = optimize_report(source, result, changes)
     found = list(remarks(result.passes, verbose=verbose))
     if output_format is Format.MARKDOWN:
-        print_result(output_format, "optimize", result, [*report, *found])
+        print_blocks(output_format, [*report, *found])
+        out().out()  # the next file's heading is apart from the last item
         return
-    print_result(output_format, "optimize", result, report)
+    print_blocks(output_format, report)
     if found and not quiet:
         print_aside([Heading(source, "remarks"), *found])
 

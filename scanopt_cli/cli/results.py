@@ -13,15 +13,24 @@ if TYPE_CHECKING:
     from scanopt_cli.reports.document import Block
 
 
-def print_result(
-    output_format: Format, command: str, result: Any, blocks: Iterable[Block] = ()
-) -> None:
+def print_result(output_format: Format, command: str, result: Any, blocks: Iterable[Block]) -> None:
     """Print the ``result`` of a command as JSON, or the ``blocks`` that report it as text."""
-    match output_format:
-        case Format.JSON:
-            from scanopt_cli.reports.as_json import to_json
+    if output_format is Format.JSON:
+        print_json(command, result)
+    else:
+        print_blocks(output_format, blocks)
 
-            out().out(to_json(command, result))
+
+def print_json(command: str, result: Any) -> None:
+    """Print the result of a command as JSON."""
+    from scanopt_cli.reports.as_json import to_json
+
+    out().out(to_json(command, result))
+
+
+def print_blocks(output_format: Format, blocks: Iterable[Block]) -> None:
+    """Print blocks as text, in a format that is not JSON."""
+    match output_format:
         case Format.MARKDOWN:
             from scanopt_cli.reports import as_markdown
 

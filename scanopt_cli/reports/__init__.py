@@ -1,1 +1,1 @@
-"""Renderers: one module for each command and format, from the same typed data."""
+"""What commands report (`COMMAND_report`), the formats (`as_FORMAT`), and the texts of codes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from scanopt_cli.reports.document import (
@@ -13,6 +14,7 @@ from scanopt_cli.reports.document import (
     Paragraph,
     Preformatted,
     Prose,
+    Span,
     Style,
     Table,
     Tree,
@@ -20,7 +22,9 @@ from scanopt_cli.reports.document import (
 )
 from scanopt_cli.text import markdown, printable
 
-_STRONG = (Style.STRONG, Style.NAME)
+_MARKS = {Style.STRONG: "**", Style.NAME: "**", Style.CODE: "`"}
+# What begins a list, or a heading with the line above.
+_START = re.compile(r"^(\d*)([.)+=-])")
 
 
 def render(blocks: Iterable[Block]) -> str:
@@ -54,9 +58,9 @@ def _lines(block: Block) -> Iterator[str]:
             if verdict:
                 yield from ("", markdown(verdict))
         case Paragraph(text):
-            yield _text(text)
+            yield _START.sub(r"\1\\\2", _text(text).lstrip())
         case Item(text, sign, notes, depth):
-            kind = "" if sign is None else f"`{sign.text}` "
+            kind = "" if sign is None else f"`{sign.text}` {sign.word} "
             yield f"{'  ' * depth}- {kind}{_text(text)}"
             yield from (f"{'  ' * (depth + 1)}- {_text(note)}" for note in notes)
         case Table(columns, rows):
@@ -64,8 +68,11 @@ def _lines(block: Block) -> Iterator[str]:
             yield "|" + "|".join("---:" if column.is_number else "---" for column in columns) + "|"
             yield from (_row(row) for row in rows)
         case Preformatted(lines):
-            # Indented, since a name could hold the end of a fence.
-            yield from (f"    {printable(''.join(s.text for s in spans(line)))}" for line in lines)
+            texts = [printable("".join(span.text for span in spans(line))) for line in lines]
+            # No name holds as long a fence; an indented block would go on with a list before it.
+            runs = re.findall("`+", "\n".join(texts))
+            fence = "`" * max(3, *(len(run) + 1 for run in runs), 0)
+            yield from (fence, *texts, fence)
         case Tree(text, branches):
             yield from (_text(text), "")
             yield from _branches(branches)
@@ -86,7 +93,14 @@ def _row(cells: Iterable[Line]) -> str:
 
 
 def _text(line: Line) -> str:
-    return "".join(
-        f"**{markdown(span.text)}**" if span.style in _STRONG and span.text else markdown(span.text)
-        for span in spans(line)
-    )
+    return "".join(map(_marked, spans(line)))
+
+
+def _marked(span: Span) -> str:
+    text, mark = span.text, _MARKS.get(span.style, "")
+    inside = markdown(text.strip())
+    if not mark or not inside:
+        return markdown(text)
+    # Marks do not count beside blanks.
+    before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+    return f"{markdown(before)}{mark}{inside}{mark}{markdown(after)}"

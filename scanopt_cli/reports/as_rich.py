@@ -33,6 +33,7 @@ _STYLES = {
     Style.PLAIN: "",
     Style.STRONG: "bold",
     Style.NAME: "cyan",
+    Style.CODE: "",
     Style.GOOD: "green",
     Style.BAD: "red",
     Style.WARNING: "yellow",
@@ -43,7 +44,7 @@ _INDENT_NESTED = 4
 
 
 def show(console: Console, blocks: Iterable[Block]) -> None:
-    """Print blocks, one after the other; none if an error ends the report."""
+    """Print blocks, one after the other. If making one fails, nothing is printed."""
     for block in list(blocks):
         is_one_line = isinstance(block, Heading) or (isinstance(block, Item) and not block.wraps)
         console.print(_rendered(block), soft_wrap=is_one_line)
@@ -61,9 +62,7 @@ def _rendered(block: Block) -> RenderableType:
         case Table():
             return _FittingTable(block)
         case Preformatted(lines):
-            cut = Text("\n", no_wrap=True, overflow="ellipsis").join(map(_text, lines))
-            cut.no_wrap, cut.overflow = True, "ellipsis"
-            return cut
+            return Text("\n", no_wrap=True, overflow="ellipsis").join(map(_text, lines))
         case Tree():
             return _tree(block)
         case Prose(markdown):
@@ -87,7 +86,11 @@ def _item(item: Item) -> RenderableType:
         content: RenderableType = Group(text, *indented)
     else:
         content = RichTable.grid(padding=(0, 1, 0, 0))
-        content.add_row(_text(item.sign), Group(text, *notes))
+        style = _STYLES[item.sign.style]
+        word = "" if item.sign.is_clear else f"{item.sign.word} "
+        content.add_row(
+            Text(item.sign.text, style), Group(Text(word, style).append_text(text), *notes)
+        )
     return Padding(content, (0, 0, 0, _INDENT * item.depth), expand=False)
 
 
@@ -100,7 +103,7 @@ class _FittingTable:
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
         table = self.table
         if options.max_width < table.least_width:
-            yield from map(_item, table.otherwise)
+            yield from map(_rendered, table.otherwise)
             return
         padding = (0, 1, 0, 0) if table.is_dense else (0, 1)
         shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=padding)
@@ -111,8 +114,9 @@ class _FittingTable:
             shown.add_column(
                 title,
                 justify="right" if column.is_number else "left",
-                no_wrap=not column.wraps,
-                overflow="fold",
+                # A number in two lines would read as another number.
+                no_wrap=column.is_number or not column.wraps,
+                overflow="ellipsis" if column.is_number else "fold",
             )
         for row in table.rows:
             shown.add_row(*map(_text, row))

@@ -8,15 +8,25 @@ from itertools import accumulate, groupby
 from scanopt_cli.diff.budgets import Violation
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff
 from scanopt_cli.reports.change_text import note_texts, same_text, sentence
-from scanopt_cli.reports.document import Block, Item, Line, Paragraph, Preformatted, Span, Style
+from scanopt_cli.reports.document import (
+    Block,
+    Item,
+    Line,
+    Paragraph,
+    Preformatted,
+    Sign,
+    Span,
+    Style,
+)
 from scanopt_cli.text import plural
 
 SIGNS = {
-    ChangeKind.ADDED: Span("+", Style.GOOD),
-    ChangeKind.REMOVED: Span("-", Style.BAD),
-    ChangeKind.CHANGED: Span("~", Style.WARNING),
-    ChangeKind.REWIRED: Span("~", Style.WARNING),
-    ChangeKind.RENAMED: Span("~", Style.WARNING),
+    ChangeKind.ADDED: Sign("+", Style.GOOD, "added"),
+    ChangeKind.REMOVED: Sign("-", Style.BAD, "removed"),
+    **{
+        kind: Sign("~", Style.WARNING, kind.value, is_clear=False)
+        for kind in (ChangeKind.CHANGED, ChangeKind.REWIRED, ChangeKind.RENAMED)
+    },
 }
 """The sign of each kind of change, which makes it readable without colour."""
 
@@ -34,11 +44,14 @@ def diff_report(
     """Yield the changes by loop (with ``stat``, a line for each category) and broken budgets.
 
     After ``lines`` lines (0 for no limit), the remaining changes are only counted. A report that
-    stands alone also has what a terminal shows elsewhere, or by signs: that the graphs differ, the
-    kinds of changes, and the notes.
+    stands alone begins with the broken budgets and says that the graphs differ. It also has the
+    notes, which the command prints on stderr otherwise.
     """
-    if stands_alone and not diff.same:
-        yield Paragraph("the graphs differ")
+    over = [Paragraph(Span(f"over budget: {item.text}", Style.BAD)) for item in violations]
+    if stands_alone:
+        yield from over
+        if not diff.same:
+            yield Paragraph("the graphs differ")
     if diff.same:
         yield Paragraph(Span(same_text(diff), Style.GOOD))
     elif stat:
@@ -48,13 +61,14 @@ def diff_report(
         for where, changes in groupby(shown, key=lambda change: change.where):
             if where:
                 yield Paragraph(Span(f"in {' / '.join(where)}", Style.STRONG))
-            yield from (_item(change, is_spelled_out=stands_alone) for change in changes)
+            yield from map(_item, changes)
         if len(shown) < len(diff.changes):
             more = plural(len(diff.changes) - len(shown), "more change")
             yield Paragraph(Span(f"… {more}; --lines 0 shows all", Style.FAINT))
     if stands_alone:
         yield from (Paragraph(f"note: {note}") for note in diff.notes)
-    yield from (Paragraph(Span(f"over budget: {item.text}", Style.BAD)) for item in violations)
+    else:
+        yield from over
 
 
 def _first(changes: Sequence[Change], lines: int) -> Sequence[Change]:
@@ -63,10 +77,9 @@ def _first(changes: Sequence[Change], lines: int) -> Sequence[Change]:
     return changes[: max(1, sum(end <= lines for end in ends))]
 
 
-def _item(change: Change, *, is_spelled_out: bool) -> Item:
+def _item(change: Change) -> Item:
     sign = SIGNS[change.kind]
-    verb = f"{change.kind} " if is_spelled_out or sign.text == "~" else ""
-    text = Span(f"{verb}{sentence(change)}", sign.style)
+    text = Span(sentence(change), sign.style)
     notes = [Span(note, Style.FAINT) for note in note_texts(change)]
     return Item(text, sign=sign, notes=notes, depth=min(len(change.where), 1))
 

@@ -1,6 +1,6 @@
-"""What a command reports, as blocks of text: `as_rich` and `as_markdown` print them.
+"""What a command reports, as blocks of text: `as_rich` and `as_markdown` render them.
 
-Texts are as they come, names from files among them; whoever prints them escapes them.
+Texts may hold any name from a file: the renderers escape them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ class Style(Enum):
     PLAIN = auto()
     STRONG = auto()
     NAME = auto()
+    CODE = auto()
     GOOD = auto()
     BAD = auto()
     WARNING = auto()
@@ -40,6 +41,19 @@ def spans(line: Line) -> list[Span]:
 
 
 @dataclass(frozen=True, slots=True)
+class Sign:
+    """A sign for the kind of an item, and the word for it.
+
+    If several kinds share the sign, it is not clear: a terminal shows the word, too.
+    """
+
+    text: str
+    style: Style
+    word: str
+    is_clear: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Heading:
     """The title of a report, on one line however long it is, and what the report says in short."""
 
@@ -49,20 +63,20 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A text; without one, an empty line where paragraphs are not apart anyway."""
+    """A text. An empty one is an empty line at a terminal, and nothing in Markdown."""
 
     text: Line = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An entry of a list, at a depth: a sign that says its kind, a text, and notes below it.
+    """An entry of a list, at a depth: a sign for its kind, a text, and notes below it.
 
-    If it does not wrap, it stays on one line however long it is.
+    An item that does not wrap has neither sign nor notes, and is one line however long it is.
     """
 
     text: Line
-    sign: Span | None = None
+    sign: Sign | None = None
     notes: Sequence[Line] = ()
     depth: int = 0
     wraps: bool = True
@@ -79,7 +93,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells; where less than ``least_width`` columns of letters are free, ``otherwise``.
+    """Rows of cells. ``otherwise`` replaces it at a terminal narrower than ``least_width``.
 
     The columns of a dense table are near to each other.
     """
@@ -87,13 +101,13 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Line]]
     least_width: int = 0
-    otherwise: Sequence[Item] = ()
+    otherwise: Sequence[Block] = ()
     is_dense: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Preformatted:
-    """Lines whose blanks count; lines that are too long are cut where there is a width."""
+    """Lines whose blanks count. A terminal cuts lines that are too long."""
 
     lines: Sequence[Line]
 
@@ -115,7 +129,7 @@ class Prose:
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """Blocks about what is inside of something else, at a depth."""
+    """Blocks about a loop inside of ``depth`` others; a terminal indents them."""
 
     blocks: Sequence[Block]
     depth: int

@@ -38,6 +38,8 @@ _LEGEND = {
 }
 # The length of the longest formula that fits in the table.
 _SHORT = 14
+# A narrower table would have no room for the names of graphs beside the numbers.
+_TABLE_WIDTH = 72
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ def grad_report(derivative: Derivative, *, show: str | None = None) -> Iterator[
         yield Item(f"strategy {one.strategy}: {one.reason}")
     found = rows(derivative)
     yield from _table(found, headings(derivative))
-    yield from map(Item, _legend(found))
+    yield from map(Paragraph, _legend(found))
     yield Paragraph()
     yield _tree(derivative.pedigree)
     if derivative.notes:
@@ -77,6 +79,7 @@ def grad_report(derivative: Derivative, *, show: str | None = None) -> Iterator[
         yield from map(Item, checks)
     if show is not None:
         yield Paragraph()
+        yield Paragraph(f"Scan {show}:")
         yield Preformatted(derivative.show(show).split("\n"))
 
 
@@ -120,9 +123,16 @@ def _table(found: Sequence[Row], names: Sequence[str]) -> Iterator[Block]:
     """Yield a row for each order and stage. If a formula is too long, all follow the table."""
     is_short = all(len(row.buffers) <= _SHORT for row in found)
     titles = (*names, "loop buffers") if is_short else names
+    cells = [(*row.counts, row.buffers) if is_short else row.counts for row in found]
+    items = [
+        Item(_label(row), notes=[", ".join(map(" ".join, zip(titles, counts, strict=True)))])
+        for row, counts in zip(found, cells, strict=True)
+    ]
     yield Table(
-        (Column("graph", wraps=False), *(Column(title, is_number=True) for title in titles)),
-        [(_label(row), *row.counts, *((row.buffers,) if is_short else ())) for row in found],
+        (Column("graph"), *(Column(title, is_number=True) for title in titles)),
+        [(_label(row), *counts) for row, counts in zip(found, cells, strict=True)],
+        least_width=_TABLE_WIDTH,
+        otherwise=items,
         is_dense=True,
     )
     if not is_short:

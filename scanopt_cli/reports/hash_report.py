@@ -6,16 +6,17 @@ from collections.abc import Iterator
 
 from scanopt_cli.equivalence.distinct_bodies import BodyDigest
 from scanopt_cli.equivalence.hashing import GraphDigest
-from scanopt_cli.reports.document import Block, Item, Span, Style
+from scanopt_cli.reports.document import Block, Item, Line, Span, Style
 
 _NAMES = 4
 
 
 def hash_report(graph: GraphDigest) -> Iterator[Block]:
     """Yield a line as ``sha256sum`` prints it, and a deeper one for each body."""
-    yield Item([f"{graph.digest}  ", Span(graph.source, Style.STRONG)], wraps=False)
+    digest = Span(graph.digest, Style.CODE)
+    yield Item([digest, "  ", Span(graph.source, Style.STRONG)], wraps=False)
     for body in graph.inner or ():
-        text = f"{body.digest}  {body.times}x {_title(body)}"
+        text: Line = [Span(body.digest, Style.CODE), f"  {body.times}x {_title(body)}"]
         yield Item(text, depth=body.depth + 1, wraps=False)
 
 

@@ -42,9 +42,9 @@ def inspect_report(inspection: Inspection) -> Iterator[Block]:
     for scan in inspection.scans:
         slots = [_cells(slot) for slot in scan.slots]
         has_unnamed |= any("?" in text for text in (scan.steps, *sum(slots, ())))
-        items = [_item(cells) for cells in slots]
+        items: list[Block] = [*map(_item, slots), Paragraph()]
         table = Table(_COLUMNS, slots, least_width=_TABLE_WIDTH, otherwise=items)
-        yield Nested((_title(scan), table, Paragraph()), depth=len(scan.path))
+        yield Nested((_title(scan), table), depth=len(scan.path))
     if has_unnamed:
         yield Paragraph(UNNAMED)
 

@@ -15,6 +15,7 @@ from scanopt_cli.reports.document import (
     Item,
     Line,
     Paragraph,
+    Sign,
     Span,
     Style,
     Table,
@@ -40,9 +41,9 @@ _LABELS = {
     "inner_nodes": "nodes inside",
 }
 _SIGNS = {
-    RemarkKind.PASSED: Span("~", Style.GOOD),
-    RemarkKind.MISSED: Span("=", Style.WARNING),
-    RemarkKind.ANALYSIS: Span("?", Style.FAINT),
+    RemarkKind.PASSED: Sign("~", Style.GOOD, "passed"),
+    RemarkKind.MISSED: Sign("=", Style.WARNING, "missed"),
+    RemarkKind.ANALYSIS: Sign("?", Style.FAINT, "analysis"),
 }
 
 

@@ -10,12 +10,16 @@ from scanopt_cli.reports.document import (
     Block,
     Column,
     Heading,
+    Item,
     Paragraph,
     Prose,
     Span,
     Style,
     Table,
 )
+
+# In a narrower table the texts would be only a few letters wide.
+_TABLE_WIDTH = 70
 
 
 def listing(manuals: Sequence[Manual]) -> Iterator[Block]:
@@ -35,10 +39,10 @@ def pages(manuals: Sequence[Manual]) -> Iterator[Block]:
 
 
 def _table(title: str, meaning: str, rows: dict[str, str]) -> Table:
-    return Table(
-        (Column(title, wraps=False), Column(meaning)),
-        [(Span(name, Style.STRONG), text or "nothing") for name, text in rows.items()],
-    )
+    cells = [(Span(name, Style.STRONG), text or "nothing") for name, text in rows.items()]
+    items = [Item(name, notes=[text]) for name, text in cells]
+    columns = (Column(title, wraps=False), Column(meaning))
+    return Table(columns, cells, least_width=_TABLE_WIDTH, otherwise=[*items, Paragraph()])
 
 
 def _usage(manual: Manual) -> str:

@@ -119,7 +119,7 @@ def test_markdown(more: Path) -> None:
     done = scanopt("hash", more / "nested.pkl", "--inner", "--format", "markdown")
     indents = [len(line) - len(line.lstrip()) for line in done.out.splitlines()]
     assert indents == [0, 2, 4, 2]
-    assert done.out.startswith(f"- {so.digest(so.load(more / 'nested.pkl'))}  **")
+    assert done.out.startswith(f"- `{so.digest(so.load(more / 'nested.pkl'))}`  **")
 
 
 def test_broken_files_among_others(files: Path, tmp_path: Path) -> None:

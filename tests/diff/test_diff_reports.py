@@ -91,7 +91,7 @@ def test_stat_has_one_line_a_category() -> None:
         "removed |  2 --",
         "changed |  1 ~",
     ]
-    assert "    removed |  2 --\n    changed |  1 ~" in marked(found, stat=True)
+    assert "\nremoved |  2 --\nchanged |  1 ~\n```" in marked(found, stat=True)
 
 
 def test_equal_graphs_are_one_line_whatever_is_asked_for() -> None:

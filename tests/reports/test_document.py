@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, get_args
 
 import pytest
+from markdown_it import MarkdownIt
 from rich.console import Console
 
 from printing import printed
@@ -18,6 +20,7 @@ from scanopt_cli.reports.document import (
     Paragraph,
     Preformatted,
     Prose,
+    Sign,
     Span,
     Style,
     Table,
@@ -30,7 +33,7 @@ TABLE = Table((Column("what", wraps=False), Column("how many", is_number=True)),
 BLOCKS: list[Block] = [
     Heading(UGLY, UGLY),
     Paragraph(["a ", Span(UGLY, Style.NAME)]),
-    Item(UGLY, sign=Span("~", Style.GOOD), notes=[UGLY], depth=1),
+    Item(UGLY, sign=Sign("~", Style.GOOD, "passed"), notes=[UGLY], depth=1),
     TABLE,
     Preformatted([UGLY, [" ", Span(UGLY, Style.BAD)]]),
     Tree(UGLY, [Tree(UGLY, [Tree(UGLY)]), Tree(UGLY)]),
@@ -56,7 +59,7 @@ def test_names_are_shown_and_do_nothing(block: Block) -> None:
 def test_markdown() -> None:
     blocks: list[Block] = [
         Heading("a_b", "two"),
-        Item("first", sign=Span("+"), notes=["why"]),
+        Item("first", sign=Sign("+", Style.GOOD, "added"), notes=["why"]),
         Item(["second ", Span("x", Style.NAME)], depth=1),
         Paragraph(),
         Table((Column("what"), Column("times", is_number=True)), [("a|b", "3")]),
@@ -69,7 +72,7 @@ def test_markdown() -> None:
         "",
         "two",
         "",
-        "- `+` first",
+        "- `+` added first",
         "  - why",
         "  - second **x**",
         "",
@@ -77,7 +80,9 @@ def test_markdown() -> None:
         "|---|---:|",
         r"| a\|b | 3 |",
         "",
-        "      as it is",
+        "```",
+        "  as it is",
+        "```",
         "",
         "root",
         "",
@@ -87,6 +92,47 @@ def test_markdown() -> None:
         "",
         "*ours*",
     ]
+
+
+@pytest.mark.parametrize("second", range(len(BLOCKS)), ids=lambda i: type(BLOCKS[i]).__name__)
+def test_nothing_in_markdown_is_a_link_or_html_whatever_is_before(second: int) -> None:
+    name = "<b>x</b> [l](http://e.example) ```` ```"
+    for first in BLOCKS:
+        text = as_markdown.render([_renamed(first, name), _renamed(BLOCKS[second], name)])
+        html = MarkdownIt().enable("table").render(text)
+        assert "<b>" not in html
+        assert "<a " not in html
+        is_code = isinstance(BLOCKS[second], Preformatted)
+        assert is_code <= ("<pre><code>" in html)
+
+
+def _renamed(block: Any, name: str) -> Any:
+    """Return a block with another name in place of the ugly one."""
+    if isinstance(block, str):
+        return block.replace(UGLY, name)
+    if isinstance(block, list | tuple):
+        return [_renamed(part, name) for part in block]
+    if not is_dataclass(block):
+        return block
+    return replace(block, **{f.name: _renamed(getattr(block, f.name), name) for f in fields(block)})
+
+
+@pytest.mark.parametrize("text", ["1. x.pkl", "- x", "+ x", "    x", "= x"])
+def test_a_paragraph_is_no_list_and_no_code(text: str) -> None:
+    html = MarkdownIt().render(as_markdown.render([Paragraph("a"), Paragraph(text)]))
+    assert html == f"<p>a</p>\n<p>{text.strip()}</p>\n"
+
+
+def test_marks_are_beside_letters() -> None:
+    blanks = Paragraph(["a", Span("  b ", Style.STRONG), "c"])
+    assert as_markdown.render([blanks]) == "a  **b** c"
+
+
+def test_a_sign_that_is_not_clear_has_its_word() -> None:
+    for is_clear in (True, False):
+        item = Item("x", sign=Sign("~", Style.GOOD, "changed", is_clear))
+        assert printed([item]).split() == (["~", "x"] if is_clear else ["~", "changed", "x"])
+        assert as_markdown.render([item]) == "- `~` changed x"
 
 
 def test_a_table_without_room_gives_way() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -305,3 +306,10 @@ def test_files_load_again_under_their_names(tmp_path: Path, capsys: pytest.Captu
 def test_every_script_is_listed() -> None:
     folder = Path(import_module("build").__file__).parent
     assert {path.stem for path in folder.glob("*.py")} == {*SAMPLES, *EXTRAS, "build", "picture"}
+
+
+def test_the_picture_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "picture.svg"
+    monkeypatch.setattr(sys, "argv", ["picture.py", str(target)])
+    import_module("picture").main()
+    assert "unused.pkl" in target.read_text()
