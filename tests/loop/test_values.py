@@ -44,15 +44,11 @@ def compiled(inputs: Any, outputs: Any, mode: str, arguments: Any) -> list[np.nd
     return [np.asarray(value) for value in function(*arguments)]
 
 
-COMPILED_QUICKLY = ("one for all",)
-
-
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
         *((name, "FAST_COMPILE") for name in PROGRAMS),
-        *((name, "NUMBA") for name in COMPILED_QUICKLY),
-        *tiers.deep(*((n, "NUMBA") for n in PROGRAMS if n not in COMPILED_QUICKLY)),
+        *tiers.deep(*((name, "NUMBA") for name in PROGRAMS)),
         *tiers.deep(*((name, "CVM") for name in PROGRAMS)),
     ],
 )
