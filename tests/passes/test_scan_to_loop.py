@@ -140,11 +140,12 @@ def test_initial_rows_that_are_broadcast() -> None:
     assert_same_values(graph, converted(graph), m=np.array([[0.5, 0.1], [0.3, 0.2]]))
 
 
-def test_rows_behind_the_last_step_are_zero() -> None:
+@pytest.mark.parametrize("more", [1, 4])
+def test_rows_behind_the_last_step_are_zero(more: int) -> None:
     """A buffer with more room than steps, as in truncated gradients."""
     ys = scan(lambda y: y * 2, outputs_info=[x], n_steps=3)
     node = whole(ys).owner
-    longer = node.op(node.inputs[0], pt.join(0, node.inputs[1], pt.ones(4)))
+    longer = node.op(node.inputs[0], pt.join(0, node.inputs[1], pt.ones(more)))
     graph = graph_of(longer)
     assert_same_values(graph, converted(graph), x=1.0)
 
