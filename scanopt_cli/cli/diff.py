@@ -13,7 +13,7 @@ from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import AllowPackages, DiffFormat, Format, Trust
-from scanopt_cli.cli.results import print_result
+from scanopt_cli.cli.results import print_blocks, print_json
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
@@ -83,14 +83,16 @@ def _print(
 
     for note in found.notes:
         tell(f"note: {note}")
-    if output_format is not DiffFormat.GITHUB:
-        stands_alone = output_format is DiffFormat.MARKDOWN
-        report = diff_report(found, violations, stat=stat, stands_alone=stands_alone)
-        result = plain(found) | {"violations": plain(violations)}
-        print_result(Format(output_format.value), "diff", result, report)
-        return
-    out().out(diff_github.workflow_commands(found, violations, file=str(file)))
-    summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if summary:
-        with Path(summary).open("a", encoding="utf-8") as step_summary:
-            step_summary.write(diff_github.step_summary(found, violations))
+    match output_format:
+        case DiffFormat.JSON:
+            print_json("diff", plain(found) | {"violations": plain(violations)})
+        case DiffFormat.GITHUB:
+            out().out(diff_github.workflow_commands(found, violations, file=str(file)))
+            summary = os.environ.get("GITHUB_STEP_SUMMARY")
+            if summary:
+                with Path(summary).open("a", encoding="utf-8") as step_summary:
+                    step_summary.write(diff_github.step_summary(found, violations))
+        case _:
+            stands_alone = output_format is DiffFormat.MARKDOWN
+            report = diff_report(found, violations, stat=stat, stands_alone=stands_alone)
+            print_blocks(Format(output_format.value), report)

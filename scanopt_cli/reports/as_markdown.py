@@ -71,7 +71,7 @@ def _lines(block: Block) -> Iterator[str]:
             texts = [printable("".join(span.text for span in spans(line))) for line in lines]
             # No name holds as long a fence; an indented block would go on with a list before it.
             runs = re.findall("`+", "\n".join(texts))
-            fence = "`" * max(3, *(len(run) + 1 for run in runs), 0)
+            fence = "`" * max([3, *(len(run) + 1 for run in runs)])
             yield from (fence, *texts, fence)
         case Tree(text, branches):
             yield from (_text(text), "")

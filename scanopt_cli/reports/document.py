@@ -16,7 +16,7 @@ class Style(Enum):
     PLAIN = auto()
     STRONG = auto()
     NAME = auto()
-    CODE = auto()
+    CODE = auto()  # letters and digits only
     GOOD = auto()
     BAD = auto()
     WARNING = auto()
