@@ -35,10 +35,10 @@ class AffineExpr:
         """Return the expression that is ``atom`` alone."""
         return cls(0, frozenset({(atom, 1)}))
 
-    def __add__(self, other: AffineExpr) -> AffineExpr:
+    def __add__(self, other: AffineExpr | int) -> AffineExpr:
         return self._combined(other, 1)
 
-    def __sub__(self, other: AffineExpr) -> AffineExpr:
+    def __sub__(self, other: AffineExpr | int) -> AffineExpr:
         return self._combined(other, -1)
 
     @property
@@ -58,7 +58,8 @@ class AffineExpr:
         """Whether the expression has no atoms."""
         return not self.terms
 
-    def _combined(self, other: AffineExpr, sign: int) -> AffineExpr:
+    def _combined(self, other: AffineExpr | int, sign: int) -> AffineExpr:
+        other = as_affine(other)
         counts = dict(self.terms)
         for atom, count in other.terms:
             counts[atom] = counts.get(atom, 0) + sign * count
@@ -73,7 +74,13 @@ class AffineExpr:
         return "+".join(parts).replace("+-", "-")
 
 
+ZERO = AffineExpr(0)
 ONE = AffineExpr(1)
+
+
+def as_affine(value: AffineExpr | int) -> AffineExpr:
+    """Return an integer as an affine expression, and an affine expression as it is."""
+    return value if isinstance(value, AffineExpr) else AffineExpr(value)
 
 
 def multiple(name: str, count: int) -> str:

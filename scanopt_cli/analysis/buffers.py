@@ -1,4 +1,4 @@
-"""How many rows each buffer of a Scan has, and whether it holds every step.
+"""Whether each buffer of a Scan holds every step.
 
 After memory saving, a Scan's buffers are trimmed: they hold the last rows only. PyTensor
 differentiates such a graph without an error and returns a wrong gradient, so scanopt checks here
@@ -7,22 +7,9 @@ before it reads a buffer as a whole trace.
 
 from __future__ import annotations
 
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import with_start
-from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
-
-
-def rows(view: SlotView, slot: Slot, lengths: Lengths) -> AffineExpr:
-    """Return how many rows the buffer of ``slot`` has (a state's initial rows included).
-
-    The trace of a TracedLoop has a row of every step.
-    """
-    if slot.kind in (SlotKind.STATE, SlotKind.TRACED):
-        return lengths.value_of(view.n_steps) + AffineExpr(slot.n_initial)
-    if slot.kind is SlotKind.NIT_SOT:
-        return lengths.value_of(slot.outer_input)
-    return lengths.length_of(slot.outer_input, view.batch_ndim)
+from scanopt_cli.analysis.scan_lengths import holds_all, rows
+from scanopt_cli.ir.slots import TRACED, Slot, SlotView
 
 
 def is_whole(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
@@ -34,12 +21,7 @@ def is_whole(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
     """
     if slot.kind not in TRACED:
         return True
-    return _holds_all(view, slot, lengths) or _holds_all(view, slot, lengths.by_expression)
-
-
-def _holds_all(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
-    kept = with_start(rows(view, slot, lengths), slot.n_initial)
-    return kept - lengths.value_of(view.n_steps) == AffineExpr(slot.n_initial)
+    return holds_all(view, slot, lengths) or holds_all(view, slot, lengths.by_expression)
 
 
 def is_trimmed(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
@@ -53,7 +35,7 @@ def is_trimmed(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
         return False
     kept, steps = rows(view, slot, lengths), lengths.value_of(view.n_steps)
     is_fixed = kept.is_constant and not steps.is_constant
-    return is_fixed or lengths.provably_le(kept, steps + AffineExpr(slot.n_initial))
+    return is_fixed or lengths.provably_le(kept, steps + slot.n_initial)
 
 
 def trimmed(view: SlotView) -> list[Slot]:

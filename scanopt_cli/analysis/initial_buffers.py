@@ -11,12 +11,12 @@ from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.analysis.accesses.indices import rows_index
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ZERO, AffineExpr
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.rows import Rows, is_zero
-from scanopt_cli.analysis.scan_lengths import with_start
-from scanopt_cli.ir.indexing import along
+from scanopt_cli.analysis.scan_lengths import is_start, with_start
+from scanopt_cli.ir.indexing import along, number
 
 
 def with_room(
@@ -44,15 +44,13 @@ def initial_rows(buffer: Variable, count: int, lengths: Lengths) -> Variable:
     rows: Any
     whole, rows, *_ = node.inputs
     index = rows_index(node, 0)
-    if not isinstance(index, slice) or index.start is not None or index.step is not None:
+    if not isinstance(index, slice) or index.start is not None or number(index.step, 1) != 1:
         return buffer
     is_long_enough = index.stop is not None and lengths.provably_le(
-        AffineExpr(count), with_start(lengths.value_of(index.stop), count)
+        count, with_start(lengths.value_of(index.stop), count)
     )
-    has_as_many = rows.type.ndim == buffer.type.ndim and with_start(
-        lengths.length_of(rows, 0), count
-    ) == AffineExpr(count)
-    if not (is_long_enough and has_as_many and rows.type.dtype == buffer.type.dtype):
+    is_alike = (rows.type.dtype, rows.type.ndim) == (buffer.type.dtype, buffer.type.ndim)
+    if not (is_long_enough and is_alike and is_start(lengths.length_of(rows), count)):
         return buffer
     # What is written may be broadcast to the rows.
     others = [
@@ -97,7 +95,7 @@ class InitialBuffer:
 
     def sequence(self, tap: int) -> Variable:
         """Return the rows from row ``tap`` on, one for each step."""
-        return self._between(AffineExpr(tap), self._steps_form + AffineExpr(tap))
+        return self._between(AffineExpr(tap), self._steps_form + tap)
 
     def common(self, tap: int) -> Variable | None:
         """Return the value that all rows of ``sequence(tap)`` have, ``None`` if none is known."""
@@ -107,7 +105,7 @@ class InitialBuffer:
     def last(self, width: int) -> Variable | None:
         """Return the value of the ``width`` rows after one for each step, ``None`` if not known."""
         low = self._steps_form
-        return self._rows.common(low, low + AffineExpr(width), self._lengths)
+        return self._rows.common(low, low + width, self._lengths)
 
     def state(self, begin: int, end: int) -> Variable:
         """Return a buffer that starts with the rows ``begin`` to ``end``, with room for each step.
@@ -162,7 +160,7 @@ class InitialBuffer:
     def _shape(self, width: int) -> list[Any]:
         """The shape of a buffer with ``width`` rows and one for each step."""
         shape = [self._dimension(axis) for axis in range(self._buffer.type.ndim)]
-        shape[self._axis] = self._count(self._steps_form + AffineExpr(width))
+        shape[self._axis] = self._count(self._steps_form + width)
         return shape
 
     def _dimension(self, axis: int) -> Any:
@@ -180,7 +178,7 @@ class InitialBuffer:
 
     def _between(self, low: AffineExpr, high: AffineExpr) -> Variable:
         """The rows from ``low`` to ``high`` of the buffer."""
-        begin = None if low == AffineExpr() else self._bound(low)
+        begin = None if low == ZERO else self._bound(low)
         end = None if high == self._length else self._bound(high)
         rows: Variable = self._buffer
         if begin is not None or end is not None:

@@ -10,10 +10,11 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph, Output
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.buffers import is_trimmed, is_whole, rows
+from scanopt_cli.analysis.buffers import is_trimmed, is_whole
 from scanopt_cli.analysis.describing import describe, inner_names, loop_results, titled
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.naming import Clients, slot_names, titles
 from scanopt_cli.ir.scan_view import ScanView, is_loop, loop_op, view_of

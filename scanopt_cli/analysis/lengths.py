@@ -32,7 +32,7 @@ from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.analysis.affine import AffineExpr, Atom, is_sum_of_dimensions
+from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr, Atom, as_affine, is_sum_of_dimensions
 from scanopt_cli.analysis.minima import minimum_parts, minimum_text
 from scanopt_cli.analysis.scan_lengths import scan_length, with_start
 from scanopt_cli.ir.indexing import indices_of, is_full_slice
@@ -76,7 +76,7 @@ class Lengths:
         self._nested = 0
         self._expanded = 0
         self._expanded_in_all = 0
-        self._steps = AffineExpr()
+        self._steps = ZERO
         self._floor: AffineExpr | None = None
         if n_steps is not None:
             self._steps = self.value_of(n_steps)
@@ -98,7 +98,7 @@ class Lengths:
 
     def runs(self, least: int = 1) -> bool:
         """Whether the loop under analysis provably runs ``least`` steps."""
-        return self.provably_le(AffineExpr(least), self.steps)
+        return self.provably_le(least, self.steps)
 
     def value_of(self, variable: Variable) -> AffineExpr:
         """Return the integer that a scalar ``variable`` holds, as an affine expression."""
@@ -127,8 +127,9 @@ class Lengths:
         self._nested -= 1
         return found
 
-    def provably_le(self, left: AffineExpr, right: AffineExpr) -> bool:
+    def provably_le(self, left: AffineExpr | int, right: AffineExpr | int) -> bool:
         """Whether provably ``left <= right``."""
+        left, right = as_affine(left), as_affine(right)
         known = self._proved.get((left, right))
         if known is None:
             self._expanded = 0
@@ -275,11 +276,11 @@ class Lengths:
                 return self._subtensor_length(node, axis)
             case ARange():
                 start, stop, step = (self.value_of(part) for part in node.inputs)
-                is_counted = step == AffineExpr(1) and self.provably_le(start, stop)
+                is_counted = step == ONE and self.provably_le(start, stop)
                 return stop - start if is_counted else None
             case Join(axis=along) if along == axis:
                 parts = (self.length_of(part, axis) for part in node.inputs)
-                return sum(parts, AffineExpr())
+                return sum(parts, ZERO)
             case Blockwise(core_op=core):
                 if isinstance(core, AllocEmpty):
                     return self.value_of(node.inputs[axis - batch])
@@ -310,15 +311,15 @@ class Lengths:
         With step 1, a bound that is the length of ``x[:n_initial]`` is taken to be ``n_initial``:
         with fewer initial rows, the loop could not run.
         """
-        step = AffineExpr(1) if index.step is None else self.value_of(index.step)
-        if step not in (AffineExpr(1), AffineExpr(-1)):
+        step = ONE if index.step is None else self.value_of(index.step)
+        if step not in (ONE, AffineExpr(-1)):
             return None
         is_reversed = step == AffineExpr(-1)
         if index.start is index.stop is None:
-            return AffineExpr(), length, is_reversed
+            return ZERO, length, is_reversed
         # x[s:e:-1] are the rows e+1 to s, last first.
         low, high = (index.stop, index.start) if is_reversed else (index.start, index.stop)
-        begin = AffineExpr() if low is None else self._bound(low, length, is_reversed, n_initial)
+        begin = ZERO if low is None else self._bound(low, length, is_reversed, n_initial)
         end = length if high is None else self._bound(high, length, is_reversed, n_initial)
         if begin is None or end is None or not self.provably_le(begin, end):
             return None
@@ -336,8 +337,8 @@ class Lengths:
             return self.clipped(length, with_start(row, n_initial))
         if row == AffineExpr(-1):
             return length
-        if row.is_constant or self.provably_le(AffineExpr(), row):
-            return self.clipped(length, row + AffineExpr(1))
+        if row.is_constant or self.provably_le(0, row):
+            return self.clipped(length, row + 1)
         return None
 
     def clipped(self, length: AffineExpr, bound: AffineExpr) -> AffineExpr | None:
@@ -346,8 +347,8 @@ class Lengths:
         ``None`` if that cannot be decided.
         """
         if bound.is_constant and bound.constant < 0:
-            return length + bound if self.provably_le(AffineExpr(-bound.constant), length) else None
-        if not self.provably_le(AffineExpr(), bound):
+            return length + bound if self.provably_le(-bound.constant, length) else None
+        if not self.provably_le(0, bound):
             return None
         if self.provably_le(bound, length):
             return bound

@@ -24,7 +24,7 @@ from pytensor.tensor.variable import TensorConstant
 
 from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered
-from scanopt_cli.analysis.affine import ONE, AffineExpr
+from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.rows import Rows, Run, is_zero
 
@@ -154,7 +154,7 @@ class RowAnalysis:
         return tuple(found)
 
     def _all_rows(self, buffer: Variable) -> RowRange:
-        return RowRange(AffineExpr(), self._length(buffer))
+        return RowRange(ZERO, self._length(buffer))
 
     def _taken(self, node: Apply, depth: int) -> Rows | None:
         """The rows of ``x[low:high]``, also of a reversed slice."""
@@ -205,14 +205,14 @@ class RowAnalysis:
         self, rows: Rows, row_range: RowRange, whole: RowRange, *, is_assumed: bool
     ) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[Run, ...]] | None:
         """The runs before, in and after a row range; ``is_assumed`` if it may be out of bounds."""
-        bounds = (AffineExpr(), row_range.low, row_range.high, whole.high)
+        bounds = (ZERO, row_range.low, row_range.high, whole.high)
         found: list[tuple[Run, ...] | None]
         if is_assumed:
             if len(rows.runs) != 1:
                 return None
             value = rows.runs[0].value
             cuts = [high - low for low, high in pairwise(bounds)]
-            found = [(Run(cut, value),) if cut != AffineExpr() else () for cut in cuts]
+            found = [(Run(cut, value),) if cut != ZERO else () for cut in cuts]
         else:
             found = [rows.between(low, high, self._lengths) for low, high in pairwise(bounds)]
         before, inside, after = found

@@ -10,7 +10,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.variable import TensorConstant
 
 from scanopt_cli.analysis.accesses.row_ranges import ordered
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.interning import has_negative_zero
 
@@ -68,7 +68,7 @@ class Rows:
         return first if all(_same(first, value) for value in values) else None
 
     def _placed(self) -> Iterator[tuple[AffineExpr, Run]]:
-        start = AffineExpr()
+        start = ZERO
         for run in self.runs:
             yield start, run
             start = start + run.length

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.affine import AffineExpr, Atom
+from scanopt_cli.analysis.affine import AffineExpr, Atom, as_affine
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
+from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
 
 if TYPE_CHECKING:
     from scanopt_cli.analysis.lengths import Lengths
@@ -39,13 +39,13 @@ def _trace_length(lengths: Lengths, view: ScanView, slot: Slot) -> AffineExpr | 
     It is known if the buffer, too, has no rows where the loop runs no step. A minimum is 0 only if
     one of its operands is.
     """
-    rows = lengths.value_of(slot.outer_input)
+    n_rows = lengths.value_of(slot.outer_input)
     steps = lengths.value_of(view.n_steps)
     is_known = any(
-        all(lengths.provably_le(AffineExpr(1), n) or lengths.provably_le(rows, n) for n in counts)
+        all(lengths.provably_le(1, n) or lengths.provably_le(n_rows, n) for n in counts)
         for counts in ((steps,), *lengths.minima(steps))
     )
-    return rows if is_known else None
+    return n_rows if is_known else None
 
 
 def _stopped_length(lengths: Lengths, view: ScanView, slot: Slot) -> AffineExpr | None:
@@ -54,17 +54,29 @@ def _stopped_length(lengths: Lengths, view: ScanView, slot: Slot) -> AffineExpr 
     Both have equally many steps. ``None`` unless both buffers provably hold every step.
     """
     first = next(other for other in view.outputs() if other.kind in TRACED)
-    for kept in (first, slot):
-        rows = kept.outer_input
-        is_traced = kept.kind is SlotKind.NIT_SOT
-        length = lengths.value_of(rows) if is_traced else lengths.length_of(rows, view.batch_ndim)
-        if with_start(length, kept.n_initial) - lengths.value_of(view.n_steps) != AffineExpr(
-            kept.n_initial
-        ):
-            return None
+    if not (holds_all(view, first, lengths) and holds_all(view, slot, lengths)):
+        return None
     assert first.outer_output is not None
     stopped = AffineExpr.of(Atom(first.outer_output, view.batch_ndim))
-    return stopped + AffineExpr(slot.n_initial - first.n_initial)
+    return stopped + (slot.n_initial - first.n_initial)
+
+
+def rows(view: SlotView, slot: Slot, lengths: Lengths) -> AffineExpr:
+    """Return how many rows the buffer of ``slot`` has (a state's initial rows included).
+
+    The trace of a TracedLoop has a row of every step.
+    """
+    if slot.kind in (SlotKind.STATE, SlotKind.TRACED):
+        return lengths.value_of(view.n_steps) + slot.n_initial
+    if slot.kind is SlotKind.NIT_SOT:
+        return lengths.value_of(slot.outer_input)
+    return lengths.length_of(slot.outer_input, view.batch_ndim)
+
+
+def holds_all(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
+    """Whether the buffer of ``slot`` has as many rows as initial rows and steps together."""
+    n_rows = rows(view, slot, lengths)
+    return is_start(n_rows - lengths.value_of(view.n_steps), slot.n_initial)
 
 
 def gradient_limit(view: ScanView, lengths: Lengths) -> int | None:
@@ -73,7 +85,7 @@ def gradient_limit(view: ScanView, lengths: Lengths) -> int | None:
     A limit that is provably no less than the trip count truncates nothing.
     """
     limit: int = view.op.truncate_gradient
-    if limit == -1 or lengths.provably_le(lengths.value_of(view.n_steps), AffineExpr(limit)):
+    if limit == -1 or lengths.provably_le(lengths.value_of(view.n_steps), limit):
         return None
     return limit
 
@@ -92,5 +104,10 @@ def with_start(length: AffineExpr, n_initial: int) -> AffineExpr:
         if not isinstance(index, slice) or index.start is not None or index.step is not None:
             continue
         if isinstance(index.stop, Constant) and int(index.stop.data) == n_initial:
-            return length - AffineExpr.of(atom) + AffineExpr(n_initial)
+            return length - AffineExpr.of(atom) + n_initial
     return length
+
+
+def is_start(length: AffineExpr, n_initial: int) -> bool:
+    """Whether ``length`` is ``n_initial``, or the length of ``x[:n_initial]`` (`with_start`)."""
+    return with_start(length, n_initial) == as_affine(n_initial)

@@ -9,10 +9,9 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.basic import Alloc, AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor
 
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import with_start
+from scanopt_cli.analysis.scan_lengths import is_start
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
@@ -50,7 +49,7 @@ def shorten(view: ScanView, slot: Slot, keep: int, lengths: Lengths) -> None:
 
 def capped(most: int, steps: Variable, lengths: Lengths) -> Any:
     """Return ``min(most, steps)``, as the constant ``most`` if provably ``most <= steps``."""
-    if lengths.provably_le(AffineExpr(most), lengths.value_of(steps)):
+    if lengths.provably_le(most, lengths.value_of(steps)):
         return pt.constant(most, dtype="int64")
     return pt.minimum(pt.constant(most, dtype="int64"), steps)
 
@@ -71,14 +70,12 @@ def _shorter_buffer(
     node = buffer.owner
     if node is not None and isinstance(node.op, IncSubtensor) and node.op.set_instead_of_inc:
         empty, start, *bounds = node.inputs
-        is_start = node.op.idx_list == (slice(None, 0),) and len(bounds) == 1
-        if is_start and empty.owner is not None and isinstance(empty.owner.op, AllocEmpty):
+        has_one_bound = node.op.idx_list == (slice(None, 0),) and len(bounds) == 1
+        if has_one_bound and isinstance(empty.owner_op, AllocEmpty):
             known = lengths.value_of(bounds[0])
-            if with_start(known, n_initial) == AffineExpr(n_initial):
-                start_rows: Any = (
-                    n_initial if known.is_constant else pt.tensor_from_scalar(bounds[0])
-                )
-                shorter = _with_length(empty.owner, 0, _sum(start_rows, steps))
+            if is_start(known, n_initial):
+                count: Any = n_initial if known.is_constant else pt.tensor_from_scalar(bounds[0])
+                shorter = _with_length(empty.owner, 0, _sum(count, steps))
                 return node.op(shorter, start, *bounds)
     if node is not None and isinstance(node.op, Alloc):
         # Every row is the value, if the value has no axis of rows.

@@ -10,9 +10,9 @@ from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom
-from scanopt_cli.analysis.buffers import rows
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import ScanView, is_loop, scan_op, view_of
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView

@@ -11,10 +11,9 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.analysis.accesses.indices import rows_index
-from scanopt_cli.analysis.affine import AffineExpr
-from scanopt_cli.analysis.buffers import is_trimmed, rows, trimmed
+from scanopt_cli.analysis.buffers import is_trimmed, trimmed
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import gradient_limit
+from scanopt_cli.analysis.scan_lengths import gradient_limit, rows
 from scanopt_cli.autodiff.activity import places_between, varied
 from scanopt_cli.autodiff.connections import lost_starts
 from scanopt_cli.errors import GradientError
@@ -144,7 +143,7 @@ def _is_misaligned(view: ScanView) -> bool:
     steps = lengths.value_of(view.n_steps)
     for slot in view.of_kind(SlotKind.MIT_MOT):
         taps = (*slot.taps, *slot.out_taps)
-        needed = steps + AffineExpr(max(taps) - min(taps))
+        needed = steps + max(taps) - min(taps)
         if not lengths.provably_le(rows(view, slot, lengths), needed):
             return True
     return False
@@ -155,7 +154,7 @@ def _is_padded(view: ScanView, slot: Slot) -> bool:
     if view.op.truncate_gradient == -1:
         return False
     lengths = Lengths(view.n_steps)
-    steps = lengths.value_of(view.n_steps) + AffineExpr(slot.n_initial)
+    steps = lengths.value_of(view.n_steps) + slot.n_initial
     return lengths.provably_le(steps, rows(view, slot, lengths))
 
 

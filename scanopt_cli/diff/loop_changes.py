@@ -8,8 +8,8 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom
-from scanopt_cli.analysis.buffers import rows
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.diff.changes import Subject
 from scanopt_cli.diff.labels import length_text, op_text, slot_subject
 from scanopt_cli.diff.matching.correspondence import Matching

@@ -14,7 +14,6 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Max, Prod, Sum
 
 from scanopt_cli.analysis.accesses.accesses import Access, accesses_of_outputs
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.initial_buffers import with_room
@@ -66,7 +65,7 @@ class CarryReductions(ScanPass):
             for reduction in _reductions(slot, accesses[slot], context)
         ]
         found = [one for one in found if _fits(one, view, names, lengths, context)]
-        count = as_count(lengths.steps + AffineExpr(1))
+        count = as_count(lengths.steps + 1)
         if not found or count is None:
             return None
         for one in found:

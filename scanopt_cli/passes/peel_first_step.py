@@ -11,7 +11,6 @@ from pytensor.graph.traversal import applys_between
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.accesses.accesses import Access, accesses_of_outputs
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.inner_graphs import inner_graphs
@@ -91,7 +90,7 @@ def _reads_of_first_row(
     kept = max((access.tail for access in accesses if access.tail is not None), default=0)
     # Every other reader must read from the end.
     unbounded = sum(access.tail is None for access in accesses)
-    is_few = lengths.provably_le(lengths.steps, AffineExpr(kept + _STEPS))
+    is_few = lengths.provably_le(lengths.steps, kept + _STEPS)
     return firsts if firsts and unbounded == len(firsts) and not is_few else []
 
 

@@ -13,11 +13,11 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.tensor.type import lscalar
 
 from scanopt_cli.analysis.affine import AffineExpr
-from scanopt_cli.analysis.buffers import is_whole, rows
+from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
 from scanopt_cli.analysis.initial_buffers import initial_rows, with_room
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import gradient_limit
+from scanopt_cli.analysis.scan_lengths import gradient_limit, rows
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop import Body, TracedLoop

@@ -12,7 +12,6 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.accesses.accesses import Access, Clients, accesses_of
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.batching import SAME_COUNT
@@ -125,7 +124,7 @@ def _reads_last(access: Access, view: LoopView, lengths: Lengths) -> bool:
         return True
     if view.is_while or not isinstance(index, Variable) or index.type.ndim:
         return False
-    last = lengths.steps + AffineExpr(access.n_initial - 1)
+    last = lengths.steps + (access.n_initial - 1)
     return lengths.value_of(index) == last
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ZERO
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.ir.graph import GraphLike, as_graph
@@ -93,7 +93,7 @@ def verify(
 def _is_always_empty(output: Variable) -> bool:
     lengths = Lengths()
     axes = range(getattr(output.type, "ndim", 0))
-    return any(lengths.length_of(output, axis) == AffineExpr(0) for axis in axes)
+    return any(lengths.length_of(output, axis) == ZERO for axis in axes)
 
 
 def _verification(

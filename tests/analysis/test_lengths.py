@@ -18,8 +18,9 @@ from pytensor.tensor.subtensor import Subtensor
 
 from graph_building import graph_of, only_scan, power, scan
 from scanopt_cli.analysis.affine import AffineExpr
-from scanopt_cli.analysis.buffers import is_whole, rows, trimmed
+from scanopt_cli.analysis.buffers import is_whole, trimmed
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.ir.slots import TRACED
 

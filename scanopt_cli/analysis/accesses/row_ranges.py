@@ -7,7 +7,7 @@ from typing import Any
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.analysis.affine import ONE, AffineExpr
+from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 
 
@@ -26,7 +26,7 @@ class RowRange:
 
     def covers(self, length: AffineExpr) -> bool:
         """Whether the range is all ``length`` rows of a buffer, in either order."""
-        return self.low == AffineExpr() and self.high == length
+        return self.low == ZERO and self.high == length
 
     def cut(self, index: slice, lengths: Lengths, n_initial: int = 0) -> RowRange | None:
         """Return the row range that a slice of this one takes, ``None`` if undecided.
@@ -57,16 +57,14 @@ class RowRange:
         position = position_of(lengths.value_of(index), self.length, lengths)
         if position is None:
             return None
-        return self.high - ONE - position if self.is_reversed else self.low + position
+        return self.high - 1 - position if self.is_reversed else self.low + position
 
 
 def position_of(index: AffineExpr, length: AffineExpr, lengths: Lengths) -> AffineExpr | None:
     """Return where an index falls in ``0..length-1``, ``None`` if not provably in bounds."""
     if index.is_constant and index.constant < 0:
         return length + index if lengths.provably_le(index.scaled(-1), length) else None
-    in_bounds = lengths.provably_le(AffineExpr(), index) and lengths.provably_le(
-        index + ONE, length
-    )
+    in_bounds = lengths.provably_le(0, index) and lengths.provably_le(index + 1, length)
     return index if in_bounds else None
 
 

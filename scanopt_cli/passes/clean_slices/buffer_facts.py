@@ -12,7 +12,7 @@ from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.analysis.accesses.indices import axis_of, rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
-from scanopt_cli.analysis.affine import ONE, AffineExpr
+from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.analysis.rows import is_zero
@@ -74,7 +74,7 @@ class BufferFacts:
     def is_zero(self, base: Variable, axis: int, window: RowRange | None = None) -> bool:
         """Whether the rows of a row range, or all, are 0, and computing ``base`` can't fail."""
         if window is None:
-            window = RowRange(AffineExpr(), self.lengths.length_of(base, axis))
+            window = RowRange(ZERO, self.lengths.length_of(base, axis))
         return is_zero(self._common(base, axis, window))
 
     def _common(self, base: Variable, axis: int, window: RowRange) -> Variable | None:
@@ -89,7 +89,7 @@ class BufferFacts:
         base, value = node.inputs[:2]
         index = rows_index(node, axis)
         length = self.lengths.length_of(base, axis)
-        window = RowRange(AffineExpr(), length).taken(index, self.lengths)
+        window = RowRange(ZERO, length).taken(index, self.lengths)
         if window is None:
             return None
         is_row = not isinstance(index, slice)

@@ -7,7 +7,7 @@ from typing import Any
 from pytensor.graph.basic import Constant
 
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
-from scanopt_cli.analysis.affine import ONE, AffineExpr
+from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.lengths import Lengths
 
@@ -20,7 +20,7 @@ def canonical_index(row: AffineExpr, length: AffineExpr) -> Any:
 
     The last row is ``-1``, whatever the length.
     """
-    return -1 if row == length - ONE else _bound(row, length)
+    return -1 if row == length - 1 else _bound(row, length)
 
 
 def canonical_slice(window: RowRange, length: AffineExpr, lengths: Lengths) -> slice | None:
@@ -31,23 +31,21 @@ def canonical_slice(window: RowRange, length: AffineExpr, lengths: Lengths) -> s
     with a stop and an unknown number of rows is written only if it starts at a negative number.
     """
     low, high = window.low, window.high
-    if window.length == AffineExpr():
+    if window.length == ZERO:
         return slice(None, 0)
     if window.length == ONE or not window.is_reversed:
-        start = None if low == AffineExpr() else canonical_index(low, length)
+        start = None if low == ZERO else canonical_index(low, length)
         stop = None if high == length else _bound(high, length)
-        is_written = (start is not None or low == AffineExpr()) and (
-            stop is not None or high == length
-        )
+        is_written = (start is not None or low == ZERO) and (stop is not None or high == length)
         return slice(start, stop) if is_written else None
     return _backwards(window, length, lengths)
 
 
 def _backwards(window: RowRange, length: AffineExpr, lengths: Lengths) -> slice | None:
     low, high = window.low, window.high
-    start = None if high == length else _bound(high - ONE, length)
-    stop = None if low == AffineExpr() else _bound(low - ONE, length)
-    if (start is None and high != length) or (stop is None and low != AffineExpr()):
+    start = None if high == length else _bound(high - 1, length)
+    stop = None if low == ZERO else _bound(low - 1, length)
+    if (start is None and high != length) or (stop is None and low != ZERO):
         return None
     # A bound before the first row would count from the end.
     if not isinstance(start, int) and start is not None and not lengths.provably_le(ONE, high):

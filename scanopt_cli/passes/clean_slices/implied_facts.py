@@ -81,5 +81,5 @@ def _floor_of(node: Apply, lengths: Lengths) -> AffineExpr | None:
     place = int(index.data)
     needed = AffineExpr(place + 1 if place >= 0 else -place)
     excess = lengths.length_of(node.inputs[0], axis) - needed
-    is_known = excess.is_constant or lengths.provably_le(AffineExpr(), excess)
+    is_known = excess.is_constant or lengths.provably_le(0, excess)
     return None if is_known else excess

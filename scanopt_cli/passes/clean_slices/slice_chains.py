@@ -11,7 +11,7 @@ from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.indices import axis_of, rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.passes.clean_slices.canonical_slices import canonical_index, canonical_slice
 
@@ -50,7 +50,7 @@ class Chain:
             return None
         source, index = cut
         length = lengths.length_of(source, self.axis)
-        outer = RowRange(AffineExpr(), length).cut(index, lengths)
+        outer = RowRange(ZERO, length).cut(index, lengths)
         if outer is None:
             return None
         window = self.window.within(outer)
@@ -78,7 +78,7 @@ def chains(node: Apply, lengths: Lengths) -> Iterator[Chain]:
     sources, cuts = _links(node, axis)
     for depth in range(len(cuts), -1, -1):
         length = lengths.length_of(sources[depth], axis)
-        window: RowRange | None = RowRange(AffineExpr(), length)
+        window: RowRange | None = RowRange(ZERO, length)
         for cut in reversed(cuts[:depth]):
             window = None if window is None else window.cut(cut, lengths)
         window = None if window is None else window.taken(last, lengths)

@@ -9,7 +9,7 @@ from pytensor.tensor.basic import Alloc, AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.analysis.accesses.indices import rows_index
-from scanopt_cli.analysis.affine import ONE, AffineExpr
+from scanopt_cli.analysis.affine import ONE, ZERO
 from scanopt_cli.analysis.row_values import filling, unexpanded
 from scanopt_cli.ir.indexing import taken
 from scanopt_cli.ir.interning import has_negative_zero
@@ -112,7 +112,7 @@ def filled_buffer(node: Apply, facts: BufferFacts) -> Variable | None:
     if write is None or write.axis or write.is_row or write.is_cast or not write.sets:
         return None
     empty = write.base.owner
-    if empty is None or not isinstance(empty.op, AllocEmpty) or write.window.low != AffineExpr():
+    if empty is None or not isinstance(empty.op, AllocEmpty) or write.window.low != ZERO:
         return None
     if not write.length.is_constant or write.length.constant > _SHORT:
         return None

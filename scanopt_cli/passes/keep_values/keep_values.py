@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pytensor.graph.basic import Constant, Variable
 
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ZERO
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.slots import SlotKind, SlotView
@@ -105,6 +105,6 @@ def _may_be_one(view: Any) -> bool:
 def _makers(view: SlotView) -> Iterator[Any]:
     """Yield the loops whose traces the constants of a loop are rows of."""
     for slot in view.of_kind(SlotKind.CONSTANT):
-        source, *_ = base(slot.outer_input, (StepRow(AffineExpr()),))
+        source, *_ = base(slot.outer_input, (StepRow(ZERO),))
         if isinstance(source.owner_op, TracedLoop):
             yield source.owner

@@ -20,7 +20,7 @@ from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import DenseTensorType, TensorType
 
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ZERO
 from scanopt_cli.analysis.costs import is_costly
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import indices_of
@@ -190,7 +190,7 @@ class LoopPair:
         row, *rest = parts
         if not isinstance(row, StepRow) or any(isinstance(part, StepRow) for part in rest):
             return None
-        rows = RowRange(AffineExpr(), n_rows(source, self.forward, self.lengths))
+        rows = RowRange(ZERO, n_rows(source, self.forward, self.lengths))
         for part in slices:
             cut = rows.cut(part, self.lengths)
             if cut is None:
@@ -200,9 +200,9 @@ class LoopPair:
         if row.is_falling is is_forward:
             return None
         # Step i of the backward loop undoes step n - 1 - i of the forward loop.
-        ahead = row.offset if is_forward else row.offset - self.lengths.steps + AffineExpr(1)
+        ahead = row.offset if is_forward else row.offset - self.lengths.steps + 1
         for state in self.forward.of_kind(SlotKind.STATE):
-            if state.outer_output is source and ahead == AffineExpr():
+            if state.outer_output is source and ahead == ZERO:
                 return self._of_state(state, tuple(rest))
         return ("row", source, ahead, tuple(rest))
 

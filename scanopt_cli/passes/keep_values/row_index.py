@@ -10,9 +10,9 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
-from scanopt_cli.analysis.affine import ONE, AffineExpr, Atom
-from scanopt_cli.analysis.buffers import rows
+from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop.loop_view import LoopView
@@ -28,7 +28,7 @@ class StepRow:
     def within(self, part: RowRange) -> StepRow:
         """Return the row of the array of which ``part`` are some rows."""
         if part.is_reversed:
-            return StepRow(part.high - ONE - self.offset, not self.is_falling)
+            return StepRow(part.high - 1 - self.offset, not self.is_falling)
         return StepRow(part.low + self.offset, self.is_falling)
 
 
@@ -59,8 +59,8 @@ def place(part: Any, view: LoopView, lengths: Lengths) -> int | StepRow | None:
             return None
     if sign not in (1, -1):
         return None
-    smallest = offset if sign == 1 else offset - lengths.steps + ONE
-    return StepRow(offset, sign == -1) if lengths.provably_le(AffineExpr(), smallest) else None
+    smallest = offset if sign == 1 else offset - lengths.steps + 1
+    return StepRow(offset, sign == -1) if lengths.provably_le(0, smallest) else None
 
 
 def base(variable: Any, index: Index) -> tuple[Any, Index, list[slice]]:

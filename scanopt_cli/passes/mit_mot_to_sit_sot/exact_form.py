@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.passes.mit_mot_to_sit_sot.parts import Part
@@ -98,23 +98,21 @@ def form_of(slot: Slot, length: AffineExpr, steps: AffineExpr, lengths: Lengths)
     starts again at its first row; that has no exact form.
     """
     reads, writes = rows_from_first(slot)
-    if not lengths.provably_le(steps + AffineExpr(max(*reads, *writes)), length):
+    if not lengths.provably_le(steps + max(*reads, *writes), length):
         return None
     # If there are no steps, PyTensor knows the shape of a state's rows, but not of a trace's.
-    is_vague = bool(slot.inner_outputs[0].type.ndim) and not lengths.provably_le(
-        AffineExpr(1), steps
-    )
+    is_vague = bool(slot.inner_outputs[0].type.ndim) and not lengths.provably_le(ONE, steps)
     bounds = [0, *sorted(writes)]
     stretches: list[Stretch] = []
     for begin, end in pairwise(bounds):
         inside = tuple(sorted({read for read in reads if begin <= read < end}))
         is_led = begin == end and is_vague
         first = AffineExpr(begin - is_led)
-        low = steps + AffineExpr(begin) if stretches else AffineExpr()
-        high = steps + AffineExpr(end)
+        low = steps + begin if stretches else ZERO
+        high = steps + end
         part = Part(low=low, high=high, first=first, length=high - first)
         stretches.append(Stretch(begin, end, inside, part, is_led))
     latest = bounds[-1]
-    written = steps + AffineExpr(latest)
+    written = steps + latest
     rest = None if written == length else Part(written, length, written, length - written)
     return Form(tuple(stretches), tuple(sorted({r for r in reads if r >= latest})), rest)

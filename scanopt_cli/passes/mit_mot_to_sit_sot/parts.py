@@ -14,7 +14,7 @@ from pytensor.tensor.subtensor import Subtensor
 from scanopt_cli.analysis.accesses.accesses import Clients
 from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered
-from scanopt_cli.analysis.affine import ONE, AffineExpr
+from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import along, taken
 
@@ -86,7 +86,7 @@ class Readers:
         A chain of slices is followed as far as its rows are known. The buffer itself is the last
         reading if one of its readers is not a slice or index of known rows.
         """
-        whole = RowRange(AffineExpr(), self.parts[-1].high)
+        whole = RowRange(ZERO, self.parts[-1].high)
         readings = self._readings(buffer, whole)
         assert readings is not None
         return readings
@@ -125,7 +125,7 @@ class Readers:
     def _row(self, row: AffineExpr) -> Piece | None:
         lengths = self.lengths
         for part in self.parts:
-            if lengths.provably_le(part.low, row) and lengths.provably_le(row + ONE, part.high):
+            if lengths.provably_le(part.low, row) and lengths.provably_le(row + 1, part.high):
                 place = row - part.first
                 if (place - part.length).is_constant:
                     place = place - part.length
@@ -153,9 +153,9 @@ def _piece(part: Part, low: AffineExpr, high: AffineExpr) -> Piece | None:
     """The rows ``low`` to ``high`` of the buffer, if their positions in the part are constant."""
     begin, end = low - part.first, high - part.first
     at_end = end == part.length
-    first = None if begin == AffineExpr() else _place(begin, part.length, from_end=at_end)
+    first = None if begin == ZERO else _place(begin, part.length, from_end=at_end)
     last = None if at_end else _place(end, part.length, from_end=False)
-    if (first is None and begin != AffineExpr()) or (last is None and not at_end):
+    if (first is None and begin != ZERO) or (last is None and not at_end):
         return None
     return Piece(part, first, last)
 

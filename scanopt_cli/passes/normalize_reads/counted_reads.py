@@ -24,7 +24,7 @@ def counted_reads(
     """
     found: dict[Variable, Variable] = {}
     for access in accesses(view, slot, clients):
-        length = lengths.steps + AffineExpr(access.n_initial)
+        length = lengths.steps + access.n_initial
         new = _counted_from_end(access, view.batch_ndim, length, lengths)
         if new is not None:
             found[access.result] = new

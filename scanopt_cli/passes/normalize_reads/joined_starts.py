@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
-from pytensor.tensor.basic import AllocEmpty, Join
-from pytensor.tensor.subtensor import IncSubtensor
+from pytensor.tensor.basic import Join
 
 from scanopt_cli.analysis.accesses.accesses import stripped
 from scanopt_cli.analysis.accesses.indices import rows_index
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import as_affine
+from scanopt_cli.analysis.initial_buffers import initial_rows
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import with_start
-from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.pipeline.contract import PassContext
@@ -27,15 +25,17 @@ def joined_starts(
     The buffer must hold every step.
     """
     steps = stripped(view, slot, context.clients)
-    start = None if view.batch_ndim else _start(slot, lengths)
-    if steps is None or start is None:
+    if steps is None or view.batch_ndim:
+        return {}
+    start = initial_rows(slot.outer_input, slot.n_initial, lengths)
+    if start is slot.outer_input:
         return {}
     starts = [start]
     node = start.owner
     index = None if node is None else rows_index(node, 0)
     if isinstance(index, slice) and index.start is index.step is None:
         whole = node.inputs[0]
-        if lengths.length_of(whole) == lengths.length_of(start) == AffineExpr(slot.n_initial):
+        if lengths.length_of(whole) == lengths.length_of(start) == as_affine(slot.n_initial):
             starts.append(whole)  # ``v[:2]`` of two rows is ``v``
     return {
         node.outputs[0]: slot.output
@@ -53,30 +53,3 @@ def _joins(node: Apply, start: Variable, steps: Variable, context: PassContext) 
     if {first.type.dtype, result.dtype} != {steps.type.dtype}:
         return False
     return first is start or context.same(first) == context.same(start)
-
-
-def _start(slot: Slot, lengths: Lengths) -> Any:
-    """The initial rows, if the initial buffer is ``empty(shape)[:n].set(start)``; else ``None``.
-
-    ``start`` must fill those rows as it is, without a cast and without being broadcast.
-    """
-    node = slot.outer_input.owner
-    if node is None or not isinstance(node.op, IncSubtensor) or not node.op.set_instead_of_inc:
-        return None
-    empty, start = node.inputs[:2]
-    if empty.owner is None or not isinstance(empty.owner.op, AllocEmpty):
-        return None
-    index, *rest = indices_of(node)
-    if rest or not isinstance(index, slice) or index.start is not None or index.stop is None:
-        return None
-    if number(index.step, 1) != 1 or start.type.ndim != empty.type.ndim:
-        return None
-    if with_start(lengths.value_of(index.stop), slot.n_initial) != AffineExpr(slot.n_initial):
-        return None
-    if with_start(lengths.length_of(start), slot.n_initial) != AffineExpr(slot.n_initial):
-        return None
-    others = range(1, start.type.ndim)
-    is_same = all(
-        lengths.length_of(start, axis) == lengths.length_of(empty, axis) for axis in others
-    )
-    return start if is_same and start.type.dtype == empty.type.dtype else None

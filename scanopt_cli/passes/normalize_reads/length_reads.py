@@ -34,7 +34,7 @@ def length_reads(
     axis = view.batch_ndim
     found: dict[Variable, Variable] = {}
     for access in accesses(view, slot, clients):
-        length = count + AffineExpr(access.n_initial)
+        length = count + access.n_initial
         counted = as_count(length)
         if counted is not None:
             found.update(_read(access, axis, counted, clients))

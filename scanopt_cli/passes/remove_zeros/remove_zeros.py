@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.analysis.rows import is_zero
@@ -90,11 +90,11 @@ def _starts_zero(slot: Slot, lengths: Lengths) -> bool:
     length = lengths.length_of(slot.outer_input)
     if slot.kind is SlotKind.SEQ:
         end = lengths.steps
-    elif lengths.provably_le(length, lengths.steps + AffineExpr(slot.n_initial)):
+    elif lengths.provably_le(length, lengths.steps + slot.n_initial):
         end = AffineExpr(slot.n_initial)
     else:
         end = length
-    return rows.is_certain and is_zero(rows.common(AffineExpr(), end, lengths))
+    return rows.is_certain and is_zero(rows.common(ZERO, end, lengths))
 
 
 def _zero_slots(view: ScanView, slots: list[Slot]) -> list[Slot]:

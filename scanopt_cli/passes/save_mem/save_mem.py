@@ -9,7 +9,6 @@ from typing import ClassVar
 from pytensor.graph.basic import Variable
 
 from scanopt_cli.analysis.accesses.accesses import Access, accesses_of_outputs
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
@@ -108,7 +107,7 @@ class SaveMem(ScanPass):
         keep = max((access.tail for access in found if access.tail is not None), default=0)
         if self.prealloc and slot.kind is not SlotKind.NIT_SOT:
             keep = max(keep, 1)
-        if lengths.provably_le(lengths.steps, AffineExpr(keep)):
+        if lengths.provably_le(lengths.steps, keep):
             return None
         if view.is_while and keep > 1:
             why = because(Why.WHILE_KEEPS_ONE, rows=keep)

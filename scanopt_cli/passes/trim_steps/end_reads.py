@@ -38,7 +38,7 @@ class EndRead:
         index = self.index
         made: Variable
         if self.access.n_initial and length is not None:
-            counted = as_count(length - AffineExpr(self.n_left_out))
+            counted = as_count(length - self.n_left_out)
             if _stride(index) > 0:
                 made = rows[along(axis, slice(index.start, counted))]
             else:
@@ -70,7 +70,7 @@ class EndRead:
 def end_read(access: Access, lengths: Lengths) -> EndRead | None:
     """Return how a reader leaves out the last steps, ``None`` if it may read the last one."""
     if (count := sequence_steps(access.node, access.position)) is not None:
-        left = lengths.steps + AffineExpr(access.n_initial) - count
+        left = lengths.steps + access.n_initial - count
         n_left_out = left.constant if left.is_constant and not access.is_reversed else 0
         return EndRead(access, n_left_out) if n_left_out > 0 else None
     if access.index is None or access.extent is None or access.is_reversed:

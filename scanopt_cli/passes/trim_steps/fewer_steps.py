@@ -5,10 +5,10 @@ from __future__ import annotations
 from pytensor.graph.basic import Variable
 
 from scanopt_cli.analysis.accesses.accesses import Accesses
-from scanopt_cli.analysis.affine import AffineExpr
-from scanopt_cli.analysis.buffers import is_whole, rows
+from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.analysis.shortening import capped, with_steps
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import TRACED, SlotKind
@@ -49,7 +49,7 @@ def cut_to_first(
         return None
     # A loop of no steps would differ: in the error for a negative trip count, and in its shapes.
     head = max(1, *heads)
-    if lengths.provably_le(lengths.steps, AffineExpr(head)):
+    if lengths.provably_le(lengths.steps, head):
         return None
     reason = why_all(view, lengths, context)
     if reason is not None:

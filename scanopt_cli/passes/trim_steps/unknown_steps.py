@@ -8,7 +8,6 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from scanopt_cli.analysis.accesses.accesses import accesses
-from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import with_steps
@@ -35,7 +34,7 @@ def trim_unknown(
         return None
     steps = lengths.steps
     fewer = min(reading.n_left_out for _, reading in found)
-    if as_count(steps) is None or as_count(steps - AffineExpr(fewer)) is None:
+    if as_count(steps) is None or as_count(steps - fewer) is None:
         return None  # its coefficients do not fit in 64 bits
     reason = why_all(view, lengths, context)
     is_trace_sliced = any(
@@ -61,14 +60,14 @@ def _without_last(
 ) -> dict[Variable, Variable]:
     """Rebuild the loop to run ``fewer`` steps less, or none; return its readers."""
     trip_count = lengths.value_of(scalar_steps(view))
-    has_enough = lengths.provably_le(AffineExpr(fewer), trip_count)
+    has_enough = lengths.provably_le(fewer, trip_count)
     old_count: Any = as_count(trip_count)
     axis = view.batch_ndim
     # A negative count stays negative, and so stays an error.
-    new_count = as_count(trip_count - AffineExpr(fewer))
+    new_count = as_count(trip_count - fewer)
     if not has_enough:
         least: Any = pt.maximum(new_count, 0)
-        least.name = f"max({trip_count - AffineExpr(fewer)},0)"
+        least.name = f"max({trip_count - fewer},0)"
         new_count = pt.minimum(old_count, least)
     results = with_steps(view, new_count, lengths)
     written: dict[Variable, Variable] = {}
@@ -84,9 +83,9 @@ def _without_last(
                 sources[source].name = source.name
         rows = sources[source]
         old = reading.access.result
-        length = trip_count + AffineExpr(reading.access.n_initial)
+        length = trip_count + reading.access.n_initial
         new = None
-        if only_sequences(old, context.clients, length - AffineExpr(reading.n_left_out)):
+        if only_sequences(old, context.clients, length - reading.n_left_out):
             new = reading.of_sequence(rows, axis, fewer)
         if new is None:
             new = reading.of(rows, axis, fewer, None if has_enough else length)
