@@ -106,6 +106,14 @@ class Slot(InnerSlot):
         """Return a sequence, non-sequence or constant, which a step reads as ``inner``."""
         return cls(kind, 0, inner_inputs=[inner], outer_input=outer)
 
+    @classmethod
+    def of_trace(cls, inner: Variable, n_rows: Variable, output: Variable) -> Slot:
+        """Return a nit_sot, whose buffer of ``n_rows`` keeps the value of ``inner`` in each step.
+
+        ``output`` stands for its output until the loop is rebuilt.
+        """
+        return cls(SlotKind.NIT_SOT, 0, (), (0,), [], [inner], output, outer_input=n_rows)
+
     @property
     def output(self) -> Variable:
         """The `outer_output` of a slot that has one."""

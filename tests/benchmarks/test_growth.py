@@ -31,7 +31,7 @@ from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph
-from scanopt_cli.passes.carry_reductions import CarryReductions
+from scanopt_cli.passes.carry_reductions.carry_reductions import CarryReductions
 from scanopt_cli.passes.checkpoint import Checkpoint
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
@@ -43,9 +43,9 @@ from scanopt_cli.passes.merge_products import MergeProducts
 from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.passes.normalize_reads.normalize_reads import NormalizeReads
 from scanopt_cli.passes.peel_first_step import PeelFirstStep
-from scanopt_cli.passes.push_out import PushOut
+from scanopt_cli.passes.push_out.push_out import PushOut
 from scanopt_cli.passes.push_out_products import PushOutProducts
-from scanopt_cli.passes.push_out_sums import PushOutSums
+from scanopt_cli.passes.push_out_sums.push_out_sums import PushOutSums
 from scanopt_cli.passes.trace_to_last import TraceToLast
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
 from scanopt_cli.passes.unroll_loops import UnrollLoops

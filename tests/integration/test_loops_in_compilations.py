@@ -20,7 +20,7 @@ from scanopt_cli.integration.compilation.compilation_stages import CompilationSt
 from scanopt_cli.integration.compilation.stage_passes import passes_of
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Loop, TracedLoop
-from scanopt_cli.passes.push_out import PushOut
+from scanopt_cli.passes.push_out.push_out import PushOut
 from scanopt_cli.pipeline.grammar import parse
 
 VM = Mode("vm", "fast_run")

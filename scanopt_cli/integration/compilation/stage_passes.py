@@ -20,7 +20,7 @@ from scanopt_cli.passes.inline_constants import InlineConstants
 from scanopt_cli.passes.merge_duplicates import MergeDuplicates
 from scanopt_cli.passes.merge_scans.merge_scans import MergeScans
 from scanopt_cli.passes.merge_states import MergeStates
-from scanopt_cli.passes.push_out import PushOut
+from scanopt_cli.passes.push_out.push_out import PushOut
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.remove_zeros.remove_zeros import RemoveZeros
 from scanopt_cli.passes.save_mem.save_mem import SaveMem

@@ -136,14 +136,7 @@ class MitMotSlots:
             return
         output = self._writes[stretch.end]
         part.source = plan.slot.output.type()
-        new = Slot(
-            kind=SlotKind.NIT_SOT,
-            position=0,
-            outer_input=plan.trace_length,
-            out_taps=(0,),
-            inner_outputs=[output],
-            outer_output=part.source,
-        )
+        new = Slot.of_trace(output, plan.trace_length, part.source)
         if stretch.width:
             new.outer_input = initial.state(stretch.begin, stretch.end) if start is None else start
             rows = sorted({stretch.begin, *stretch.reads})

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs
-from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
 
+from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.accumulators import added, outer_product, readers
-from scanopt_cli.analysis.initial_buffers import with_room
-from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.indexing import indices_of, number, taken
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.passes.push_out_sums.vector_traces import VectorTrace, trace_of
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Reason, Why, because
@@ -85,18 +82,6 @@ class PushOutSums(ScanPass):
 type Vectors = tuple[Variable, Variable]
 
 
-@dataclass(frozen=True, slots=True)
-class _Trace:
-    """Where to find a vector of the body at every step: in ``rows`` of ``source``."""
-
-    source: Variable
-    rows: slice
-
-    def steps(self, results: Mapping[Variable, Variable]) -> Any:
-        """Return the vector, one row per step; ``results`` maps placeholders to new outputs."""
-        return taken(results.get(self.source, self.source), 0, self.rows)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sum:
     """A state that accumulates ``products``; ``lasts`` are the outer reads of its last value."""
@@ -148,25 +133,22 @@ def _lasts(slot: Slot, context: PassContext) -> list[Variable]:
     """Return the outer variables that are the last value of a state: ``S[-1]`` or the output."""
     if slot.kind is SlotKind.UNTRACED:
         return [slot.output]
-    found = []
-    for node, position in context.clients(slot.outer_output):
-        if position == 0 and isinstance(node.op, Subtensor):
-            (index, *others) = indices_of(node)
-            if not others and number(index) == -1:
-                found.append(node.outputs[0])
-    return found
+    reads = [(n, read_index(n, 0)) for n, at in context.clients(slot.outer_output) if not at]
+    return [
+        node.outputs[0] for node, index in reads if index and index.row == -1 and not index.rest
+    ]
 
 
 def _pushed_out(view: ScanView, sums: list[_Sum]) -> dict[Variable, Variable]:
     """Return replacements for the outputs of ``view`` without ``sums``, and for each last value."""
     view.slots = [slot for slot in view.slots if all(slot is not each.slot for each in sums)]
-    traces: dict[Variable, _Trace] = {}
+    traces: dict[Variable, VectorTrace] = {}
     for each in sums:
         shape = _start(each.slot).shape
         for vectors in each.products:
             for axis, vector in enumerate(vectors):
                 if vector not in traces:
-                    traces[vector] = _trace(view, vector, shape[axis])
+                    traces[vector] = trace_of(view, vector, shape[axis])
     results = view.rebuild() if view.outputs() else {}
     steps = {vector: trace.steps(results) for vector, trace in traces.items()}
     for trace in traces.values():
@@ -183,34 +165,3 @@ def _start(slot: Slot) -> Any:
     """Return the initial value of a state."""
     buffer: Any = slot.outer_input
     return buffer if slot.kind is SlotKind.UNTRACED else buffer[0]
-
-
-def _trace(view: ScanView, vector: Any, length: Any) -> _Trace:
-    """Return where to find ``vector`` at every step: in a sequence, or in a slot added to ``view``.
-
-    ``length`` is that of the vector. A nit_sot loses it if the loop runs no step, so the new slot
-    is a sit_sot unless the loop provably runs one.
-    """
-    lengths = Lengths(view.n_steps)
-    for slot in view.of_kind(SlotKind.SEQ):
-        rows = lengths.length_of(slot.outer_input)
-        is_long_enough = lengths.runs(0) and lengths.provably_le(lengths.steps, rows)
-        if slot.inner_inputs[0] is vector and is_long_enough:
-            return _Trace(slot.outer_input, slice(None if rows == lengths.steps else view.n_steps))
-    output = pt.matrix(dtype=vector.type.dtype)
-    slot = Slot(
-        SlotKind.NIT_SOT,
-        0,
-        out_taps=(0,),
-        inner_outputs=[vector],
-        outer_input=view.n_steps,
-        outer_output=output,
-    )
-    view.slots.append(slot)
-    if lengths.runs():
-        return _Trace(output, slice(None))
-    steps: Any = view.n_steps
-    zeros = pt.zeros((1, length), dtype=vector.type.dtype)
-    slot.kind, slot.taps, slot.inner_inputs = SlotKind.SIT_SOT, (-1,), [vector.type()]
-    slot.outer_input = with_room(zeros, (steps + 1, length))
-    return _Trace(output, slice(1, None))

@@ -1,0 +1,1 @@
+"""The pass `carry-reductions`: carries reductions of a trace instead of the trace."""

@@ -1,0 +1,1 @@
+"""The pass `push-out`: moves loop-invariant and elementwise computation out of a loop."""

@@ -1,0 +1,155 @@
+"""Computes the loop-invariant nodes of a body before the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.compile.ops import DeepCopyOp, ViewOp
+from pytensor.conditional.op import ifelse
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import io_toposort
+from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.basic import Alloc, Eye, Join, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Dot, Prod, Sum
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
+from pytensor.tensor.type import DenseTensorType
+
+from scanopt_cli.analysis.dependence import dependent_nodes
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.graph import substituted
+from scanopt_cli.ir.indexing import indices_of
+from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.slots import STATES, SlotKind
+from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.remarks import Code
+
+# Ops that compute for all values of their inputs. Shapes that do not fit still raise.
+_TOTAL = (
+    Alloc,
+    DimShuffle,
+    Dot,
+    Elemwise,
+    Eye,
+    Join,
+    MakeVector,
+    Prod,
+    ScalarFromTensor,
+    Shape,
+    Shape_i,
+    Sum,
+    TensorFromScalar,
+)
+
+
+def hoist(
+    view: ScanView, original: ScanView, context: PassContext, *, guarded: bool
+) -> dict[Variable, Variable] | None:
+    """Compute loop-invariant nodes before the loop; the remark names the ``original`` loop."""
+    view.unfreeze()
+    outer = {slot.inner_inputs[0]: slot.outer_input for slot in view.of_kind(SlotKind.NON_SEQ)}
+    outputs = view.inner_outputs()
+    nodes = list(io_toposort([], outputs))
+    hoisted = _without_buffers(_invariant_nodes(nodes, set(outer)), nodes)
+    # What depends on constants alone stays: it needs no input, by which one could differentiate.
+    moved = hoisted.intersection(dependent_nodes(set(outer), outputs))
+    read = dict.fromkeys(v for node in nodes if node not in hoisted for v in node.inputs)
+    boundary = [v for v in (read | dict.fromkeys(outputs)) if v.owner in moved]
+    if not boundary:
+        return None
+    values = substituted(boundary, outer)
+    if guarded and not Lengths(view.n_steps).runs():
+        values = _guard(view.n_steps, values, hoisted, boundary)
+    inner = [variable.type() for variable in boundary]
+    view.set_inner_outputs(
+        clone_replace(outputs, dict(zip(boundary, inner, strict=True)), rebuild_strict=False)
+    )
+    for variable, value in zip(inner, values, strict=True):
+        view.add_input(SlotKind.NON_SEQ, variable, variable.type.filter_variable(value))
+    context.passed(original, Code.INVARIANTS_MOVED, nodes=len(moved))
+    return view.rebuild()
+
+
+def _invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]:
+    """Return the loop-invariant nodes, given the variables ``known`` to be invariant."""
+    known = set(known)
+    found = set()
+    for node in nodes:
+        if isinstance(node.op, ViewOp | DeepCopyOp) or not _is_numeric(node):
+            continue
+        if all(v in known or isinstance(v, Constant) for v in node.inputs):
+            known.update(node.outputs)
+            found.add(node)
+    return found
+
+
+def _is_numeric(node: Apply) -> bool:
+    """Whether a node has only dense arrays and scalars: no generators, no sparse matrices."""
+    types = [variable.type for variable in (*node.inputs, *node.outputs)]
+    return all(isinstance(one, DenseTensorType | ScalarType) for one in types)
+
+
+def _without_buffers(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
+    """Return ``hoisted`` without nodes that make scalars or buffers that other nodes write into.
+
+    A step may overwrite a buffer that it makes itself; if the buffer were made before the loop,
+    each step would copy it. The inputs of a loop are tensors, unlike the scalars of indices.
+    """
+    hoisted = set(hoisted)
+    for node in reversed(nodes):
+        if node not in hoisted:
+            scalars = [v for v in node.inputs if isinstance(v.type, ScalarType)]
+            hoisted.difference_update(v.owner for v in (*_written(node), *scalars) if v.owner)
+    return hoisted
+
+
+def _written(node: Apply) -> list[Variable]:
+    """Return the inputs of a node that it may overwrite once PyTensor makes it work in place."""
+    if isinstance(node.op, IncSubtensor):
+        return node.inputs[:1]
+    if scan_op(node) is None:
+        return []
+    return [slot.outer_input for slot in ScanView.of(node).of_kind(*STATES)]
+
+
+def _guard(
+    steps: Any, values: list[Any], hoisted: set[Apply], boundary: list[Variable]
+) -> list[Any]:
+    """Return ``values``, with those that may raise computed only if the loop runs a step."""
+    risky = {node for node in hoisted if not _is_total(node)}
+    for node in io_toposort([], boundary):
+        if node in hoisted and any(v.owner in risky for v in node.inputs):
+            risky.add(node)
+    places = [place for place, variable in enumerate(boundary) if variable.owner in risky]
+    if not places:
+        return values
+    guarded: Any = ifelse(
+        pt.gt(steps, 0),
+        [values[place] for place in places],
+        [_placeholder(values[place]) for place in places],
+    )
+    all_values = list(values)
+    for place, value in zip(places, guarded, strict=True):
+        all_values[place] = value
+    return all_values
+
+
+def _placeholder(value: Any) -> Any:
+    """Return zeros of the type of ``value``, as small as possible, for the untaken branch."""
+    return pt.zeros([0 if n is None else n for n in value.type.shape], dtype=value.type.dtype)
+
+
+def _is_total(node: Apply) -> bool:
+    """Whether a node computes a result for all values of its inputs, without an error."""
+    op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    if isinstance(op, Subtensor):
+        return all(isinstance(part, slice) for part in indices_of(node))
+    is_squeeze = isinstance(op, DimShuffle) and any(
+        node.inputs[0].type.shape[axis] != 1 for axis in op.drop
+    )
+    return isinstance(op, _TOTAL) and not is_squeeze

@@ -1,0 +1,74 @@
+"""Computes elementwise arithmetic of sequences for all steps at once, before the loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.scan.rewriting.push_out import scan_push_out_seq
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+
+from scanopt_cli.analysis.costs import is_costly
+from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_map
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.remarks import Reason, Why, because
+
+
+def has_costly_maps(view: ScanView) -> bool:
+    """Whether a step computes a function such as exp of sequences, and of no state."""
+    free = {slot.inner_inputs[0] for slot in view.of_kind(SlotKind.SEQ)}
+    known = free | {slot.inner_inputs[0] for slot in view.of_kind(SlotKind.NON_SEQ)}
+    for node in view.op.fgraph.toposort():
+        if not isinstance(node.op, Elemwise | DimShuffle):
+            continue
+        if all(v in known or isinstance(v, Constant) for v in node.inputs):
+            known.update(node.outputs)
+            if not free.isdisjoint(node.inputs):
+                free.update(node.outputs)
+                if is_costly(node.op):
+                    return True
+    return False
+
+
+def push_out_sequences(view: ScanView) -> dict[Variable, Variable] | Reason | None:
+    """Compute elementwise arithmetic of sequences before the loop.
+
+    Returns replacements for all outputs, or the reason against it, or ``None`` if there is nothing
+    to move. PyTensor computes with whole sequences, so these have to be equally long.
+    """
+    pushed = _pushed_out(view.node)
+    if pushed is None:
+        return None
+    lengths = Lengths(view.n_steps)
+    sequences = view.of_kind(SlotKind.SEQ)
+    is_map = is_elementwise_map(view)
+    if is_map and not is_replaceable_map(view):
+        return because(Why.LOOP_EMPTIES)
+    if all(lengths.length_of(slot.outer_input) == lengths.steps for slot in sequences):
+        return pushed
+    if is_map:
+        return because(Why.SEQUENCE_LENGTH)
+    if any(slot.outer_input.type.shape[0] == 1 for slot in sequences):
+        return because(Why.ONE_ROW)
+    cut = ScanView.of(view.node)
+    for slot in cut.of_kind(SlotKind.SEQ):
+        whole: Any = slot.outer_input
+        slot.outer_input = whole[: view.n_steps]
+    replaced = cut.rebuild()
+    pushed = _pushed_out(node_of(replaced))
+    return None if pushed is None else {old: pushed[new] for old, new in replaced.items()}
+
+
+def _pushed_out(node: Apply) -> dict[Variable, Variable] | None:
+    """Return the replacements of PyTensor's ``scan_push_out_seq``, ``None`` if it makes none."""
+    found: Any = scan_push_out_seq.transform(None, node)
+    return {old: new for old, new in found.items() if old != "remove"} if found else None
+
+
+def node_of(replaced: dict[Variable, Variable]) -> Apply:
+    """Return the one node that computes the replacements."""
+    nodes: set[Apply] = {new.owner for new in replaced.values() if new.owner is not None}
+    (node,) = nodes
+    return node

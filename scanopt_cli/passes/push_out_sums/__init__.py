@@ -1,0 +1,1 @@
+"""The pass `push-out-sums`: matrix products in place of sums of outer products."""
