@@ -53,9 +53,9 @@ class Plan:
         read outside of the loop.
         """
         stretch, initial = self.form.stretches[0], self.initial
-        if len(self.form.stretches) > 1 or not initial.is_certain:
-            return None
-        if stretch.reads != (0,) or self.form.ahead != (stretch.end,):
+        # A row is read ahead at the latest write or behind it, so this is the only write.
+        is_read_once = stretch.reads == (0,) and self.form.ahead == (stretch.end,)
+        if not (is_read_once and initial.is_certain):
             return None
         for reading in self.readings:
             for piece in reading.pieces:
