@@ -23,7 +23,7 @@ _DEPTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write of ``value`` into the rows ``window`` of ``base``, which provably raises nothing.
+    """A write of ``value`` into ``rows`` of ``base``, which provably raises nothing.
 
     ``axis`` is the axis of the rows, and ``length`` how many rows ``base`` has. ``is_row`` if an
     index selects the row, not a slice. ``is_aligned`` if the value has the shape and the dtype of
@@ -36,7 +36,7 @@ class Write:
     value: Variable
     axis: int
     length: AffineExpr
-    window: RowRange
+    rows: RowRange
     is_row: bool
     is_aligned: bool
     order: int | None
@@ -63,23 +63,23 @@ class BufferFacts:
         self.lengths = lengths
         self._rows: dict[int, RowAnalysis] = {}
 
-    def known(self, base: Variable, axis: int, window: RowRange) -> Variable | None:
+    def known(self, base: Variable, axis: int, rows: RowRange) -> Variable | None:
         """Return the value that all rows of a row range share, if computing ``base`` can't fail.
 
         ``None`` if none is known. Only values along the first axis are: there a value of fewer
         axes is a row.
         """
-        return None if axis else self._common(base, axis, window)
+        return None if axis else self._common(base, axis, rows)
 
-    def is_zero(self, base: Variable, axis: int, window: RowRange | None = None) -> bool:
+    def is_zero(self, base: Variable, axis: int, rows: RowRange | None = None) -> bool:
         """Whether the rows of a row range, or all, are 0, and computing ``base`` can't fail."""
-        if window is None:
-            window = RowRange(ZERO, self.lengths.length_of(base, axis))
-        return is_zero(self._common(base, axis, window))
+        if rows is None:
+            rows = RowRange(ZERO, self.lengths.length_of(base, axis))
+        return is_zero(self._common(base, axis, rows))
 
-    def _common(self, base: Variable, axis: int, window: RowRange) -> Variable | None:
-        rows = self._rows.setdefault(axis, RowAnalysis(self.lengths, axis)).of(base, _DEPTH)
-        return rows.common(window.low, window.high, self.lengths) if rows.is_certain else None
+    def _common(self, base: Variable, axis: int, rows: RowRange) -> Variable | None:
+        known = self._rows.setdefault(axis, RowAnalysis(self.lengths, axis)).of(base, _DEPTH)
+        return known.common(rows.low, rows.high, self.lengths) if known.is_certain else None
 
     def write(self, node: Apply | None) -> Write | None:
         """Return ``node`` as a write along one axis, ``None`` if it is none or may raise."""
@@ -89,12 +89,12 @@ class BufferFacts:
         base, value = node.inputs[:2]
         index = rows_index(node, axis)
         length = self.lengths.length_of(base, axis)
-        window = RowRange(ZERO, length).taken(index, self.lengths)
-        if window is None:
+        rows = RowRange(ZERO, length).taken(index, self.lengths)
+        if rows is None:
             return None
         is_row = not isinstance(index, slice)
         target = [self.lengths.length_of(base, other) for other in range(base.type.ndim)]
-        target[axis : axis + 1] = [] if is_row else [window.length]
+        target[axis : axis + 1] = [] if is_row else [rows.length]
         shape = [self.lengths.length_of(value, other) for other in range(value.type.ndim)]
         spanned = target[len(target) - len(shape) :] if len(shape) <= len(target) else []
         if len(spanned) != len(shape) or any(
@@ -104,7 +104,7 @@ class BufferFacts:
         is_aligned = shape == target and value.type.dtype == base.type.dtype
         own = axis - (base.type.ndim - value.type.ndim)
         order = None if is_row or own < 0 or shape[own] == ONE else own
-        return Write(node, base, value, axis, length, window, is_row, is_aligned, order)
+        return Write(node, base, value, axis, length, rows, is_row, is_aligned, order)
 
     def disjoint(self, one: RowRange, other: RowRange) -> bool:
         """Whether two row ranges provably have no row in common."""

@@ -23,26 +23,26 @@ def canonical_index(row: AffineExpr, length: AffineExpr) -> Any:
     return -1 if row == length - 1 else _bound(row, length)
 
 
-def canonical_slice(window: RowRange, length: AffineExpr, lengths: Lengths) -> slice | None:
-    """Return the slice that takes ``window`` of ``length`` rows, ``None`` if it can't be written.
+def canonical_slice(rows: RowRange, length: AffineExpr, lengths: Lengths) -> slice | None:
+    """Return the slice that takes ``rows`` of ``length`` rows, ``None`` if it can't be written.
 
     A single row is taken forwards. Where PyTensor learns that a slice takes one row, it takes the
     slice's start for that row, and so reads ``x[:0:-1]`` as ``x[0]``. Therefore a reversed slice
     with a stop and an unknown number of rows is written only if it starts at a negative number.
     """
-    low, high = window.low, window.high
-    if window.length == ZERO:
+    low, high = rows.low, rows.high
+    if rows.length == ZERO:
         return slice(None, 0)
-    if window.length == ONE or not window.is_reversed:
+    if rows.length == ONE or not rows.is_reversed:
         start = None if low == ZERO else canonical_index(low, length)
         stop = None if high == length else _bound(high, length)
         is_written = (start is not None or low == ZERO) and (stop is not None or high == length)
         return slice(start, stop) if is_written else None
-    return _backwards(window, length, lengths)
+    return _backwards(rows, length, lengths)
 
 
-def _backwards(window: RowRange, length: AffineExpr, lengths: Lengths) -> slice | None:
-    low, high = window.low, window.high
+def _backwards(rows: RowRange, length: AffineExpr, lengths: Lengths) -> slice | None:
+    low, high = rows.low, rows.high
     start = None if high == length else _bound(high - 1, length)
     stop = None if low == ZERO else _bound(low - 1, length)
     if (start is None and high != length) or (stop is None and low != ZERO):
@@ -55,7 +55,7 @@ def _backwards(window: RowRange, length: AffineExpr, lengths: Lengths) -> slice 
     if isinstance(start, int) and start >= 0 and not lengths.provably_le(ONE, high):
         return None
     from_behind = isinstance(start, int) and start < 0
-    if stop is not None and not window.length.is_constant and not from_behind:
+    if stop is not None and not rows.length.is_constant and not from_behind:
         return None
     return slice(start, stop, -1)
 

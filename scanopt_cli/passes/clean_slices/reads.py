@@ -52,10 +52,10 @@ def _stepped_row(node: Apply, axis: int, facts: BufferFacts) -> Variable | None:
     parts = [_number(part) for part in (index.start, index.stop, index.step)]
     if parts[2] in (None, 0, 1, -1) or any(isinstance(part, Variable) for part in parts):
         return None
-    rows = range(length.constant)[slice(*parts)]
-    if len(rows) != 1:
+    taken_rows = range(length.constant)[slice(*parts)]
+    if len(taken_rows) != 1:
         return None
-    plain = canonical_slice(RowRange(AffineExpr(rows[0]), ONE), length, facts.lengths)
+    plain = canonical_slice(RowRange(AffineExpr(taken_rows[0]), ONE), length, facts.lengths)
     return None if plain is None else taken(base, axis, plain)
 
 
@@ -139,7 +139,7 @@ def _look_behind(chain: Chain, facts: BufferFacts) -> Variable | None:
         write = facts.write(here.base.owner)
         if write is None or write.axis != here.axis:
             here = here.behind_slice(facts.lengths)
-        elif facts.disjoint(here.window, write.window):
+        elif facts.disjoint(here.rows, write.rows):
             here = replace(here, base=write.base)
             past.append(here)
         else:
@@ -160,7 +160,7 @@ def _known_row(chain: Chain, node: Apply, facts: BufferFacts) -> Variable | None
         return None
     value = unexpanded(chain.base, chain.axis)
     if value is None:
-        value = facts.known(chain.base, chain.axis, chain.window)
+        value = facts.known(chain.base, chain.axis, chain.rows)
     if value is None or has_negative_zero(value):
         return None
     out = node.outputs[0].type
@@ -169,12 +169,12 @@ def _known_row(chain: Chain, node: Apply, facts: BufferFacts) -> Variable | None
 
 
 def _forwarded(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None:
-    asked = chain.window
-    if write.is_aligned and facts.within(asked, write.window):
+    asked = chain.rows
+    if write.is_aligned and facts.within(asked, write.rows):
         if not write.sets and not facts.is_zero(write.base, chain.axis, asked):
             return None
         return _of_value(chain, write, facts)
-    if not write.is_aligned and not write.is_row and facts.within(asked, write.window):
+    if not write.is_aligned and not write.is_row and facts.within(asked, write.rows):
         return _of_scalar(chain, write, facts)
     if not chain.is_row and asked.covers(chain.length) and asked.is_reversed:
         return _reversed_write(chain, write, facts)
@@ -185,21 +185,21 @@ def _of_value(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None
     """Return the rows of the written value that ``chain`` reads."""
     value: Any = write.value
     if write.is_row:
-        if not chain.is_row and chain.window.length != ONE:
+        if not chain.is_row and chain.rows.length != ONE:
             return None
         row: Variable = value if chain.is_row else pt.expand_dims(value, chain.axis)
         return row
-    window, length = relative(chain.window, write.window), write.window.length
-    index = replace(chain, window=window, length=length).index(facts.lengths)
+    rows, length = relative(chain.rows, write.rows), write.rows.length
+    index = replace(chain, rows=rows, length=length).index(facts.lengths)
     return None if index is None else taken(value, chain.axis, index)
 
 
 def _of_scalar(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None:
     """Return a known number of rows of a vector, to all of which one scalar was written."""
-    value, length = write.value, chain.window.length
+    value, length = write.value, chain.rows.length
     if write.base.type.ndim != 1 or value.type.ndim or write.is_cast or not length.is_constant:
         return None
-    if not write.sets and not facts.is_zero(write.base, chain.axis, chain.window):
+    if not write.sets and not facts.is_zero(write.base, chain.axis, chain.rows):
         return None
     return None if chain.is_row else filled(value, [length.constant])
 
@@ -211,8 +211,8 @@ def _reversed_write(chain: Chain, write: Write, facts: BufferFacts) -> Variable 
     """
     if write.is_cast or not facts.is_zero(write.base, chain.axis):
         return None
-    low = chain.length - write.window.high
-    window = RowRange(low, write.window.length, write.window.is_reversed)
+    low = chain.length - write.rows.high
+    rows = RowRange(low, write.rows.length, write.rows.is_reversed)
     value: Any = write.value
     if write.order is not None:
         if not write.is_aligned:
@@ -221,19 +221,19 @@ def _reversed_write(chain: Chain, write: Write, facts: BufferFacts) -> Variable 
         if not isinstance(index, slice) or _number(index.step) != -1:
             return None
         value = taken(value, chain.axis, slice(None, None, -1))
-    return written(write, window, value, facts)
+    return written(write, rows, value, facts)
 
 
-def written(write: Write, window: RowRange, value: Any, facts: BufferFacts) -> Variable | None:
-    """Return ``write``, but of ``value`` to the rows ``window``, by an index that goes forwards."""
+def written(write: Write, rows: RowRange, value: Any, facts: BufferFacts) -> Variable | None:
+    """Return ``write``, but of ``value`` to ``rows``, by an index that goes forwards."""
     base: Any = write.base
     index: Any
     if write.is_row:
-        index = canonical_index(window.low, write.length)
+        index = canonical_index(rows.low, write.length)
     else:
-        if window.is_reversed and write.order is not None:
+        if rows.is_reversed and write.order is not None:
             value = taken(value, write.order, slice(None, None, -1))
-        index = canonical_slice(replace(window, is_reversed=False), write.length, facts.lengths)
+        index = canonical_slice(replace(rows, is_reversed=False), write.length, facts.lengths)
     if index is None:
         return None
     place = base[along(write.axis, index)]
@@ -274,8 +274,8 @@ def _squeezed(node: Apply, facts: BufferFacts) -> Variable | None:
     if before is not None:
         return before
     for chain in chains(source.owner, facts.lengths):
-        if chain.axis == dropped[0] and not chain.is_row and chain.window.length == ONE:
-            index = canonical_index(chain.window.low, chain.length)
+        if chain.axis == dropped[0] and not chain.is_row and chain.rows.length == ONE:
+            index = canonical_index(chain.rows.low, chain.length)
             if index is not None:
                 return taken(chain.base, chain.axis, index)
     return None

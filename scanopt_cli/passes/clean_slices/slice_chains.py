@@ -21,7 +21,7 @@ _LINKS = 8
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What a read takes: the row range ``window`` of ``base`` along ``axis``.
+    """What a read takes: the row range ``rows`` of ``base`` along ``axis``.
 
     ``length`` is the length of ``base`` along the axis. ``is_row`` if it takes one row by an index
     and drops the axis; ``links`` counts the nodes.
@@ -30,15 +30,15 @@ class Chain:
     base: Variable
     axis: int
     length: AffineExpr
-    window: RowRange
+    rows: RowRange
     is_row: bool
     links: int
 
     def index(self, lengths: Lengths) -> Any:
         """Return the plainest index that reads the same rows of `base`, ``None`` if none does."""
         if self.is_row:
-            return canonical_index(self.window.low, self.length)
-        return canonical_slice(self.window, self.length, lengths)
+            return canonical_index(self.rows.low, self.length)
+        return canonical_slice(self.rows, self.length, lengths)
 
     def behind_slice(self, lengths: Lengths) -> Chain | None:
         """Return the same rows as a range of the variable that `base` is a slice of.
@@ -53,8 +53,8 @@ class Chain:
         outer = RowRange(ZERO, length).cut(index, lengths)
         if outer is None:
             return None
-        window = self.window.within(outer)
-        return replace(self, base=source, length=length, window=window, links=self.links + 1)
+        rows = self.rows.within(outer)
+        return replace(self, base=source, length=length, rows=rows, links=self.links + 1)
 
 
 def sliced(variable: Variable, axis: int) -> tuple[Variable, slice] | None:
@@ -78,13 +78,13 @@ def chains(node: Apply, lengths: Lengths) -> Iterator[Chain]:
     sources, cuts = _links(node, axis)
     for depth in range(len(cuts), -1, -1):
         length = lengths.length_of(sources[depth], axis)
-        window: RowRange | None = RowRange(ZERO, length)
+        rows: RowRange | None = RowRange(ZERO, length)
         for cut in reversed(cuts[:depth]):
-            window = None if window is None else window.cut(cut, lengths)
-        window = None if window is None else window.taken(last, lengths)
-        if window is not None:
+            rows = None if rows is None else rows.cut(cut, lengths)
+        rows = None if rows is None else rows.taken(last, lengths)
+        if rows is not None:
             is_row = not isinstance(last, slice)
-            yield Chain(sources[depth], axis, length, window, is_row, depth + 1)
+            yield Chain(sources[depth], axis, length, rows, is_row, depth + 1)
 
 
 def _links(node: Apply, axis: int) -> tuple[list[Variable], list[slice]]:

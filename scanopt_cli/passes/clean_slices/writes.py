@@ -25,12 +25,12 @@ _SHORT = 8
 def full_write(node: Apply, facts: BufferFacts) -> Variable | None:
     """Return the value of a write that sets every row, or adds to zeros in every row."""
     write = facts.write(node)
-    if write is None or write.is_row or not write.window.covers(write.length):
+    if write is None or write.is_row or not write.rows.covers(write.length):
         return None
     if not write.sets and not facts.is_zero(write.base, write.axis):
         return None
     if write.is_aligned:
-        turn = slice(None, None, -1 if write.window.is_reversed else None)
+        turn = slice(None, None, -1 if write.rows.is_reversed else None)
         return taken(write.value, write.axis, turn)
     return _filled(write, facts)
 
@@ -38,7 +38,7 @@ def full_write(node: Apply, facts: BufferFacts) -> Variable | None:
 def _filled(write: Write, facts: BufferFacts) -> Variable | None:
     """Return a value that is broadcast to all of an Alloc or AllocEmpty as an Alloc."""
     base, value = write.base, write.value
-    is_mirrored = write.order is not None and write.window.is_reversed
+    is_mirrored = write.order is not None and write.rows.is_reversed
     if write.is_cast or is_mirrored or has_negative_zero(value):
         return None
     if base.owner is None or not isinstance(base.owner.op, Alloc | AllocEmpty):
@@ -57,11 +57,11 @@ def merged_writes(node: Apply, facts: BufferFacts) -> Variable | None:
     if outer is None or outer.is_row or not outer.is_aligned:
         return None
     inner = _inner_write(outer.value, outer.axis, facts)
-    if inner is None or not facts.is_zero(outer.base, outer.axis, outer.window):
+    if inner is None or not facts.is_zero(outer.base, outer.axis, outer.rows):
         return None
-    window = inner.window.within(outer.window)
+    rows = inner.rows.within(outer.rows)
     moved = replace(outer, is_row=inner.is_row, order=inner.order)
-    return written(moved, window, inner.value, facts)
+    return written(moved, rows, inner.value, facts)
 
 
 def _inner_write(variable: Variable, axis: int, facts: BufferFacts) -> Write | None:
@@ -83,8 +83,8 @@ def _inner_write(variable: Variable, axis: int, facts: BufferFacts) -> Write | N
         if not isinstance(behind.op, IncSubtensor):
             continue
         found = _inner_write(chain.base, axis, facts)
-        if found is not None and facts.within(found.window, chain.window):
-            return replace(found, window=relative(found.window, chain.window))
+        if found is not None and facts.within(found.rows, chain.rows):
+            return replace(found, rows=relative(found.rows, chain.rows))
     return None
 
 
@@ -95,15 +95,15 @@ def simplified_write(node: Apply, facts: BufferFacts) -> Variable | None:
         return None
     row = unexpanded(write.value, write.axis)
     is_start = write.base.owner is not None and isinstance(write.base.owner.op, AllocEmpty)
-    if row is not None and write.window.length == ONE and not is_start:
+    if row is not None and write.rows.length == ONE and not is_start:
         one = replace(write, is_row=True)
-        return written(one, write.window, row, facts)
-    if write.window.is_reversed:
+        return written(one, write.rows, row, facts)
+    if write.rows.is_reversed:
         return None
-    index = canonical_slice(write.window, write.length, facts.lengths)
+    index = canonical_slice(write.rows, write.length, facts.lengths)
     if index is None or cost(index) >= cost(rows_index(node, write.axis)):
         return None
-    return written(write, write.window, write.value, facts)
+    return written(write, write.rows, write.value, facts)
 
 
 def filled_buffer(node: Apply, facts: BufferFacts) -> Variable | None:
@@ -112,12 +112,12 @@ def filled_buffer(node: Apply, facts: BufferFacts) -> Variable | None:
     if write is None or write.axis or write.is_row or write.is_cast or not write.sets:
         return None
     empty = write.base.owner
-    if empty is None or not isinstance(empty.op, AllocEmpty) or write.window.low != ZERO:
+    if empty is None or not isinstance(empty.op, AllocEmpty) or write.rows.low != ZERO:
         return None
     if not write.length.is_constant or write.length.constant > _SHORT:
         return None
     row = filling(write.value)
-    if row is None and write.window.length == ONE and write.is_aligned:
+    if row is None and write.rows.length == ONE and write.is_aligned:
         row = unexpanded(write.value, 0)
     # The rows behind the initial ones were uninitialised, so any value may fill them.
     return None if row is None else filled(row, [write.length.constant, *empty.inputs[1:]])
