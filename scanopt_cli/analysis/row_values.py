@@ -16,7 +16,6 @@ import numpy as np
 from pytensor.graph.basic import Apply, Variable
 from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import Alloc, Join
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
@@ -27,6 +26,7 @@ from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered
 from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.rows import Rows, Run, is_zero
+from scanopt_cli.ir.inner_graphs import core_op
 
 # Initial buffers are shallow expressions; past this depth the rows are unknown.
 _DEPTH = 40
@@ -68,7 +68,7 @@ class RowAnalysis:
         node = buffer.owner
         if node is None:
             return None
-        op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+        op = core_op(node.op)
         match op:
             case Alloc() if op is node.op:
                 return self._repeated(node.inputs[0], buffer)

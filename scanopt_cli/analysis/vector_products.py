@@ -8,9 +8,10 @@ from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import io_toposort
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
+
+from scanopt_cli.ir.inner_graphs import core_op
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class VectorProduct:
 def vector_products(outputs: Sequence[Variable]) -> Iterator[VectorProduct]:
     """Yield the products of a vector and a matrix of which no axis has length 1 by its type."""
     for node in io_toposort([], outputs):
-        op: Any = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+        op: Any = core_op(node.op)
         if not isinstance(op, Dot) or node.outputs[0].type.ndim != 2 or not _is_float(node):
             continue
         left, right = node.inputs

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     IncSubtensor,
     indices_from_subtensor,
 )
+
+from scanopt_cli.ir.inner_graphs import core_op
 
 
 def indices_of(node: Apply) -> list[Any]:
@@ -18,7 +19,7 @@ def indices_of(node: Apply) -> list[Any]:
 
     For a Blockwise they are those of its core Op, which come after the batch axes.
     """
-    op: Any = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    op: Any = core_op(node.op)
     n_operands = 2 if isinstance(op, IncSubtensor | AdvancedIncSubtensor) else 1
     return list(indices_from_subtensor(node.inputs[n_operands:], op.idx_list))
 

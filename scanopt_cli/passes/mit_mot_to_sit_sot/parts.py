@@ -8,7 +8,6 @@ from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.accesses import Clients
@@ -17,6 +16,7 @@ from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered
 from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import along, taken
+from scanopt_cli.ir.inner_graphs import core_op
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +111,7 @@ class Readers:
 
     def _served(self, node: Apply, row_range: RowRange) -> list[Reading] | None:
         """Readings that serve ``node``, which reads ``row_range``; ``None`` if they are unknown."""
-        op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+        op = core_op(node.op)
         index = rows_index(node, self.axis) if isinstance(op, Subtensor) else None
         if index is None:
             return None

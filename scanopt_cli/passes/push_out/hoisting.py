@@ -13,7 +13,6 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import io_toposort
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import Alloc, Eye, Join, MakeVector, ScalarFromTensor, TensorFromScalar
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, Prod, Sum
 from pytensor.tensor.shape import Shape, Shape_i
@@ -24,6 +23,7 @@ from scanopt_cli.analysis.dependence import dependent_nodes
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of
+from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import STATES, SlotKind
 from scanopt_cli.pipeline.contract import PassContext
@@ -146,7 +146,7 @@ def _placeholder(value: Any) -> Any:
 
 def _is_total(node: Apply) -> bool:
     """Whether a node computes a result for all values of its inputs, without an error."""
-    op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    op = core_op(node.op)
     if isinstance(op, Subtensor):
         return all(isinstance(part, slice) for part in indices_of(node))
     is_squeeze = isinstance(op, DimShuffle) and any(

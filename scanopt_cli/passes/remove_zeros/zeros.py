@@ -11,11 +11,12 @@ from pytensor.graph.traversal import toposort
 from pytensor.scalar import basic as ps
 from pytensor.scalar import math as psm
 from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor
+
+from scanopt_cli.ir.inner_graphs import core_op
 
 # Functions that are 0 at 0.
 _THROUGH_ZERO = (
@@ -46,7 +47,7 @@ def _is_zero(variable: Variable, zeros: set[Variable]) -> bool:
 
 
 def _is_zero_node(node: Apply, zeros: set[Variable]) -> bool:
-    op: Any = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    op: Any = core_op(node.op)
     known = [_is_zero(variable, zeros) for variable in node.inputs]
     match op:
         case Elemwise(scalar_op=ps.Mul()) | Dot():
