@@ -14,8 +14,8 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.text import plural
+from scanopt_cli.verification.constraint_survey import Label
 from scanopt_cli.verification.constraints import Demands, Role
-from scanopt_cli.verification.dimensions import Label
 
 type Style = Literal["unit", "normal", "definite"]
 type Shapes = Literal["recorded", "distinct", "equal", "longer", "shorter", "random"]
