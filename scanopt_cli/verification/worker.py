@@ -129,26 +129,33 @@ class Sample:
 
 
 class CompiledPair:
-    """Both graphs compiled by one mode, each on first use."""
+    """Both graphs compiled by one mode, each on first use.
+
+    ``how`` says which mode, in what the record says that is being done; nothing if graphs are
+    evaluated as they are.
+    """
 
     def __init__(
-        self, mode: str, graphs: Sequence[FunctionGraph], write: Callable[..., None]
+        self, mode: Mode, how: str, graphs: Sequence[FunctionGraph], write: Callable[..., None]
     ) -> None:
-        self._name = mode
-        self._mode = compiling_mode(mode)
+        self._mode = mode
+        self._how = how
         self._graphs = graphs
         self._write = write
         self._functions: dict[int, Function | Exception] = {}
 
-    def values(self, place: int, arguments: Sequence[Any]) -> Outcome:
+    def values(self, place: int, arguments: Sequence[Any], run: int) -> Outcome:
         """Return a graph's values, or the error if it raises or does not compile."""
         function = self.function(place)
-        return function if isinstance(function, Exception) else _call(function, arguments)
+        if isinstance(function, Exception):
+            return function
+        self._write(doing=f"evaluating graph {'ab'[place]}{self._how} in run {run}")
+        return _call(function, arguments)
 
     def function(self, place: int) -> Function | Exception:
         """Return a compiled graph, or the error if it does not compile."""
         if place not in self._functions:
-            self._write(doing=f"compiling graph {'ab'[place]} in mode {self._name}")
+            self._write(doing=f"compiling graph {'ab'[place]}{self._how}")
             try:
                 self._functions[place] = _compile(self._graphs[place], self._mode)
             except Exception as error:
@@ -171,17 +178,15 @@ class _Session:
         self.graphs = graphs
         self.outputs = graphs[0].outputs
         self.types = [variable.type for variable in graphs[0].inputs]
-        self.functions = []
         with_c = any(map(_needs_c, graphs))
         if with_c and not config.cxx:
             self._write(fatal="a graph was compiled for C, and needs it; use --mode cvm")
             return
-        for name, graph in zip("ab", graphs, strict=True):
-            self._write(doing=f"compiling graph {name}")
-            try:
-                self.functions.append(_compile(graph, plain_mode(with_c=with_c)))
-            except Exception as error:
-                self._write(fatal=f"graph {name} does not compile: {_text(error)}")
+        self.plain = CompiledPair(plain_mode(with_c=with_c), "", graphs, self._write)
+        for place in (0, 1):
+            failed = self.plain.function(place)
+            if isinstance(failed, Exception):
+                self._write(fatal=f"graph {'ab'[place]} does not compile: {_text(failed)}")
                 return
         try:
             self._runs(demands(graphs))
@@ -202,21 +207,20 @@ class _Session:
         same mode. In the latter case, PyTensor itself changes the values.
         """
         try:
-            compiled = CompiledPair(name, self.graphs, self._write)
+            mode = compiling_mode(name)
         except Exception as error:
             self._write(fatal=f"mode {name} cannot be used: {_text(error)}")
             return
+        compiled = CompiledPair(mode, f" in mode {name}", self.graphs, self._write)
         failed = compiled.function(1) if self.samples else None
         if isinstance(failed, Exception) and isinstance(compiled.function(0), Exception):
             self._write(fatal=f"mode {name} compiles neither graph: {_text(failed)}")
             return
         for sample in self.samples:
-            self._write(doing=f"evaluating graph b in mode {name} in run {sample.run}")
-            got = compiled.values(1, sample.arguments)
+            got = compiled.values(1, sample.arguments, sample.run)
             differences = self._against(got, sample.values, sample, name)
             if differences:
-                self._write(doing=f"evaluating graph a in mode {name} in run {sample.run}")
-                compiled_a = compiled.values(0, sample.arguments)
+                compiled_a = compiled.values(0, sample.arguments, sample.run)
                 genuine = {item.output for item in self._against(got, compiled_a, sample, name)}
                 if any(item.output not in genuine for item in differences):
                     self._write(note=f"mode {name} itself changes values, of the original as well")
@@ -266,7 +270,7 @@ class _Session:
         lone: Difference | None = None
         reason = ""
         for text, arguments in candidates:
-            a, b = (self._evaluate(place, run, arguments) for place in (0, 1))
+            a, b = (self.plain.values(place, arguments, run) for place in (0, 1))
             if isinstance(a, StaticShapeError):
                 reason = _text(a)
             elif isinstance(a, Exception) and isinstance(b, Exception):
@@ -298,7 +302,7 @@ class _Session:
     ) -> bool:
         """Whether only outputs differ that depend on memory that the first graph never wrote."""
         with filled_buffers():
-            again = self._evaluate(0, run, arguments)
+            again = self.plain.values(0, arguments, run)
         if isinstance(again, Exception):
             return True
         changed = {item.output for item in self._compare(a, again, run, "").differences}
@@ -309,10 +313,6 @@ class _Session:
     ) -> Comparison:
         names = self.request.names
         return compare(a, b, self.outputs, names, run=run, arguments=arguments, specials=specials)
-
-    def _evaluate(self, place: int, run: int, arguments: Sequence[Any]) -> Outcome:
-        self._write(doing=f"evaluating graph {'ab'[place]} in run {run}")
-        return _call(self.functions[place], arguments)
 
     def _write(self, **entry: Any) -> None:
         self.record.write(json.dumps(entry) + "\n")
