@@ -15,8 +15,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from scanopt_cli.errors import LoadError, UnsafeFileError, brief
-from scanopt_cli.serialization.unpickler.key_bounds import KeyBounds
-from scanopt_cli.serialization.unpickler.text_bounds import TextBoundedStream
+from scanopt_cli.serialization.unpickler.bounds import KeyBounds, TextBoundedStream
 
 # A node takes about 40; a few megabytes of compressed opcodes would keep a reader for hours.
 _MOST_OPCODES = 2_000_000
