@@ -18,7 +18,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.scalar.basic import ScalarType
 
-from scanopt_cli.errors import LoadError, ScanoptError, brief
+from scanopt_cli.errors import LoadError
 from scanopt_cli.ir.graph import Graph, check_counts
 from scanopt_cli.ir.interning import beyond_equality, is_sparse
 from scanopt_cli.version import __version__
@@ -105,7 +105,9 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
     Raises
     ------
     LoadError
-        If the payload has another schema or does not describe a graph.
+        If the payload has another schema.
+    Exception
+        Of some kind, if it does not describe a graph; `interpret` says so.
     """
     schema = payload.get("schema")
     if schema != SCHEMA:
@@ -116,52 +118,41 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
             where=where,
             hint="use the scanopt that wrote it, or write it again",
         )
-    try:
-        if not payload.keys() <= _KEYS:
-            raise ValueError("it has parts that no graph has")
-        if sum(len(sources) for _, sources, _ in payload["nodes"]) > _MOST_EDGES:
-            raise ValueError(f"its nodes have more than {_MOST_EDGES:,} inputs")
-        types, ops, versions = payload["types"], payload["ops"], payload["versions"]
-        check_counts(len(payload["inputs"]), len(payload["outputs"]))
-        made = len(payload["constants"]) + sum(len(targets) for *_, targets in payload["nodes"])
-        if made > _MOST_VARIABLES:
-            raise ValueError(f"it has more than {_MOST_VARIABLES:,} constants and results")
-        traces: dict[int, list[Any]] = {}
-        inputs = [
-            types[kind].make_variable(name=name_from(name)) for kind, name in payload["inputs"]
-        ]
-        variables = list(inputs)
-        for kind, data, name in payload["constants"]:
-            variables.append(constant_from(types[kind], data, name))
-        for position, (op, sources, targets) in enumerate(payload["nodes"]):
-            outputs = [types[kind].make_variable(name=name_from(name)) for kind, name in targets]
-            for index, output in enumerate(outputs):
-                set_trace(output, payload["traces"].get((position, index)), traces)
-            if not isinstance(ops[op], Op):
-                raise ValueError(f"a {type(ops[op]).__name__} is no Op")
-            Apply(ops[op], [variables[_number(source)] for source in sources], outputs)
-            variables.extend(outputs)
-        outputs = [variables[_number(output)] for output in payload["outputs"]]
-        return Graph(
-            fgraph=FunctionGraph(inputs, outputs, clone=False),
-            source=where,
-            values={_within(inputs, key): _value(v) for key, v in payload["values"].items()},
-            recorded=tuple(
-                tuple(_value(value) for _, value in zip(inputs, call, strict=True))
-                for call in payload["recorded"]
-            ),
-            output_names=tuple(map(name_from, payload["output_names"])),
-            notes=tuple(_texts(payload["notes"])),
-            versions=dict(zip(_texts(versions), _texts(versions.values()), strict=True)),
-        )
-    except ScanoptError:
-        raise
-    except Exception as error:
-        raise LoadError(
-            f"does not describe a graph: {brief(error)}",
-            where=where,
-            hint="write it again",
-        ) from None
+    if not payload.keys() <= _KEYS:
+        raise ValueError("it has parts that no graph has")
+    if sum(len(sources) for _, sources, _ in payload["nodes"]) > _MOST_EDGES:
+        raise ValueError(f"its nodes have more than {_MOST_EDGES:,} inputs")
+    types, ops, versions = payload["types"], payload["ops"], payload["versions"]
+    check_counts(len(payload["inputs"]), len(payload["outputs"]))
+    made = len(payload["constants"]) + sum(len(targets) for *_, targets in payload["nodes"])
+    if made > _MOST_VARIABLES:
+        raise ValueError(f"it has more than {_MOST_VARIABLES:,} constants and results")
+    traces: dict[int, list[Any]] = {}
+    inputs = [types[kind].make_variable(name=name_from(name)) for kind, name in payload["inputs"]]
+    variables = list(inputs)
+    for kind, data, name in payload["constants"]:
+        variables.append(constant_from(types[kind], data, name))
+    for position, (op, sources, targets) in enumerate(payload["nodes"]):
+        outputs = [types[kind].make_variable(name=name_from(name)) for kind, name in targets]
+        for index, output in enumerate(outputs):
+            set_trace(output, payload["traces"].get((position, index)), traces)
+        if not isinstance(ops[op], Op):
+            raise ValueError(f"a {type(ops[op]).__name__} is no Op")
+        Apply(ops[op], [variables[_number(source)] for source in sources], outputs)
+        variables.extend(outputs)
+    outputs = [variables[_number(output)] for output in payload["outputs"]]
+    return Graph(
+        fgraph=FunctionGraph(inputs, outputs, clone=False),
+        source=where,
+        values={_within(inputs, key): _value(v) for key, v in payload["values"].items()},
+        recorded=tuple(
+            tuple(_value(value) for _, value in zip(inputs, call, strict=True))
+            for call in payload["recorded"]
+        ),
+        output_names=tuple(map(name_from, payload["output_names"])),
+        notes=tuple(_texts(payload["notes"])),
+        versions=dict(zip(_texts(versions), _texts(versions.values()), strict=True)),
+    )
 
 
 def plain_trace(trace: Any) -> tuple[tuple[tuple[Any, ...], ...], ...]:

@@ -15,7 +15,6 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.text import plural
 from scanopt_cli.verification.constraints import Demands, Role
-from scanopt_cli.verification.dimensions import Label
 
 type Style = Literal["unit", "normal", "definite"]
 type Shapes = Literal["recorded", "distinct", "equal", "longer", "shorter", "random"]
@@ -30,7 +29,7 @@ class UndrawableError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The conditions that one run tests.
+    """The conditions that one run tests, and how its arguments are drawn.
 
     Attributes
     ----------
@@ -44,9 +43,11 @@ class Setting:
     many
         The number that "several" stands for; drawn lengths vary around it.
     style
-        The preferred distribution of floats; `attempts` falls back to the others. ``unit`` is
-        inside (0, 1), ``normal`` has both signs, ``definite`` makes square matrices positive
-        definite.
+        The distribution of floats: ``unit`` is inside (0, 1), ``normal`` has both signs,
+        ``definite`` makes square matrices positive definite.
+    shapes
+        How lengths are chosen. A run prefers its own style and shapes; `attempts` falls back to the
+        others.
     """
 
     steps: int | None = None
@@ -54,6 +55,17 @@ class Setting:
     special: bool = False
     many: int = 3
     style: Style = "normal"
+    shapes: Shapes = "distinct"
+
+    def __str__(self) -> str:
+        parts = ["random"]
+        if self.shapes == "recorded":
+            parts.append("of recorded shapes")
+        elif self.steps is not None:
+            parts.append(plural(self.steps, "step"))
+        if self.special:
+            parts.append("NaN and infinities among them")
+        return ", ".join(parts)
 
 
 # The most valuable first: even a few runs cover several steps, no step and one step.
@@ -79,27 +91,7 @@ def settings(runs: int, demands: Demands) -> Iterator[Setting]:
         yield setting if demands.counts_steps else replace(setting, steps=None)
 
 
-@dataclass(frozen=True, slots=True)
-class DrawAttempt:
-    """One way to satisfy a setting: how lengths are chosen and how floats are distributed."""
-
-    setting: Setting
-    shapes: Shapes
-    style: Style
-
-    def __str__(self) -> str:
-        steps = self.setting.steps
-        parts = ["random"]
-        if self.shapes == "recorded":
-            parts.append("of recorded shapes")
-        elif steps is not None:
-            parts.append(plural(steps, "step"))
-        if self.setting.special:
-            parts.append("NaN and infinities among them")
-        return ", ".join(parts)
-
-
-def attempts(setting: Setting, *, recorded: bool) -> Iterator[DrawAttempt]:
+def attempts(setting: Setting, *, recorded: bool) -> Iterator[Setting]:
     """Yield ways to satisfy ``setting``, those likely to succeed first; their number is bounded.
 
     With ``recorded`` arguments, their shapes are among the candidates. A graph that takes fixed
@@ -114,11 +106,11 @@ def attempts(setting: Setting, *, recorded: bool) -> Iterator[DrawAttempt]:
     for candidate in settings:
         for shapes in every:
             for style in styles:
-                yield DrawAttempt(candidate, shapes, style)
+                yield replace(candidate, shapes=shapes, style=style)
 
 
 def draw(
-    attempt: DrawAttempt,
+    setting: Setting,
     demands: Demands,
     types: Sequence[Type],
     contents: Mapping[int, Any],
@@ -135,9 +127,9 @@ def draw(
     UndrawableError
         If a type is neither an array, a scalar nor a random generator.
     """
-    kept = contents if attempt.setting.contents else {}
-    is_recorded = attempt.shapes == "recorded"
-    shapes = list(map(np.shape, recorded)) if is_recorded else _shapes(attempt, demands, kept, rng)
+    kept = contents if setting.contents else {}
+    is_recorded = setting.shapes == "recorded"
+    shapes = list(map(np.shape, recorded)) if is_recorded else _shapes(setting, demands, kept, rng)
     arguments = []
     for position, wanted in enumerate(types):
         if position in kept:
@@ -147,8 +139,8 @@ def draw(
             arguments.append(deepcopy(recorded[position]))
             continue
         role = demands.roles[position]
-        arguments.append(_value(wanted, shapes[position], role, attempt, rng))
-    if attempt.setting.special:
+        arguments.append(_value(wanted, shapes[position], role, setting, rng))
+    if setting.special:
         return _with_specials(arguments, rng)
     return tuple(arguments)
 
@@ -161,26 +153,22 @@ def _is_drawn(wanted: Type) -> bool:
 
 
 def _shapes(
-    attempt: DrawAttempt, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
+    setting: Setting, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
-    """Choose a length for every label: by kept contents, else static type, else the attempt."""
-    lengths: dict[Label, int] = {}
+    """Choose a length for every label: by kept contents, else static type, else the setting."""
+    lengths = dict(demands.static)
     for position, content in kept.items():
         lengths.update(zip(demands.labels[position], np.shape(content), strict=False))
     labels = dict.fromkeys(label for axes in demands.labels for label in axes)
     for place, label in enumerate(labels):
-        if label in lengths:
-            continue
-        if label in demands.static:
-            lengths[label] = demands.static[label]
-        else:
-            lengths[label] = _length(attempt, place, label in demands.stepped, rng)
+        if label not in lengths:
+            lengths[label] = _length(setting, place, label in demands.stepped, rng)
     return [tuple(lengths[label] for label in labels) for labels in demands.labels]
 
 
-def _length(attempt: DrawAttempt, place: int, stepped: bool, rng: np.random.Generator) -> int:
-    steps, many = attempt.setting.steps, attempt.setting.many
-    match attempt.shapes:
+def _length(setting: Setting, place: int, stepped: bool, rng: np.random.Generator) -> int:
+    steps, many = setting.steps, setting.many
+    match setting.shapes:
         case "distinct":
             return steps if steps is not None and stepped else many + place % 5
         case "equal":
@@ -193,22 +181,22 @@ def _length(attempt: DrawAttempt, place: int, stepped: bool, rng: np.random.Gene
             return int(rng.integers(1, 7))
 
 
-def _count(attempt: DrawAttempt, role: Role, rng: np.random.Generator) -> int:
+def _count(setting: Setting, role: Role, rng: np.random.Generator) -> int:
     """Return the value of an integer input that is a trip count or a size."""
-    if attempt.setting.steps is not None and (role is Role.STEPS or attempt.shapes == "equal"):
-        return attempt.setting.steps
-    return int(rng.integers(0, 7)) if attempt.shapes == "random" else attempt.setting.many
+    if setting.steps is not None and (role is Role.STEPS or setting.shapes == "equal"):
+        return setting.steps
+    return int(rng.integers(0, 7)) if setting.shapes == "random" else setting.many
 
 
 def _value(
-    wanted: Type, shape: tuple[int, ...], role: Role, attempt: DrawAttempt, rng: np.random.Generator
+    wanted: Type, shape: tuple[int, ...], role: Role, setting: Setting, rng: np.random.Generator
 ) -> Any:
     if isinstance(wanted, RandomGeneratorType):
         return np.random.default_rng(int(rng.integers(2**32)))
     if not isinstance(wanted, TensorType | ScalarType):
         raise UndrawableError(f"no values can be drawn for an input of type {wanted}")
     dtype = np.dtype(wanted.dtype)
-    values = _numbers(dtype, shape, role, attempt, rng)
+    values = _numbers(dtype, shape, role, setting, rng)
     return values if isinstance(wanted, TensorType) else dtype.type(values)
 
 
@@ -216,7 +204,7 @@ def _numbers(
     dtype: np.dtype[Any],
     shape: tuple[int, ...],
     role: Role,
-    attempt: DrawAttempt,
+    setting: Setting,
     rng: np.random.Generator,
 ) -> np.ndarray:
     if dtype.kind == "b":
@@ -224,11 +212,11 @@ def _numbers(
     if dtype.kind in "iu":
         match role:
             case Role.STEPS | Role.SIZE:
-                return np.full(shape, _count(attempt, role, rng), dtype)
+                return np.full(shape, _count(setting, role, rng), dtype)
             case Role.INDEX:
                 return np.asarray(rng.integers(0, 2, shape), dtype)
         return np.asarray(rng.integers(0 if dtype.kind == "u" else -3, 6, shape), dtype)
-    values = np.asarray(_floats(shape, attempt.style, rng))
+    values = np.asarray(_floats(shape, setting.style, rng))
     if dtype.kind == "c":
         values = values + 1j * _floats(shape, "normal", rng)
     return np.asarray(values, dtype)

@@ -20,6 +20,19 @@ _ULPS = 256
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """Arguments for one run, which ``text`` describes.
+
+    With ``specials``, NaNs and infinities are among them.
+    """
+
+    run: int
+    text: str
+    arguments: tuple[Any, ...]
+    specials: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """How the outputs of one run compare.
 
@@ -54,12 +67,9 @@ class Comparison:
 def compare(
     a: Sequence[Any],
     b: Sequence[Any],
+    sample: Sample,
     outputs: Sequence[Variable],
     names: Sequence[str | None],
-    *,
-    run: int,
-    arguments: str,
-    specials: bool = False,
 ) -> Comparison:
     """Compare the values of all outputs of one run.
 
@@ -74,7 +84,7 @@ def compare(
             left, right = np.asarray(left), np.asarray(right)
             same = _same_bits(left, right)
             empty &= left.size == 0
-            facts = None if same else _array_difference(left, right, specials)
+            facts = None if same else _array_difference(left, right, sample.specials)
             if not (same or facts or _exceeds_rounding(left)):
                 faint.append(position)
             elif np.isfinite(left).any():
@@ -87,7 +97,11 @@ def compare(
         if facts is not None:
             differences.append(
                 Difference(
-                    run=run, arguments=arguments, output=position, name=names[position], **facts
+                    run=sample.run,
+                    arguments=sample.text,
+                    output=position,
+                    name=names[position],
+                    **facts,
                 )
             )
     return Comparison(identical, empty, tuple(differences), tuple(compared), tuple(faint))

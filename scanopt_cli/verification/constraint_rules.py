@@ -36,8 +36,7 @@ from scanopt_cli.analysis.rows_by_step import rows_by_step
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind
 from scanopt_cli.loop import Loop, TracedLoop
-from scanopt_cli.verification.constraint_survey import Survey
-from scanopt_cli.verification.dimensions import Label, Labels
+from scanopt_cli.verification.constraint_survey import Label, Labels, Survey, join
 
 type Rule = Callable[[Apply, Survey], Sequence[Labels | None]]
 
@@ -75,12 +74,7 @@ def _elemwise(node: Apply, survey: Survey) -> Sequence[Labels | None]:
 @rule(DimShuffle)
 def _dimshuffle(node: Apply, survey: Survey) -> Sequence[Labels | None]:
     given = survey.of(node.inputs[0])
-    return [
-        tuple(
-            survey.dimensions.new(1) if axis == "x" else given[int(axis)]
-            for axis in node.op.new_order
-        )
-    ]
+    return [tuple(Label(1) if axis == "x" else given[int(axis)] for axis in node.op.new_order)]
 
 
 @rule(CAReduce)
@@ -125,7 +119,7 @@ def _by_signature(
     batch_ndim = node.outputs[0].type.ndim - len(outputs_signature[0])
     batch = tuple(survey.aligned((v, axis) for v in node.inputs) for axis in range(batch_ndim))
     return [
-        batch + tuple(core.setdefault(letter, survey.dimensions.new()) for letter in letters)
+        batch + tuple(core.setdefault(letter, Label()) for letter in letters)
         for letters in outputs_signature
     ]
 
@@ -139,7 +133,7 @@ def _core_labels(
     for variable, letters in zip(variables, signature, strict=False):
         labels = survey.of(variable)
         for letter, label in zip(letters, labels[len(labels) - len(letters) :], strict=True):
-            survey.dimensions.join((core.setdefault(letter, label), label))
+            join((core.setdefault(letter, label), label))
     return core
 
 
@@ -154,39 +148,27 @@ def _random(node: Apply, survey: Survey) -> Sequence[Labels | None]:
 @rule(Join)
 def _join(node: Apply, survey: Survey) -> Sequence[Labels | None]:
     joined = node.op.axis
-    along = survey.dimensions.new(wholes=tuple(survey.of(v)[joined] for v in node.inputs))
+    along = Label(wholes=(survey.of(v)[joined] for v in node.inputs))
     labels = []
     for axis in range(node.outputs[0].type.ndim):
         if axis != joined:
-            survey.dimensions.join(tuple(survey.of(v)[axis] for v in node.inputs))
+            join(tuple(survey.of(v)[axis] for v in node.inputs))
         labels.append(along if axis == joined else survey.of(node.inputs[0])[axis])
     return [tuple(labels)]
 
 
-@rule(Alloc)
-def _alloc(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    return [_labels_of_lengths(node.inputs[1:], survey)]
-
-
-@rule(AllocEmpty)
-def _alloc_empty(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    return [_labels_of_lengths(node.inputs, survey)]
-
-
-def _labels_of_lengths(lengths: Sequence[Variable], survey: Survey) -> Labels:
+@rule(Alloc, AllocEmpty, Eye)
+def _new_array(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+    first = 1 if isinstance(node.op, Alloc) else 0  # Alloc takes the value in front
+    lengths = node.inputs[first : first + node.outputs[0].type.ndim]
     survey.sizes += lengths
-    return tuple(survey.dimensions.new(makers=(length,)) for length in lengths)
+    return [tuple(Label(makers=(length,)) for length in lengths)]
 
 
 @rule(ARange)
 def _arange(node: Apply, survey: Survey) -> Sequence[Labels | None]:
     survey.sizes += node.inputs
-    return [(survey.dimensions.new(makers=tuple(node.inputs)),)]
-
-
-@rule(Eye)
-def _eye(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    return [_labels_of_lengths(node.inputs[:2], survey)]
+    return [(Label(makers=node.inputs),)]
 
 
 @rule(Reshape, Repeat, Split, SplitDims)
@@ -213,7 +195,7 @@ def _inc_subtensor(node: Apply, survey: Survey) -> Sequence[Labels | None]:
     given = survey.of(value)
     for axis, label in enumerate(given):
         if value.type.shape[axis] != 1:
-            survey.dimensions.join((region[len(region) - len(given) + axis], label))
+            join((region[len(region) - len(given) + axis], label))
     return [survey.of(buffer)]
 
 
@@ -231,7 +213,7 @@ def _indexed(inputs: Sequence[Variable], idx_list: Any, survey: Survey) -> Label
         variable = tuple(bound for bound in bounds if not isinstance(bound, Constant))
         survey.sizes += variable
         is_part = bounds or strided
-        labels.append(survey.dimensions.new(makers=variable, wholes=(label,)) if is_part else label)
+        labels.append(Label(makers=variable, wholes=(label,)) if is_part else label)
     return (*labels, *given[len(indices) :])
 
 
@@ -294,7 +276,7 @@ def _scan_output(slot: Slot, view: ScanView, survey: Survey) -> Labels | None:
     if slot.kind in STATES and not view.is_while:
         return (*outer[: view.batch_ndim + 1], *core)
     batch = outer[: view.batch_ndim]
-    return (*batch, survey.dimensions.new(makers=(view.n_steps,)), *core)
+    return (*batch, Label(makers=(view.n_steps,)), *core)
 
 
 @rule(Loop, TracedLoop)
@@ -314,8 +296,8 @@ def _loop(node: Apply, survey: Survey) -> Sequence[Labels | None]:
         if slot.kind is SlotKind.STATE:
             before = survey.of(slot.inner_inputs[0])
             # Of a state that becomes longer or shorter, as in ``h[1:]``, nothing is known.
-            changes = any(survey.dimensions.wholes(label) for label in rows)
+            changes = any(label.root.wholes for label in rows)
             survey.same(() if changes else before, rows)
         found[slot.last] = rows
-        found[slot.outer_output] = (survey.dimensions.new(makers=(view.n_steps,)), *rows)
+        found[slot.outer_output] = (Label(makers=(view.n_steps,)), *rows)
     return [found.get(output) for output in node.outputs]

@@ -1,12 +1,68 @@
-"""The facts about shapes and integers that a walk over a graph, bodies included, collects."""
+"""What a walk over a graph, bodies included, learns of shapes and integers.
+
+Axes have labels, which are joined where an Op demands that two axes have the same length. The
+labels guide the drawing of arguments; they prove nothing. The axes of an unknown Op's outputs get
+new labels, and the evaluation itself shows whether the sizes fit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pytensor.graph.basic import Variable
+from pytensor.tensor.type import TensorType
 
-from scanopt_cli.verification.dimensions import Dimensions, Label, Labels
+type Labels = tuple[Label, ...]
+
+
+class Label:
+    """Stands for axes of one length. Of labels that were joined, the `root` has the facts of all.
+
+    Attributes
+    ----------
+    size
+        The static length, if known; that of the first label that has one.
+    makers
+        The scalars that the length is computed from (the ``n`` of ``zeros(n)``).
+    wholes
+        The labels of axes that it depends on: for a slice the sliced axis, for a Join the joined
+        axes.
+    """
+
+    def __init__(
+        self,
+        size: int | None = None,
+        *,
+        makers: Iterable[Variable] = (),
+        wholes: Iterable[Label] = (),
+    ) -> None:
+        self.size = size
+        self.makers = list(makers)
+        self.wholes = list(wholes)
+        self._parent = self
+
+    @property
+    def root(self) -> Label:
+        """The representative of this label and of all that it was joined with."""
+        label = self
+        while label._parent is not label:
+            label._parent = label._parent._parent
+            label = label._parent
+        return label
+
+
+def join(labels: Sequence[Label]) -> None:
+    """Record that axes with these labels have the same length."""
+    for label in labels[1:]:
+        kept, other = labels[0].root, label.root
+        if other is kept:
+            continue
+        if len(other.makers) + len(other.wholes) > len(kept.makers) + len(kept.wholes):
+            kept, other = other, kept
+        other._parent = kept
+        kept.size = other.size if kept.size is None else kept.size
+        kept.makers += other.makers
+        kept.wholes += other.wholes
 
 
 class Survey:
@@ -14,8 +70,6 @@ class Survey:
 
     Attributes
     ----------
-    dimensions
-        The labels of axes and the facts known about them.
     step_counts, sizes, indices
         Variables that are the trip count of a loop, a size or slice bound, or an index.
     sequence_lengths
@@ -23,7 +77,6 @@ class Survey:
     """
 
     def __init__(self) -> None:
-        self.dimensions = Dimensions()
         self.step_counts: list[Variable] = []
         self.sizes: list[Variable] = []
         self.indices: list[Variable] = []
@@ -35,7 +88,7 @@ class Survey:
         """Return the labels of a variable's axes."""
         labels = self._labels.get(variable)
         if labels is None:
-            labels = self._labels[variable] = self.dimensions.new_for(variable)
+            labels = self._labels[variable] = _new_labels(variable)
         return labels
 
     def set(self, variable: Variable, labels: Labels) -> None:
@@ -43,17 +96,16 @@ class Survey:
 
         If the number of labels is not that of the axes, the axes get new labels.
         """
-        known = self.dimensions.new_for(variable)
-        if len(known) != len(labels):
-            labels = known
-        for label, own in zip(labels, known, strict=True):
-            self.dimensions.fix(label, self.dimensions.size(own))
-        self._labels[variable] = labels
+        own = _new_labels(variable)
+        if len(own) == len(labels):
+            self.same(labels, own)
+            own = labels
+        self._labels[variable] = own
 
     def same(self, a: Labels, b: Labels) -> None:
         """Record that two tensors have the same shape."""
         for pair in zip(a, b, strict=False):
-            self.dimensions.join(pair)
+            join(pair)
 
     def enter(self, inner: Variable, outer: Variable, labels: Labels) -> None:
         """Record that the body's input ``inner`` holds ``outer`` or a row of it."""
@@ -69,7 +121,11 @@ class Survey:
         spanning = [
             self.of(variable)[axis] for variable, axis in axes if variable.type.shape[axis] != 1
         ]
-        if not spanning:
-            return self.dimensions.new(1)
-        self.dimensions.join(tuple(spanning))
-        return spanning[0]
+        join(spanning)
+        return spanning[0] if spanning else Label(1)
+
+
+def _new_labels(variable: Variable) -> Labels:
+    """Return a new label for each axis of ``variable``; no labels if it is not a tensor."""
+    shape = variable.type.shape if isinstance(variable.type, TensorType) else ()
+    return tuple(map(Label, shape))

@@ -14,8 +14,7 @@ from pytensor.tensor.type import discrete_dtypes
 
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.verification.constraint_rules import walk
-from scanopt_cli.verification.constraint_survey import Survey
-from scanopt_cli.verification.dimensions import Label, Labels
+from scanopt_cli.verification.constraint_survey import Label, Labels, Survey
 
 
 class Role(StrEnum):
@@ -79,14 +78,11 @@ def demands(graphs: Sequence[FunctionGraph]) -> Demands:
             (role for found, role in ranked if any(v in found for v in variables)), Role.FREE
         )
 
-    labels = tuple(
-        tuple(survey.dimensions.root(label) for label in survey.of(variable)) for variable in first
-    )
-    sizes_of = {label: survey.dimensions.size(label) for axes in labels for label in axes}
+    labels = tuple(tuple(label.root for label in survey.of(variable)) for variable in first)
     return Demands(
         roles=tuple(role(position) for position in range(len(first))),
         labels=labels,
-        static={label: size for label, size in sizes_of.items() if size is not None},
+        static={label: label.size for axes in labels for label in axes if label.size is not None},
         stepped=frozenset(stepped),
     )
 
@@ -104,11 +100,11 @@ def ancestors(
     open_labels = list(lengths)
     while waiting or open_labels:
         if open_labels:
-            root = survey.dimensions.root(open_labels.pop())
+            root = open_labels.pop().root
             if root not in labels:
                 labels.add(root)
-                waiting += survey.dimensions.makers(root)
-                open_labels += survey.dimensions.wholes(root)
+                waiting += root.makers
+                open_labels += root.wholes
             continue
         variable = waiting.pop()
         if variable in found:

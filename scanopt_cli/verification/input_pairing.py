@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
@@ -26,22 +25,17 @@ class Pair:
     Attributes
     ----------
     a, b
-        The graphs; their inputs correspond by position, as their outputs do.
+        The graphs; their inputs correspond by position, as their outputs do. A graph that lacked
+        an input has no recorded calls.
     output_names
         A name for each output, or ``None``.
-    recorded
-        Recorded calls of ``a``, or else of ``b``, aligned with the inputs.
-    contents
-        Contents of former shared variables by input position; those of ``a`` take precedence.
     remarks
         How the inputs correspond, if not by position.
     """
 
-    a: FunctionGraph
-    b: FunctionGraph
+    a: Graph
+    b: Graph
     output_names: tuple[str | None, ...]
-    recorded: tuple[tuple[Any, ...], ...]
-    contents: Mapping[int, Any]
     remarks: tuple[str, ...]
 
 
@@ -71,17 +65,10 @@ def matched(a: Graph, b: Graph) -> Pair:
             names = " against ".join("none" if d is None else ", ".join(d) for d in dims)
             raise VerificationError(f"output {place} has the dimensions {names}")
     columns = list(zip(*places, strict=True)) if places else [(), ()]
-    contents = {}
-    for graph, column in ((b, columns[1]), (a, columns[0])):
-        for place, position in enumerate(column):
-            if position in graph.values:
-                contents[place] = graph.values[position]
     return Pair(
         a=_over(a, columns[0], b, columns[1]),
         b=_over(b, columns[1], a, columns[0]),
         output_names=_output_names(a, b),
-        recorded=_recorded(a, columns[0]) or _recorded(b, columns[1]),
-        contents=contents,
         remarks=_remarks(a, b, places),
     )
 
@@ -136,23 +123,22 @@ def _over(
     own: Sequence[int | None],
     other: Graph,
     others: Sequence[int | None],
-) -> FunctionGraph:
+) -> Graph:
     """Return ``graph`` over all inputs of the pair; it does not read those that it lacked."""
     if list(own) == list(range(len(graph.inputs))):
-        return graph.fgraph
+        return graph
     inputs = [
         graph.inputs[position] if position is not None else other.inputs[counterpart or 0].type()
         for position, counterpart in zip(own, others, strict=True)
     ]
-    return FunctionGraph(inputs, graph.outputs, clone=True)
-
-
-def _recorded(graph: Graph, column: Sequence[int | None]) -> tuple[tuple[Any, ...], ...]:
-    """Return recorded calls in the pair's order of inputs; none if ``graph`` lacks an input."""
-    positions = [position for position in column if position is not None]
-    if len(positions) < len(column):
-        return ()
-    return tuple(tuple(call[position] for position in positions) for call in graph.recorded)
+    positions = {place: position for place, position in enumerate(own) if position is not None}
+    calls = graph.recorded if len(positions) == len(own) else ()
+    return replace(
+        graph,
+        fgraph=FunctionGraph(inputs, graph.outputs, clone=True),
+        values={i: graph.values[p] for i, p in positions.items() if p in graph.values},
+        recorded=tuple(tuple(call[p] for p in positions.values()) for call in calls),
+    )
 
 
 def _output_names(a: Graph, b: Graph) -> tuple[str | None, ...]:

@@ -52,7 +52,6 @@ def compiling_mode(name: str) -> Mode:
     RuntimeError
         If the mode is ``cvm`` and PyTensor finds no C++ compiler.
     """
-    _need_compiler(name)
     mode: Any
     match name:
         case "default":
@@ -63,6 +62,10 @@ def compiling_mode(name: str) -> Mode:
             linker = VMLinker(use_cloop=False, c_thunks=False)
             mode = Mode(linker, "fast_run").excluding("fusion")
         case "cvm":
+            if not config.cxx:
+                raise RuntimeError(
+                    "mode cvm needs a C++ compiler, and PyTensor finds none; use mode vm"
+                )
             mode = Mode(VMLinker(use_cloop=True, c_thunks=True), "fast_run")
         case _:
             mode = get_mode(name.upper() if name in _OWN else name)
@@ -72,15 +75,8 @@ def compiling_mode(name: str) -> Mode:
 def plain_mode(*, with_c: bool) -> Mode:
     """Return a mode that rewrites no more than its linker needs to run at all.
 
-    ``with_c`` is for graphs that were rewritten for C and need it to run.
-
-    Raises
-    ------
-    RuntimeError
-        If ``with_c`` and PyTensor finds no C++ compiler.
+    ``with_c`` is for graphs that were rewritten for C and need it, and a compiler, to run.
     """
-    if with_c:
-        _need_compiler("cvm")
     return Mode(CheckingLinker(use_cloop=with_c, c_thunks=with_c), "minimum_compile")
 
 
@@ -91,8 +87,3 @@ def inner_mode(_op: HasInnerFunction, impl: str | None) -> Mode:
     """
     linker = "cvm" if impl == "c" else CheckingLinker(use_cloop=False)
     return link_only_mode(linker)
-
-
-def _need_compiler(name: str) -> None:
-    if name == "cvm" and not config.cxx:
-        raise RuntimeError("mode cvm needs a C++ compiler, and PyTensor finds none; use mode vm")

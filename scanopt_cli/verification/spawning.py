@@ -22,7 +22,6 @@ from typing import Any
 
 import cloudpickle
 from pytensor.configdefaults import config
-from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
 from scanopt_cli.environment import CAPTURE
@@ -83,13 +82,13 @@ class Record:
     failure: str | None
 
 
-def tables(*graphs: FunctionGraph) -> tuple[dict[str, Any], ...]:
-    """Return graphs as the tables in which files hold them.
+def tables(*graphs: Graph) -> tuple[dict[str, Any], ...]:
+    """Return graphs, and nothing of what else is known of them, as the tables that files hold.
 
     Frozen graphs would share nodes that PyTensor counts as equal, and it counts 0.0 and -0.0 as
     equal.
     """
-    return tuple(encode(Graph(fgraph=graph), keep_traces=False) for graph in graphs)
+    return tuple(encode(Graph(fgraph=graph.fgraph), keep_traces=False) for graph in graphs)
 
 
 def run_child(request: Request, progress: Callable[[str], None] | None = None) -> Record:

@@ -76,14 +76,14 @@ def verify(
     request = Request(
         graphs=tables(pair.a, pair.b),
         names=pair.output_names,
-        recorded=pair.recorded,
-        contents=pair.contents,
+        recorded=pair.a.recorded or pair.b.recorded,
+        contents={**pair.b.values, **pair.a.values},
         runs=runs,
         seed=seed,
         modes=compiling,
         timeout=timeout,
     )
-    planned = len(pair.recorded) + runs
+    planned = len(request.recorded) + runs
     comparable = {i for i, output in enumerate(pair.a.outputs) if not _is_always_empty(output)}
     record = run_child(request, progress)
     result = _verification(record, planned, compiling, comparable, strict=strict)

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,7 +35,7 @@ from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.serialization.payload import decode
 from scanopt_cli.verification.arguments import UndrawableError, attempts, draw, settings
 from scanopt_cli.verification.checking_linker import StaticShapeError, filled_buffers
-from scanopt_cli.verification.comparison import Comparison, compare
+from scanopt_cli.verification.comparison import Comparison, Sample, compare
 from scanopt_cli.verification.constraints import Demands, demands
 from scanopt_cli.verification.modes import compiling_mode, inner_mode, plain_mode
 from scanopt_cli.verification.result import Difference, DifferenceKind
@@ -117,38 +117,34 @@ def _call(function: Function, arguments: Sequence[Any]) -> Outcome:
     return values
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A run in which both graphs, as they are, agree; ``values`` are those of the first."""
-
-    run: int
-    text: str
-    arguments: tuple[Any, ...]
-    values: list[Any]
-    specials: bool
-
-
 class CompiledPair:
-    """Both graphs compiled by one mode, each on first use."""
+    """Both graphs compiled by one mode, each on first use.
+
+    ``how`` says which mode, in what the record says that is being done; nothing if graphs are
+    evaluated as they are.
+    """
 
     def __init__(
-        self, mode: str, graphs: Sequence[FunctionGraph], write: Callable[..., None]
+        self, mode: Mode, how: str, graphs: Sequence[FunctionGraph], write: Callable[..., None]
     ) -> None:
-        self._name = mode
-        self._mode = compiling_mode(mode)
+        self._mode = mode
+        self._how = how
         self._graphs = graphs
         self._write = write
         self._functions: dict[int, Function | Exception] = {}
 
-    def values(self, place: int, arguments: Sequence[Any]) -> Outcome:
+    def values(self, place: int, sample: Sample) -> Outcome:
         """Return a graph's values, or the error if it raises or does not compile."""
         function = self.function(place)
-        return function if isinstance(function, Exception) else _call(function, arguments)
+        if isinstance(function, Exception):
+            return function
+        self._write(doing=f"evaluating graph {'ab'[place]}{self._how} in run {sample.run}")
+        return _call(function, sample.arguments)
 
     def function(self, place: int) -> Function | Exception:
         """Return a compiled graph, or the error if it does not compile."""
         if place not in self._functions:
-            self._write(doing=f"compiling graph {'ab'[place]} in mode {self._name}")
+            self._write(doing=f"compiling graph {'ab'[place]}{self._how}")
             try:
                 self._functions[place] = _compile(self._graphs[place], self._mode)
             except Exception as error:
@@ -163,7 +159,8 @@ class _Session:
         self.request = request
         self.record = record
         self.rng = np.random.default_rng(request.seed)
-        self.samples: list[Sample] = []
+        # The runs in which both graphs, as they are, agree, and the values of the first.
+        self.agreeing: list[tuple[Sample, list[Any]]] = []
 
     def run(self) -> None:
         request = self.request
@@ -171,17 +168,15 @@ class _Session:
         self.graphs = graphs
         self.outputs = graphs[0].outputs
         self.types = [variable.type for variable in graphs[0].inputs]
-        self.functions = []
         with_c = any(map(_needs_c, graphs))
         if with_c and not config.cxx:
             self._write(fatal="a graph was compiled for C, and needs it; use --mode cvm")
             return
-        for name, graph in zip("ab", graphs, strict=True):
-            self._write(doing=f"compiling graph {name}")
-            try:
-                self.functions.append(_compile(graph, plain_mode(with_c=with_c)))
-            except Exception as error:
-                self._write(fatal=f"graph {name} does not compile: {_text(error)}")
+        self.plain = CompiledPair(plain_mode(with_c=with_c), "", graphs, self._write)
+        for place in (0, 1):
+            failed = self.plain.function(place)
+            if isinstance(failed, Exception):
+                self._write(fatal=f"graph {'ab'[place]} does not compile: {_text(failed)}")
                 return
         try:
             self._runs(demands(graphs))
@@ -202,21 +197,20 @@ class _Session:
         same mode. In the latter case, PyTensor itself changes the values.
         """
         try:
-            compiled = CompiledPair(name, self.graphs, self._write)
+            mode = compiling_mode(name)
         except Exception as error:
             self._write(fatal=f"mode {name} cannot be used: {_text(error)}")
             return
-        failed = compiled.function(1) if self.samples else None
+        compiled = CompiledPair(mode, f" in mode {name}", self.graphs, self._write)
+        failed = compiled.function(1) if self.agreeing else None
         if isinstance(failed, Exception) and isinstance(compiled.function(0), Exception):
             self._write(fatal=f"mode {name} compiles neither graph: {_text(failed)}")
             return
-        for sample in self.samples:
-            self._write(doing=f"evaluating graph b in mode {name} in run {sample.run}")
-            got = compiled.values(1, sample.arguments)
-            differences = self._against(got, sample.values, sample, name)
+        for sample, values in self.agreeing:
+            got = compiled.values(1, sample)
+            differences = self._against(got, values, sample, name)
             if differences:
-                self._write(doing=f"evaluating graph a in mode {name} in run {sample.run}")
-                compiled_a = compiled.values(0, sample.arguments)
+                compiled_a = compiled.values(0, sample)
                 genuine = {item.output for item in self._against(got, compiled_a, sample, name)}
                 if any(item.output not in genuine for item in differences):
                     self._write(note=f"mode {name} itself changes values, of the original as well")
@@ -230,89 +224,71 @@ class _Session:
         if isinstance(wanted, Exception) and isinstance(got, Exception):
             return ()
         if isinstance(wanted, Exception) or isinstance(got, Exception):
-            lone = _one_raises(wanted, got, sample.run, sample.text)
-            return (replace(lone, mode=mode),)
-        found = self._compare(wanted, got, sample.run, sample.text, specials=sample.specials)
+            return (replace(_one_raises(wanted, got, sample), mode=mode),)
+        found = self._compare(wanted, got, sample)
         return tuple(replace(item, mode=mode) for item in found.differences)
 
     def _runs(self, wanted: Demands) -> None:
         recorded, contents = self.request.recorded, self.request.contents
         first = next(iter(recorded), ())
         for run, arguments in enumerate(recorded):
-            candidates = [(f"recorded call {run + 1}", arguments)]
-            self._one_run(run, candidates, known_good=True)
+            self._one_run([Sample(run, f"recorded call {run + 1}", arguments)], known_good=True)
         for run, setting in enumerate(settings(self.request.runs, wanted), len(recorded)):
+            ways = attempts(setting, recorded=bool(recorded))
             drawn = (
-                (str(attempt), draw(attempt, wanted, self.types, contents, first, self.rng))
-                for attempt in attempts(setting, recorded=bool(recorded))
+                (way, draw(way, wanted, self.types, contents, first, self.rng)) for way in ways
             )
-            self._one_run(run, drawn, specials=setting.special)
+            self._one_run(Sample(run, str(way), values, way.special) for way, values in drawn)
 
-    def _one_run(
-        self,
-        run: int,
-        candidates: Iterable[tuple[str, tuple[Any, ...]]],
-        *,
-        known_good: bool = False,
-        specials: bool = False,
-    ) -> None:
+    def _one_run(self, candidates: Iterable[Sample], *, known_good: bool = False) -> None:
         """Evaluate candidates until both graphs give values to compare; record the comparison.
 
-        ``known_good`` arguments are not to blame if a graph raises or gives no finite number;
-        with ``specials``, NaNs and infinities are intended.
+        ``known_good`` arguments are not to blame if a graph raises or gives no finite number.
         """
-        comparison: Comparison | None = None
-        sample: Sample | None = None
+        best: tuple[Comparison, Sample, list[Any]] | None = None
         lone: Difference | None = None
         reason = ""
-        for text, arguments in candidates:
-            a, b = (self._evaluate(place, run, arguments) for place in (0, 1))
+        for sample in candidates:
+            a, b = (self.plain.values(place, sample) for place in (0, 1))
             if isinstance(a, StaticShapeError):
                 reason = _text(a)
             elif isinstance(a, Exception) and isinstance(b, Exception):
                 reason = _both_raise(_text(a), _text(b))
             elif isinstance(a, Exception) or isinstance(b, Exception):
-                lone = _one_raises(a, b, run, text)
+                lone = _one_raises(a, b, sample)
                 if known_good or not isinstance(a, _MISFIT):
-                    comparison = sample = None
+                    best = None
                     break
             else:
-                found = self._compare(a, b, run, text, specials=specials)
-                if found.differences and self._is_arbitrary(found, a, run, arguments):
+                found = self._compare(a, b, sample)
+                if found.differences and self._is_arbitrary(found, a, sample):
                     reason = _ARBITRARY
                     continue
-                comparison, sample = found, Sample(run, text, arguments, a, specials)
-                if comparison.settles or specials or known_good:
+                best = found, sample, a
+                if found.settles or sample.specials or known_good:
                     break
-        if comparison is not None and sample is not None:
+        if best is not None:
+            comparison, sample, values = best
             if not comparison.differences:
-                self.samples.append(sample)
+                self.agreeing.append((sample, values))
             self._write(**asdict(comparison))
         elif lone is not None:
             self._write(**asdict(Comparison(False, False, (lone,))))
         else:
             self._write(unevaluated=reason)
 
-    def _is_arbitrary(
-        self, comparison: Comparison, a: list[Any], run: int, arguments: Sequence[Any]
-    ) -> bool:
+    def _is_arbitrary(self, comparison: Comparison, a: list[Any], sample: Sample) -> bool:
         """Whether only outputs differ that depend on memory that the first graph never wrote."""
         with filled_buffers():
-            again = self._evaluate(0, run, arguments)
+            again = self.plain.values(0, sample)
         if isinstance(again, Exception):
             return True
-        changed = {item.output for item in self._compare(a, again, run, "").differences}
+        repeated = self._compare(a, again, replace(sample, specials=False))
+        changed = {item.output for item in repeated.differences}
         return changed.issuperset(item.output for item in comparison.differences)
 
-    def _compare(
-        self, a: list[Any], b: list[Any], run: int, arguments: str, *, specials: bool = False
-    ) -> Comparison:
-        names = self.request.names
-        return compare(a, b, self.outputs, names, run=run, arguments=arguments, specials=specials)
-
-    def _evaluate(self, place: int, run: int, arguments: Sequence[Any]) -> Outcome:
-        self._write(doing=f"evaluating graph {'ab'[place]} in run {run}")
-        return _call(self.functions[place], arguments)
+    def _compare(self, a: list[Any], b: list[Any], sample: Sample) -> Comparison:
+        return compare(a, b, sample, self.outputs, self.request.names)
 
     def _write(self, **entry: Any) -> None:
         self.record.write(json.dumps(entry) + "\n")
@@ -323,12 +299,12 @@ def _both_raise(a: str, b: str) -> str:
     return f"in the rest {f'both raise {a}' if a == b else f'the first raises {a}, the second {b}'}"
 
 
-def _one_raises(a: Any, b: Any, run: int, arguments: str) -> Difference:
+def _one_raises(a: Any, b: Any, sample: Sample) -> Difference:
     a_raises = isinstance(a, Exception)
     return Difference(
         kind=DifferenceKind.ONLY_A_RAISES if a_raises else DifferenceKind.ONLY_B_RAISES,
-        run=run,
-        arguments=arguments,
+        run=sample.run,
+        arguments=sample.text,
         a=_text(a) if a_raises else "values",
         b="values" if a_raises else _text(b),
     )

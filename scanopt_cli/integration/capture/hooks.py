@@ -49,13 +49,9 @@ def listen(listener: Listener) -> None:
     """Notify ``listener`` of every compilation from now on."""
     with _lock:
         if not _listeners:
-            _replace(FunctionMaker, "__init__", _remembering_name(FunctionMaker.__init__))
-            _replace(
-                FunctionMaker,
-                "create_fgraph",
-                staticmethod(_notifying(FunctionMaker.create_fgraph)),
-            )
-            _replace(Function, "__call__", _reporting_first_call(Function.__call__))
+            _replace(FunctionMaker, "__init__", _remembering_name)
+            _replace(FunctionMaker, "create_fgraph", _notifying)
+            _replace(Function, "__call__", _reporting_first_call)
         _listeners.append(listener)
 
 
@@ -70,13 +66,17 @@ def stop_listening(listener: Listener) -> None:
             _waiting.clear()
 
 
-def _replace(owner: type, name: str, hook: Any) -> None:
-    _originals[owner, name] = vars(owner)[name]
-    setattr(owner, name, hook)
+def _replace(
+    owner: type, name: str, hooked: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> None:
+    """Put what ``hooked`` makes of a method in its place."""
+    found = _originals[owner, name] = vars(owner)[name]
+    original = getattr(owner, name)
+    hook = wraps(original)(hooked(original))
+    setattr(owner, name, staticmethod(hook) if isinstance(found, staticmethod) else hook)
 
 
 def _remembering_name(original: Callable[..., None]) -> Callable[..., None]:
-    @wraps(original)
     def initialize(maker: FunctionMaker, *args: Any, **kwargs: Any) -> None:
         outer = getattr(_names, "current", None)
         _names.current = kwargs.get("name")
@@ -89,7 +89,6 @@ def _remembering_name(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _notifying(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
     def create_fgraph(
         input_specs: list[SymbolicInput],
         output_specs: list[SymbolicOutput],
@@ -111,7 +110,6 @@ def _notifying(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reporting_first_call(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
     def call(function: Function, *args: Any, **kwargs: Any) -> Any:
         fgraph = function.maker.fgraph
         if fgraph not in _waiting:

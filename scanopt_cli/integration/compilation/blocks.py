@@ -7,7 +7,8 @@ with the passes too. Blocks of several threads may end in any order.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -89,16 +90,16 @@ _blocks: list[Enabled] = []
 _lock = threading.Lock()
 
 
-def enter(block: Enabled) -> None:
+@contextmanager
+def entered(block: Enabled) -> Iterator[Enabled]:
     """Make ``block`` the innermost one, until it is left or another is entered."""
     with _lock:
         _blocks.append(block)
-
-
-def leave(block: Enabled) -> None:
-    """Undo `enter`."""
-    with _lock:
-        _blocks[:] = [other for other in _blocks if other is not block]
+    try:
+        yield block
+    finally:
+        with _lock:
+            _blocks[:] = [other for other in _blocks if other is not block]
 
 
 def innermost() -> Enabled | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from scanopt_cli.integration.compilation.blocks import DEFAULT, Enabled, enter, leave
+from scanopt_cli.integration.compilation.blocks import DEFAULT, Enabled, entered
 from scanopt_cli.integration.compilation.registering import register
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.grammar import as_passes
@@ -55,8 +55,5 @@ def enabled(passes: str | Sequence[Pass] = DEFAULT) -> Iterator[Enabled]:
     """
     block = Enabled(as_passes(passes))
     register()
-    enter(block)
-    try:
+    with entered(block):
         yield block
-    finally:
-        leave(block)

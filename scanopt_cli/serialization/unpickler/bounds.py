@@ -1,10 +1,11 @@
-"""Bounds on what a small file can make large: parts that occur, or are used, again and again."""
+"""Bounds on what a small file can make large: text, keys, parts that it has or uses often."""
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pytensor.graph.basic import Constant, Variable
@@ -12,7 +13,22 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.misc.frozendict import frozendict
 
 from scanopt_cli.ir.interning import is_sparse
-from scanopt_cli.serialization.unpickler.records import Call
+
+if TYPE_CHECKING:
+    from scanopt_cli.serialization.unpickler.records import Call
+
+_MOST_TEXT = 1 << 20
+"""How many bytes one text, or one number, may have; arrays are written as bytes."""
+_MOST_TEXT_IN_ALL = 1 << 26
+_SHORT = 255
+_OF_BYTES = (b"B", b"\x8e", b"\x96")
+"""The opcodes BINBYTES, BINBYTES8 and BYTEARRAY8."""
+
+KEY_PARTS = 4096
+"""How many values a dictionary key or set member may consist of, tuples counted in full."""
+_MOST_KEY_PARTS = 20_000_000
+_MOST_COLLISIONS = 64
+_HASHED_BY_VALUE = (int, float, complex, bytes, tuple, frozenset)
 
 PART = 32
 """How many bytes of a text or an array count as one part of a container."""
@@ -21,6 +37,80 @@ _MOST_PER_PART = 4
 _DEEPEST = 500
 _MOST_GRAPH_NODES = 200_000
 _MOST_ALIKE, _MOST_SPARSE = 1_600, 300
+
+
+class TextBoundedStream(io.BytesIO):
+    """Gives `pickletools` no more text to decode than a graph may have: it may swell fourfold."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._data = data
+        self._left = _MOST_TEXT_IN_ALL
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return the next ``size`` bytes; `ValueError` if they are too much text."""
+        if size is not None and size > _SHORT and not self._is_of_bytes():
+            self._spend(size)
+        return super().read(size)
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """Return the next line; `ValueError` if it is too much text."""
+        line = super().readline(size if 0 <= (size or -1) <= _MOST_TEXT else _MOST_TEXT + 1)
+        self._spend(len(line))
+        return line
+
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if size > _MOST_TEXT or self._left < 0:
+            raise ValueError("it has more text than a graph (arrays are text below protocol 3)")
+
+    def _is_of_bytes(self) -> bool:
+        """Whether what comes next is the argument of an opcode of bytes.
+
+        In front of it stand the opcode and a length of 4 or 8 bytes, least significant first; no
+        file is so large that the last four of 8 are not zero.
+        """
+        here = self.tell()
+        width = 8 if self._data[max(here - 4, 0) : here] == bytes(4) else 4
+        return self._data[max(here - width - 1, 0) : here - width] in _OF_BYTES
+
+
+class KeyBounds:
+    """The keys and members that a file has: none is a large nest, and few have one hash.
+
+    Hashing a deep or wide nest of tuples crashes or hangs, and so does a dictionary of keys with
+    equal hashes. (Hashes of text are random.)
+    """
+
+    def __init__(self) -> None:
+        self._parts = 0
+        self._by_hash: dict[int, list[Any]] = {}
+
+    def checked(self, key: Any) -> Any:
+        """Return ``key``; `ValueError` if it is too large, or has the hash of too many others."""
+        if type(key) in (tuple, frozenset):
+            self._check_size(key)
+        if isinstance(key, _HASHED_BY_VALUE):
+            alike = self._by_hash.setdefault(hash(key), [])
+            if key not in alike:
+                alike.append(key)
+            if len(alike) > _MOST_COLLISIONS:
+                raise ValueError("too many dictionary keys have one hash")
+        return key
+
+    def _check_size(self, key: Any) -> None:
+        pending, left = [key], KEY_PARTS
+        while pending:
+            part = pending.pop()
+            left -= 1
+            is_nest = type(part) in (tuple, frozenset)
+            if left < 0 or (is_nest and len(part) > left):
+                raise ValueError("a dictionary key is too large")
+            if is_nest:
+                pending.extend(part)
+        self._parts += KEY_PARTS - left
+        if self._parts > _MOST_KEY_PARTS:
+            raise ValueError("its dictionary keys are too large")
 
 
 class Nests:
@@ -153,15 +243,11 @@ class Uses:
             raise ValueError("it uses the same parts too often")
 
     def _size(self, record: Any) -> int:
-        kind = type(record)
-        if kind in (str, bytes, bytearray):
-            parts: Sequence[Any] = ()
-            own = 1 + len(record) // PART
-        elif kind is dict:
-            parts, own = (*record.keys(), *record.values()), 1
-        elif kind in (list, tuple, set, frozenset):
-            parts, own = tuple(record), 1
-        else:
+        parts = _members(record)
+        own = 1
+        if isinstance(record, str | bytes | bytearray):
+            parts, own = (), 1 + len(record) // PART
+        if parts is None:
             return 1
         known = self._sizes.get(id(record))
         if known is None:

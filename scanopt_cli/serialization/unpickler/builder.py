@@ -20,10 +20,9 @@ from pytensor.scan.op import Scan
 from scanopt_cli.errors import LoadError, UnsafeFileError, brief
 from scanopt_cli.serialization.files import MAX_BYTES
 from scanopt_cli.serialization.unpickler.allowlist import TRUST, Allowlist, Refusal
-from scanopt_cli.serialization.unpickler.bounds import PART, Nests, Uses
+from scanopt_cli.serialization.unpickler.bounds import KEY_PARTS, PART, KeyBounds, Nests, Uses
 from scanopt_cli.serialization.unpickler.constructors import StateError
 from scanopt_cli.serialization.unpickler.dropping import CACHES, OPAQUE, left_out
-from scanopt_cli.serialization.unpickler.key_bounds import KEY_PARTS, KeyBounds
 from scanopt_cli.serialization.unpickler.nodes import make_nodes
 from scanopt_cli.serialization.unpickler.op_state import rebuild
 from scanopt_cli.serialization.unpickler.pickle_handlers import CALLS, FORMS, INSTANCES
@@ -199,14 +198,15 @@ class Builder:
                 raise self._refusal(f"refers to {record} where a graph holds a value")
             return made
         if kind is dict:
-            return {self._key(name): self.value(part) for name, part in record.items()}
+            pairs = record.items()
+            return {self.key(self.value(name)): self.value(part) for name, part in pairs}
         if kind is bytearray:
             return self.copied(bytes(record))
-        return kind(map(self._key if kind in (set, frozenset) else self.value, record))
+        parts = map(self.value, record)
+        return kind(map(self.key, parts) if kind in (set, frozenset) else parts)
 
-    def _key(self, record: Any) -> Any:
-        """Return what ``record`` stands for, if hashing it is cheap."""
-        made = self.value(record)
+    def key(self, made: Any) -> Any:
+        """Return ``made``, a key of a dictionary or a member of a set, if hashing it is cheap."""
         if self.nests.size_of(made) > KEY_PARTS:
             raise ValueError("a dictionary key is too large")
         return self.keys.checked(made)

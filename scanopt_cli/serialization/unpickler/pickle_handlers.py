@@ -27,7 +27,6 @@ from scanopt_cli.serialization.unpickler.arrays import (
     sparse_from,
 )
 from scanopt_cli.serialization.unpickler.generators import BIT_GENERATORS, generator_from_state
-from scanopt_cli.serialization.unpickler.key_bounds import KEY_PARTS
 from scanopt_cli.serialization.unpickler.records import Call, Global, is_named
 
 if TYPE_CHECKING:
@@ -61,12 +60,9 @@ def _container(kind: type[Any]) -> Handler:
         parts = builder.value(record.args[0]) if record.args else ()
         if not isinstance(parts, list | tuple):
             raise ValueError(f"not the members of a {kind.__name__}")
-        builder.nests.check(parts)
-        if kind in (set, frozenset) and any(builder.nests.size_of(p) > KEY_PARTS for p in parts):
-            raise ValueError(f"a member of a {kind.__name__} is too large")
         if kind in (set, frozenset):
-            parts = [builder.keys.checked(part) for part in parts]
-            builder.nests.check(parts)
+            for part in parts:
+                builder.key(part)
         return kind(builder.copied(parts))
 
     return form
@@ -96,6 +92,11 @@ def _complex(builder: Builder, record: Call) -> complex:
 
 def _frozendict(builder: Builder, record: Call) -> frozendict:
     return frozendict(builder.expect(builder.state(record)["_dict"], dict))
+
+
+def _of_first(kind: type[Any], make: Callable[[Any], Any]) -> Handler:
+    """Return the handler of what ``make`` makes of the first argument, which must be a ``kind``."""
+    return lambda builder, record: make(builder.expect(record.args[0], kind))
 
 
 # NumPy and SciPy
@@ -132,10 +133,6 @@ def _bit_generator(builder: Builder, record: Call) -> dict[str, Any]:
     return dict(values)
 
 
-def _generator(builder: Builder, record: Call) -> np.random.Generator:
-    return generator_from_state(builder.expect(record.args[0], dict))
-
-
 def _sparse(kind: str) -> Handler:
     def form(builder: Builder, record: Call) -> Any:
         state = builder.state(record)
@@ -149,15 +146,6 @@ def _sparse(kind: str) -> Handler:
 
 
 # PyTensor
-
-
-def _assumption_key(builder: Builder, record: Call) -> Any:
-    """Only keys that are there: making one would register it and its rules."""
-    return KEY_REGISTRY[builder.expect(record.args[0], str)]
-
-
-def _fact_state(builder: Builder, record: Call) -> FactState:
-    return FactState(builder.expect(record.args[0], int))
 
 
 def _specific_out(builder: Builder, record: Call) -> specific_out:
@@ -273,9 +261,10 @@ CALLS: dict[Key, Handler] = {
     ("builtins", "tuple"): _container(tuple),
     ("numpy", "dtype"): _dtype,
     ("numpy.random._pickle", "__bit_generator_ctor"): _bit_generator,
-    ("numpy.random._pickle", "__generator_ctor"): _generator,
-    ("pytensor.assumptions.core", "AssumptionKey"): _assumption_key,
-    ("pytensor.assumptions.core", "FactState"): _fact_state,
+    ("numpy.random._pickle", "__generator_ctor"): _of_first(dict, generator_from_state),
+    # Only keys that are there: making one would register it and its rules.
+    ("pytensor.assumptions.core", "AssumptionKey"): _of_first(str, KEY_REGISTRY.__getitem__),
+    ("pytensor.assumptions.core", "FactState"): _of_first(int, FactState),
     ("pytensor.compile.executor", "_constructor_Function"): _compiled,
     ("pytensor.graph.basic", "FrozenApply"): _frozen_apply,
     ("pytensor.graph.basic", "NominalVariable"): _nominal,

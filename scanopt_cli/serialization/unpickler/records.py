@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import pickletools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
 
 from scanopt_cli.errors import LoadError, UnsafeFileError, brief
-from scanopt_cli.serialization.unpickler.key_bounds import KeyBounds
-from scanopt_cli.serialization.unpickler.text_bounds import TextBoundedStream
+from scanopt_cli.serialization.unpickler.bounds import KeyBounds, TextBoundedStream
 
 # A node takes about 40; a few megabytes of compressed opcodes would keep a reader for hours.
 _MOST_OPCODES = 2_000_000
@@ -47,7 +47,7 @@ class Call:
     pairs: list[tuple[Any, Any]] | None = None
     setters: list[Call] | None = None
     """Calls with this one as their first argument, made only for what they do to it."""
-    makes_instance: bool = False
+    makes_instance: bool = field(default=False, kw_only=True)
     """Whether ``function`` is a class that is asked for an instance without running its init."""
 
 
@@ -101,7 +101,11 @@ def _is_text(data: bytes) -> bool:
 
 
 class _Machine:
-    """The stack machine of a pickle; one method for each kind of opcode."""
+    """The stack machine of a pickle: `run` holds what each opcode does with its argument.
+
+    Most opcodes either put what they make of the topmost values in the place of these, or hand
+    these values to what lies below them.
+    """
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -111,45 +115,45 @@ class _Machine:
         self.globals: list[Global] = []
         self.keys = KeyBounds()
         self.sets = 0
-        self.run: dict[str, Any] = {
+        self.run: dict[str, Callable[[Any], object]] = {
             "PROTO": lambda _: None,
             "FRAME": lambda _: None,
             "MARK": self.mark,
             "POP": self.pop,
-            "POP_MARK": self.pop_mark,
-            "DUP": lambda _: self.stack.append(self.stack[-1]),
-            "NONE": lambda _: self.stack.append(None),
-            "NEWTRUE": lambda _: self.stack.append(True),
-            "NEWFALSE": lambda _: self.stack.append(False),
-            "EMPTY_LIST": lambda _: self.stack.append([]),
-            "EMPTY_TUPLE": lambda _: self.stack.append(()),
-            "EMPTY_DICT": lambda _: self.stack.append({}),
-            "EMPTY_SET": self.empty_set,
-            "LIST": lambda _: self.replace_mark(list),
-            "TUPLE": lambda _: self.replace_mark(tuple),
-            "TUPLE1": lambda _: self.tuple(1),
-            "TUPLE2": lambda _: self.tuple(2),
-            "TUPLE3": lambda _: self.tuple(3),
-            "DICT": self.dict,
-            "FROZENSET": lambda _: self.replace_mark(self.frozenset),
-            "APPEND": lambda _: self.extend([self.stack.pop()]),
-            "APPENDS": lambda _: self.extend(self.pop_mark(None)),
-            "ADDITEMS": self.add_items,
-            "SETITEM": self.set_item,
-            "SETITEMS": lambda _: self.set_items(self.pop_mark(None)),
+            "POP_MARK": lambda _: self.taken(),
+            "DUP": lambda _: self.push(self.stack[-1]),
+            "NONE": lambda _: self.push(None),
+            "NEWTRUE": lambda _: self.push(True),
+            "NEWFALSE": lambda _: self.push(False),
             "MEMOIZE": lambda _: self.put(len(self.memo)),
-            "GLOBAL": self.global_,
-            "STACK_GLOBAL": self.stack_global,
-            "INST": self.inst,
-            "OBJ": self.obj,
-            "REDUCE": self.reduce,
-            "NEWOBJ": self.newobj,
-            "NEWOBJ_EX": self.newobj_ex,
-            "BUILD": self.build,
+            "GLOBAL": lambda pair: self.push(self.named(pair)),
+            "INST": lambda pair: self.push(Call(self.named(pair), tuple(self.taken()))),
+            "EMPTY_LIST": self.making(list, 0),
+            "EMPTY_TUPLE": self.making(tuple, 0),
+            "EMPTY_DICT": self.making(dict, 0),
+            "EMPTY_SET": self.making(partial(self.new_set, set), 0),
+            "LIST": self.making(list),
+            "TUPLE": self.making(tuple),
+            "TUPLE1": self.making(tuple, 1),
+            "TUPLE2": self.making(tuple, 2),
+            "TUPLE3": self.making(tuple, 3),
+            "DICT": self.making(self.new_dict),
+            "FROZENSET": self.making(partial(self.new_set, frozenset)),
+            "STACK_GLOBAL": self.making(lambda parts: self.mention(*parts), 2),
+            "OBJ": self.making(lambda parts: Call(parts[0], tuple(parts[1:]))),
+            "REDUCE": self.making(lambda parts: Call(*parts), 2),
+            "NEWOBJ": self.making(lambda parts: Call(*parts, makes_instance=True), 2),
+            "NEWOBJ_EX": self.making(lambda parts: Call(*parts, makes_instance=True), 3),
+            "APPEND": self.changing(self.extend, 1),
+            "APPENDS": self.changing(self.extend),
+            "ADDITEMS": self.changing(self.add_members),
+            "SETITEM": self.changing(self.set_items, 2),
+            "SETITEMS": self.changing(self.set_items),
+            "BUILD": self.changing(self.give_state, 1),
             **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), self.put),
             **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), self.get),
             **dict.fromkeys(_LITERALS, self.push),
-            **{name: self.refuse(what) for name, what in _REFUSED.items()},
+            **{name: partial(self.refuse, what) for name, what in _REFUSED.items()},
         }
 
     def finish(self) -> Any:
@@ -157,15 +161,12 @@ class _Machine:
             raise ValueError("it does not end with one object")
         return self.stack[0]
 
-    def refuse(self, what: str) -> Any:
-        def raise_(_: object) -> None:
-            raise UnsafeFileError(
-                f"the pickle uses {what}, which no graph needs",
-                where=self.where,
-                hint="--trust loads it, for files of your own",
-            )
-
-        return raise_
+    def refuse(self, what: str, _: object = None) -> NoReturn:
+        raise UnsafeFileError(
+            f"the pickle uses {what}, which no graph needs",
+            where=self.where,
+            hint="--trust loads it, for files of your own",
+        )
 
     # the stack and the memo
 
@@ -176,9 +177,38 @@ class _Machine:
         self.below.append(self.stack)
         self.stack = []
 
+    def taken(self, count: int | None = None) -> list[Any]:
+        """Take the topmost ``count`` values off the stack, or else all above the mark."""
+        if count is None:
+            items, self.stack = self.stack, self.below.pop()
+            return items
+        start = len(self.stack) - count
+        if start < 0:
+            raise IndexError("the stack is too short")
+        items = self.stack[start:]
+        del self.stack[start:]
+        return items
+
+    def making(
+        self, make: Callable[[list[Any]], Any], count: int | None = None
+    ) -> Callable[[object], None]:
+        """Return an opcode that puts what ``make`` makes of the topmost values in their place."""
+        return lambda _: self.push(make(self.taken(count)))
+
+    def changing(
+        self, change: Callable[[Any, list[Any]], None], count: int | None = None
+    ) -> Callable[[object], None]:
+        """Return an opcode by which ``change`` adds the topmost values to what is below them."""
+
+        def run(_: object) -> None:
+            items = self.taken(count)
+            change(self.stack[-1], items)
+
+        return run
+
     def pop(self, _: object) -> None:
         if not self.stack:
-            self.pop_mark(None)
+            self.taken()
             return
         left = self.stack.pop()
         if type(left) is Call and type(left.args) is tuple and left.args:
@@ -187,69 +217,40 @@ class _Machine:
                 target.setters = target.setters or []
                 target.setters.append(left)
 
-    def pop_mark(self, _: object) -> list[Any]:
-        items, self.stack = self.stack, self.below.pop()
-        return items
-
     def put(self, key: int) -> None:
         self.memo[key] = self.stack[-1]
 
     def get(self, key: int) -> None:
-        self.stack.append(self.memo[key])
+        self.push(self.memo[key])
 
     # containers
 
-    def count_set(self) -> None:
+    def new_set(self, kind: type[Any], items: list[Any]) -> Any:
         self.sets += 1
         if self.sets > _MOST_SETS:
             raise ValueError(f"it has more than {_MOST_SETS:,} sets")
+        return kind(map(self.keys.checked, items))
 
-    def empty_set(self, _: object) -> None:
-        self.count_set()
-        self.stack.append(set())
+    def new_dict(self, items: list[Any]) -> dict[Any, Any]:
+        made: dict[Any, Any] = {}
+        self.set_items(made, items)
+        return made
 
-    def replace_mark(self, make: Any) -> None:
-        items = self.pop_mark(None)
-        self.stack.append(make(items))
-
-    def tuple(self, size: int) -> None:
-        items = tuple(self.stack[-size:])
-        if len(items) != size:
-            raise IndexError("the stack is too short")
-        self.stack[-size:] = [items]
-
-    def frozenset(self, items: list[Any]) -> frozenset[Any]:
-        self.count_set()
-        return frozenset(map(self.keys.checked, items))
-
-    def dict(self, _: object) -> None:
-        items = self.pop_mark(None)
-        self.stack.append({})
-        self.set_items(items)
-
-    def extend(self, items: list[Any]) -> None:
-        target = self.stack[-1]
+    def extend(self, target: Any, items: list[Any]) -> None:
         if type(target) is Call:
             target.items = target.items or []
             target.items.extend(items)
         elif type(target) is list:
             target.extend(items)
         else:
-            self.refuse("items for something that is not a list")(None)
+            self.refuse("items for something that is not a list")
 
-    def add_items(self, _: object) -> None:
-        items = self.pop_mark(None)
-        target = self.stack[-1]
+    def add_members(self, target: Any, items: list[Any]) -> None:
         if type(target) is not set:
-            self.refuse("members for something that is not a set")(None)
+            self.refuse("members for something that is not a set")
         target.update(map(self.keys.checked, items))
 
-    def set_item(self, _: object) -> None:
-        value, key = self.stack.pop(), self.stack.pop()
-        self.set_items([key, value])
-
-    def set_items(self, items: list[Any]) -> None:
-        target = self.stack[-1]
+    def set_items(self, target: Any, items: list[Any]) -> None:
         pairs = zip(items[::2], items[1::2], strict=True)
         if type(target) is Call:
             target.pairs = target.pairs or []
@@ -258,17 +259,13 @@ class _Machine:
             for key, value in pairs:
                 target[self.keys.checked(key)] = value
         else:
-            self.refuse("entries for something that is not a dictionary")(None)
+            self.refuse("entries for something that is not a dictionary")
 
     # globals and calls
 
-    def global_(self, argument: str) -> None:
-        module, _, name = argument.partition(" ")
-        self.stack.append(self.mention(module, name))
-
-    def stack_global(self, _: object) -> None:
-        name, module = self.stack.pop(), self.stack.pop()
-        self.stack.append(self.mention(module, name))
+    def named(self, pair: str) -> Global:
+        module, _, name = pair.partition(" ")
+        return self.mention(module, name)
 
     def mention(self, module: object, name: object) -> Global:
         if type(module) is not str or type(name) is not str:
@@ -277,32 +274,10 @@ class _Machine:
         self.globals.append(mentioned)
         return mentioned
 
-    def inst(self, argument: str) -> None:
-        args = tuple(self.pop_mark(None))
-        module, _, name = argument.partition(" ")
-        self.stack.append(Call(self.mention(module, name), args))
-
-    def obj(self, _: object) -> None:
-        function, *args = self.pop_mark(None)
-        self.stack.append(Call(function, tuple(args)))
-
-    def reduce(self, _: object) -> None:
-        args, function = self.stack.pop(), self.stack.pop()
-        self.stack.append(Call(function, args))
-
-    def newobj(self, _: object) -> None:
-        args, cls = self.stack.pop(), self.stack.pop()
-        self.stack.append(Call(cls, args, makes_instance=True))
-
-    def newobj_ex(self, _: object) -> None:
-        kwargs, args, cls = self.stack.pop(), self.stack.pop(), self.stack.pop()
-        self.stack.append(Call(cls, args, kwargs, makes_instance=True))
-
-    def build(self, _: object) -> None:
-        state, target = self.stack.pop(), self.stack[-1]
+    def give_state(self, target: Any, items: list[Any]) -> None:
         if type(target) is not Call or target.has_state:
-            self.refuse("state for something that it did not just make")(None)
-        target.state, target.has_state = state, True
+            self.refuse("state for something that it did not just make")
+        (target.state,), target.has_state = items, True
 
 
 _PYTHON_2 = {"__builtin__": "builtins", "copy_reg": "copyreg", "exceptions": "builtins"}
