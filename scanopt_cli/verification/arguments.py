@@ -14,7 +14,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.text import plural
-from scanopt_cli.verification.constraints import Demands, Role
+from scanopt_cli.verification.input_constraints import InputConstraints, Role
 
 type Style = Literal["unit", "normal", "definite"]
 type Shapes = Literal["recorded", "distinct", "equal", "longer", "shorter", "random"]
@@ -78,7 +78,7 @@ _CYCLE = (
 )
 
 
-def settings(runs: int, demands: Demands) -> Iterator[Setting]:
+def settings(runs: int, constraints: InputConstraints) -> Iterator[Setting]:
     """Yield the settings of ``runs`` runs, round after round through `_CYCLE`.
 
     Every round uses longer loops and larger arrays than the one before; only the first keeps the
@@ -88,7 +88,7 @@ def settings(runs: int, demands: Demands) -> Iterator[Setting]:
         setting = replace(_CYCLE[run % len(_CYCLE)], many=3 + 3 * (run // len(_CYCLE)))
         if run >= len(_CYCLE):
             setting = replace(setting, contents=False)
-        yield setting if demands.counts_steps else replace(setting, steps=None)
+        yield setting if constraints.counts_steps else replace(setting, steps=None)
 
 
 def attempts(setting: Setting, *, recorded: bool) -> Iterator[Setting]:
@@ -111,7 +111,7 @@ def attempts(setting: Setting, *, recorded: bool) -> Iterator[Setting]:
 
 def draw(
     setting: Setting,
-    demands: Demands,
+    constraints: InputConstraints,
     types: Sequence[Type],
     contents: Mapping[int, Any],
     recorded: Sequence[Any],
@@ -129,7 +129,9 @@ def draw(
     """
     kept = contents if setting.contents else {}
     is_recorded = setting.shapes == "recorded"
-    shapes = list(map(np.shape, recorded)) if is_recorded else _shapes(setting, demands, kept, rng)
+    shapes = (
+        list(map(np.shape, recorded)) if is_recorded else _shapes(setting, constraints, kept, rng)
+    )
     arguments = []
     for position, wanted in enumerate(types):
         if position in kept:
@@ -138,7 +140,7 @@ def draw(
         if is_recorded and not _is_drawn(wanted):
             arguments.append(deepcopy(recorded[position]))
             continue
-        role = demands.roles[position]
+        role = constraints.roles[position]
         arguments.append(_value(wanted, shapes[position], role, setting, rng))
     if setting.special:
         return _with_specials(arguments, rng)
@@ -153,17 +155,20 @@ def _is_drawn(wanted: Type) -> bool:
 
 
 def _shapes(
-    setting: Setting, demands: Demands, kept: Mapping[int, Any], rng: np.random.Generator
+    setting: Setting,
+    constraints: InputConstraints,
+    kept: Mapping[int, Any],
+    rng: np.random.Generator,
 ) -> list[tuple[int, ...]]:
     """Choose a length for every label: by kept contents, else static type, else the setting."""
-    lengths = dict(demands.static)
+    lengths = dict(constraints.static)
     for position, content in kept.items():
-        lengths.update(zip(demands.labels[position], np.shape(content), strict=False))
-    labels = dict.fromkeys(label for axes in demands.labels for label in axes)
+        lengths.update(zip(constraints.labels[position], np.shape(content), strict=False))
+    labels = dict.fromkeys(label for axes in constraints.labels for label in axes)
     for place, label in enumerate(labels):
         if label not in lengths:
-            lengths[label] = _length(setting, place, label in demands.stepped, rng)
-    return [tuple(lengths[label] for label in labels) for labels in demands.labels]
+            lengths[label] = _length(setting, place, label in constraints.stepped, rng)
+    return [tuple(lengths[label] for label in labels) for labels in constraints.labels]
 
 
 def _length(setting: Setting, place: int, stepped: bool, rng: np.random.Generator) -> int:

@@ -36,22 +36,22 @@ from scanopt_cli.analysis.rows_by_step import rows_by_step
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind
 from scanopt_cli.loop import Loop, TracedLoop
-from scanopt_cli.verification.constraint_survey import Label, Labels, Survey, join
+from scanopt_cli.verification.requirements import Label, Labels, Requirements, join
 
-type Rule = Callable[[Apply, Survey], Sequence[Labels | None]]
+type Rule = Callable[[Apply, Requirements], Sequence[Labels | None]]
 
 _RULES: dict[type[Op], Rule] = {}
 
 
-def walk(survey: Survey, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
+def walk(required: Requirements, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
     """Apply the rules to every node between ``inputs`` and ``outputs``."""
     for node in io_toposort(list(inputs), list(outputs)):
         known = next((_RULES[cls] for cls in type(node.op).__mro__ if cls in _RULES), None)
         if known is None:
             continue
-        for output, labels in zip(node.outputs, known(node, survey), strict=True):
+        for output, labels in zip(node.outputs, known(node, required), strict=True):
             if labels is not None:
-                survey.set(output, labels)
+                required.set(output, labels)
 
 
 def rule(*classes: type[Op]) -> Callable[[Rule], Rule]:
@@ -65,59 +65,59 @@ def rule(*classes: type[Op]) -> Callable[[Rule], Rule]:
 
 
 @rule(Elemwise)
-def _elemwise(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+def _elemwise(node: Apply, required: Requirements) -> Sequence[Labels | None]:
     ndim = node.outputs[0].type.ndim
-    labels = tuple(survey.aligned((v, axis) for v in node.inputs) for axis in range(ndim))
+    labels = tuple(required.aligned((v, axis) for v in node.inputs) for axis in range(ndim))
     return [labels] * len(node.outputs)
 
 
 @rule(DimShuffle)
-def _dimshuffle(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    given = survey.of(node.inputs[0])
+def _dimshuffle(node: Apply, required: Requirements) -> Sequence[Labels | None]:
+    given = required.of(node.inputs[0])
     return [tuple(Label(1) if axis == "x" else given[int(axis)] for axis in node.op.new_order)]
 
 
 @rule(CAReduce)
-def _reduce(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    given = survey.of(node.inputs[0])
+def _reduce(node: Apply, required: Requirements) -> Sequence[Labels | None]:
+    given = required.of(node.inputs[0])
     axes = node.op.axis
     reduced = range(len(given)) if axes is None else axes
     return [tuple(label for axis, label in enumerate(given) if axis not in reduced)]
 
 
 @rule(CheckAndRaise, CumOp)
-def _first_input(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    return [survey.of(node.inputs[0])]
+def _first_input(node: Apply, required: Requirements) -> Sequence[Labels | None]:
+    return [required.of(node.inputs[0])]
 
 
 @rule(SpecifyShape)
-def _specify_shape(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    survey.sizes += node.inputs[1:]
-    return [survey.of(node.inputs[0])]
+def _specify_shape(node: Apply, required: Requirements) -> Sequence[Labels | None]:
+    required.sizes += node.inputs[1:]
+    return [required.of(node.inputs[0])]
 
 
 @rule(Dot)
-def _dot(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    return _by_signature((("m", "n"), ("n", "p")), (("m", "p"),), node, survey)
+def _dot(node: Apply, required: Requirements) -> Sequence[Labels | None]:
+    return _by_signature((("m", "n"), ("n", "p")), (("m", "p"),), node, required)
 
 
 @rule(Blockwise)
-def _blockwise(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+def _blockwise(node: Apply, required: Requirements) -> Sequence[Labels | None]:
     if scan_op(node) is not None:
-        return _scan(node, survey)
-    return _by_signature(node.op.inputs_sig, node.op.outputs_sig, node, survey)
+        return _scan(node, required)
+    return _by_signature(node.op.inputs_sig, node.op.outputs_sig, node, required)
 
 
 def _by_signature(
     inputs_signature: Sequence[Sequence[str]],
     outputs_signature: Sequence[Sequence[str]],
     node: Apply,
-    survey: Survey,
+    required: Requirements,
 ) -> Sequence[Labels | None]:
     """Join core dimensions by their letter and batch dimensions by their position."""
-    core = _core_labels(node.inputs, inputs_signature, survey)
+    core = _core_labels(node.inputs, inputs_signature, required)
     batch_ndim = node.outputs[0].type.ndim - len(outputs_signature[0])
-    batch = tuple(survey.aligned((v, axis) for v in node.inputs) for axis in range(batch_ndim))
+    batch = tuple(required.aligned((v, axis) for v in node.inputs) for axis in range(batch_ndim))
     return [
         batch + tuple(core.setdefault(letter, Label()) for letter in letters)
         for letters in outputs_signature
@@ -125,93 +125,93 @@ def _by_signature(
 
 
 def _core_labels(
-    variables: Sequence[Variable], signature: Sequence[Sequence[str]], survey: Survey
+    variables: Sequence[Variable], signature: Sequence[Sequence[str]], required: Requirements
 ) -> dict[str, Label]:
     """Join core dimensions by their letter, and return a label for each letter."""
     core: dict[str, Label] = {}
     # A RandomVariable may lack a signature.
     for variable, letters in zip(variables, signature, strict=False):
-        labels = survey.of(variable)
+        labels = required.of(variable)
         for letter, label in zip(letters, labels[len(labels) - len(letters) :], strict=True):
             join((core.setdefault(letter, label), label))
     return core
 
 
 @rule(RandomVariable)
-def _random(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+def _random(node: Apply, required: Requirements) -> Sequence[Labels | None]:
     _, size, *parameters = node.inputs
-    survey.sizes.append(size)
-    _core_labels(parameters, getattr(node.op, "inputs_sig", ()), survey)
+    required.sizes.append(size)
+    _core_labels(parameters, getattr(node.op, "inputs_sig", ()), required)
     return [None, None]
 
 
 @rule(Join)
-def _join(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+def _join(node: Apply, required: Requirements) -> Sequence[Labels | None]:
     joined = node.op.axis
-    along = Label(wholes=(survey.of(v)[joined] for v in node.inputs))
+    along = Label(wholes=(required.of(v)[joined] for v in node.inputs))
     labels = []
     for axis in range(node.outputs[0].type.ndim):
         if axis != joined:
-            join(tuple(survey.of(v)[axis] for v in node.inputs))
-        labels.append(along if axis == joined else survey.of(node.inputs[0])[axis])
+            join(tuple(required.of(v)[axis] for v in node.inputs))
+        labels.append(along if axis == joined else required.of(node.inputs[0])[axis])
     return [tuple(labels)]
 
 
 @rule(Alloc, AllocEmpty, Eye)
-def _new_array(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+def _new_array(node: Apply, required: Requirements) -> Sequence[Labels | None]:
     first = 1 if isinstance(node.op, Alloc) else 0  # Alloc takes the value in front
     lengths = node.inputs[first : first + node.outputs[0].type.ndim]
-    survey.sizes += lengths
+    required.sizes += lengths
     return [tuple(Label(makers=(length,)) for length in lengths)]
 
 
 @rule(ARange)
-def _arange(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    survey.sizes += node.inputs
+def _arange(node: Apply, required: Requirements) -> Sequence[Labels | None]:
+    required.sizes += node.inputs
     return [(Label(makers=node.inputs),)]
 
 
 @rule(Reshape, Repeat, Split, SplitDims)
-def _other_inputs_are_sizes(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    survey.sizes += node.inputs[1:]
+def _other_inputs_are_sizes(node: Apply, required: Requirements) -> Sequence[Labels | None]:
+    required.sizes += node.inputs[1:]
     return [None] * len(node.outputs)
 
 
 @rule(Choose)
-def _choose(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    survey.indices.append(node.inputs[0])
+def _choose(node: Apply, required: Requirements) -> Sequence[Labels | None]:
+    required.indices.append(node.inputs[0])
     return [None]
 
 
 @rule(Subtensor)
-def _subtensor(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    return [_indexed(node.inputs, node.op.idx_list, survey)]
+def _subtensor(node: Apply, required: Requirements) -> Sequence[Labels | None]:
+    return [_indexed(node.inputs, node.op.idx_list, required)]
 
 
 @rule(IncSubtensor)
-def _inc_subtensor(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+def _inc_subtensor(node: Apply, required: Requirements) -> Sequence[Labels | None]:
     buffer, value, *indices = node.inputs
-    region = _indexed([buffer, *indices], node.op.idx_list, survey)
-    given = survey.of(value)
+    region = _indexed([buffer, *indices], node.op.idx_list, required)
+    given = required.of(value)
     for axis, label in enumerate(given):
         if value.type.shape[axis] != 1:
             join((region[len(region) - len(given) + axis], label))
-    return [survey.of(buffer)]
+    return [required.of(buffer)]
 
 
-def _indexed(inputs: Sequence[Variable], idx_list: Any, survey: Survey) -> Labels:
+def _indexed(inputs: Sequence[Variable], idx_list: Any, required: Requirements) -> Labels:
     """Return the labels of ``x[...]``; ``inputs`` are ``x`` and the indices, in order."""
-    given = survey.of(inputs[0])
+    given = required.of(inputs[0])
     indices = get_idx_list(inputs, idx_list)
     labels = []
     for label, index in zip(given, indices, strict=False):
         if not isinstance(index, slice):
-            survey.indices.append(index)
+            required.indices.append(index)
             continue
         bounds = [bound for bound in (index.start, index.stop) if bound is not None]
         strided = index.step is not None and not _is_unit(index.step)
         variable = tuple(bound for bound in bounds if not isinstance(bound, Constant))
-        survey.sizes += variable
+        required.sizes += variable
         is_part = bounds or strided
         labels.append(Label(makers=variable, wholes=(label,)) if is_part else label)
     return (*labels, *given[len(indices) :])
@@ -222,55 +222,55 @@ def _is_unit(step: Variable) -> bool:
 
 
 @rule(AdvancedSubtensor)
-def _advanced(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    survey.indices += node.inputs[1:]
+def _advanced(node: Apply, required: Requirements) -> Sequence[Labels | None]:
+    required.indices += node.inputs[1:]
     return [None]
 
 
 @rule(AdvancedIncSubtensor)
-def _advanced_inc(node: Apply, survey: Survey) -> Sequence[Labels | None]:
-    survey.indices += node.inputs[2:]
-    return [survey.of(node.inputs[0])]
+def _advanced_inc(node: Apply, required: Requirements) -> Sequence[Labels | None]:
+    required.indices += node.inputs[2:]
+    return [required.of(node.inputs[0])]
 
 
 @rule(OpFromGraph)
-def _op_from_graph(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+def _op_from_graph(node: Apply, required: Requirements) -> Sequence[Labels | None]:
     fresh = [variable.type() for variable in node.op.fgraph.inputs]
     outputs = node.op.fgraph.bind(dict(zip(node.op.fgraph.inputs, fresh, strict=True)))
     for inner, outer in zip(fresh, node.inputs, strict=True):
-        survey.enter(inner, outer, survey.of(outer))
-    walk(survey, fresh, outputs)
-    return [survey.of(output) for output in outputs]
+        required.enter(inner, outer, required.of(outer))
+    walk(required, fresh, outputs)
+    return [required.of(output) for output in outputs]
 
 
 @rule(Scan)
-def _scan(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+def _scan(node: Apply, required: Requirements) -> Sequence[Labels | None]:
     view = ScanView.of(node)
     view.unfreeze()
-    survey.step_counts.append(view.n_steps)
+    required.step_counts.append(view.n_steps)
     batch = view.batch_ndim
     for slot in view.slots:
-        labels = survey.of(slot.outer_input)
+        labels = required.of(slot.outer_input)
         if slot.kind is SlotKind.NIT_SOT:
-            survey.sizes.append(slot.outer_input)
+            required.sizes.append(slot.outer_input)
         if slot.kind is SlotKind.SEQ:
-            survey.sequence_lengths.append(labels[batch])
+            required.sequence_lengths.append(labels[batch])
         # The body receives the outer value itself, or a row of it.
         is_whole = slot.kind in (SlotKind.NON_SEQ, SlotKind.UNTRACED)
         inner_labels = labels[batch:] if is_whole else labels[batch + 1 :]
         for inner in slot.inner_inputs:
-            survey.enter(inner, slot.outer_input, inner_labels)
-    walk(survey, [v for slot in view.slots for v in slot.inner_inputs], view.inner_outputs())
-    return [_scan_output(slot, view, survey) for slot in view.outputs()]
+            required.enter(inner, slot.outer_input, inner_labels)
+    walk(required, [v for slot in view.slots for v in slot.inner_inputs], view.inner_outputs())
+    return [_scan_output(slot, view, required) for slot in view.outputs()]
 
 
-def _scan_output(slot: Slot, view: ScanView, survey: Survey) -> Labels | None:
+def _scan_output(slot: Slot, view: ScanView, required: Requirements) -> Labels | None:
     if not slot.inner_outputs:
         return None
-    core = survey.of(slot.inner_outputs[0])
+    core = required.of(slot.inner_outputs[0])
     for inner in (*slot.inner_inputs, *slot.inner_outputs[1:]):
-        survey.same(core, survey.of(inner))
-    outer = survey.of(slot.outer_input)
+        required.same(core, required.of(inner))
+    outer = required.of(slot.outer_input)
     if slot.kind is SlotKind.UNTRACED:
         return core
     if slot.kind in STATES and not view.is_while:
@@ -280,24 +280,24 @@ def _scan_output(slot: Slot, view: ScanView, survey: Survey) -> Labels | None:
 
 
 @rule(Loop, TracedLoop)
-def _loop(node: Apply, survey: Survey) -> Sequence[Labels | None]:
+def _loop(node: Apply, required: Requirements) -> Sequence[Labels | None]:
     view = node.op.view(node)
     view.unfreeze()
-    survey.step_counts.append(view.n_steps)
+    required.step_counts.append(view.n_steps)
     for slot in view.slots:
         for inner in slot.inner_inputs:
-            survey.enter(inner, slot.outer_input, survey.of(slot.outer_input))
+            required.enter(inner, slot.outer_input, required.of(slot.outer_input))
     for slot, _ in rows_by_step(view):
-        survey.sequence_lengths.append(survey.of(slot.outer_input)[0])
-    walk(survey, [v for slot in view.slots for v in slot.inner_inputs], view.inner_outputs())
+        required.sequence_lengths.append(required.of(slot.outer_input)[0])
+    walk(required, [v for slot in view.slots for v in slot.inner_inputs], view.inner_outputs())
     found: dict[Variable | None, Labels] = {}
     for slot in view.outputs():
-        rows = survey.of(slot.inner_outputs[0])
+        rows = required.of(slot.inner_outputs[0])
         if slot.kind is SlotKind.STATE:
-            before = survey.of(slot.inner_inputs[0])
+            before = required.of(slot.inner_inputs[0])
             # Of a state that becomes longer or shorter, as in ``h[1:]``, nothing is known.
             changes = any(label.root.wholes for label in rows)
-            survey.same(() if changes else before, rows)
+            required.same(() if changes else before, rows)
         found[slot.last] = rows
         found[slot.outer_output] = (Label(makers=(view.n_steps,)), *rows)
     return [found.get(output) for output in node.outputs]

@@ -36,7 +36,7 @@ from scanopt_cli.serialization.payload import decode
 from scanopt_cli.verification.arguments import UndrawableError, attempts, draw, settings
 from scanopt_cli.verification.checking_linker import StaticShapeError, filled_buffers
 from scanopt_cli.verification.comparison import Comparison, Sample, compare
-from scanopt_cli.verification.constraints import Demands, demands
+from scanopt_cli.verification.input_constraints import InputConstraints, input_constraints
 from scanopt_cli.verification.modes import compiling_mode, inner_mode, plain_mode
 from scanopt_cli.verification.result import Difference, DifferenceKind
 from scanopt_cli.verification.spawning import RECORD, REQUEST, Request
@@ -179,7 +179,7 @@ class _Session:
                 self._write(fatal=f"graph {'ab'[place]} does not compile: {_text(failed)}")
                 return
         try:
-            self._runs(demands(graphs))
+            self._runs(input_constraints(graphs))
             for mode in request.modes:
                 self._compiled_runs(mode)
             self._write(done=True)
@@ -228,7 +228,7 @@ class _Session:
         found = self._compare(wanted, got, sample)
         return tuple(replace(item, mode=mode) for item in found.differences)
 
-    def _runs(self, wanted: Demands) -> None:
+    def _runs(self, wanted: InputConstraints) -> None:
         recorded, contents = self.request.recorded, self.request.contents
         first = next(iter(recorded), ())
         for run, arguments in enumerate(recorded):

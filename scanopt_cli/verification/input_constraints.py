@@ -1,4 +1,4 @@
-"""What graphs demand of their arguments: the roles of integers, and which lengths are equal."""
+"""What graphs require of their arguments: the roles of integers, and which lengths are equal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytensor.tensor.type import discrete_dtypes
 
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.verification.constraint_rules import walk
-from scanopt_cli.verification.constraint_survey import Label, Labels, Survey
+from scanopt_cli.verification.requirements import Label, Labels, Requirements
 
 
 class Role(StrEnum):
@@ -27,7 +27,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demands:
+class InputConstraints:
     """What a set of arguments must satisfy, by input position.
 
     Attributes
@@ -57,17 +57,17 @@ class Demands:
         )
 
 
-def demands(graphs: Sequence[FunctionGraph]) -> Demands:
-    """Return what ``graphs``, whose inputs correspond by position, demand together."""
-    survey = Survey()
+def input_constraints(graphs: Sequence[FunctionGraph]) -> InputConstraints:
+    """Return what ``graphs``, whose inputs correspond by position, require together."""
+    required = Requirements()
     first = graphs[0].inputs
     for graph in graphs:
         for variable, reference in zip(graph.inputs, first, strict=True):
-            survey.set(variable, survey.of(reference))
-        walk(survey, graph.inputs, graph.outputs)
-    counts, stepped = ancestors(survey, survey.step_counts, survey.sequence_lengths)
-    sizes, _ = ancestors(survey, survey.sizes)
-    indices, _ = ancestors(survey, survey.indices)
+            required.set(variable, required.of(reference))
+        walk(required, graph.inputs, graph.outputs)
+    counts, stepped = ancestors(required, required.step_counts, required.sequence_lengths)
+    sizes, _ = ancestors(required, required.sizes)
+    indices, _ = ancestors(required, required.indices)
     ranked = ((counts, Role.STEPS), (sizes, Role.SIZE), (indices, Role.INDEX))
 
     def role(position: int) -> Role:
@@ -78,8 +78,8 @@ def demands(graphs: Sequence[FunctionGraph]) -> Demands:
             (role for found, role in ranked if any(v in found for v in variables)), Role.FREE
         )
 
-    labels = tuple(tuple(label.root for label in survey.of(variable)) for variable in first)
-    return Demands(
+    labels = tuple(tuple(label.root for label in required.of(variable)) for variable in first)
+    return InputConstraints(
         roles=tuple(role(position) for position in range(len(first))),
         labels=labels,
         static={label: label.size for axes in labels for label in axes if label.size is not None},
@@ -88,7 +88,7 @@ def demands(graphs: Sequence[FunctionGraph]) -> Demands:
 
 
 def ancestors(
-    survey: Survey, variables: Iterable[Variable], lengths: Iterable[Label] = ()
+    required: Requirements, variables: Iterable[Variable], lengths: Iterable[Label] = ()
 ) -> tuple[set[Variable], set[Label]]:
     """Return the given variables and labels, and all that they are computed from.
 
@@ -110,27 +110,27 @@ def ancestors(
         if variable in found:
             continue
         found.add(variable)
-        outer, node = survey.outside(variable), variable.owner
+        outer, node = required.outside(variable), variable.owner
         if outer is not None:
             waiting.append(outer)
         if node is not None:
-            measured = _measured(node, survey)
+            measured = _measured(node, required)
             open_labels += measured
             waiting += () if measured else node.inputs
     return found, labels
 
 
-def _measured(node: Apply, survey: Survey) -> Labels:
+def _measured(node: Apply, required: Requirements) -> Labels:
     """Return the labels whose lengths a node reads; none if it reads values."""
     match node.op:
         case Shape():
-            return survey.of(node.inputs[0])
+            return required.of(node.inputs[0])
         case Shape_i(i=axis):
-            return (survey.of(node.inputs[0])[axis],)
+            return (required.of(node.inputs[0])[axis],)
         case Subtensor() if node.inputs[0].owner is not None and isinstance(
             node.inputs[0].owner.op, Shape
         ):
-            labels = survey.of(node.inputs[0].owner.inputs[0])
+            labels = required.of(node.inputs[0].owner.inputs[0])
             (index,) = indices_of(node)
             # An index out of range raises when the graph is evaluated.
             is_known = isinstance(index, Constant) and -len(labels) <= index.data < len(labels)

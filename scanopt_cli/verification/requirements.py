@@ -1,6 +1,6 @@
-"""What a walk over a graph, bodies included, learns of shapes and integers.
+"""What a graph, bodies included, requires of its variables: equal axes, roles of integers.
 
-Axes have labels, which are joined where an Op demands that two axes have the same length. The
+Axes have labels, which are joined where an Op requires that two axes have the same length. The
 labels guide the drawing of arguments; they prove nothing. The axes of an unknown Op's outputs get
 new labels, and the evaluation itself shows whether the sizes fit.
 """
@@ -65,7 +65,7 @@ def join(labels: Sequence[Label]) -> None:
         kept.wholes += other.wholes
 
 
-class Survey:
+class Requirements:
     """The facts that walks over graphs have collected.
 
     Attributes

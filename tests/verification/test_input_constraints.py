@@ -15,7 +15,7 @@ from pytensor.tensor.shape import Shape
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli import loop
-from scanopt_cli.verification.constraints import Demands, Role, demands
+from scanopt_cli.verification.input_constraints import InputConstraints, Role, input_constraints
 
 x, y = pt.vectors("x", "y")
 a, b = pt.matrices("a", "b")
@@ -23,8 +23,8 @@ n = pt.iscalar("n")
 index = pt.lscalar("index")
 
 
-def asked(inputs: Sequence[Variable], *outputs: Variable) -> Demands:
-    return demands([FunctionGraph(list(inputs), list(outputs), clone=True)])
+def asked(inputs: Sequence[Variable], *outputs: Variable) -> InputConstraints:
+    return input_constraints([FunctionGraph(list(inputs), list(outputs), clone=True)])
 
 
 def repeated(value: Variable, steps: Variable) -> Variable:
@@ -167,7 +167,7 @@ def test_static_lengths_are_shared() -> None:
 
 def test_two_graphs_are_read_together() -> None:
     graphs = [FunctionGraph([x, y], [output], clone=True) for output in (x.sum(), x + y)]
-    found = demands(graphs)
+    found = input_constraints(graphs)
     assert found.labels[0] == found.labels[1]
 
 
