@@ -134,7 +134,7 @@ def _order(
             ours, theirs = before.outputs, after.outputs
         old = (variable_text(before, ours[first]) for first, _ in pairs)
         new = (variable_text(after, theirs[second]) for second in sorted(order))
-        yield _changed(Subject(kind=kind), "order", _listed(old), _listed(new))
+        yield Change.of_property(Subject(kind=kind), "order", _listed(old), _listed(new))
 
 
 def _input_changes(
@@ -147,7 +147,7 @@ def _input_changes(
         variable, other = before.inputs[first], after.inputs[second]
         subject = _input(before, variable)
         if variable.type != other.type:
-            yield _changed(subject, "type", type_text(variable), type_text(other))
+            yield Change.of_property(subject, "type", type_text(variable), type_text(other))
         if names and variable.name != other.name:
             yield Change(
                 kind=ChangeKind.RENAMED,
@@ -178,12 +178,6 @@ def _lost_outputs(
             )
             notes = counted(Note.WITH, behind.get(place))
             yield Change(kind=kind, subject=subject, notes=notes)
-
-
-def _changed(subject: Subject, aspect: str, before: str, after: str) -> Change:
-    return Change(
-        kind=ChangeKind.CHANGED, subject=subject, aspect=aspect, before=before, after=after
-    )
 
 
 def _listed(texts: Iterable[str]) -> str:

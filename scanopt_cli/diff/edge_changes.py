@@ -66,14 +66,8 @@ def _constants(matching: Matching, found: Rewirings) -> Iterator[Located]:
         assert isinstance(variable, Constant)
         assert isinstance(counterpart, Constant)
         text, retext, note = constants_text(variable, counterpart)
-        change = Change(
-            kind=ChangeKind.CHANGED,
-            subject=rewiring.reader,
-            aspect="constant",
-            before=text,
-            after=retext,
-            notes=(note,) if note else (),
-        )
+        notes = (note,) if note else ()
+        change = Change.of_property(rewiring.reader, "constant", text, retext, *notes)
         values = matching.first.digest(variable), matching.second.digest(counterpart)
         yield _located(matching, rewiring, change, values)
 
@@ -86,13 +80,8 @@ def _replaced(
         old, new = node_subject(before, node), node_subject(after, maker)
         behind = (*groups[0].note(node, Note.WITHOUT), *groups[1].note(maker, Note.WITH))
         same = (_PRINTED_ALIKE,) if old == new else ()
-        change = Change(
-            kind=ChangeKind.CHANGED,
-            subject=readers[0].reader,
-            before=old.node,
-            after=new.node,
-            notes=(*same, *_more(readers), *behind),
-        )
+        notes = (*same, *_more(readers), *behind)
+        change = Change.of_property(readers[0].reader, "", old.node, new.node, *notes)
         yield _located(matching, readers[0], change, (old.op, new.op, _labels(readers), behind))
 
 
