@@ -13,11 +13,11 @@ from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.diff.body_diffs import Behind, Found
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, Note, Subject, SubjectKind
+from scanopt_cli.diff.ends import pair_inputs, pair_outputs
 from scanopt_cli.diff.graph_changes import compare
 from scanopt_cli.diff.labels import shortened, type_text, variable_text
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, pair_inputs, two_sides
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.pairing import Pairs
-from scanopt_cli.diff.outputs import pair_outputs
 from scanopt_cli.diff.regions import counted
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.facts import Fact

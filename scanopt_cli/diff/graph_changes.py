@@ -113,13 +113,9 @@ class _GraphComparison:
             self._unchanged += all(matching.correspond(*pair) for pair in pairs)
 
     def _regions(self) -> tuple[Regions, Regions]:
-        matching = self._matching
-        alone, others = matching.unmatched()
-        ends, later = ({pair[place] for pair in matching.outputs} for place in (0, 1))
-        return (
-            regions(matching.first, set(alone), self._reported[0], ends),
-            regions(matching.second, set(others), self._reported[1], later),
-        )
+        ours, theirs = self._matching.terms()
+        ends, others = ({pair[side] for pair in self._matching.outputs} for side in (0, 1))
+        return regions(ours, self._reported[0], ends), regions(theirs, self._reported[1], others)
 
     def _add(self, node: Apply, change: Change, kin: Hashable, subject: Subject) -> None:
         """Record a change at the place of ``node``, which is on either side."""
