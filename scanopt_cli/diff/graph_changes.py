@@ -13,7 +13,6 @@ from scanopt_cli.diff.body_graphs import body_graph, inner_inputs, inner_outputs
 from scanopt_cli.diff.calling import call_alike
 from scanopt_cli.diff.changes import Change, ChangeKind, Note, Subject, SubjectKind
 from scanopt_cli.diff.edge_changes import entries
-from scanopt_cli.diff.edges import rewirings
 from scanopt_cli.diff.grouping import Located, gathered, unnumbered
 from scanopt_cli.diff.labels import node_subject, op_text, slot_subject, variable_text
 from scanopt_cli.diff.loop_changes import loop_changes
@@ -89,7 +88,7 @@ class _GraphComparison:
             self._report_index(node, groups)
         for lost in self._lost:
             self._report_lost(lost, groups)
-        self._found += entries(matching, groups, rewirings(matching, reported))
+        self._found += entries(matching, groups, reported)
         for node, change in self._bodies.changes(matching.first):
             self._add(node, change, (node, change), change.subject)
         return Found(

@@ -30,10 +30,12 @@ def similar(before: FunctionGraph, after: FunctionGraph) -> list[tuple[str, str]
     return [(str(node.op), str(other.op)) for node, other in similar_pairs(matching)]
 
 
-def test_readers_without_a_match_count_on_neither_side() -> None:
+def test_readers_without_a_match_count_on_either_side() -> None:
+    """Less than half of what is known of the node that is read is known of the other, too."""
     alone = difference(by=pt.sin, read_by=lambda result: result)
     read = difference(by=pt.cos, read_by=pt.exp)
-    assert similar(alone, read) == similar(read, alone) == [("Sub", "Sub")]
+    assert similar(alone, read) == similar(read, alone) == []
+    assert ("Sub", "Sub") in similar(alone, difference(by=pt.cos, read_by=lambda result: result))
 
 
 def test_what_many_nodes_of_one_side_share_is_visited_from_either_side() -> None:

@@ -117,7 +117,7 @@ def _by_trait(nodes: Iterable[tuple[Apply, set[Hashable]]]) -> dict[Hashable, li
 
 
 def _traits(keys: SharedKeys, node: Apply) -> set[Hashable]:
-    """Return what a node reads and which matched nodes read it, each with its own Op."""
+    """Return what a node reads and what reads it, each with its own Op, comparable across sides."""
     side, loop = keys.side, loop_op(node)
     own: Hashable = type(loop).__name__ if loop is not None else side.op_digest(node.op)
     traits: set[Hashable] = {
@@ -126,9 +126,7 @@ def _traits(keys: SharedKeys, node: Apply) -> set[Hashable]:
     }
     for output in node.outputs:
         for reader, place in side.readers.get(output, ())[:_COMMON]:
-            partner = keys.partner(reader)
-            if partner is not None:
-                traits.add((own, place, partner))
+            traits.add((own, place, keys.partner(reader) or reader))
     if loop is not None:
         traits.add((own, "name", op_name(node.op)))
         traits.add((own, "body", side.op_digest(node.op)))
