@@ -126,6 +126,7 @@ def _traits(keys: SharedKeys, node: Apply) -> set[Hashable]:
     }
     for output in node.outputs:
         for reader, place in side.readers.get(output, ())[:_COMMON]:
+            # An unmatched reader is a trait that no node of the other side has.
             traits.add((own, place, keys.partner(reader) or reader))
     if loop is not None:
         traits.add((own, "name", op_name(node.op)))
