@@ -32,9 +32,9 @@ UNNAMED = "(?: a number that has no name)"
 """The legend below a text in which ``?`` stands for a length, an index or a step count."""
 
 
-def plural(count: int, noun: str) -> str:
-    """Return ``1 place``, ``2 places``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def plural(count: int | str, noun: str) -> str:
+    """Return ``1 place``, ``2 places``, ``n places``."""
+    return f"{count} {noun}" if str(count) == "1" else f"{count} {noun}s"
 
 
 def markdown(text: str) -> str:

@@ -55,7 +55,9 @@ def optimize(
     ] = DiffKind.TREE,
     print_changed: Annotated[
         bool,
-        typer.Option("--print-changed", help="Show each pass's own diff on stderr as it has run."),
+        typer.Option(
+            "--print-changed", help="Show each diff as the pass has run, on stderr, not at the end."
+        ),
     ] = False,
     lines: Annotated[
         int, typer.Option(min=0, help="Longest diff of a pass, in lines; 0 for no limit.")
@@ -91,7 +93,7 @@ def optimize(
     from scanopt_cli.pipeline.grammar import parse
     from scanopt_cli.pipeline.optimizing import optimize as optimize_graph
     from scanopt_cli.reports.as_json import plain
-    from scanopt_cli.reports.changes_report import Changes
+    from scanopt_cli.reports.changes_report import showing_changes
     from scanopt_cli.reports.optimize_report import timings
     from scanopt_cli.reports.remark_text import failures, text_of
     from scanopt_cli.verification.modes import DEFAULT
@@ -109,12 +111,13 @@ def optimize(
         with batch.attempt(path), limited(path, trust=trust, only_read=False):
             with status(title, "optimizing") as show_progress:
                 graph = load_graph(path, trust=trust, allow_packages=allow_package, recorded=verify)
-                changes = Changes(
+                changes: list[Block] = []
+                watch = showing_changes(
+                    print_aside if print_changed else changes.extend,
                     graph,
                     structural=diff is DiffKind.STRUCTURAL,
                     depth=depth,
                     lines=lines,
-                    print_now=print_aside if print_changed else None,
                 )
                 result = optimize_graph(
                     graph,
@@ -122,14 +125,13 @@ def optimize(
                     verify=verify,
                     modes=mode or DEFAULT,
                     limit=limit,
-                    watch=changes.add if wants_diff or print_changed else None,
+                    watch=watch if wants_diff or print_changed else None,
                     progress=show_progress,
                 )
             if output_format is Format.JSON:
                 batch.results.append({"source": str(path)} | plain(result))
             else:
-                shown = changes.blocks if wants_diff else ()
-                _print(result, graph.source, shown, output_format, quiet=quiet, verbose=verbose)
+                _print(result, graph.source, changes, output_format, quiet=quiet, verbose=verbose)
                 if time_passes:
                     print_aside([timings(result.passes)])
             for remark in failures(result.passes):

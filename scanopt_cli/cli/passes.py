@@ -23,13 +23,13 @@ def passes(
     """List the passes and presets, the passes of one preset, or print the manual of one pass."""
     from scanopt_cli.pipeline.grammar import PRESETS
     from scanopt_cli.pipeline.manual import manual, manuals
-    from scanopt_cli.reports.passes_report import listing, pages
+    from scanopt_cli.reports.passes_report import passes_report
 
+    # Who asks for Markdown gets all manuals.
+    whole = output_format is Format.MARKDOWN
     if name is None or name in PRESETS:
         found = manuals(name)
-        # Who asks for Markdown gets all manuals.
-        report = pages if output_format is Format.MARKDOWN else listing
     else:
-        found, report = (manual(name),), pages
-    print_result(output_format, "passes", {"passes": found}, report(found))
+        found, whole = (manual(name),), True
+    print_result(output_format, "passes", {"passes": found}, passes_report(found, whole=whole))
     return ExitCode.CLEAN

@@ -122,6 +122,25 @@ class Change:
     notes: tuple[Fact, ...] = ()
     count: int = 1
 
+    @classmethod
+    def of_property(
+        cls,
+        subject: Subject,
+        aspect: str = "",
+        before: str | None = None,
+        after: str | None = None,
+        *notes: Fact,
+    ) -> Change:
+        """Return the change of a property: its two texts or, where none shows it, notes."""
+        return cls(
+            kind=ChangeKind.CHANGED,
+            subject=subject,
+            aspect=aspect,
+            before=before,
+            after=after,
+            notes=notes,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphDiff:

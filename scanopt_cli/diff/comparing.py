@@ -13,11 +13,11 @@ from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.diff.body_diffs import Behind, Found
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, Note, Subject, SubjectKind
+from scanopt_cli.diff.ends import pair_inputs, pair_outputs
 from scanopt_cli.diff.graph_changes import compare
 from scanopt_cli.diff.labels import shortened, type_text, variable_text
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, pair_inputs, two_sides
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.pairing import Pairs
-from scanopt_cli.diff.outputs import pair_outputs
 from scanopt_cli.diff.regions import counted
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.facts import Fact
@@ -134,7 +134,7 @@ def _order(
             ours, theirs = before.outputs, after.outputs
         old = (variable_text(before, ours[first]) for first, _ in pairs)
         new = (variable_text(after, theirs[second]) for second in sorted(order))
-        yield _changed(Subject(kind=kind), "order", _listed(old), _listed(new))
+        yield Change.of_property(Subject(kind=kind), "order", _listed(old), _listed(new))
 
 
 def _input_changes(
@@ -147,7 +147,7 @@ def _input_changes(
         variable, other = before.inputs[first], after.inputs[second]
         subject = _input(before, variable)
         if variable.type != other.type:
-            yield _changed(subject, "type", type_text(variable), type_text(other))
+            yield Change.of_property(subject, "type", type_text(variable), type_text(other))
         if names and variable.name != other.name:
             yield Change(
                 kind=ChangeKind.RENAMED,
@@ -178,12 +178,6 @@ def _lost_outputs(
             )
             notes = counted(Note.WITH, behind.get(place))
             yield Change(kind=kind, subject=subject, notes=notes)
-
-
-def _changed(subject: Subject, aspect: str, before: str, after: str) -> Change:
-    return Change(
-        kind=ChangeKind.CHANGED, subject=subject, aspect=aspect, before=before, after=after
-    )
 
 
 def _listed(texts: Iterable[str]) -> str:

@@ -13,15 +13,14 @@ from scanopt_cli.diff.body_graphs import body_graph, inner_inputs, inner_outputs
 from scanopt_cli.diff.calling import call_alike
 from scanopt_cli.diff.changes import Change, ChangeKind, Note, Subject, SubjectKind
 from scanopt_cli.diff.edge_changes import entries
-from scanopt_cli.diff.edges import rewirings
 from scanopt_cli.diff.grouping import Located, gathered, unnumbered
 from scanopt_cli.diff.labels import node_subject, op_text, slot_subject, variable_text
-from scanopt_cli.diff.loop_changes import LoopChange, loop_change
+from scanopt_cli.diff.loop_changes import loop_changes
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.match import match
 from scanopt_cli.diff.matching.pairing import Pairs
-from scanopt_cli.diff.properties import NO_TEXT, PropertyChange, changed_properties
+from scanopt_cli.diff.properties import changed_properties, without_text
 from scanopt_cli.diff.regions import Edge, Regions, counted, regions
 from scanopt_cli.diff.sizes import size_edges
 from scanopt_cli.diff.whole_indices import has_another_index, index_edges, index_texts, is_indexing
@@ -47,15 +46,14 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """A slot, input or output of a matched node that only one ``side`` has, the first or second.
+    """A slot or input of a matched node that only one ``side`` has, the first or second.
 
-    ``key`` identifies it in `Regions`; ``inside`` counts nodes of the body that only it needs.
+    ``edge`` identifies it in `Regions`; ``inside`` counts nodes of the body that only it needs.
     """
 
     side: int
-    node: Apply
+    edge: Edge
     subject: Subject
-    key: Hashable
     inside: Counter[str]
 
 
@@ -90,7 +88,7 @@ class _GraphComparison:
             self._report_index(node, groups)
         for lost in self._lost:
             self._report_lost(lost, groups)
-        self._found += entries(matching, groups, rewirings(matching, reported))
+        self._found += entries(matching, groups, reported)
         for node, change in self._bodies.changes(matching.first):
             self._add(node, change, (node, change), change.subject)
         return Found(
@@ -114,31 +112,25 @@ class _GraphComparison:
             self._unchanged += all(matching.correspond(*pair) for pair in pairs)
 
     def _regions(self) -> tuple[Regions, Regions]:
-        matching = self._matching
-        alone, others = matching.unmatched()
-        ends, later = ({pair[place] for pair in matching.outputs} for place in (0, 1))
-        return (
-            regions(matching.first, set(alone), self._reported[0], ends),
-            regions(matching.second, set(others), self._reported[1], later),
-        )
+        ours, theirs = self._matching.terms()
+        ends, others = ({pair[side] for pair in self._matching.outputs} for side in (0, 1))
+        return regions(ours, self._reported[0], ends), regions(theirs, self._reported[1], others)
 
     def _add(self, node: Apply, change: Change, kin: Hashable, subject: Subject) -> None:
         """Record a change at the place of ``node``, which is on either side."""
         side = self._sides[node not in self._sides[0].rank]
         self._found.append(Located(side.rank[node] / len(side.nodes), change, kin, subject))
 
-    def _property(
-        self, node: Apply, subject: Subject, found: PropertyChange, kin: Hashable
+    def _add_property(self, node: Apply, change: Change, kin: Hashable) -> None:
+        what = (change.aspect, change.before, change.after, change.notes)
+        self._add(node, change, (kin, *what), change.subject)
+
+    def _lose(
+        self, side: int, edge: Edge, subject: Subject, inside: Counter[str] | None = None
     ) -> None:
-        change = Change(
-            kind=ChangeKind.CHANGED,
-            subject=subject,
-            aspect=found.aspect,
-            before=found.before,
-            after=found.after,
-            notes=found.notes,
-        )
-        self._add(node, change, (kin, found), subject)
+        """Record that only one side has what ``edge`` feeds, which is reported once all is."""
+        self._reported[side][edge] = edge
+        self._lost.append(_Lost(side, edge, subject, inside or Counter()))
 
     def _report_op(self, node: Apply, other: Apply) -> None:
         """Report how two Ops differ, in at least one change."""
@@ -147,56 +139,58 @@ class _GraphComparison:
         subject, kin = node_subject(self._sides[0], node), type(node.op).__name__
         inside: tuple[Change, ...] = ()
         if alignment.slots is not None:
-            change = self._report_loop(node, other)
-            inside = self._report_loop_body(node, other, change, alignment.slots).changes
+            self._report_loop(node, other)
+            inside = self._report_loop_body(node, other, alignment.slots).changes
         elif is_indexing(node) and is_indexing(other):
-            for changed in changed_properties(node.op, other.op):
-                if changed.aspect not in ("idx_list", "op"):
-                    self._property(node, subject, changed, kin)
+            for change in changed_properties(subject, node.op, other.op):
+                if change.aspect not in ("idx_list", "op"):
+                    self._add_property(node, change, kin)
             text, retext = index_texts(self._matching, node)
             if text != retext:
                 return
         else:
-            self._note_lost_inputs(node, other, alignment.inputs)
+            self._report_lost_inputs(node, other, alignment.inputs)
             if body_of(node.op) is None or body_of(other.op) is None:
-                for changed in changed_properties(node.op, other.op):
-                    self._property(node, subject, changed, kin)
+                for change in changed_properties(subject, node.op, other.op):
+                    self._add_property(node, change, kin)
             else:
                 if type(node.op) is not type(other.op):
                     types = type(node.op).__name__, type(other.op).__name__
-                    applied = PropertyChange("applied by", *types)
-                    self._property(node, subject, applied, unnumbered(subject))
+                    applied = Change.of_property(subject, "applied by", *types)
+                    self._add_property(node, applied, unnumbered(subject))
                 inside = self._report_body(node, other, alignment.inputs, alignment.outputs).changes
         if len(self._found) + len(self._lost) == count and not inside:
-            self._property(node, subject, NO_TEXT, kin)
+            self._add_property(node, without_text(subject), kin)
 
-    def _report_loop(self, node: Apply, other: Apply) -> LoopChange:
-        change = loop_change(self._matching, node, other)
-        for subject, found in change.properties:
-            self._property(node, subject, found, unnumbered(subject))
-        for place, holder in enumerate((node, other)):
-            self._reported[place].update(
-                {(holder, slot + 1): (holder, slot) for slot in change.lost[place]}
-            )
-            self._sizes[place].update(change.sizes[place])
-        return change
+    def _report_loop(self, node: Apply, other: Apply) -> None:
+        for change in loop_changes(self._matching, node, other, self._sizes):
+            self._add_property(node, change, unnumbered(change.subject))
 
-    def _report_loop_body(
-        self, node: Apply, other: Apply, change: LoopChange, slots: Pairs
-    ) -> Found:
+    def _report_loop_body(self, node: Apply, other: Apply, slots: Pairs) -> Found:
         views = self._sides[0].view(node), self._sides[1].view(other)
         found = self._report_body(
             node, other, inner_inputs(*views, slots), inner_outputs(*views, slots)
         )
-        for place, (holder, lost) in enumerate(zip((node, other), change.lost, strict=True)):
-            side, behind = self._sides[place], found.behind[place]
-            ends = output_places(views[place])
-            for slot in lost:
-                inside = (behind.get(end, Counter()) for end in ends[slot].values())
-                subject, key = slot_subject(side, holder, slot + 1), (holder, slot)
-                total = sum(inside, Counter())
-                self._lost.append(_Lost(place, holder, subject, key, total))
+        for side, view in enumerate(views):
+            kept, behind = {pair[side] for pair in slots}, found.behind[side]
+            for slot, ends in enumerate(output_places(view)):
+                if slot not in kept:
+                    inside = (behind.get(end, Counter()) for end in ends.values())
+                    subject = slot_subject(self._sides[side], view.node, slot + 1)
+                    self._lose(side, (view.node, slot + 1), subject, sum(inside, Counter()))
         return found
+
+    def _report_lost_inputs(self, node: Apply, other: Apply, pairs: Pairs) -> None:
+        for side, holder in enumerate((node, other)):
+            kept, graph = {pair[side] for pair in pairs}, self._sides[side]
+            for place, variable in enumerate(holder.inputs):
+                if place not in kept:
+                    subject = node_subject(graph, holder).of(
+                        SubjectKind.NODE_INPUT,
+                        place=place,
+                        variable=variable_text(graph, variable),
+                    )
+                    self._lose(side, (holder, place), subject)
 
     def _report_body(self, node: Apply, other: Apply, inputs: Pairs, outputs: Pairs) -> Found:
         first, second = self._sides
@@ -213,34 +207,18 @@ class _GraphComparison:
         self._unchanged += found.unchanged
         return found
 
-    def _note_lost_inputs(self, node: Apply, other: Apply, pairs: Pairs) -> None:
-        for side, (holder, kept) in enumerate(
-            ((node, {pair[0] for pair in pairs}), (other, {pair[1] for pair in pairs}))
-        ):
-            for place, variable in enumerate(holder.inputs):
-                if place not in kept:
-                    subject = node_subject(self._sides[side], holder).of(
-                        SubjectKind.NODE_INPUT,
-                        place=place,
-                        variable=variable_text(self._sides[side], variable),
-                    )
-                    key = (holder, place)
-                    self._reported[side][holder, place] = key
-                    self._lost.append(_Lost(side, holder, subject, key, Counter()))
-
     def _report_lost(self, lost: _Lost, groups: tuple[Regions, Regions]) -> None:
         inside = counted(Note.WITH_INSIDE, lost.inside)
-        notes = (*groups[lost.side].note(lost.key, Note.WITH), *inside)
+        notes = (*groups[lost.side].note(lost.edge, Note.WITH), *inside)
         change = Change(kind=_LOST[lost.side], subject=lost.subject, notes=notes)
-        self._add(lost.node, change, (unnumbered(lost.subject), notes), lost.subject)
+        self._add(lost.edge[0], change, (unnumbered(lost.subject), notes), lost.subject)
 
     def _report_index(self, node: Apply, groups: tuple[Regions, Regions]) -> None:
         subject, texts = node_subject(self._sides[0], node), index_texts(self._matching, node)
         other = self._matching.nodes[node]
         notes = (*groups[0].note(node, Note.WITHOUT), *groups[1].note(other, Note.WITH))
-        self._property(
-            node, subject, PropertyChange("index", *texts, notes), type(node.op).__name__
-        )
+        change = Change.of_property(subject, "index", *texts, *notes)
+        self._add_property(node, change, type(node.op).__name__)
 
     def _report_name(self, node: Apply, other: Apply) -> None:
         if node not in self._sides[0].titles or op_name(node.op) == op_name(other.op):

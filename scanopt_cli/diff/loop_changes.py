@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.type import TensorType
@@ -10,11 +10,9 @@ from pytensor.tensor.type import TensorType
 from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.scan_lengths import rows
-from scanopt_cli.diff.changes import Subject
+from scanopt_cli.diff.changes import Change, Subject
 from scanopt_cli.diff.labels import length_text, op_text, slot_subject
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.pairing import Pairs
-from scanopt_cli.diff.properties import PropertyChange
 from scanopt_cli.diff.regions import Edge
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
@@ -24,96 +22,68 @@ _DEPTH = 8
 _WITH_ROWS = frozenset({SlotKind.MIT_MOT, SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.NIT_SOT})
 
 
-type _Property = tuple[Subject, PropertyChange]
+def loop_changes(
+    matching: Matching, node: Apply, other: Apply, sizes: tuple[dict[Edge, int], dict[Edge, int]]
+) -> Iterator[Change]:
+    """Yield how two matched Scans differ, except for their bodies and the slots that only one has.
 
-
-@dataclass(slots=True)
-class LoopChange:
-    """How a Scan differs from the one that it is matched with.
-
-    Attributes
-    ----------
-    lost
-        For each side, the places in the view's list of the slots that only this side has.
-    properties
-        The changes of the loop itself and of the slots that it kept.
-    sizes
-        Edges of either side whose lengths ``properties`` cover, each with the axis of its length.
+    Edges of either side whose lengths these changes cover are added to ``sizes``, each with the
+    axis of its length.
     """
-
-    lost: tuple[list[int], list[int]]
-    properties: list[_Property]
-    sizes: tuple[dict[Edge, int], dict[Edge, int]] = field(default_factory=lambda: ({}, {}))
-
-    def note_sizes(self, edges: tuple[Edge, Edge], axes: tuple[int, int]) -> None:
-        """Record a pair of edges whose lengths ``properties`` cover."""
-        for sizes, edge, axis in zip(self.sizes, edges, axes, strict=True):
-            sizes[edge] = axis
-
-
-def loop_change(matching: Matching, node: Apply, other: Apply) -> LoopChange:
-    """Compare two matched Scans, except for their bodies."""
     before, after = matching.first.view(node), matching.second.view(other)
-    pairs = matching.alignments[node].slots or ()
-    kept = {first for first, _ in pairs}, {second for _, second in pairs}
     loop = Subject(op=op_text(matching.first, node))
-    change = LoopChange(
-        lost=(
-            [place for place in range(len(before.slots)) if place not in kept[0]],
-            [place for place in range(len(after.slots)) if place not in kept[1]],
-        ),
-        properties=_options(loop, before, after),
-    )
-    for first, second in pairs:
-        subject = slot_subject(matching.first, node, first + 1)
-        change.properties += _slot(subject, before.slots[first], after.slots[second])
-    _compare_sizes(matching, before, after, pairs, change)
-    return change
-
-
-def _options(loop: Subject, before: SlotView, after: SlotView) -> list[_Property]:
-    truncated = _truncation(before), _truncation(after)
-    texts = (
+    yield from _different(
+        loop,
         ("stop condition", _yes(before.is_while), _yes(after.is_while)),
-        ("gradient truncated after", *truncated),
+        ("gradient truncated after", _truncation(before), _truncation(after)),
         ("works in place on", _in_place(before), _in_place(after)),
         ("batch dimensions", str(before.batch_ndim), str(after.batch_ndim)),
     )
-    return [(loop, PropertyChange(*text)) for text in texts if text[1] != text[2]]
+    for first, second in matching.alignments[node].slots or ():
+        slot, counterpart = before.slots[first], after.slots[second]
+        yield from _different(
+            slot_subject(matching.first, node, first + 1),
+            ("kind", str(slot.kind), str(counterpart.kind)),
+            ("taps", _taps(slot.taps), _taps(counterpart.taps)),
+            ("written taps", _taps(slot.out_taps), _taps(counterpart.out_taps)),
+        )
+    yield from _size_changes(matching, before, after, sizes)
 
 
-def _slot(subject: Subject, before: Slot, after: Slot) -> list[_Property]:
-    texts = (
-        ("kind", str(before.kind), str(after.kind)),
-        ("taps", _taps(before.taps), _taps(after.taps)),
-        ("written taps", _taps(before.out_taps), _taps(after.out_taps)),
-    )
-    return [(subject, PropertyChange(*text)) for text in texts if text[1] != text[2]]
+def _different(subject: Subject, *properties: tuple[str, str, str]) -> Iterator[Change]:
+    for aspect, old, new in properties:
+        if old != new:
+            yield Change.of_property(subject, aspect, old, new)
 
 
-def _compare_sizes(
-    matching: Matching, before: SlotView, after: SlotView, pairs: Pairs, change: LoopChange
-) -> None:
-    """Report changed trip counts and buffer lengths, and record the edges that carry them.
+def _size_changes(
+    matching: Matching,
+    before: SlotView,
+    after: SlotView,
+    sizes: tuple[dict[Edge, int], dict[Edge, int]],
+) -> Iterator[Change]:
+    """Yield changed trip counts and buffer lengths, and record the edges that carry them.
 
     Lengths that only follow the trip count, such as those of sequences, are not reported again.
     """
-    loop = Subject(op=op_text(matching.first, before.node))
+
+    def cover(place: int, other_place: int) -> None:
+        sizes[0][before.node, place] = before.batch_ndim
+        sizes[1][after.node, other_place] = after.batch_ndim
+
     lengths, later = Lengths(before.n_steps), Lengths(after.n_steps)
     steps, steps_after = lengths.value_of(before.n_steps), later.value_of(after.n_steps)
-    axes = before.batch_ndim, after.batch_ndim
     other_steps = not _is_made_alike(matching, before.n_steps, after.n_steps) and _differ(
         matching, steps, steps_after
     )
     if other_steps:
-        texts = _texts(matching, steps, steps_after)
-        change.properties.append((loop, PropertyChange("steps", *texts)))
-        change.note_sizes(((before.node, 0), (after.node, 0)), axes)
-    for first, second in pairs:
-        edges = (before.node, first + 1), (after.node, second + 1)
+        loop = Subject(op=op_text(matching.first, before.node))
+        yield Change.of_property(loop, "steps", *_texts(matching, steps, steps_after))
+        cover(0, 0)
+    for first, second in matching.alignments[before.node].slots or ():
         slot, slot_after = before.slots[first], after.slots[second]
         if other_steps and slot.kind is SlotKind.SEQ:
-            change.note_sizes(edges, axes)
+            cover(first + 1, second + 1)
         if not (_has_rows(slot) and _has_rows(slot_after)):
             continue
         kept, kept_after = rows(before, slot, lengths), rows(after, slot_after, later)
@@ -121,11 +91,10 @@ def _compare_sizes(
             matching, kept, kept_after
         ):
             continue
-        change.note_sizes(edges, axes)
+        cover(first + 1, second + 1)
         if not other_steps or _differ(matching, kept - steps, kept_after - steps_after):
-            subject = slot_subject(matching.first, *edges[0])
-            texts = _texts(matching, kept, kept_after)
-            change.properties.append((subject, PropertyChange("rows", *texts)))
+            subject = slot_subject(matching.first, before.node, first + 1)
+            yield Change.of_property(subject, "rows", *_texts(matching, kept, kept_after))
 
 
 def _is_made_alike(

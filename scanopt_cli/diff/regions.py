@@ -10,7 +10,7 @@ from pytensor.graph.basic import Apply
 
 from scanopt_cli.diff.changes import Note
 from scanopt_cli.diff.labels import op_label
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, SharedKeys
 from scanopt_cli.facts import Fact
 
 type Edge = tuple[Apply, int]
@@ -40,12 +40,9 @@ class Regions:
 
 
 def regions(
-    side: IndexedGraph,
-    alone: Container[Apply],
-    absorbed: Mapping[Edge, Hashable],
-    paired_ends: Container[int],
+    keys: SharedKeys, absorbed: Mapping[Edge, Hashable], paired_ends: Container[int]
 ) -> Regions:
-    """Group the nodes of ``side`` that are ``alone``, that is, unmatched.
+    """Group the unmatched nodes of one side.
 
     ``absorbed`` maps edges that another change reports to the key of that change. ``paired_ends``
     are the places of the outputs that both sides have.
@@ -53,10 +50,8 @@ def regions(
     owners: dict[Apply, Hashable] = {}
     heads: list[Apply] = []
     behind: dict[Hashable, Counter[str]] = defaultdict(Counter)
-    for node in reversed(side.nodes):
-        if node not in alone:
-            continue
-        owner = _owner(side, node, owners, absorbed, paired_ends)
+    for node in reversed(keys.unmatched()):
+        owner = _owner(keys.side, node, owners, absorbed, paired_ends)
         owners[node] = node if owner is None else owner
         if owner is None:
             heads.append(node)

@@ -6,7 +6,7 @@ as nothing else reads them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Mapping
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.basic import Alloc, AllocEmpty, ScalarFromTensor, TensorFromScalar
@@ -14,7 +14,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
+from scanopt_cli.diff.matching.indexed_graph import SharedKeys
 from scanopt_cli.diff.regions import Edge
 
 type Sizes = Mapping[Edge, int]
@@ -35,8 +35,7 @@ def size_edges(
     """
     left_out: tuple[set[Edge], set[Edge]] = (set(), set())
     for _ in range(_ROUNDS):
-        found = _found(matching.first, matching.nodes, sizes[0], reported[0], left_out[0])
-        others = _found(matching.second, matching.counterparts, sizes[1], reported[1], left_out[1])
+        found, others = map(_found, matching.terms(), sizes, reported, left_out)
         uneven = [
             (edge, counterpart)
             for edge, counterpart in _paired(matching, found, others)
@@ -64,8 +63,7 @@ def _paired(
 
 
 def _found(
-    side: IndexedGraph,
-    matched: Container[Apply],
+    keys: SharedKeys,
     sizes: Sizes,
     reported: Collection[Edge],
     left_out: Collection[Edge],
@@ -73,12 +71,13 @@ def _found(
     found = {edge for edge in sizes if _is_length(edge)} - set(left_out)
     axes = dict(sizes)
     needless = set(reported)
+    side = keys.side
     for node in reversed(side.nodes):
         edges = [edge for output in node.outputs for edge in side.readers.get(output, ())]
         if not edges or any(side.ends.get(output) for output in node.outputs):
             continue
         needed = [edge for edge in edges if edge not in needless]
-        if not needed and node not in matched:
+        if not needed and keys.partner(node) is None:
             needless.update((node, place) for place in range(len(node.inputs)))
         carried: list[int] = []
         if all(edge in found for edge in needed) and _is_arithmetic(node):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from difflib import unified_diff
-from enum import StrEnum
 from itertools import islice
 from typing import Any
 
@@ -25,27 +23,10 @@ _CONTEXT = 2
 _MOST_PLACES = 2_000_000
 
 
-class LineKind(StrEnum):
-    """The kind of a line of a diff."""
-
-    CONTEXT = "context"
-    ADDED = "added"
-    REMOVED = "removed"
-    HUNK = "hunk"
-
-
-@dataclass(frozen=True, slots=True)
-class DiffLine:
-    """One line of a diff, without its sign."""
-
-    kind: LineKind
-    text: str
-
-
 def tree_diff(
     before: FunctionGraph, after: FunctionGraph, depth: int | None = None
-) -> tuple[DiffLine, ...]:
-    """Return the unified diff of the dprint trees of two graphs, inner graphs included.
+) -> tuple[str, ...]:
+    """Return the unified diff of the dprint trees of two graphs, inner graphs included, by lines.
 
     ``depth`` cuts the trees; very deep trees are cut in any case, and a last line says so. Ids are
     left out, so only what changed differs. Empty if the trees print alike, except for that line if
@@ -53,12 +34,11 @@ def tree_diff(
     """
     old, new = tree(before, depth), tree(after, depth)
     if _is_too_long(old, new):
-        return (
-            DiffLine(LineKind.HUNK, "@@ trees are too long to compare; see --diff structural @@"),
-        )
-    lines = tuple(_lines(unified_diff(old, new, n=_CONTEXT, lineterm="")))
+        return ("@@ trees are too long to compare; see --diff structural @@",)
+    # The first two lines name the files.
+    lines = tuple(islice(unified_diff(old, new, n=_CONTEXT, lineterm=""), 2, None))
     if (depth is None or depth > _DEEPEST) and any(map(_is_deep, (before, after))):
-        return (*lines, DiffLine(LineKind.HUNK, f"@@ trees are cut at {_DEEPEST} levels @@"))
+        return (*lines, f"@@ trees are cut at {_DEEPEST} levels @@")
     return lines
 
 
@@ -101,13 +81,3 @@ def _is_deep(fgraph: FunctionGraph) -> bool:
         if level > _DEEPEST:
             return True
     return False
-
-
-def _lines(lines: Iterator[str]) -> Iterator[DiffLine]:
-    kinds = {"+": LineKind.ADDED, "-": LineKind.REMOVED, " ": LineKind.CONTEXT}
-    # The first two lines name the files.
-    for line in islice(lines, 2, None):
-        if line.startswith("@@"):
-            yield DiffLine(LineKind.HUNK, line)
-        else:
-            yield DiffLine(kinds[line[0]], line[1:])

@@ -20,12 +20,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import io_toposort
 
 from scanopt_cli.equivalence.digests import Digests
-from scanopt_cli.equivalence.slot_readers import SlotReaders
-from scanopt_cli.ir.scan_view import inner_condition, inner_slots
+from scanopt_cli.equivalence.operands import commutes
+from scanopt_cli.ir.scan_view import inner_condition, inner_slots, loop_op
 from scanopt_cli.ir.slots import HasSlots, InnerSlot, Slot, SlotView
 
 if TYPE_CHECKING:
@@ -128,10 +128,10 @@ def loop_form(sameness: Sameness, op: Any) -> LoopForm:
     """Return the canonical form of ``op``."""
     slots = inner_slots(op)
     step = StepDigests(sameness, slots, op.fgraph.toposort(), inner_condition(op))
-    uses = SlotReaders(step)
+    readers = _SlotReaders(step)
     budget = _RoundBudget(step)
     starts = [sameness.key("slot", *_shape(slot)) for slot in slots]
-    colours, keys = _refine(step, uses.of_slots, starts, budget)
+    colours, keys = _refine(step, readers.of_slots, starts, budget)
     ports = tuple(keys)
     while repeated := [colour for colour, count in Counter(colours).items() if count > 1]:
         # Nothing distinguishes slots of one colour, so it does not matter which comes first.
@@ -140,7 +140,7 @@ def loop_form(sameness: Sameness, op: Any) -> LoopForm:
             if colour in chosen:
                 colours[place] = sameness.key("told apart", colour, number)
                 number += 1
-        colours, keys = _refine(step, uses.of_slots, colours, budget)
+        colours, keys = _refine(step, readers.of_slots, colours, budget)
     order = sorted(range(len(slots)), key=keys.__getitem__)
     rank = {place: rank for rank, place in enumerate(order)}
     return LoopForm(
@@ -203,6 +203,62 @@ def condition_key(digests: Digests, view: SlotView) -> bytes:
 def _refined(digests: Digests, view: SlotView) -> tuple[StepDigests, list[bytes], list[bytes]]:
     step = StepDigests(digests.sameness, view.slots, view.op.fgraph.toposort(), view.condition)
     return step, *_refine(step, step.updates, _starts(digests, view.slots))
+
+
+class _SlotReaders:
+    """Distinguishes the slots of a loop by what a step computes for them and by their readers.
+
+    Readers that compute the same count as one reader, however often the body repeats them.
+    """
+
+    def __init__(self, step: StepDigests) -> None:
+        self._step = step
+        key = step.sameness.key
+        # Slots are identified by place, so only repetitions of one node have equal digests.
+        digests = step.digests([key("place", place) for place in range(len(step.slots))])
+        self._once = digests.of
+        distinct: dict[tuple[bytes, ...], Apply] = {}
+        for node in step.nodes:
+            # Sorted, since two copies of a loop may list their outputs in different orders.
+            distinct.setdefault(tuple(sorted(map(self._once, node.outputs))), node)
+        self._nodes = list(distinct.values())
+
+    def of_slots(self, colours: Sequence[bytes]) -> list[bytes]:
+        """Return a key for each slot: of its colour, its updates and its readers."""
+        step, once = self._step, self._once
+        key, digests = step.sameness.key, step.digests(colours)
+        readers: dict[bytes, set[bytes]] = defaultdict(set)
+        for slot, colour in zip(step.slots, colours, strict=True):
+            for tap, variable in enumerate(slot.inner_outputs):
+                readers[once(variable)].add(key("result", colour, tap))
+        if step.stop is not None:
+            readers[once(step.stop)].add(key("condition"))
+        for node in reversed(self._nodes):
+            read = [(digests.of(v), sorted(readers[once(v)])) for v in node.outputs]
+            whole = key("readers", sorted(read))
+            for port, variable in zip(_ports(step.sameness, node), node.inputs, strict=True):
+                if not isinstance(variable, Constant):
+                    readers[once(variable)].add(key("reader", port, whole))
+        return [
+            key(
+                "slot",
+                colour,
+                [digests.of(variable) for variable in slot.inner_outputs],
+                [sorted(readers[once(variable)]) for variable in slot.inner_inputs],
+            )
+            for slot, colour in zip(step.slots, colours, strict=True)
+        ]
+
+
+def _ports(sameness: Sameness, node: Apply) -> Sequence[object]:
+    """Return a mark for each input of ``node``, equal for inputs that may be swapped."""
+    loop = loop_op(node)
+    if loop is not None:
+        ports = zip(inner_slots(loop), sameness.form(loop).ports, strict=True)
+        return ("steps", *(port for slot, port in ports if slot.has_input))
+    if commutes(node):
+        return (0, 0, *range(2, len(node.inputs)))
+    return range(len(node.inputs))
 
 
 class _RoundBudget:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,29 +115,19 @@ class Sameness:
 
     def of_type(self, kind: Type) -> bytes:
         """Return the key of a Type."""
-        if type(kind) not in _BY_VALUE:
-            return self.key("type", type(kind), state(kind))
-        known = self._values.get(kind)
-        if known is None:
-            known = self._values[kind] = self.key("type", type(kind), state(kind))
-        return known
+        return self._by_value(kind, lambda: self.key("type", type(kind), state(kind)))
 
     def of_op(self, op: Op) -> bytes:
         """Return the key of what an Op computes, whatever its inputs."""
-        known = self._ops.get(id(op))
         if id(op) in self._within:
             self.opaque.append(f"{type(op).__name__}, which holds itself")
             return self.key("opaque", token(op))
-        if known is None and type(op) in _BY_VALUE:
-            key = self._values.get(op)
-            if key is None:
-                key = self._values[op] = self.key("op", *self._op_content(op))
-            known = self._ops[id(op)] = (op, key)
+        known = self._ops.get(id(op))
         if known is None:
             self._within.append(id(op))
-            known = (op, self.key("op", *self._op_content(op)))
+            key = self._by_value(op, lambda: self.key("op", *self._op_content(op)))
             self._within.pop()
-            self._ops[id(op)] = known
+            known = self._ops[id(op)] = (op, key)
         return known[1]
 
     def of_graph(self, graph: AbstractFunctionGraph) -> bytes:
@@ -170,6 +160,14 @@ class Sameness:
         self._looked_into += nodes
         return self._looked_into <= _LOOKED_INTO
 
+    def _by_value(self, item: Type | Op, make: Callable[[], bytes]) -> bytes:
+        """Return a key from ``make``, which is called once for equal items of simple classes."""
+        if type(item) not in _BY_VALUE:
+            return make()
+        if item not in self._values:
+            self._values[item] = make()
+        return self._values[item]
+
     def _op_content(self, op: Op) -> tuple[Any, ...]:
         if isinstance(op, Scan | HasSlots):
             kind = "scan" if isinstance(op, Scan) else type(op)
@@ -179,17 +177,14 @@ class Sameness:
             return ("blockwise", op.core_op, op.destroy_map)
         if isinstance(op, OpFromGraph):
             return self._graph_content(op)
-        content: tuple[Any, ...]
         if type(op) is DimShuffle:
             order = [axis if axis == "x" else int(axis) for axis in op.new_order]
             return ("op", DimShuffle, int(op.input_ndim), order)
         if not hasattr(op, "__props__") and not type(op).__module__.startswith("pytensor."):
             self.by_state.append(type(op).__name__)
-        content = ("op", type(op), state(op), *gradient_attributes(op))
-        if isinstance(op, ScalarLoop):
-            # Its ``__props__`` leave out whether the last output is a condition.
-            content += (op.is_while,)
-        return content
+        # The ``__props__`` of a ScalarLoop leave out whether the last output is a condition.
+        condition = (op.is_while,) if isinstance(op, ScalarLoop) else ()
+        return ("op", type(op), state(op), *gradient_attributes(op), *condition)
 
     def _graph_content(self, op: OpFromGraph) -> tuple[Any, ...]:
         cls = type(op)

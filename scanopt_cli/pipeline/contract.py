@@ -75,10 +75,18 @@ class PassContext:
         self._remark(view, code, RemarkKind.PASSED, slots, details, count=count)
 
     def missed(
-        self, view: SlotView | None, code: Code, why: Reason | Why, *slots: str, **details: Detail
+        self,
+        view: SlotView | None,
+        code: Code,
+        why: Reason | Why | None,
+        *slots: str,
+        **details: Detail,
     ) -> None:
-        """Add a remark on what was not rewritten in a Scan, or in the graph, and why."""
-        reason = why if isinstance(why, Fact) else Fact(why)
+        """Add a remark on what was not rewritten in a Scan, or in the graph, and why.
+
+        There is no reason to give if the code says it.
+        """
+        reason = Fact(why) if isinstance(why, Why) else why
         self._remark(view, code, RemarkKind.MISSED, slots, details, reason)
 
     def found(
@@ -102,7 +110,7 @@ class PassContext:
         """
         if self.strict or isinstance(error, ScanoptError):
             raise error
-        self._remark(view, Code.PASS_FAILED, RemarkKind.MISSED, (), {"error": brief(error)})
+        self.missed(view, Code.PASS_FAILED, None, error=brief(error))
 
     def scans(self, *, from_the_end: bool = False) -> Iterator[ScanView]:
         """Yield each Scan that is still in the graph when its turn comes, in topological order."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, replace
 
 from pytensor.compile.builders import SymbolicOp
 from pytensor.graph.basic import Apply, Variable
@@ -16,14 +15,14 @@ from scanopt_cli.analysis.describing import inner_names
 from scanopt_cli.ir.inner_graphs import (
     body_of,
     core_op,
-    inner_graphs,
     only_narrows,
     op_name,
+    walk,
     with_body,
 )
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
-from scanopt_cli.remarks import Code, Remark, RemarkKind
+from scanopt_cli.remarks import Code, Remark
 
 
 @dataclass(slots=True)
@@ -52,25 +51,19 @@ class PassDriver:
         self._settled: set[str] = set()
         self._holds_loop: dict[int, tuple[FrozenFunctionGraph, bool]] = {}
 
-    def run(
-        self,
-        fgraph: FunctionGraph,
-        path: tuple[str, ...] = (),
-        around: Mapping[Variable, str] = MappingProxyType({}),
-        *,
-        is_inlined: bool = False,
-    ) -> bool:
+    def run(self, fgraph: FunctionGraph) -> bool:
         """Rewrite the bodies in ``fgraph``, then ``fgraph`` itself."""
-        context = PassContext(
-            fgraph,
-            self.item.name,
-            self.remarks,
-            path,
-            around,
-            is_inlined,
-            self._settled,
-            self._strict,
+        return self._run(
+            PassContext(
+                fgraph,
+                self.item.name,
+                self.remarks,
+                settled=self._settled,
+                strict=self._strict,
+            )
         )
+
+    def _run(self, context: PassContext) -> bool:
         changed = self._run_bodies(context)
         for _ in range(self.item.sweeps):
             if not self._sweep(context):
@@ -125,23 +118,21 @@ class PassDriver:
                 frozen = inner_names(view, list(context.names(view).values()))
                 to_unfrozen = dict(zip(body.inputs, unfrozen.inputs, strict=True))
                 names = {to_unfrozen[variable]: name for variable, name in frozen.items()}
-            path = (*context.path, title)
+            inside = replace(
+                context,
+                fgraph=unfrozen,
+                path=(*context.path, title),
+                around=names,
+                is_inlined=bool(getattr(node.op, "is_inline", False)),
+            )
             spent, rewrites, n_remarks = self._budget.spent, self.rewrites, len(self.remarks)
-            is_inlined = bool(getattr(node.op, "is_inline", False))
-            changed = self.run(unfrozen, path, names, is_inlined=is_inlined)
+            changed = self._run(inside)
             made = _with_body(node.op, body, unfrozen) if changed else None
             self._done[body] = None if made is None else unfrozen
             if changed and made is None:
                 self._budget.spent, self.rewrites = spent, rewrites
                 del self.remarks[n_remarks:]
-                self.remarks.append(
-                    Remark(
-                        pass_name=self.item.name,
-                        code=Code.BODY_LEFT,
-                        kind=RemarkKind.MISSED,
-                        scan="/".join(path),
-                    )
-                )
+                inside.missed(None, Code.BODY_LEFT, None)
             return made
         rewritten = self._done[body]
         return None if rewritten is None else with_body(node.op, rewritten)
@@ -157,17 +148,8 @@ class PassDriver:
     def _has_loop(self, body: FrozenFunctionGraph) -> bool:
         known = self._holds_loop.get(id(body))
         if known is None:
-            found = any(
-                is_loop(node)
-                or any(
-                    self._has_loop(inner)
-                    for inner in inner_graphs(node.op)
-                    if isinstance(inner, FrozenFunctionGraph)
-                )
-                for node in body.toposort()
-            )
-            known = (body, found)
-            self._holds_loop[id(body)] = known
+            found = any(map(is_loop, walk(body)))
+            known = self._holds_loop[id(body)] = (body, found)
         return known[1]
 
 

@@ -68,8 +68,7 @@ def _rendered(block: Block) -> RenderableType:
         case Prose(markdown):
             return Markdown(markdown.replace("``", "`"))
         case Nested(blocks, depth):
-            inside = Group(*map(_rendered, blocks))
-            return Padding(inside, (0, 0, 0, _INDENT_NESTED * depth), expand=False)
+            return _indented(Group(*map(_rendered, blocks)), _INDENT_NESTED * depth)
 
 
 def _text(line: Line) -> Text:
@@ -77,21 +76,27 @@ def _text(line: Line) -> Text:
 
 
 def _item(item: Item) -> RenderableType:
-    text = _text(item.text)
-    if not item.wraps:
-        return Text(" " * _INDENT * item.depth).append_text(text)
-    notes = map(_text, item.notes)
-    if item.sign is None:
-        indented = (Padding(note, (0, 0, 0, _INDENT), expand=False) for note in notes)
-        content: RenderableType = Group(text, *indented)
-    else:
-        content = RichTable.grid(padding=(0, 1, 0, 0))
+    text, notes, mark = _text(item.text), list(map(_text, item.notes)), Text()
+    if item.sign is not None:
         style = _STYLES[item.sign.style]
-        word = "" if item.sign.is_clear else f"{item.sign.word} "
-        content.add_row(
-            Text(item.sign.text, style), Group(Text(word, style).append_text(text), *notes)
-        )
-    return Padding(content, (0, 0, 0, _INDENT * item.depth), expand=False)
+        mark = Text(item.sign.text, style)
+        text = Text("" if item.sign.is_clear else f"{item.sign.word} ", style).append_text(text)
+    if not item.wraps:
+        indent = " " * _INDENT * item.depth
+        first = Text.assemble(indent, mark, " " if mark else "", text)
+        below = (Text.assemble(indent, " " * _INDENT, note) for note in notes)
+        return Text("\n").join([first, *below])
+    content: RenderableType
+    if mark:
+        content = grid = RichTable.grid(padding=(0, 1, 0, 0))
+        grid.add_row(mark, Group(text, *notes))
+    else:
+        content = Group(text, *(_indented(note, _INDENT) for note in notes))
+    return _indented(content, _INDENT * item.depth)
+
+
+def _indented(content: RenderableType, blanks: int) -> Padding:
+    return Padding(content, (0, 0, 0, blanks), expand=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class Paragraph:
 class Item:
     """An entry of a list, at a depth: a sign for its kind, a text, and notes below it.
 
-    An item that does not wrap has neither sign nor notes, and is one line however long it is.
+    Each line of an item that does not wrap is one line, however long it is.
     """
 
     text: Line

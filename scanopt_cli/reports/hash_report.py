@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scanopt_cli.equivalence.distinct_bodies import BodyDigest
-from scanopt_cli.equivalence.hashing import GraphDigest
+from scanopt_cli.equivalence.hashing import BodyDigest, GraphDigest
 from scanopt_cli.reports.document import Block, Item, Line, Span, Style
 
 _NAMES = 4

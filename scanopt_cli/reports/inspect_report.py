@@ -17,7 +17,7 @@ from scanopt_cli.reports.document import (
     Style,
     Table,
 )
-from scanopt_cli.text import UNNAMED
+from scanopt_cli.text import UNNAMED, plural
 
 _COLUMNS = (
     Column("kind", wraps=False),
@@ -51,16 +51,15 @@ def inspect_report(inspection: Inspection) -> Iterator[Block]:
 
 def _title(scan: ScanReport) -> Paragraph:
     """Return a loop's name, its path, its trip count and other facts."""
-    inside = "1 node" if scan.inner_nodes == 1 else f"{scan.inner_nodes} nodes"
-    facts = [f"{scan.steps} steps", f"{inside} inside"]
+    facts = [plural(scan.steps, "step"), f"{plural(scan.inner_nodes, 'node')} inside"]
     if scan.stops_when is not None:
         facts.append(f"stops when {scan.stops_when}")
     if scan.runs_while is not None:
         facts.append(f"goes on while {scan.runs_while}")
     if scan.batch_ndim:
-        facts.append(f"batched over {scan.batch_ndim} axes")
+        facts.append(f"batched over {scan.batch_ndim} {'axis' if scan.batch_ndim == 1 else 'axes'}")
     if scan.truncate_gradient != -1:
-        facts.append(f"gradient truncated after {scan.truncate_gradient} steps")
+        facts.append(f"gradient truncated after {plural(scan.truncate_gradient, 'step')}")
     kind, name = before_title(scan.kind, scan.name), Span(scan.name, Style.NAME)
     path = f" in {' / '.join(scan.path)}" if scan.path else ""
     return Paragraph([kind, name, f"{path}: {', '.join(facts)}"])
@@ -69,7 +68,8 @@ def _title(scan: ScanReport) -> Paragraph:
 def _item(cells: tuple[str, ...]) -> Item:
     """Return a few lines for one slot."""
     kind, name, taps, rows, *long = cells
-    facts = ", ".join(filter(None, (taps, rows and f"{rows} rows")))
+    is_one = rows.split(" ")[0] == "1"
+    facts = ", ".join(filter(None, (taps, rows and f"{rows} {'row' if is_one else 'rows'}")))
     first: Line = [f"{kind:8} ", Span(name, Style.STRONG), f"  {facts}" if facts else ""]
     columns = zip(_COLUMNS[_SHORT:], long, strict=True)
     notes = [f"{column.title:8} {cell}" for column, cell in columns if cell]

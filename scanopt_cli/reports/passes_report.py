@@ -22,20 +22,21 @@ from scanopt_cli.reports.document import (
 _TABLE_WIDTH = 70
 
 
-def listing(manuals: Sequence[Manual]) -> Iterator[Block]:
-    """Yield the passes, one on each line, and what the presets stand for."""
-    yield _table("pass", "what it does", {_usage(one): one.summary for one in manuals})
-    presets = {name: pipeline.replace(",", ", ") for name, pipeline in PRESETS.items()}
-    yield _table("preset", "stands for", presets)
-    yield Paragraph("`scanopt passes NAME` prints a pass's manual.")
+def passes_report(manuals: Sequence[Manual], *, whole: bool = False) -> Iterator[Block]:
+    """Yield the passes, one on each line, and what the presets stand for.
 
-
-def pages(manuals: Sequence[Manual]) -> Iterator[Block]:
-    """Yield the whole manual of each pass."""
-    for manual in manuals:
-        yield Heading(_usage(manual))
-        yield Paragraph()
-        yield Prose(manual.text)
+    With ``whole``, the whole manual of each pass instead.
+    """
+    if not manuals:
+        yield Paragraph("no passes are selected")
+    elif whole:
+        for manual in manuals:
+            yield from (Heading(_usage(manual)), Paragraph(), Prose(manual.text))
+    else:
+        yield _table("pass", "what it does", {_usage(one): one.summary for one in manuals})
+        presets = {name: pipeline.replace(",", ", ") for name, pipeline in PRESETS.items()}
+        yield _table("preset", "stands for", presets)
+        yield Paragraph("`scanopt passes NAME` prints a pass's manual.")
 
 
 def _table(title: str, meaning: str, rows: dict[str, str]) -> Table:

@@ -144,6 +144,14 @@ def test_a_preset_lists_its_passes() -> None:
     assert scanopt("passes", "default").code == 0
 
 
+def test_a_preset_without_passes_says_so() -> None:
+    for output_format in ("rich", "markdown"):
+        assert (
+            scanopt("passes", "none", "--format", output_format).out == "no passes are selected\n"
+        )
+    assert json.loads(scanopt("passes", "none", "--format", "json").out)["passes"] == []
+
+
 @pytest.mark.usefixtures("evaluated_here")
 def test_verify_tells_where_in_markdown(files: Path) -> None:
     pair = (files / "wasteful.pkl", files / "off.pkl")

@@ -126,6 +126,11 @@ def test_print_changed_goes_to_stderr(files: Path) -> None:
     assert "after save-mem" not in done.out
 
 
+def test_print_changed_shows_each_change_once(files: Path) -> None:
+    done = scanopt("optimize", files / "wasteful.pkl", "--print-changed")
+    assert (done.out + done.err).count("after save-mem") == 1
+
+
 def test_markdown(files: Path) -> None:
     done = scanopt("optimize", files / "wasteful.pkl", "--format", "markdown")
     assert "| Scans | 1 | 1 |  |" in done.out

@@ -15,8 +15,7 @@ from pytensor.graph.replace import vectorize_graph
 from graph_building import graph_of, power, scan
 from rewriting_alike import written_otherwise
 from scanopt_cli.analysis.statistics import statistics
-from scanopt_cli.equivalence.distinct_bodies import BodyDigest
-from scanopt_cli.equivalence.hashing import hash_graph
+from scanopt_cli.equivalence.hashing import BodyDigest, hash_graph
 from scanopt_cli.ir.graph import Graph, from_io
 from strategies import GeneratedScan, scan_graphs
 from tiers import examples

@@ -148,6 +148,13 @@ def test_what_must_not_wrap_stays_on_its_line() -> None:
     assert max(map(len, printed([Item(long), Preformatted([long])], 40).splitlines())) <= 40
 
 
+def test_an_item_that_does_not_wrap_has_its_sign_and_its_notes() -> None:
+    long, sign = "word " * 30, Sign("~", Style.WARNING, "changed", is_clear=False)
+    item = Item(long, sign=sign, notes=["note", long], depth=1, wraps=False)
+    shown = [line.rstrip() for line in printed([item], 40).splitlines()]
+    assert shown == [f"  ~ changed {long}".rstrip(), "    note", f"    {long}".rstrip()]
+
+
 def test_nothing_is_shown_of_a_report_that_fails() -> None:
     def report():
         yield Paragraph("begun")

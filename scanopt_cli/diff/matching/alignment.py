@@ -47,12 +47,11 @@ def align(ours: SharedKeys, theirs: SharedKeys, node: Apply, other: Apply) -> Al
         width = 2 if isinstance(node.op, IncSubtensor) else 1
         return Alignment(_in_order(width, width), outputs)
     if len(node.inputs) != len(other.inputs):
+        both = node.inputs, other.inputs
         uneven = pair_up(
-            node.inputs,
-            other.inputs,
-            (ours.token, theirs.token),
-            (lambda variable: variable.name, lambda variable: variable.name),
-            (lambda variable: str(variable.type), lambda variable: str(variable.type)),
+            [list(map(ours.token, node.inputs)), list(map(theirs.token, other.inputs))],
+            [[variable.name for variable in inputs] for inputs in both],
+            [[str(variable.type) for variable in inputs] for inputs in both],
             repeats=True,
         )
         return Alignment(uneven, outputs)

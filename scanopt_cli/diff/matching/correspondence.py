@@ -56,27 +56,26 @@ class Matching:
         """Whether two variables compute the same from the graph's inputs."""
         return self.first.digest(variable) == self.second.digest(other)
 
-    def token(self, variable: Variable) -> Hashable:
-        """Return a key for a variable of the first side, equal to `other_token` of its partner."""
-        digest = self.first.digest(variable)
-        linked = self.links.get(variable)
-        return digest if linked is None or self.second.digest(linked) == digest else linked
-
-    def other_token(self, variable: Variable) -> Hashable:
-        """Return a key for a variable of the second side, equal to `token` of its partner."""
-        digest = self.second.digest(variable)
-        linked = self.backlinks.get(variable)
-        return digest if linked is None or self.first.digest(linked) == digest else variable
-
     def terms(self) -> tuple[SharedKeys, SharedKeys]:
-        """Return both sides with keys that identify what is matched so far."""
+        """Return both sides with keys that identify what is matched so far.
+
+        Those of a linked variable and of a matched node are their partners on the second side.
+        """
+
+        def token(variable: Variable) -> Hashable:
+            digest, linked = self.first.digest(variable), self.links.get(variable)
+            return digest if linked is None or self.second.digest(linked) == digest else linked
+
+        def other_token(variable: Variable) -> Hashable:
+            digest, linked = self.second.digest(variable), self.backlinks.get(variable)
+            return digest if linked is None or self.first.digest(linked) == digest else variable
 
         def itself(node: Apply) -> Apply | None:
             return node if node in self.counterparts else None
 
         return (
-            SharedKeys(self.first, self.token, self.nodes.get),
-            SharedKeys(self.second, self.other_token, itself),
+            SharedKeys(self.first, token, self.nodes.get),
+            SharedKeys(self.second, other_token, itself),
         )
 
     def flipped(self) -> Matching:
@@ -92,13 +91,6 @@ class Matching:
             },
             links=self.backlinks,
             backlinks=self.links,
-        )
-
-    def unmatched(self) -> tuple[list[Apply], list[Apply]]:
-        """Return the nodes of each side that are not matched, in their order."""
-        return (
-            [node for node in self.first.nodes if node not in self.nodes],
-            [node for node in self.second.nodes if node not in self.counterparts],
         )
 
     def is_free(self, node: Apply, other: Apply) -> bool:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, SharedKeys
 from scanopt_cli.diff.matching.slot_pairing import pair_slots
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, op_name
-from scanopt_cli.ir.scan_view import is_loop
+from scanopt_cli.ir.scan_view import is_loop, loop_op
 
 # How many readers of a variable are examined.
 _READERS = 8
+# A trait that more nodes of both sides share says little, and comparing all of these would be
+# quadratic.
+_COMMON = 16
 # PyTensor's name for a Scan without a name.
 _UNNAMED = "scan_fn"
 
@@ -75,6 +78,60 @@ def by_place_of_reading(
         read = side.constants_read(node) if constants else 0
         groups[side.op_digest(node.op), place, read].append((node, place))
     return groups
+
+
+def similar_pairs(matching: Matching) -> Iterator[tuple[Apply, Apply]]:
+    """Yield unmatched nodes of one Op that share at least half of their traits, the best first.
+
+    They may be anywhere in the graphs: this is the last resort of matching. Two Scans may have
+    different bodies; if they are alike, one shared trait is enough.
+    """
+    ours, theirs = (
+        [(node, _traits(keys, node)) for node in keys.unmatched()] for keys in matching.terms()
+    )
+    index, others = _by_trait(ours), _by_trait(theirs)
+    shared = Counter(
+        (place, other)
+        for trait, places in index.items()
+        if min(len(places), len(others[trait])) <= _COMMON
+        for place in places
+        for other in others[trait]
+    )
+    found = []
+    for (place, other), count in shared.items():
+        (node, traits), (counterpart, other_traits) = ours[place], theirs[other]
+        if 2 * count >= max(len(traits), len(other_traits)) or (
+            is_loop(node) and are_alike(matching, node, counterpart)
+        ):
+            found.append((-count, place, other))
+    for _, place, other in sorted(found):
+        yield ours[place][0], theirs[other][0]
+
+
+def _by_trait(nodes: Iterable[tuple[Apply, set[Hashable]]]) -> dict[Hashable, list[int]]:
+    index: dict[Hashable, list[int]] = defaultdict(list)
+    for place, (_, traits) in enumerate(nodes):
+        for trait in traits:
+            index[trait].append(place)
+    return index
+
+
+def _traits(keys: SharedKeys, node: Apply) -> set[Hashable]:
+    """Return what a node reads and what reads it, each with its own Op, comparable across sides."""
+    side, loop = keys.side, loop_op(node)
+    own: Hashable = type(loop).__name__ if loop is not None else side.op_digest(node.op)
+    traits: set[Hashable] = {
+        (own, place if loop is None else None, keys.token(variable))
+        for place, variable in enumerate(node.inputs)
+    }
+    for output in node.outputs:
+        for reader, place in side.readers.get(output, ())[:_COMMON]:
+            # An unmatched reader is a trait that no node of the other side has.
+            traits.add((own, place, keys.partner(reader) or reader))
+    if loop is not None:
+        traits.add((own, "name", op_name(node.op)))
+        traits.add((own, "body", side.op_digest(node.op)))
+    return traits
 
 
 def _loops_alike(matching: Matching, node: Apply, other: Apply) -> bool:

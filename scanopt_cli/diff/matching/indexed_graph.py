@@ -12,16 +12,13 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
 from scanopt_cli.diff.deduplicated import count_loops, deduplicated, node_digest
-from scanopt_cli.diff.matching.pairing import Evidence, Pairs, pair_up
+from scanopt_cli.diff.matching.pairing import Pairs
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.loop_forms import LoopForm
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.naming import slot_names, titles
 from scanopt_cli.ir.scan_view import view_of
 from scanopt_cli.ir.slots import Slot, SlotView
-
-type Token = Callable[[Variable], Hashable]
-"""Returns the key of a variable that both sides share."""
 
 
 class IndexedGraph:
@@ -121,39 +118,12 @@ class SharedKeys:
     """
 
     side: IndexedGraph
-    token: Token
+    token: Callable[[Variable], Hashable]
     partner: Callable[[Apply], Apply | None]
 
-
-def pair_inputs(before: FunctionGraph, after: FunctionGraph) -> list[tuple[int, int]]:
-    """Pair graph inputs by name where it is unique, then by place; types of one class only.
-
-    If one graph has more inputs, places have shifted: then readers decide before places do.
-    """
-
-    def by_name(item: tuple[int, Variable]) -> tuple[type, str] | None:
-        variable = item[1]
-        return (type(variable.type), variable.name) if variable.name else None
-
-    def by_place(item: tuple[int, Variable]) -> tuple[type, int]:
-        return type(item[1].type), item[0]
-
-    def by_readers(graph: FunctionGraph) -> Evidence[tuple[int, Variable]]:
-        def key(item: tuple[int, Variable]) -> Hashable | None:
-            variable = item[1]
-            readers = {(str(node.op), place) for node, place in graph.clients.get(variable, ())}
-            is_shifted = len(before.inputs) != len(after.inputs)
-            return (str(variable.type), frozenset(readers)) if is_shifted else None
-
-        return key
-
-    return pair_up(
-        list(enumerate(before.inputs)),
-        list(enumerate(after.inputs)),
-        (by_name, by_name),
-        (by_readers(before), by_readers(after)),
-        (by_place, by_place),
-    )
+    def unmatched(self) -> list[Apply]:
+        """Return the nodes that are not matched, in their order."""
+        return [node for node in self.side.nodes if self.partner(node) is None]
 
 
 def two_sides(

@@ -15,11 +15,10 @@ from collections.abc import Hashable, Iterable
 from pytensor.graph.basic import Apply, Variable
 
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.evidence import are_alike, by_place_of_reading, fits
+from scanopt_cli.diff.matching.evidence import are_alike, by_place_of_reading, fits, similar_pairs
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.numbering import numbered
 from scanopt_cli.diff.matching.pairing import Pairs, flipped, pair_up
-from scanopt_cli.diff.matching.similarity import similar_pairs
 from scanopt_cli.equivalence.operands import commutes
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.scan_view import is_loop
@@ -80,7 +79,7 @@ class _Matcher:
             self._match_values()
             self._match_changed()
             self._match_values()
-            self._match_all(similar_pairs(self.matching, *self.matching.unmatched()))
+            self._match_all(similar_pairs(self.matching))
             self._match_all(self._doubtful)
             self._doubtful.clear()
             if len(self.matching.nodes) in (count, len(self._first.nodes)):
@@ -105,22 +104,15 @@ class _Matcher:
 
     def _match_equal(self) -> None:
         """Match nodes that compute the same and are the only such nodes on their side."""
-        pairs = pair_up(
-            [self._first.node_digest(node) for node in self._first.nodes],
-            [self._second.node_digest(node) for node in self._second.nodes],
-            (lambda digest: digest, lambda digest: digest),
-        )
-        for place, other in pairs:
+        sides = self._first, self._second
+        digests = [[side.node_digest(node) for node in side.nodes] for side in sides]
+        for place, other in pair_up(digests):
             self._match(self._first.nodes[place], self._second.nodes[other])
 
     def _match_values(self) -> None:
         """Match nodes that compute the same if matched nodes are taken to be equal."""
-        matching = self.matching
         numbers: dict[Hashable, int] = {}
-        ours = numbered(self._first, matching.nodes, matching.token, self._shared, numbers)
-        theirs = numbered(
-            self._second, matching.counterparts, matching.other_token, self._shared, numbers
-        )
+        ours, theirs = (numbered(keys, self._shared, numbers) for keys in self.matching.terms())
         groups: dict[int, deque[Apply]] = defaultdict(deque)
         for node, number in theirs:
             groups[number].append(node)
@@ -134,17 +126,18 @@ class _Matcher:
 
     def _match_loops(self) -> None:
         """Match nodes that hold a graph, by name: there are few, and other matches follow."""
-        first, second, matching = self._first, self._second, self.matching
-        ours = [node for node in first.titles if node not in matching.nodes]
-        theirs = [node for node in second.titles if node not in matching.counterparts]
-        pairs = pair_up(
-            [(first.op_digest(node.op), op_name(node.op)) for node in ours],
-            [(second.op_digest(node.op), op_name(node.op)) for node in theirs],
-            (lambda key: key, lambda key: key),
-            (lambda key: key[1], lambda key: key[1]),
+        ours, theirs = (
+            [node for node in keys.side.titles if keys.partner(node) is None]
+            for keys in self.matching.terms()
         )
-        for place, other in pairs:
-            if are_alike(matching, ours[place], theirs[other]):
+        names = [[op_name(node.op) for node in nodes] for nodes in (ours, theirs)]
+        digests = [
+            [side.op_digest(node.op) for node in nodes]
+            for side, nodes in ((self._first, ours), (self._second, theirs))
+        ]
+        same = [list(zip(*both, strict=True)) for both in zip(digests, names, strict=True)]
+        for place, other in pair_up(same, names):
+            if are_alike(self.matching, ours[place], theirs[other]):
                 self._match(ours[place], theirs[other])
                 # The readers of this loop feed the next one, and distinguish its slots.
                 self._settle(up=False)

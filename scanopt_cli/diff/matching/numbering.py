@@ -7,22 +7,19 @@ from collections.abc import Container, Hashable, Iterator, Sequence
 from pytensor.graph.basic import Apply, Variable
 
 from scanopt_cli.diff.deduplicated import in_one_order
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, Token
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, SharedKeys
 from scanopt_cli.ir.scan_view import is_loop
 
 
 def numbered(
-    side: IndexedGraph,
-    matched: Container[Apply],
-    token: Token,
-    shared: Container[bytes],
-    numbers: dict[Hashable, int],
+    keys: SharedKeys, shared: Container[bytes], numbers: dict[Hashable, int]
 ) -> Iterator[tuple[Apply, int]]:
-    """Yield the nodes of ``side`` that are not ``matched``, each with its number.
+    """Yield the nodes of one side that are not matched, each with its number.
 
     Nodes of both sides get equal ``numbers`` if they apply equal Ops to equal inputs. ``shared``
     holds the digests that occur on both sides.
     """
+    side = keys.side
     own: dict[Apply, int] = {}
 
     def known(variable: Variable) -> Hashable:
@@ -30,14 +27,13 @@ def numbered(
         if maker in own and side.digest(variable) not in shared:
             return own[maker], _output_mark(side, variable)
         # That of a matched variable is one object on both sides: the variable of the second side.
-        return token(variable)
+        return keys.token(variable)
 
-    for node in side.nodes:
-        if node not in matched:
-            reads = _in_one_order(side, node, [known(variable) for variable in node.inputs])
-            key = side.op_digest(node.op), tuple(reads)
-            own[node] = numbers.setdefault(key, len(numbers))
-            yield node, own[node]
+    for node in keys.unmatched():
+        reads = _in_one_order(side, node, [known(variable) for variable in node.inputs])
+        key = side.op_digest(node.op), tuple(reads)
+        own[node] = numbers.setdefault(key, len(numbers))
+        yield node, own[node]
 
 
 def _in_one_order(side: IndexedGraph, node: Apply, reads: Sequence[Hashable]) -> Sequence[Hashable]:

@@ -17,7 +17,7 @@ from functools import cached_property
 from pytensor.graph.basic import Apply, Constant, Variable
 
 from scanopt_cli.diff.matching.indexed_graph import SharedKeys
-from scanopt_cli.diff.matching.pairing import Pairs, pair_up
+from scanopt_cli.diff.matching.pairing import Keys, Pairs, pair_up
 from scanopt_cli.equivalence.loop_forms import StepDigests
 from scanopt_cli.ir.naming import slot_name
 from scanopt_cli.ir.slots import SlotKind, SlotView
@@ -30,9 +30,6 @@ _WALKS = 50
 # their last row, and what that is for.
 _READERS = 8
 _DEPTH = 3
-
-type _Keys = tuple[Sequence[Hashable], Sequence[Hashable]]
-"""For each side, a key for each of its slots; ``None`` for no key."""
 
 
 def pair_slots(ours: SharedKeys, theirs: SharedKeys, node: Apply, other: Apply) -> Pairs:
@@ -162,7 +159,7 @@ class _Pairing:
             len(known) < len(s.slots) for known, s in zip(self._known, self._sides, strict=True)
         )
 
-    def _evidence(self) -> Iterator[tuple[_Keys, bool]]:
+    def _evidence(self) -> Iterator[tuple[Keys, bool]]:
         """Yield keys to pair slots by, the surest first, and whether equal ones pair in order."""
         ours, theirs = self._sides
         if self._is_one_op:
@@ -184,58 +181,46 @@ class _Pairing:
         yield names, False
         yield self._joined(kinds, (ours.roles, theirs.roles)), True
 
-    def _joined(self, *parts: _Keys) -> _Keys:
+    def _joined(self, *parts: Keys) -> Keys:
         """Return keys of several parts, ``None`` if one is; for equal loops, with the ports."""
         if self._is_one_op:
             parts = (*parts, (self._sides[0].ports, self._sides[1].ports))
-        ours, theirs = (
+        return [
             [None if None in keys else keys for keys in zip(*columns, strict=True)]
             for columns in zip(*parts, strict=True)
-        )
-        return ours, theirs
+        ]
 
-    def _pair(self, keys: _Keys, repeats: bool) -> bool:
+    def _pair(self, keys: Keys, repeats: bool) -> bool:
         """Pair slots whose key is unique on both sides; return whether there were any.
 
         With ``repeats``, also slots of equal keys in order.
         """
-        unpaired, others = self._unpaired()
-        pairs = pair_up(
-            unpaired, others, (keys[0].__getitem__, keys[1].__getitem__), repeats=repeats
-        )
-        self._add([(unpaired[first], others[second]) for first, second in pairs])
+        pairs = pair_up(self._unpaired(keys), repeats=repeats)
+        self._known[0].update(pairs)
+        self._known[1].update((second, second) for _, second in pairs)
         return bool(pairs)
 
     def _pair_remaining(self) -> None:
         """Pair unpaired slots of one kind and type in order, if both Scans have as many of them."""
-        unpaired = self._unpaired()
-        shapes = [
-            [side.shapes[place] for place in places]
-            for side, places in zip(self._sides, unpaired, strict=True)
+        shapes = self._unpaired([side.shapes for side in self._sides])
+        counted = [[(shape, column.count(shape)) for shape in column] for column in shapes]
+        self._pair(counted, repeats=True)
+
+    def _unpaired(self, keys: Keys) -> list[list[Hashable]]:
+        """Return keys without those of slots that are in a pair."""
+        return [
+            [None if place in known else key for place, key in enumerate(column)]
+            for column, known in zip(keys, self._known, strict=True)
         ]
-        counted, others = ([(shape, known.count(shape)) for shape in known] for known in shapes)
-        pairs = pair_up(counted, others, (lambda key: key, lambda key: key), repeats=True)
-        self._add([(unpaired[0][first], unpaired[1][second]) for first, second in pairs])
 
-    def _add(self, pairs: Pairs) -> None:
-        self._known[0].update(pairs)
-        self._known[1].update((second, second) for _, second in pairs)
-
-    def _unpaired(self) -> tuple[list[int], list[int]]:
-        first, second = (
-            [place for place in range(len(side.slots)) if place not in known]
-            for side, known in zip(self._sides, self._known, strict=True)
-        )
-        return first, second
-
-    def _rounds(self) -> list[_Keys]:
+    def _rounds(self) -> list[Keys]:
         """Refine both loops from the pairs so far; return the keys of the updates in each round."""
         fed = [
             {feed for feed, is_input in zip(side.feeds, side.are_inputs, strict=True) if is_input}
             for side in self._sides
         ]
         colours = [self._colours(side, fed[0] & fed[1]) for side in (0, 1)]
-        found: list[_Keys] = []
+        found: list[Keys] = []
         classes = 0
         while len(found) < _ROUNDS and self._walks < _WALKS:
             self._walks += 1
