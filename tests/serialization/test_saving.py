@@ -21,6 +21,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
 import scanopt_cli
+from foreign_ops import Opaque
 from real_graphs import GRAPHS
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph, as_graph
@@ -197,6 +198,19 @@ def test_plain_pickle_reads_overrides_too(file: Path) -> None:
     slopes = [pytensor.grad(output, again.inputs[0]) for output in again.outputs]
     assert [slope.eval({again.inputs[0]: 0.0}) for slope in slopes] == [2.0, 3.0]
     assert [output.owner.op for output in again.outputs] == ops
+
+
+class SaysHow(Opaque):
+    """An Op that is made again by a call, which pickle is told by `__reduce__` alone."""
+
+    def __reduce__(self) -> Any:
+        return SaysHow, (f"{self.state} again",)
+
+
+def test_op_says_itself_how_it_is_pickled(file: Path) -> None:
+    x = pt.vector("x")
+    save(([x], [SaysHow("made")(x)]), file)
+    assert load(file, trust=True).outputs[0].owner.op.state == "made again"
 
 
 def test_op_that_cannot_be_pickled_is_named(file: Path) -> None:

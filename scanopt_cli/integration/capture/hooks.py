@@ -100,7 +100,9 @@ def _notifying(original: Callable[..., Any]) -> Callable[..., Any]:
         made = original(input_specs, output_specs, accept_inplace, fgraph, *args, **kwargs)
         if fgraph is None:
             name = getattr(_names, "current", None)
-            answers = [listener.compiling(made[0], output_specs, name) for listener in _listeners]
+            # A copy: another thread may stop listening meanwhile.
+            listeners = tuple(_listeners)
+            answers = [one.compiling(made[0], output_specs, name) for one in listeners]
             callbacks = [first_call for first_call in answers if first_call is not None]
             if callbacks:
                 _waiting[made[0]] = callbacks

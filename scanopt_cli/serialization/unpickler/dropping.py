@@ -56,7 +56,8 @@ def reduced_op(op: Op) -> Any:
     No two Ops get one cache: pickle would keep it one. `NotImplemented` if the class of ``op`` says
     itself how it is pickled.
     """
-    has_own_way = type(op).__reduce_ex__ is not object.__reduce_ex__
+    cls = type(op)
+    has_own_way = (cls.__reduce__, cls.__reduce_ex__) != (object.__reduce__, object.__reduce_ex__)
     state = None if has_own_way else op.__getstate__()
     if not isinstance(state, dict):
         return NotImplemented
