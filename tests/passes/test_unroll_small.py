@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -317,6 +318,40 @@ def test_derivatives_of_their_own_stay() -> None:
     graph = graph_of(scan(lambda y: op(y) * 0.5, outputs_info=[h], n_steps=3))
     work = unrolled(graph)[0]
     assert any(isinstance(node.op, OpFromGraph) for node in walk(work.fgraph))
+
+
+def test_a_graph_of_large_arrays_inside_an_op_stays() -> None:
+    """Nothing of it counts as unrolled, or the pass would go on for ever."""
+    given, x = pt.dvector("given", shape=(8,)), pt.dvector("x", shape=(8,))
+    outer = OpFromGraph([x], [pt.outer(x + 1, x)])
+    ys = scan(lambda y: pt.tanh(outer(y).sum(axis=0)), outputs_info=[given], n_steps=2)
+    graph = graph_of(ys)
+    work, _ = unrolled(graph)
+    assert any(isinstance(node.op, OpFromGraph) for node in walk(work.fgraph))
+    assert_same_values(graph, work, given=np.linspace(-1, 1, 8))
+
+
+def test_a_graph_inside_an_op_that_makes_large_arrays_of_what_is_small() -> None:
+    """That they are large is known only when the graph inside is computed."""
+    given, x = pt.dvector("given", shape=(8,)), pt.dvector("x")
+    outer = OpFromGraph([x], [pt.outer(x + 1, x)])
+    ys = scan(lambda y: pt.tanh(outer(y).sum(axis=0)), outputs_info=[given], n_steps=2)
+    graph = graph_of(ys)
+    work, _ = unrolled(graph)
+    assert_same_values(graph, work, given=np.linspace(-1, 1, 8))
+
+
+def test_constants_that_are_large_are_not_made_entry_by_entry() -> None:
+    """The pass would take minutes for the entries of these, before it finds that they are many."""
+
+    def step(y: Any) -> Any:
+        ones, places = pt.eye(3000, 2000), pt.constant(np.zeros(3_000_000, dtype="int64"))
+        return y + ones[2, 1] + pt.arange(3_000_000)[2] + y[places][0]
+
+    graph = graph_of(scan(step, outputs_info=[h], n_steps=2))
+    start = perf_counter()
+    unrolled(graph)
+    assert perf_counter() - start < 20
 
 
 def test_steps_that_would_be_too_large_stay() -> None:
