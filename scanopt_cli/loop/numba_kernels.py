@@ -71,19 +71,12 @@ class Kernel:
 class _KernelCompiler(Compiler):
     """Numba's compiler, for functions that write no array which they have by another name too."""
 
-    def __init__(
-        self,
-        typing_context: Any,
-        target: Any,
-        library: Any,
-        arguments: Any,
-        result: Any,
-        flags: Any,
-        variables: Any,
-    ) -> None:
+    def __init__(self, *arguments: Any) -> None:
+        *others, flags, variables = arguments
         flags = flags.copy()
         flags.noalias = True
-        super().__init__(typing_context, target, library, arguments, result, flags, variables)
+        changed = [*others, flags, variables]
+        super().__init__(*changed)
 
 
 def kernel(node: Apply, results: Sequence[str], operands: Sequence[Operand], memo: Any) -> Kernel:

@@ -32,7 +32,7 @@ from pytensor.tensor.type import DenseTensorType
 from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
 from scanopt_cli.loop.memory import memory_of
 from scanopt_cli.loop.numba_kernels import Array, Literal, Number, Operand, kernel
-from scanopt_cli.loop.numba_products import multiply
+from scanopt_cli.loop.numba_products import matrices, matrix_by_vector
 from scanopt_cli.loop.products import Product
 
 
@@ -62,7 +62,8 @@ def _bounds_at(start: Any, stop: Any, length: Any) -> Any:
 
 _NAMES: dict[str, Any] = {
     "bounds_at": _bounds_at,
-    "multiply": multiply,
+    "matrices": matrices,
+    "matrix_by_vector": matrix_by_vector,
     "row_at": _row_at,
     "same_length": _same_length,
 }
@@ -278,7 +279,12 @@ class StepWriter:
         rows = [self._length(node.inputs[0], 0)] if left_ndim == 2 else []
         columns = [self._length(node.inputs[1], 1)] if right_ndim == 2 else []
         made = self._add_buffer(node.outputs[0], [*rows, *columns])
-        self._step.append(f"multiply({made}, {left}, {right})")
+        if right_ndim == 1:
+            self._step.append(f"matrix_by_vector({made}, {left}, {right})")
+        elif left_ndim == 1:
+            self._step.append(f"matrix_by_vector({made}, {right}.T, {left})")
+        else:
+            self._step.append(f"matrices({made}, {left}, {right})")
 
     def _add_kernel(self, node: Apply) -> None:
         lengths = self._lengths(node)

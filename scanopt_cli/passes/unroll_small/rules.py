@@ -168,7 +168,8 @@ def _alloc(_op: Alloc, node: Apply, known: Unrolling) -> Found:
 
 @entries_of.register
 def _eye(op: Eye, node: Apply, known: Unrolling) -> Found:
-    values = np.eye(*(_integers(v, known)[0] for v in node.inputs), dtype=int)
+    rows, columns, offset = (_integers(v, known)[0] for v in node.inputs)
+    values = np.eye(rows, columns, offset)
     return [entrywise(lambda value: pt.constant(value, dtype=op.dtype), values)]
 
 
