@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.compile.builders import OpFromGraph, SymbolicOp
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import AND, OR, Add, Mul, ScalarMaximum, ScalarMinimum, Second
+from pytensor.scalar.basic import Add, Mul, Second
 from pytensor.tensor.basic import Alloc, ARange, ExtractDiag, Eye, Join, MakeVector, Split
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -102,16 +102,11 @@ def _reduction(op: CAReduce, node: Apply, known: Unrolling) -> Found:
     axes = tuple(range(part.ndim)) if op.axis is None else op.axis
     kept = [axis for axis in range(part.ndim) if axis not in axes]
     rows = part.transpose([*kept, *axes]).reshape(*(part.shape[axis] for axis in kept), -1)
-    scalar = op.scalar_op
-    if isinstance(scalar, Add | Mul):
-        # The accumulator's dtype.
-        dtype = op._acc_dtype(node.inputs[0].type.dtype)
-        rows = entrywise(lambda term: pt.cast(term, dtype), rows)
-    elif not isinstance(scalar, AND | OR | ScalarMaximum | ScalarMinimum):
-        raise ValueError(f"there is no rule for {op}")
+    if op.acc_dtype is not None:
+        rows = entrywise(lambda term: pt.cast(term, op.acc_dtype), rows)
     made = np.empty(rows.shape[:-1], dtype=object)
     for place in np.ndindex(*made.shape):
-        made[place] = _combined(scalar, list(rows[place]))
+        made[place] = _combined(op.scalar_op, list(rows[place]))
     return [made]
 
 
@@ -209,11 +204,11 @@ def _subtensor(_op: Subtensor, node: Apply, known: Unrolling) -> Found:
     with suppress(ValueError):
         return _pick(node.op, node, known)
     indices = indices_of(node)
-    while indices and isinstance(indices[-1], slice) and is_full_slice(indices[-1]):
+    while indices and is_full_slice(indices[-1]):
         indices.pop()
     array: Symbolic = known.array(node.inputs[0])
     shape = array.type.shape[len(indices) :]
-    if any(isinstance(index, slice) for index in indices) or not known.is_small(shape):
+    if not known.is_small(shape):  # where slices are left, it is not that of the output
         raise ValueError("what is read is not a small row")
     row = [known.array(index) for index in indices]
     made = np.empty(shape, dtype=object)
@@ -315,10 +310,7 @@ def _blockwise(op: Blockwise, node: Apply, known: Unrolling) -> Found:
 @entries_of.register
 def _graph(op: OpFromGraph, node: Apply, known: Unrolling) -> Found:
     """Compute the graph inside in place of the Op, unless the Op has a derivative of its own."""
-    has_own = not isinstance(op, SymbolicOp) and (
-        op.pullback_overrides is not None or op.pushforward_overrides is not None
-    )
-    if has_own:
+    if op.pullback_overrides is not None or op.pushforward_overrides is not None:
         raise ValueError("its derivative is not that of the graph inside")
     _parts(node, known)  # raises unless all of them are small
     outputs = op.fgraph.bind(dict(zip(op.fgraph.inputs, node.inputs, strict=True)))
