@@ -46,14 +46,8 @@ class TimeDirection(StrEnum):
     @property
     def opposite(self) -> TimeDirection:
         """The reverse of this direction; the reverse of ``UNKNOWN`` is ``UNKNOWN``."""
-        return _OPPOSITE[self]
-
-
-_OPPOSITE = {
-    TimeDirection.FORWARD: TimeDirection.BACKWARD,
-    TimeDirection.BACKWARD: TimeDirection.FORWARD,
-    TimeDirection.UNKNOWN: TimeDirection.UNKNOWN,
-}
+        backward, forward = TimeDirection.BACKWARD, TimeDirection.FORWARD
+        return {forward: backward, backward: forward}.get(self, self)
 
 
 @dataclass(frozen=True, slots=True)
