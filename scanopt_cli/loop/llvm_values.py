@@ -40,10 +40,8 @@ class Value:
         kind = self.code.type
         return bool(getattr(kind, "element", kind) == _INTEGER)
 
-    def _made(self, name: str, other: Any, *, is_swapped: bool = False) -> Value:
-        operands = [self.code, self._operand(other)]
-        if is_swapped:
-            operands.reverse()
+    def _made(self, name: str, other: Any) -> Value:
+        operands = self.code, self._operand(other)
         if self._is_integer:
             return Value(self.builder, getattr(self.builder, name)(*operands))
         return Value(self.builder, getattr(self.builder, f"f{name}")(*operands, flags=_FLAGS))
@@ -57,7 +55,7 @@ class Value:
         return self._made("sub", other)
 
     def __rsub__(self, other: Any) -> Value:
-        return self._made("sub", other, is_swapped=True)
+        return Value(self.builder, self._operand(other)) - self
 
     def __mul__(self, other: Any) -> Value:
         return self._made("mul", other)
@@ -68,7 +66,7 @@ class Value:
         return self._made("div", other)
 
     def __rtruediv__(self, other: Any) -> Value:
-        return self._made("div", other, is_swapped=True)
+        return Value(self.builder, self._operand(other)) / self
 
     def __neg__(self) -> Value:
         return Value(self.builder, self.builder.fneg(self.code))

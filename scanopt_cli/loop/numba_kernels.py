@@ -33,39 +33,14 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
-    """A number in the source of a step, which every entry is computed with."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Literal:
     """A number that is known."""
 
     value: Any
 
 
-type Operand = Array | Number | Literal
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """A function with a loop over the entries of its results, and how a step calls it.
-
-    Attributes
-    ----------
-    function
-        What Numba compiles. It does not check indices.
-    key
-        What it is cached by, ``None`` if it is not.
-    arguments
-        The sources of its arguments: the arrays for the results, and what it reads.
-    """
-
-    function: Any
-    key: str | None
-    arguments: Sequence[str]
+type Operand = Array | Literal | str
+"""The name of a number stands for it."""
 
 
 class _KernelCompiler(Compiler):
@@ -79,9 +54,13 @@ class _KernelCompiler(Compiler):
         super().__init__(*changed)
 
 
-def kernel(node: Apply, results: Sequence[str], operands: Sequence[Operand], memo: Any) -> Kernel:
+def kernel(
+    node: Apply, results: Sequence[str], operands: Sequence[Operand], memo: Any
+) -> tuple[Any, str | None, Sequence[str]]:
     """Return the kernel of an elementwise node, given the names of its results and its operands.
 
+    That is a function for Numba, which does not check indices; what it is cached by, ``None`` if it
+    is not; and the sources of its arguments: the arrays for the results, and what it reads.
     ``memo`` is what PyTensor's functions for Ops remember in one compilation.
     """
     op: Any = node.op
@@ -95,7 +74,7 @@ def kernel(node: Apply, results: Sequence[str], operands: Sequence[Operand], mem
                 literals[f"c{i}"] = value
                 keys.append(basic.cache_key_for_constant(value))
                 values.append(f"c{i}")
-            case Number(name):
+            case str(name):
                 arguments[f"a{i}"] = name
                 values.append(f"a{i}")
             case Array(name, places):
@@ -125,4 +104,4 @@ def kernel(node: Apply, results: Sequence[str], operands: Sequence[Operand], mem
         text, "kernel", {**vars(basic), **literals, "function": function}
     )
     compiled = basic.numba_njit(made, boundscheck=False, pipeline_class=_KernelCompiler)
-    return Kernel(compiled, key and f"({text}, {key}, {keys})", list(arguments.values()))
+    return compiled, key and f"({text}, {key}, {keys})", list(arguments.values())

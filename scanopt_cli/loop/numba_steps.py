@@ -16,7 +16,7 @@ once:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
 from scanopt_cli.loop.memory import memory_of
-from scanopt_cli.loop.numba_kernels import Array, Literal, Number, Operand, kernel
+from scanopt_cli.loop.numba_kernels import Array, Literal, Operand, kernel
 from scanopt_cli.loop.numba_products import matrices, matrix_by_vector
 from scanopt_cli.loop.products import Product
 
@@ -212,10 +212,15 @@ class StepWriter:
 
     def _add_call(self, node: Apply) -> None:
         function, key = basic.numba_funcify_ensure_cache(node.op, node=node, ofg_memo=self.memo)
+        self._call(function, key, map(self._name, node.inputs), map(self._name, node.outputs))
+
+    def _call(
+        self, function: Any, key: str | None, inputs: Iterable[str], outputs: Iterable[str] = ()
+    ) -> None:
         name = f"f{len(self._keys)}"
         self._add_global(name, function, key)
-        targets = ", ".join(map(self._name, node.outputs))
-        self._step.append(f"{targets} = {name}({', '.join(map(self._name, node.inputs))})")
+        targets = ", ".join(outputs)
+        self._step.append(f"{targets}{' = ' if targets else ''}{name}({', '.join(inputs)})")
 
     def _add_part(self, node: Apply) -> bool:
         """Let kernels read a part of an array where it is."""
@@ -243,7 +248,7 @@ class StepWriter:
         if isinstance(variable, Constant) and variable.data.size == 1:
             return Literal(variable.data.reshape(())[()])
         if variable in self._numbers:
-            return Number(self._numbers[variable])
+            return self._numbers[variable]
         return self._array(variable)
 
     def _array(self, variable: Any) -> Array:
@@ -289,10 +294,8 @@ class StepWriter:
     def _add_kernel(self, node: Apply) -> None:
         lengths = self._lengths(node)
         results = [self._add_buffer(output, lengths) for output in node.outputs]
-        made = kernel(node, results, [self._operand(v) for v in node.inputs], self.memo)
-        name = f"f{len(self._keys)}"
-        self._add_global(name, made.function, made.key)
-        self._step.append(f"{name}({', '.join(made.arguments)})")
+        operands = [self._operand(v) for v in node.inputs]
+        self._call(*kernel(node, results, operands, self.memo))
 
     def _lengths(self, node: Apply) -> list[str]:
         """Return the source of the lengths of a result, and check that the operands have them."""

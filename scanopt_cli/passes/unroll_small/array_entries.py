@@ -33,6 +33,8 @@ type Rule = Callable[[Op, Apply, "Unrolling"], Sequence[Entries]]
 """Returns the entries of the outputs of a node; raises a ValueError or IndexError if it cannot."""
 type Symbolic = Any
 
+MOST_ENTRIES = 2_000
+"""How many entries a step may compute; its code is compiled as one function."""
 _MOVES = (
     *(Alloc, ARange, DeepCopyOp, DimShuffle, ExtractDiag, Eye, Join, MakeVector, Reshape),
     *(AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor),
@@ -48,15 +50,12 @@ class Unrolling:
     ----------
     size
         The most entries of an array that is small.
-    most
-        How many entries to compute at most; nodes that are left then stay as they are.
     rule
         What knows the entries of the outputs of nodes.
     """
 
-    def __init__(self, size: int, most: int, rule: Rule) -> None:
+    def __init__(self, size: int, rule: Rule) -> None:
         self.size = size
-        self.most = most
         self.n_arrays = 0
         """Of how many arrays entries are computed, and not only moved."""
         self.n_entries = 0
@@ -148,7 +147,7 @@ class Unrolling:
     def _compute(self, node: Apply) -> None:
         is_scalar = all(getattr(v.type, "ndim", 0) == 0 for v in (*node.inputs, *node.outputs))
         may_be_small = not is_scalar and all(self._may_be_small(v.type) for v in node.outputs)
-        if may_be_small and self.n_entries <= self.most and self._add_entries(node):
+        if may_be_small and self.n_entries <= MOST_ENTRIES and self._add_entries(node):
             return
         new = self._of_arrays(node)
         for old, made in zip(node.outputs, new.outputs, strict=True):

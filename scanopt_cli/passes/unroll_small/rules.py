@@ -102,8 +102,9 @@ def _reduction(op: CAReduce, node: Apply, known: Unrolling) -> Found:
     axes = tuple(range(part.ndim)) if op.axis is None else op.axis
     kept = [axis for axis in range(part.ndim) if axis not in axes]
     rows = part.transpose([*kept, *axes]).reshape(*(part.shape[axis] for axis in kept), -1)
-    if op.acc_dtype is not None:
-        rows = entrywise(lambda term: pt.cast(term, op.acc_dtype), rows)
+    dtype = op.acc_dtype
+    if dtype is not None:
+        rows = entrywise(lambda term: pt.cast(term, dtype), rows)
     made = np.empty(rows.shape[:-1], dtype=object)
     for place in np.ndindex(*made.shape):
         made[place] = _combined(op.scalar_op, list(rows[place]))
