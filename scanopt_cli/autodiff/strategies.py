@@ -197,5 +197,4 @@ def record_inferred(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -
     if all(node in recorder.origins for node in made):
         return
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
-    reach = Reach(FunctionGraph(inputs, list(outputs), clone=False))
-    recorder.record_inferred(infer(reach.scans, reach))
+    recorder.record_inferred(infer(Reach(FunctionGraph(inputs, list(outputs), clone=False))))

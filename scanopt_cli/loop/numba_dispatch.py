@@ -43,14 +43,10 @@ def _read_number(op: ReadNumber, **_: Any) -> Callable[..., Any]:
     place = op.place
 
     @basic.numba_njit(boundscheck=False)
-    def read(vector: Any, index: Any) -> Any:
-        return vector[index]
-
-    @basic.numba_njit(boundscheck=False)
-    def read_in_row(array: Any, index: Any) -> Any:
+    def read(array: Any, index: Any) -> Any:
         return array[(index, *place)]
 
-    return read_in_row if place else read  # type: ignore[no-any-return]
+    return read  # type: ignore[no-any-return]
 
 
 @register_funcify_default_op_cache_key(WriteRow)  # type: ignore[untyped-decorator]

@@ -140,17 +140,15 @@ def traced_shapes(
             found.append(None)
             continue
         shape: list[Symbolic] = []
-        computed: Symbolic
         for dim, (length, is_fixed) in enumerate(dims):
-            if is_fixed:
-                shape.append(clone_replace(length, first))
-            elif n_steps is None:
+            if not is_fixed and n_steps is None:
                 shape.append(Shape_i(dim + 1)(traces[position]))
-            else:
-                computed = clone_replace(length, first)
-                shape.append(
-                    ifelse(pt.gt(n_steps, 0), computed, pt.constant(0, dtype=computed.dtype))
-                )
+                continue
+            computed: Symbolic = clone_replace(length, first)
+            if not is_fixed:
+                nothing = pt.constant(0, dtype=computed.dtype)
+                computed = ifelse(pt.gt(n_steps, 0), computed, nothing)
+            shape.append(computed)
         found.append(tuple(shape))
     return found
 

@@ -62,14 +62,14 @@ class ScanBuilder:
         (inner,), outer = slot.inner_inputs, _as_tensor(slot.outer_input)
         reads = rows_read(self.view, self.index, inner, outer, self.lengths)
         if reads is None:
-            self._add(Slot.of_input(SlotKind.NON_SEQ, self._inside(inner), outer))
+            self.slots.append(Slot.of_input(SlotKind.NON_SEQ, self._inside(inner), outer))
             return
         n_steps: Any = self.view.n_steps
         for ahead in sorted(set(reads.values())):
             is_whole = not ahead and self.lengths.length_of(outer) == self.lengths.steps
             sequence = outer if is_whole else outer[ahead : n_steps + ahead]
             value = sequence.type.clone(shape=sequence.type.shape[1:])()
-            self._add(Slot.of_input(SlotKind.SEQ, value, sequence))
+            self.slots.append(Slot.of_input(SlotKind.SEQ, value, sequence))
             for read, offset in reads.items():
                 if offset == ahead:
                     self.values[read] = read.type.filter_variable(value, allow_convert=True)
@@ -121,13 +121,12 @@ class ScanBuilder:
             return slot
         if is_read:
             steps = pt.arange(self.view.n_steps, dtype="int64")
-            self._add(Slot.of_input(SlotKind.SEQ, self.index, steps))
+            self.slots.append(Slot.of_input(SlotKind.SEQ, self.index, steps))
         return None
 
-    def _add(self, slot: Slot, origin: Slot | None = None) -> None:
+    def _add(self, slot: Slot, origin: Slot) -> None:
         self.slots.append(slot)
-        if origin is not None:
-            self.origin[slot] = origin
+        self.origin[slot] = origin
 
     def _inside(self, old: Variable) -> Variable:
         """Return a new tensor of the body, which is read where the TracedLoop reads ``old``."""

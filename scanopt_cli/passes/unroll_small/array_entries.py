@@ -167,7 +167,9 @@ class Unrolling:
             self.n_arrays, self.n_entries = before
             return False
         for output, entries in zip(node.outputs, found, strict=True):
-            self._entries[output] = _of_dtype(entries, output.type.dtype)
+            self._entries[output] = entrywise(
+                lambda v, dtype=output.type.dtype: pt.cast(v, dtype), entries
+            )
             self._computed.add(output)
             self.n_arrays += not isinstance(node.op, _MOVES)
             self.n_entries += entries.size * _terms(node, self)
@@ -228,10 +230,3 @@ def _terms(node: Apply, known: Unrolling) -> int:
         return 1
     shapes = [part.shape for v in node.inputs if (part := known.entries(v)) is not None]
     return max((length for shape in shapes for length in shape), default=1)
-
-
-def _of_dtype(entries: Entries, dtype: str) -> Entries:
-    def cast(entry: Symbolic) -> Symbolic:
-        return entry if entry.type.dtype == dtype else pt.cast(entry, dtype)
-
-    return entrywise(cast, entries)
