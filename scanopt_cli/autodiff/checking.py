@@ -20,8 +20,7 @@ from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.hessian import hessian_vector_product
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import TangentError
-from scanopt_cli.autodiff.reverse import derivatives, or_zeros, total
-from scanopt_cli.autodiff.strategies import along, cleaned
+from scanopt_cli.autodiff.strategies import along, by_reverse_mode, cleaned, or_zeros, total
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.verification.result import DifferenceKind, Verdict, Verification
@@ -148,7 +147,7 @@ def _build_comparison(
     is_forward = derivative.strategy in (Strategy.FORWARD, Strategy.TAYLOR)
     if is_forward and derivative.orders[0].statistics.scans * 2**order <= _MOST_SCANS:
         (target,) = graphs[0]
-        repeated = derivatives(target, inputs, ProvenanceRecorder({}))
+        repeated = by_reverse_mode(target, inputs, ProvenanceRecorder({}))
         wanted = next(islice(repeated, order - 1, None))
         return _ComparedValues("reverse mode", wanted, results)
     along_rates = [total([result * rate for result, rate in zip(results, rates, strict=True)])]

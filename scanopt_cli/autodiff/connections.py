@@ -18,30 +18,22 @@ def pattern(node: Apply) -> Pattern:
     initial rows of a state are connected to its buffer, which begins with them, even if no step
     reads them (see `lost_starts`).
     """
-    known = connection_pattern(node)
-    lost = [places for _, _, places in lost_starts(node, known)]
-    if not lost:
-        return known
-    rows = [list(row) for row in known]
-    for row, column in lost:
+    rows = [list(row) for row in connection_pattern(node)]
+    for _, _, (row, column) in lost_starts(node):
         rows[row][column] = True
     return rows
 
 
-def lost_starts(
-    node: Apply, known: Pattern | None = None
-) -> Iterator[tuple[ScanView, Slot, tuple[int, int]]]:
+def lost_starts(node: Apply) -> Iterator[tuple[ScanView, Slot, tuple[int, int]]]:
     """Yield each state whose initial rows PyTensor takes to be disconnected from its buffer.
 
     This happens where no step computes the state from itself. Each item is the Scan's view, the
     state's slot, and the positions of its initial rows in the inputs and of its buffer in the
-    outputs of ``node``. ``known`` is the Op's own connection pattern, if it is at hand.
+    outputs of ``node``.
     """
     if scan_op(node) is None:
         return
-    if known is None:
-        known = connection_pattern(node)
-    view = ScanView.of(node)
+    known, view = connection_pattern(node), ScanView.of(node)
     for slot in view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.MIT_MOT):
         assert slot.outer_output is not None
         row, column = 1 + view.slots.index(slot), node.outputs.index(slot.outer_output)

@@ -15,7 +15,7 @@ from pytensor.scan.op import Scan
 from scanopt_cli.autodiff.activity import is_float, places_between
 from scanopt_cli.autodiff.provenance.recorder import without_tokens
 from scanopt_cli.autodiff.pushforward_rules import short, without_preamble
-from scanopt_cli.autodiff.reverse import total
+from scanopt_cli.autodiff.strategies import total
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.inner_graphs import core_op
 

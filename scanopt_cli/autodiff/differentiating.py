@@ -278,8 +278,7 @@ def _orders(
     """Build every order up to ``order``, and return notes on them."""
     original, inputs, names = problem.original, problem.inputs, problem.names
     notes = _notes(order, problem, full=full)
-    reach = Reach(original.fgraph)
-    recorder = ProvenanceRecorder(infer(reach.scans, reach))
+    recorder = ProvenanceRecorder(infer(Reach(original.fgraph)))
     orders = [_report(0, original.fgraph, original, recorder, [problem.output_name])]
     results: list[Variable] = [problem.target]
     building = derivatives_by_order(strategy, problem.target, inputs, names, recorder)

@@ -28,8 +28,8 @@ from scanopt_cli.autodiff.pushforward_rules import (
     Pushed,
     TangentError,
     Tangents,
-    elementwise,
     fitted,
+    own_or_transposed,
     pushforward,
     transposed,
 )
@@ -193,10 +193,13 @@ def _op_from_graph(op: OpFromGraph, node: Apply, directions: Sequence[Tangents])
 def _elemwise(op: Elemwise, node: Apply, directions: Sequence[Tangents]) -> Pushed:
     """Apply PyTensor's rule, or for a Composite the rules of its parts.
 
-    Composites come from fusion, and PyTensor builds a cube as one.
+    Composites come from fusion, and PyTensor builds a cube as one. PyTensor would multiply a
+    derivative by a zero tangent: where that is NaN (of a power by its constant exponent, at a
+    negative base), the result would be NaN.
     """
     if not isinstance(op.scalar_op, Composite):
-        return Pushed(node.outputs, [elementwise(node, tangents) for tangents in directions])
+        found = [own_or_transposed(node, tangents, with_zeros=False) for tangents in directions]
+        return Pushed(node.outputs, found)
     inputs = [variable.type() for variable in node.inputs]
     return _applied(_unfused(op.scalar_op, inputs), inputs, node, directions, substituted)
 
@@ -219,7 +222,7 @@ def _unfused(composite: Composite, inputs: Sequence[Variable]) -> list[Variable]
 def _blockwise(op: Blockwise, node: Apply, directions: Sequence[Tangents]) -> Pushed:
     """Vectorize the rule of the core Op over the batch dimensions."""
     batch = op.batch_ndim(node)
-    core = [_core(variable, batch) for variable in node.inputs]
+    core: list[Any] = [v.type.clone(shape=v.type.shape[batch:])() for v in node.inputs]
     applied = op.core_op.make_node(*core)
     try:
         return _applied(applied.outputs, core, node, directions, vectorize_graph)
@@ -257,9 +260,3 @@ def _applied(
         [next(made) for _ in pushed.outputs],
         [[None if t is None else next(made) for t in row] for row in pushed.tangents],
     )
-
-
-def _core(variable: Variable, batch: int) -> Variable:
-    kind = variable.type
-    core: Variable = kind.clone(shape=kind.shape[batch:])()
-    return core

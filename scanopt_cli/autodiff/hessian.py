@@ -13,8 +13,7 @@ from pytensor.graph.traversal import graph_inputs
 from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import fitted
-from scanopt_cli.autodiff.reverse import total
-from scanopt_cli.autodiff.strategies import record_inferred
+from scanopt_cli.autodiff.strategies import record_inferred, total
 
 
 def hessian_rows(

@@ -61,7 +61,7 @@ class Pushed:
 
 
 @singledispatch
-def pushforward(op: Op, node: Apply, directions: Sequence[Tangents]) -> Pushed:
+def pushforward(_op: Op, node: Apply, directions: Sequence[Tangents]) -> Pushed:
     """Return the outputs of ``node`` and their tangents in each of ``directions``.
 
     A direction has a tangent for each input of ``node``, of the type of that input, or ``None`` for
@@ -73,7 +73,7 @@ def pushforward(op: Op, node: Apply, directions: Sequence[Tangents]) -> Pushed:
         If the Op has no derivative, or if its pullback is not linear: only reverse mode can follow
         such an Op.
     """
-    return Pushed(node.outputs, [_own_or_transposed(op, node, tangents) for tangents in directions])
+    return Pushed(node.outputs, [own_or_transposed(node, tangents) for tangents in directions])
 
 
 @pushforward.register(IncSubtensor)
@@ -127,22 +127,6 @@ def _expm(op: Expm, node: Apply, directions: Sequence[Tangents]) -> Pushed:
     return Pushed(node.outputs, [one(tangents) for tangents in directions])
 
 
-def elementwise(node: Apply, tangents: Tangents) -> Tangents:
-    """Return the tangents of an Elemwise by PyTensor's rule, without tangents that are zero.
-
-    PyTensor would multiply a derivative by a zero tangent. Where the derivative is NaN (of a power
-    by its constant exponent, at a negative base), the result would be NaN.
-    """
-    given = [disconnected_type() if tangent is None else tangent for tangent in tangents]
-    try:
-        found = node.op.pushforward(list(node.inputs), list(node.outputs), given)
-    except Exception:
-        return transposed(node, tangents)
-    if any(isinstance(tangent.type, NullType) for tangent in found):
-        return transposed(node, tangents)
-    return [None if isinstance(t.type, DisconnectedType) else t for t in found]
-
-
 def transposed(node: Apply, tangents: Tangents) -> Tangents:
     """Return the tangents of the outputs of ``node`` by the transpose of its pullback.
 
@@ -181,14 +165,13 @@ def transposed(node: Apply, tangents: Tangents) -> Tangents:
         for cotangent, output in zip(cotangents, node.outputs, strict=True)
         if cotangent in left
     }
-    by_cotangent = dict(zip(floats, found, strict=True))
-    results = [by_cotangent.get(cotangent) for cotangent in cotangents]
-    if not shapes:
-        return results
     # `clone_replace` would copy all that the zeros are computed from, loops among them.
-    settled: list[Any] = graph_replace(known, shapes, strict=False)
-    by_result = dict(zip(known, settled, strict=True))
-    return [None if result is None else by_result[result] for result in results]
+    settled: Any = iter(graph_replace(known, shapes, strict=False) if shapes else known)
+    by_cotangent = {
+        cotangent: None if tangent is None else next(settled)
+        for cotangent, tangent in zip(floats, found, strict=True)
+    }
+    return [by_cotangent.get(cotangent) for cotangent in cotangents]
 
 
 def _by_cotangent(
@@ -228,15 +211,20 @@ def fitted(tangent: Any, variable: Any) -> Any:
     return tangent if kind.is_super(tangent.type) else kind.filter_variable(tangent)
 
 
-def _own_or_transposed(op: Op, node: Apply, tangents: Tangents) -> Tangents:
-    """The tangents by the Op's own pushforward, or by `transposed` if that lacks any tangent."""
+def own_or_transposed(node: Apply, tangents: Tangents, *, with_zeros: bool = True) -> Tangents:
+    """Return the tangents by the Op's own pushforward, or `transposed` if that lacks any tangent.
+
+    A tangent that is zero is given to the Op as zeros, or not at all.
+    """
     given = [
-        pt.zeros_like(variable) if tangent is None and is_float(variable) else tangent
+        pt.zeros_like(variable)
+        if with_zeros and tangent is None and is_float(variable)
+        else tangent
         for variable, tangent in zip(node.inputs, tangents, strict=True)
     ]
     disconnected = [disconnected_type() if tangent is None else tangent for tangent in given]
     try:
-        found = list(op.pushforward(list(node.inputs), list(node.outputs), disconnected))
+        found = list(node.op.pushforward(list(node.inputs), list(node.outputs), disconnected))
     except Exception:
         return transposed(node, tangents)
     results: list[Variable | None] = []

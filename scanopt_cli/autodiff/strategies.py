@@ -24,7 +24,6 @@ from scanopt_cli.autodiff.provenance.inference import infer
 from scanopt_cli.autodiff.provenance.reach import Reach
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import fitted
-from scanopt_cli.autodiff.reverse import derivatives, or_zeros, total
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.passes.compile_safe.bodies import CompileSafeBodies
@@ -54,7 +53,7 @@ def derivatives_by_order(
         If a node that a tangent reaches has no pushforward.
     """
     if strategy is Strategy.REVERSE:
-        return derivatives(output, wrt, recorder)
+        return by_reverse_mode(output, wrt, recorder)
     if strategy is Strategy.FORWARD_OVER_REVERSE:
         return _forward_over_reverse(output, wrt, recorder)
     return _forward(output, wrt, names, recorder, is_cleaned=strategy is Strategy.TAYLOR)
@@ -71,10 +70,37 @@ def along(wrt: Sequence[Variable]) -> Mapping[Variable, Variable]:
     return {variable: pt.ones_like(variable) for variable in wrt}
 
 
+def by_reverse_mode(
+    output: Variable, wrt: Sequence[Variable], recorder: ProvenanceRecorder
+) -> Iterator[list[Variable]]:
+    """Yield the derivatives of ``output`` of order 1, 2 and so on, one variable for each input.
+
+    Order 1 is the gradient of the sum of all entries of ``output``; each further order is the
+    gradient of the sum of all entries of all results of the order before. A result has the type of
+    its input, and is zero if the order before does not depend on that input.
+    """
+    results = [output]
+    while True:
+        found = recorder.grad(total(results), wrt)
+        results = [or_zeros(term, variable) for term, variable in zip(found, wrt, strict=True)]
+        yield results
+
+
+def total(variables: Sequence[Any]) -> Any:
+    """Return the sum of all entries of all ``variables``, a scalar."""
+    first, *rest = (v.sum() if v.type.ndim else v for v in variables)
+    return sum(rest, start=first)
+
+
+def or_zeros(result: Variable | None, variable: Variable) -> Variable:
+    """Return ``result``, or zeros like ``variable`` for ``None``."""
+    return pt.zeros_like(variable) if result is None else result
+
+
 def _forward_over_reverse(
     output: Variable, wrt: Sequence[Variable], recorder: ProvenanceRecorder
 ) -> Iterator[list[Variable]]:
-    results = next(derivatives(output, wrt, recorder))
+    results = next(by_reverse_mode(output, wrt, recorder))
     yield results
     while True:
         (row,) = recorder.tangents(results, [along(wrt)])
@@ -171,5 +197,4 @@ def record_inferred(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -
     if all(node in recorder.origins for node in made):
         return
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
-    reach = Reach(FunctionGraph(inputs, list(outputs), clone=False))
-    recorder.record_inferred(infer(reach.scans, reach))
+    recorder.record_inferred(infer(Reach(FunctionGraph(inputs, list(outputs), clone=False))))

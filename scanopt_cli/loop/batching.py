@@ -178,9 +178,9 @@ def _extra(core: Variable, batched: Variable) -> int:
 
 def _padded(core: Variable, batched: Symbolic, ndim: int) -> Symbolic:
     """Return a batched variable with all the batch dimensions; one without any as it is."""
-    if isinstance(core.type, ScalarType) and _extra(core, batched):
-        raise NotImplementedError("a number cannot be batched, only an array of no dimensions")
     extra = _extra(core, batched)
+    if isinstance(core.type, ScalarType) and extra:
+        raise NotImplementedError("a number cannot be batched, only an array of no dimensions")
     return pt.expand_dims(batched, tuple(range(ndim - extra))) if 0 < extra < ndim else batched
 
 

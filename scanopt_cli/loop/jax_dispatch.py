@@ -22,7 +22,8 @@ def _loop(op: Loop, **kwargs: Any) -> Callable[..., Any]:
 
     def loop(n_steps: Any, *inputs: Any) -> Any:
         states, constants = list(inputs[: op.n_states]), inputs[op.n_states :]
-        if _is_none(n_steps):
+        known = _known(n_steps)
+        if known is not None and known <= 0:
             pass  # JAX would trace a step, which may read a row of an array that has none
         elif op.is_while:
 
@@ -61,7 +62,12 @@ def _traced_loop(op: TracedLoop, **kwargs: Any) -> Callable[..., Any]:
 
     def traced_loop(n_steps: Any, *inputs: Any) -> Any:
         states, constants = list(inputs[: op.n_states]), inputs[op.n_states :]
-        n = _known(n_steps, op)
+        n = _known(n_steps)
+        if n is None:
+            raise NotImplementedError(
+                f"JAX cannot trace {op}: the lengths of its traces must be known when it is "
+                "compiled, so the number of steps must be a constant"
+            )
         if n <= 0:
             outputs = _shapes_of_a_step(step, states, constants)
             traces = [jnp.zeros((0, *v.shape), v.dtype) for v in outputs[op.n_states :]]
@@ -104,19 +110,9 @@ def _with_start(start: Any, trace: Any) -> Any:
     return jnp.concatenate([_alone(start), trace])
 
 
-def _is_none(n_steps: Any) -> bool:
-    """Whether it is known at compilation that there are no steps."""
-    try:
-        return int(n_steps) <= 0
-    except jax.errors.ConcretizationTypeError:
-        return False
-
-
-def _known(n_steps: Any, op: TracedLoop) -> int:
+def _known(n_steps: Any) -> int | None:
+    """Return the number of steps if it is known at compilation."""
     try:
         return int(n_steps)
-    except jax.errors.ConcretizationTypeError as error:
-        raise NotImplementedError(
-            f"JAX cannot trace {op}: the lengths of its traces must be known when it is compiled, "
-            "so the number of steps must be a constant"
-        ) from error
+    except jax.errors.ConcretizationTypeError:
+        return None

@@ -40,10 +40,8 @@ class Value:
         kind = self.code.type
         return bool(getattr(kind, "element", kind) == _INTEGER)
 
-    def _made(self, name: str, other: Any, *, is_swapped: bool = False) -> Value:
-        operands = [self.code, self._operand(other)]
-        if is_swapped:
-            operands.reverse()
+    def _made(self, name: str, other: Any) -> Value:
+        operands = self.code, self._operand(other)
         if self._is_integer:
             return Value(self.builder, getattr(self.builder, name)(*operands))
         return Value(self.builder, getattr(self.builder, f"f{name}")(*operands, flags=_FLAGS))
@@ -57,7 +55,7 @@ class Value:
         return self._made("sub", other)
 
     def __rsub__(self, other: Any) -> Value:
-        return self._made("sub", other, is_swapped=True)
+        return Value(self.builder, self._operand(other)) - self
 
     def __mul__(self, other: Any) -> Value:
         return self._made("mul", other)
@@ -68,7 +66,7 @@ class Value:
         return self._made("div", other)
 
     def __rtruediv__(self, other: Any) -> Value:
-        return self._made("div", other, is_swapped=True)
+        return Value(self.builder, self._operand(other)) / self
 
     def __neg__(self) -> Value:
         return Value(self.builder, self.builder.fneg(self.code))
@@ -123,32 +121,22 @@ class Value:
         return Value(self.builder, self.builder.bitcast(self.code, target))
 
 
-def of_one(function: Callable[[Value], Value]) -> Any:
-    """Return what Numba calls for ``function`` of one number."""
+def in_llvm(function: Callable[[Value], Value]) -> Any:
+    """Return what Numba calls for ``function`` of a number, or of a tuple, in one vector."""
 
     @intrinsic
-    def code(_context: Any, _number: Any) -> Any:
-        def made(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            return function(Value(builder, arguments[0])).code
-
-        return types.float64(types.float64), made
-
-    return code
-
-
-def of_several(function: Callable[[Value], Value]) -> Any:
-    """Return what Numba calls for ``function`` of each number of a tuple, in one vector."""
-
-    @intrinsic
-    def code(_context: Any, numbers: Any) -> Any:
-        kind = types.UniTuple(types.float64, numbers.count)
+    def code(_context: Any, argument: Any) -> Any:
+        count = argument.count if isinstance(argument, types.UniTuple) else None
+        kind = types.float64 if count is None else types.UniTuple(types.float64, count)
 
         def made(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            vector = ir.Constant(ir.VectorType(_DOUBLE, kind.count), ir.Undefined)
+            if count is None:
+                return function(Value(builder, arguments[0])).code
+            vector = ir.Constant(ir.VectorType(_DOUBLE, count), ir.Undefined)
             for i, number in enumerate(cgutils.unpack_tuple(builder, arguments[0])):
                 vector = builder.insert_element(vector, number, _INDEX(i))
             result = function(Value(builder, vector)).code
-            entries = [builder.extract_element(result, _INDEX(i)) for i in range(kind.count)]
+            entries = [builder.extract_element(result, _INDEX(i)) for i in range(count)]
             return cgutils.pack_array(builder, entries)
 
         return kind(kind), made

@@ -31,7 +31,7 @@ from scanopt_cli.loop.numba_steps import StepCode, StepWriter
 from scanopt_cli.loop.operators import Loop, TracedLoop
 from scanopt_cli.loop.row_access import ReadNumber, WriteEntries, WriteRow, checked_before
 
-_VERSION = 8
+_VERSION = 9
 """Part of the key under which a compiled loop is cached.
 
 Raise it when the source below changes, or that of steps or products.
@@ -43,47 +43,35 @@ def _read_number(op: ReadNumber, **_: Any) -> Callable[..., Any]:
     place = op.place
 
     @basic.numba_njit(boundscheck=False)
-    def read(vector: Any, index: Any) -> Any:
-        return vector[index]
-
-    @basic.numba_njit(boundscheck=False)
-    def read_in_row(array: Any, index: Any) -> Any:
+    def read(array: Any, index: Any) -> Any:
         return array[(index, *place)]
 
-    return read_in_row if place else read  # type: ignore[no-any-return]
+    return read  # type: ignore[no-any-return]
 
 
 @register_funcify_default_op_cache_key(WriteRow)  # type: ignore[untyped-decorator]
 def _write_row(op: WriteRow, **_: Any) -> Callable[..., Any]:
-    def write(array: Any, index: Any, row: Any) -> Any:
-        array[index] = row
-        return array
+    adds = op.adds
 
-    def add(array: Any, index: Any, row: Any) -> Any:
-        array[index] += row
+    def write(array: Any, index: Any, row: Any) -> Any:
+        if adds:
+            array[index] += row
+        else:
+            array[index] = row
         return array
 
     # Numba's own assignment of an array looks for overlaps, and copies.
     def write_vector(array: Any, index: Any, row: Any) -> Any:
         target = array[index]
         if target.shape[0] != row.shape[0]:
-            target[:] = row
+            target[:] = target + row if adds else row
         else:
             for i in range(target.shape[0]):
-                target[i] = row[i]
+                target[i] = target[i] + row[i] if adds else row[i]
         return array
 
-    def add_vector(array: Any, index: Any, row: Any) -> Any:
-        target = array[index]
-        if target.shape[0] != row.shape[0]:
-            target += row
-        else:
-            for i in range(target.shape[0]):
-                target[i] += row[i]
-        return array
-
-    writes = (write, write_vector)[op.ndim == 1], (add, add_vector)[op.ndim == 1]
-    made: Callable[..., Any] = basic.numba_njit(writes[op.adds], boundscheck=op.is_checked)
+    function = write_vector if op.ndim == 1 else write
+    made: Callable[..., Any] = basic.numba_njit(function, boundscheck=op.is_checked)
     return made
 
 

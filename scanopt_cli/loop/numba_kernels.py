@@ -33,62 +33,34 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
-    """A number in the source of a step, which every entry is computed with."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Literal:
     """A number that is known."""
 
     value: Any
 
 
-type Operand = Array | Number | Literal
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """A function with a loop over the entries of its results, and how a step calls it.
-
-    Attributes
-    ----------
-    function
-        What Numba compiles. It does not check indices.
-    key
-        What it is cached by, ``None`` if it is not.
-    arguments
-        The sources of its arguments: the arrays for the results, and what it reads.
-    """
-
-    function: Any
-    key: str | None
-    arguments: Sequence[str]
+type Operand = Array | Literal | str
+"""The name of a number stands for it."""
 
 
 class _KernelCompiler(Compiler):
     """Numba's compiler, for functions that write no array which they have by another name too."""
 
-    def __init__(
-        self,
-        typing_context: Any,
-        target: Any,
-        library: Any,
-        arguments: Any,
-        result: Any,
-        flags: Any,
-        variables: Any,
-    ) -> None:
+    def __init__(self, *arguments: Any) -> None:
+        *others, flags, variables = arguments
         flags = flags.copy()
         flags.noalias = True
-        super().__init__(typing_context, target, library, arguments, result, flags, variables)
+        changed = [*others, flags, variables]
+        super().__init__(*changed)
 
 
-def kernel(node: Apply, results: Sequence[str], operands: Sequence[Operand], memo: Any) -> Kernel:
+def kernel(
+    node: Apply, results: Sequence[str], operands: Sequence[Operand], memo: Any
+) -> tuple[Any, str | None, Sequence[str]]:
     """Return the kernel of an elementwise node, given the names of its results and its operands.
 
+    That is a function for Numba, which does not check indices; what it is cached by, ``None`` if it
+    is not; and the sources of its arguments: the arrays for the results, and what it reads.
     ``memo`` is what PyTensor's functions for Ops remember in one compilation.
     """
     op: Any = node.op
@@ -102,7 +74,7 @@ def kernel(node: Apply, results: Sequence[str], operands: Sequence[Operand], mem
                 literals[f"c{i}"] = value
                 keys.append(basic.cache_key_for_constant(value))
                 values.append(f"c{i}")
-            case Number(name):
+            case str(name):
                 arguments[f"a{i}"] = name
                 values.append(f"a{i}")
             case Array(name, places):
@@ -132,4 +104,4 @@ def kernel(node: Apply, results: Sequence[str], operands: Sequence[Operand], mem
         text, "kernel", {**vars(basic), **literals, "function": function}
     )
     compiled = basic.numba_njit(made, boundscheck=False, pipeline_class=_KernelCompiler)
-    return Kernel(compiled, key and f"({text}, {key}, {keys})", list(arguments.values()))
+    return compiled, key and f"({text}, {key}, {keys})", list(arguments.values())

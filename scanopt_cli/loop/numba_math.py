@@ -23,10 +23,10 @@ from pytensor.link.numba.dispatch.basic import (
 )
 from pytensor.link.numba.dispatch.scalar import scalar_op_cache_key
 
-from scanopt_cli.loop.llvm_values import Value, of_one, of_several
-from scanopt_cli.loop.vector_math import VectorComposite, VectorFunction, VectorFunctions
+from scanopt_cli.loop.llvm_values import Value, in_llvm
+from scanopt_cli.loop.vector_math import VectorComposite, VectorFunction
 
-_VERSION = 5
+_VERSION = 6
 """Part of the key under which Numba's code is cached; raise it when a function changes."""
 _LOG2_E = 1.4426950408889634
 # log(2) in two parts; the first has zeros at its end, so that n times it is exact.
@@ -173,40 +173,31 @@ def log1p(x: Value) -> Value:
     return made.where(_abs(x) < _TINY, x)
 
 
-_FUNCTIONS = {
-    "exp": exp,
-    "expm1": expm1,
-    "log": log,
-    "log1p": log1p,
-    "sigmoid": sigmoid,
-    "tanh": tanh,
+IN_LLVM = {
+    "exp": in_llvm(exp),
+    "expm1": in_llvm(expm1),
+    "log": in_llvm(log),
+    "log1p": in_llvm(log1p),
+    "sigmoid": in_llvm(sigmoid),
+    "tanh": in_llvm(tanh),
 }
-OF_ONE = {name: of_one(function) for name, function in _FUNCTIONS.items()}
-"""What Numba calls for a function of one number, by name."""
-OF_SEVERAL = {name: of_several(function) for name, function in _FUNCTIONS.items()}
-"""What Numba calls for a function of each number of a tuple, by name."""
+"""What Numba calls for a function of a number, or of each number of a tuple, by name."""
 
 
 @register_funcify_and_cache_key(VectorFunction)  # type: ignore[untyped-decorator]
 def _vector_function(op: VectorFunction, **_: Any) -> tuple[Callable[..., Any], str]:
-    function = OF_ONE[op.function]
+    function = IN_LLVM[op.function]
 
     @numba_njit(forceinline=True)
     def of_number(x: Any) -> Any:
         return function(x)
 
-    return of_number, scalar_op_cache_key(op, function=op.function, version=_VERSION)
-
-
-@register_funcify_and_cache_key(VectorFunctions)  # type: ignore[untyped-decorator]
-def _vector_functions(op: VectorFunctions, **_: Any) -> tuple[Callable[..., Any], str]:
-    function = OF_SEVERAL[op.function]
-
     @numba_njit(forceinline=True)
     def of_numbers(*numbers: Any) -> Any:
         return function(numbers)
 
-    return of_numbers, scalar_op_cache_key(op, function=op.function, version=_VERSION)
+    key = scalar_op_cache_key(op, function=op.function, count=op.nin, version=_VERSION)
+    return (of_number if op.nin == 1 else of_numbers), key
 
 
 @register_funcify_and_cache_key(VectorComposite)  # type: ignore[untyped-decorator]

@@ -1,6 +1,6 @@
 """Numba's code for `Product`: loops, and BLAS where arrays are large.
 
-Importing this module registers it with PyTensor's Numba backend.
+Results are written into an array ``made``, which is contiguous and of their shape.
 """
 
 from __future__ import annotations
@@ -10,16 +10,8 @@ from typing import Any
 
 import numpy as np
 from numba.extending import overload
-from pytensor.graph.basic import Apply
-from pytensor.link.numba.dispatch.basic import (
-    numba_njit,
-    register_funcify_default_op_cache_key,
-)
+from pytensor.link.numba.dispatch.basic import numba_njit
 
-from scanopt_cli.loop.products import Product
-
-_VERSION = 3
-"""Part of the key under which Numba's code is cached; raise it when the code changes."""
 _LARGE = 1 << 16
 """Matrices of so many entries are multiplied by vectors by BLAS, which may use several threads."""
 _SMALL = 512
@@ -89,11 +81,11 @@ def _small(made: Any, left: Any, right: Any) -> None:
                 made[i, j] += x * right[k, j]
 
 
-def _matrix_by_vector(made: Any, matrix: Any, vector: Any) -> None:
-    """Stand for the code that the next function chooses."""
+def matrix_by_vector(made: Any, matrix: Any, vector: Any) -> None:
+    """Stand for the code that the next function chooses: ``matrix @ vector``, into ``made``."""
 
 
-@overload(_matrix_by_vector, inline="always")
+@overload(matrix_by_vector)
 def _by_layout(made: Any, matrix: Any, vector: Any) -> Callable[..., Any]:  # noqa: ARG001
     def by_rows(made: Any, matrix: Any, vector: Any) -> Any:
         if matrix.shape[1] != vector.shape[0]:
@@ -114,58 +106,12 @@ def _by_layout(made: Any, matrix: Any, vector: Any) -> Callable[..., Any]:  # no
     return by_columns if matrix.layout == "F" else by_rows
 
 
-def _multiply(made: Any, left: Any, right: Any) -> None:
-    """Stand for the code that the next function chooses."""
-
-
-@overload(_multiply, inline="always")
-def _by_dimensions(made: Any, left: Any, right: Any) -> Callable[..., Any]:  # noqa: ARG001
-    def matrix_by_vector(made: Any, left: Any, right: Any) -> Any:
-        _matrix_by_vector(made, left, right)
-
-    def vector_by_matrix(made: Any, left: Any, right: Any) -> Any:
-        _matrix_by_vector(made, right.T, left)
-
-    def matrices(made: Any, left: Any, right: Any) -> Any:
-        if left.shape[1] != right.shape[0]:
-            raise ValueError(_MISMATCH)
-        if left.shape[0] * left.shape[1] * right.shape[1] <= _SMALL:
-            _small(made, left, right)
-        else:
-            np.dot(np.ascontiguousarray(left), np.ascontiguousarray(right), made)
-
-    if right.ndim == 1:
-        return matrix_by_vector
-    return vector_by_matrix if left.ndim == 1 else matrices
-
-
 @numba_njit
-def multiply(made: Any, left: Any, right: Any) -> None:
-    """Compute the product of two arrays into ``made``, which is contiguous and of its shape."""
-    _multiply(made, left, right)
-
-
-@register_funcify_default_op_cache_key(Product)  # type: ignore[untyped-decorator]
-def _product_op(op: Product, node: Apply, **_: Any) -> tuple[Callable[..., Any], int]:  # noqa: ARG001
-    @numba_njit
-    def matrix_by_vector(left: Any, right: Any) -> Any:
-        made = np.empty(left.shape[0], left.dtype)
-        multiply(made, left, right)
-        return made
-
-    @numba_njit
-    def vector_by_matrix(left: Any, right: Any) -> Any:
-        made = np.empty(right.shape[1], left.dtype)
-        multiply(made, left, right)
-        return made
-
-    @numba_njit
-    def matrices(left: Any, right: Any) -> Any:
-        made = np.empty((left.shape[0], right.shape[1]), left.dtype)
-        multiply(made, left, right)
-        return made
-
-    left, right = node.inputs
-    if right.type.ndim == 1:
-        return matrix_by_vector, _VERSION
-    return (vector_by_matrix if left.type.ndim == 1 else matrices), _VERSION
+def matrices(made: Any, left: Any, right: Any) -> None:
+    """Compute the product of two matrices into ``made``."""
+    if left.shape[1] != right.shape[0]:
+        raise ValueError(_MISMATCH)
+    if left.shape[0] * left.shape[1] * right.shape[1] <= _SMALL:
+        _small(made, left, right)
+    else:
+        np.dot(np.ascontiguousarray(left), np.ascontiguousarray(right), made)

@@ -16,7 +16,7 @@ once:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,8 +31,8 @@ from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
 from scanopt_cli.loop.memory import memory_of
-from scanopt_cli.loop.numba_kernels import Array, Literal, Number, Operand, kernel
-from scanopt_cli.loop.numba_products import multiply
+from scanopt_cli.loop.numba_kernels import Array, Literal, Operand, kernel
+from scanopt_cli.loop.numba_products import matrices, matrix_by_vector
 from scanopt_cli.loop.products import Product
 
 
@@ -62,7 +62,8 @@ def _bounds_at(start: Any, stop: Any, length: Any) -> Any:
 
 _NAMES: dict[str, Any] = {
     "bounds_at": _bounds_at,
-    "multiply": multiply,
+    "matrices": matrices,
+    "matrix_by_vector": matrix_by_vector,
     "row_at": _row_at,
     "same_length": _same_length,
 }
@@ -211,10 +212,15 @@ class StepWriter:
 
     def _add_call(self, node: Apply) -> None:
         function, key = basic.numba_funcify_ensure_cache(node.op, node=node, ofg_memo=self.memo)
+        self._call(function, key, map(self._name, node.inputs), map(self._name, node.outputs))
+
+    def _call(
+        self, function: Any, key: str | None, inputs: Iterable[str], outputs: Iterable[str] = ()
+    ) -> None:
         name = f"f{len(self._keys)}"
         self._add_global(name, function, key)
-        targets = ", ".join(map(self._name, node.outputs))
-        self._step.append(f"{targets} = {name}({', '.join(map(self._name, node.inputs))})")
+        targets = ", ".join(outputs)
+        self._step.append(f"{targets}{' = ' if targets else ''}{name}({', '.join(inputs)})")
 
     def _add_part(self, node: Apply) -> bool:
         """Let kernels read a part of an array where it is."""
@@ -242,7 +248,7 @@ class StepWriter:
         if isinstance(variable, Constant) and variable.data.size == 1:
             return Literal(variable.data.reshape(())[()])
         if variable in self._numbers:
-            return Number(self._numbers[variable])
+            return self._numbers[variable]
         return self._array(variable)
 
     def _array(self, variable: Any) -> Array:
@@ -278,15 +284,18 @@ class StepWriter:
         rows = [self._length(node.inputs[0], 0)] if left_ndim == 2 else []
         columns = [self._length(node.inputs[1], 1)] if right_ndim == 2 else []
         made = self._add_buffer(node.outputs[0], [*rows, *columns])
-        self._step.append(f"multiply({made}, {left}, {right})")
+        if right_ndim == 1:
+            self._step.append(f"matrix_by_vector({made}, {left}, {right})")
+        elif left_ndim == 1:
+            self._step.append(f"matrix_by_vector({made}, {right}.T, {left})")
+        else:
+            self._step.append(f"matrices({made}, {left}, {right})")
 
     def _add_kernel(self, node: Apply) -> None:
         lengths = self._lengths(node)
         results = [self._add_buffer(output, lengths) for output in node.outputs]
-        made = kernel(node, results, [self._operand(v) for v in node.inputs], self.memo)
-        name = f"f{len(self._keys)}"
-        self._add_global(name, made.function, made.key)
-        self._step.append(f"{name}({', '.join(made.arguments)})")
+        operands = [self._operand(v) for v in node.inputs]
+        self._call(*kernel(node, results, operands, self.memo))
 
     def _lengths(self, node: Apply) -> list[str]:
         """Return the source of the lengths of a result, and check that the operands have them."""

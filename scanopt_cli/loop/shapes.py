@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -13,7 +13,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, walk
 from pytensor.raise_op import Assert
 from pytensor.scalar.basic import EQ, ScalarType
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor
@@ -79,17 +79,19 @@ def _asserted(length: Variable) -> Variable:
     return length
 
 
-def _conjuncts(conditions: Sequence[Variable]) -> Iterator[Variable]:
-    """Yield the equations that all hold if ``conditions`` do."""
-    waiting = list(conditions)
-    while waiting:
-        node = waiting.pop().owner
-        if node is None:
-            continue
-        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, EQ):
-            yield node.outputs[0]
-        elif isinstance(node.op, ScalarFromTensor | MakeVector | All):
-            waiting += node.inputs
+def _conjuncts(conditions: Sequence[Variable]) -> list[Variable]:
+    """Return the equations that all hold if ``conditions`` do."""
+
+    def parts(condition: Variable) -> Sequence[Variable]:
+        node = condition.owner
+        is_every = node is not None and isinstance(node.op, ScalarFromTensor | MakeVector | All)
+        return node.inputs if is_every else ()
+
+    return [v for v in walk(conditions, parts) if _is_equation(v.owner_op)]
+
+
+def _is_equation(op: Any) -> bool:
+    return isinstance(op, Elemwise) and isinstance(op.scalar_op, EQ)
 
 
 def state_shapes(
@@ -138,17 +140,15 @@ def traced_shapes(
             found.append(None)
             continue
         shape: list[Symbolic] = []
-        computed: Symbolic
         for dim, (length, is_fixed) in enumerate(dims):
-            if is_fixed:
-                shape.append(clone_replace(length, first))
-            elif n_steps is None:
+            if not is_fixed and n_steps is None:
                 shape.append(Shape_i(dim + 1)(traces[position]))
-            else:
-                computed = clone_replace(length, first)
-                shape.append(
-                    ifelse(pt.gt(n_steps, 0), computed, pt.constant(0, dtype=computed.dtype))
-                )
+                continue
+            computed: Symbolic = clone_replace(length, first)
+            if not is_fixed:
+                nothing = pt.constant(0, dtype=computed.dtype)
+                computed = ifelse(pt.gt(n_steps, 0), computed, nothing)
+            shape.append(computed)
         found.append(tuple(shape))
     return found
 
@@ -181,20 +181,14 @@ def _traced_lengths(
 
 def _is_fixed(length: Variable, body: Body, kept: Sequence[Sequence[bool]]) -> bool:
     """Whether a length is decided by constants, and lengths of states that no step changes."""
-    waiting, seen = [length], set[Variable]()
-    while waiting:
-        variable = waiting.pop()
-        if variable in seen:
-            continue
-        seen.add(variable)
-        if variable is body.index or variable in body.states:
-            return False
+
+    def decided_by(variable: Variable) -> Any:
         node = variable.owner
         if node is None:
-            continue
+            return ()
         if isinstance(node.op, Shape_i) and (state := node.inputs[0]) in body.states:
-            if not kept[body.states.index(state)][node.op.i]:
-                return False
-        else:
-            waiting += node.inputs
-    return True
+            return () if kept[body.states.index(state)][node.op.i] else (state,)
+        return node.inputs
+
+    changing = {body.index, *body.states}
+    return changing.isdisjoint(walk([length], decided_by))

@@ -11,6 +11,7 @@ from typing import Any
 
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import walk
 from pytensor.scalar.basic import (
     Add,
     Exp,
@@ -57,14 +58,8 @@ def _largest_of(shift: Variable) -> set[Variable]:
     is_infinite, _, largest = shift.owner.inputs
     if not _is(is_infinite.owner, IsInf) or is_infinite.owner.inputs[0] is not largest:
         return set()
-    found, waiting = set(), [largest]
-    while waiting:
-        variable = waiting.pop()
-        if _is(variable.owner, Maximum):
-            waiting += variable.owner.inputs
-        else:
-            found.add(variable)
-    return found
+    operands = walk([largest], lambda v: v.owner.inputs if _is(v.owner, Maximum) else ())
+    return {v for v in operands if not _is(v.owner, Maximum)}
 
 
 def _is(node: Any, kind: type) -> bool:

@@ -7,79 +7,43 @@ after the other only the hyperbolic tangent is faster than the C library's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import (
-    Composite,
-    Exp,
-    Expm1,
-    Log,
-    Log1p,
-    ScalarOp,
-    Tanh,
-    UnaryScalarOp,
-    same_out,
-)
-from pytensor.scalar.math import Sigmoid
+from pytensor.scalar.basic import Composite, ScalarOp, exp, expm1, log, log1p, tanh
+from pytensor.scalar.math import sigmoid
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 from pytensor.tensor.rewriting.scalarize import ScalarizedElemwise
 
 from scanopt_cli.loop.shifted_sums import ShiftedLog
 
-_FOR_NUMBERS: Mapping[type[Op], str] = {Tanh: "tanh"}
-_FOR_ARRAYS: Mapping[type[Op], str] = {
-    **_FOR_NUMBERS,
-    Exp: "exp",
-    Expm1: "expm1",
-    Log: "log",
-    Log1p: "log1p",
-    Sigmoid: "sigmoid",
+FUNCTIONS: Mapping[str, Any] = {
+    "exp": exp,
+    "expm1": expm1,
+    "log": log,
+    "log1p": log1p,
+    "sigmoid": sigmoid,
+    "tanh": tanh,
 }
-_IN_GROUPS: Mapping[type[Op], str] = {Exp: "exp", Log: "log", ShiftedLog: "log"}
+"""What PyTensor calls the functions."""
+_FOR_NUMBERS: Mapping[type[Op], str] = {type(tanh): "tanh"}
+_FOR_ARRAYS: Mapping[type[Op], str] = {type(op): name for name, op in FUNCTIONS.items()}
+_IN_GROUPS: Mapping[type[Op], str] = {type(exp): "exp", type(log): "log", ShiftedLog: "log"}
 _FEWEST = 4
 """So many numbers are computed faster in one vector than by the C library."""
-IN_PYTHON: Mapping[str, Callable[[Any], Any]] = {
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "log": np.log,
-    "log1p": np.log1p,
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "tanh": np.tanh,
-}
-"""Every function, by name."""
 
 
-class VectorFunction(UnaryScalarOp):
-    """A function of a float64, by name."""
-
-    __props__ = ("function",)
-
-    def __init__(self, function: str) -> None:
-        super().__init__(same_out, name=f"vector_{function}")
-        self.function = function
-
-    def impl(self, x: Any) -> Any:
-        """Compute the function."""
-        return IN_PYTHON[self.function](x)
-
-    def c_code(self, *_: Any) -> str:
-        """Raise, since linkers that compile C use the C library's functions."""
-        raise NotImplementedError
-
-
-class VectorFunctions(ScalarOp):
-    """A function of each of several float64 numbers, by name."""
+class VectorFunction(ScalarOp):
+    """A function, by name, of a float64, or of each of several, which are one vector."""
 
     __props__ = ("function", "nin")
 
-    def __init__(self, function: str, count: int) -> None:
-        super().__init__(name=f"{count}_of_{function}")
+    def __init__(self, function: str, count: int = 1) -> None:
+        super().__init__(name=f"vector_{function}")
         self.function = function
         self.nin = self.nout = count
 
@@ -89,7 +53,8 @@ class VectorFunctions(ScalarOp):
 
     def impl(self, *numbers: Any) -> Any:
         """Compute the function of each number."""
-        return tuple(IN_PYTHON[self.function](x) for x in numbers)
+        found = tuple(FUNCTIONS[self.function].impl(x) for x in numbers)
+        return found if self.nout > 1 else found[0]
 
     def c_code(self, *_: Any) -> str:
         """Raise, since linkers that compile C use the C library's functions."""
@@ -120,7 +85,7 @@ def _gather(graph: FunctionGraph) -> bool:
         levels |= dict.fromkeys(node.outputs, level)
     large = {key: nodes for key, nodes in groups.items() if len(nodes) >= _FEWEST}
     for (name, _), nodes in large.items():
-        new = VectorFunctions(name, len(nodes)).make_node(*(node.inputs[0] for node in nodes))
+        new = VectorFunction(name, len(nodes)).make_node(*(node.inputs[0] for node in nodes))
         graph.replace_all([(old.outputs[0], v) for old, v in zip(nodes, new.outputs, strict=True)])
     return bool(large)
 

@@ -33,7 +33,7 @@ _BUILTIN = (
     "save_mem.save_mem:SaveMem",
     "compile_safe.compile_safe:CompileSafe",
     "push_out.push_out:PushOut",
-    "scan_to_loop:ScanToLoop",
+    "scan_to_loop.scan_to_loop:ScanToLoop",
     "trace_to_last:TraceToLast",
     "constant_states:ConstantStates",
     "checkpoint:Checkpoint",
@@ -41,7 +41,7 @@ _BUILTIN = (
     "unroll_small.unroll_small:UnrollSmall",
     "keep_values.keep_values:KeepValues",
     "merge_products:MergeProducts",
-    "loop_to_scan:LoopToScan",
+    "loop_to_scan.loop_to_scan:LoopToScan",
 )
 ENTRY_POINT_GROUP = "scanopt.passes"
 

@@ -38,7 +38,7 @@ from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.constant_states import ConstantStates
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.keep_values.keep_values import KeepValues
-from scanopt_cli.passes.loop_to_scan import LoopToScan
+from scanopt_cli.passes.loop_to_scan.loop_to_scan import LoopToScan
 from scanopt_cli.passes.merge_products import MergeProducts
 from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.passes.normalize_reads.normalize_reads import NormalizeReads

@@ -8,6 +8,9 @@ from typing import Any
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.link.numba.dispatch.basic import numba_funcify, numba_njit
+from pytensor.scalar.basic import UnaryScalarOp, same_out
+from pytensor.tensor.elemwise import Elemwise
 
 import scanopt_cli.loop.numba_dispatch  # noqa: F401
 from scanopt_cli.loop import Body, Loop
@@ -131,3 +134,23 @@ def test_other_results_have_buffers_of_their_own(name: str) -> None:
     step, count = SEPARATE[name]
     states = [X, Y] if "none" in name or "lengths" in name else [X]
     assert buffers(code(step, states)) == count
+
+
+class Twice(UnaryScalarOp):
+    """An Op whose code in Numba has no key."""
+
+
+@numba_funcify.register(Twice)
+def _twice(_op: Twice, **_: Any) -> Any:
+    @numba_njit
+    def twice(x: Any) -> Any:
+        return 2 * x
+
+    return twice
+
+
+def test_what_has_no_key_is_not_cached() -> None:
+    """Code of another Op without a key would be taken for it."""
+    twice = Elemwise(Twice(same_out))
+    assert code(lambda i, x: [twice(x)], [X]).key is None
+    assert code(lambda i, x: [pt.tanh(x)], [X]).key is not None

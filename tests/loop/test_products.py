@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 
-import scanopt_cli.loop.numba_products  # noqa: F401
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Body, Loop, TracedLoop
 from scanopt_cli.loop.products import Product, drop_unit_dimensions, use_products
@@ -38,11 +38,22 @@ def laid_out(array: np.ndarray, layout: str) -> np.ndarray:
 
 
 def multiplied(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Multiply by the code of `Product`."""
-    inputs = [pt.tensor(dtype=value.dtype, shape=(None,) * value.ndim) for value in (left, right)]
-    function = pytensor.function(inputs, Product()(*inputs), mode="NUMBA", trust_input=True)
-    found: np.ndarray = function(left, right)
+    """Multiply by the code of `Product`, in a loop of one step."""
+    ndim = left.ndim + right.ndim - 2
+    start = np.empty((0,) * ndim, left.dtype)
+    found: np.ndarray = compiled_product(left.dtype, left.ndim, right.ndim)(start, left, right)
     return found
+
+
+@cache
+def compiled_product(dtype: np.dtype, *ndims: int) -> Any:
+    """Return a compiled loop whose step is a product."""
+    left, right = (pt.tensor(dtype=dtype, shape=(None,) * ndim) for ndim in ndims)
+    product: Any = Product()(left, right)
+    start, state = product.type(), product.type()
+    body = Body(index=pt.lscalar(), states=[state], next_states=[product])
+    (last,) = Loop.over(1, body, [start], {left: left, right: right})
+    return pytensor.function([start, left, right], last, mode="NUMBA", trust_input=True)
 
 
 def check(shapes: Any, dtype: str, layouts: Any) -> None:

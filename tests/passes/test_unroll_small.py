@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,11 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
+from pytensor.gradient import DisconnectedGrad, disconnected_grad_
 from pytensor.scan.utils import until
 from pytensor.tensor import linalg
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import ProdWithoutZeros
 
 from graph_building import assert_same_values, graph_of, optimized, scan
 from scanopt_cli.errors import PassError
@@ -97,8 +101,13 @@ MATRICES: dict[str, Callable[[Any, Any], Any]] = {
     "adds by a mask": lambda m, v: m * 0.5 + v[v > v.mean()].inc(v[0]),
     "writes entries by a mask": lambda m, v: m[m > 0].set(-0.5) * 0.9,
     "writes rows by a mask": lambda m, v: m[v > 0].set(v.sum()) * 0.5 + v[v > 9].set(1),
+    "writes a part of rows by a mask": lambda m, v: m[v > 0, 0].set(2) * 0.5,
+    "writes many by a known mask": lambda m, v: (
+        m * 0.5 + v[np.array([True, False, True])].set(v[1:] * 2)
+    ),
     "writes many by a mask": lambda m, v: m * 0.5 + v[v > 0].set(2 * v[v > 0]),
     "writes a row where a mask says": lambda m, v: m[m[:, 0] > 0].set(v[None]) * 0.5,
+    "products without zeros": lambda m, v: m * 0.5 + ProdWithoutZeros()(v * 0) + v,
     "empty arrays": lambda m, v: m * 0.5 + pt.diagonal(m, offset=3).sum() + v,
     "diagonals": lambda m, v: pt.diag(pt.diagonal(m)) * 0.5 + pt.eye(3) * v.sum(),
     # case 3
@@ -144,7 +153,10 @@ def test_undefined_results_are_nan(name: str) -> None:
 
 
 # Nodes that stay: masks, and sums of nothing.
-_STAY = ("masks", "writes many by a mask", "writes a row where a mask says", "empty arrays")
+_STAY = (
+    *("masks", "writes many by a mask", "writes a row where a mask says", "empty arrays"),
+    "writes a part of rows by a mask",
+)
 
 
 @pytest.mark.parametrize("name", MATRICES)
@@ -170,7 +182,10 @@ def test_integers_and_booleans() -> None:
     counts, flags = pt.vector("counts", dtype="int8", shape=(3,)), pt.vector("flags", dtype="bool")
     flags = pt.specify_shape(flags, (3,))
     ys, zs = scan(
-        lambda y, z: [y + pt.cast(y.sum(), "int8") + pt.cast(z, "int8"), z ^ (y > 3)],
+        lambda y, z: [
+            y + pt.cast(y.sum() // 7 + ProdWithoutZeros()(y) // 1000, "int8") + pt.cast(z, "int8"),
+            z ^ (y > 3),
+        ],
         outputs_info=[counts, flags],
         n_steps=3,
     )
@@ -311,12 +326,91 @@ def test_states_that_change_their_shape_stay() -> None:
     assert_same_values(graph, work, **VALUES)
 
 
-def test_derivatives_of_their_own_stay() -> None:
-    x = pt.dvector("x", shape=(3,))
-    op = OpFromGraph([x], [x * 2], pullback=lambda inputs, outputs, cotangents: [cotangents[0] * 7])
-    graph = graph_of(scan(lambda y: op(y) * 0.5, outputs_info=[h], n_steps=3))
+x = pt.dvector("x", shape=(3,))
+KEPT: dict[str, Any] = {
+    "pullback": OpFromGraph([x], [x * 2], pullback=lambda _, __, cotangents: [cotangents[0] * 7]),
+    "pushforward": OpFromGraph([x], [x * 2], pushforward=lambda _, tangents: [tangents[0] * 7]),
+    "a view": disconnected_grad_,
+    "a large operand": lambda y: OpFromGraph([x, wide], [x * 2 + wide[0]])(y, pt.ones(40)),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_ops_that_stay(name: str) -> None:
+    """Those have derivatives of their own, or an operand that is large."""
+    graph = graph_of(scan(lambda y: KEPT[name](y) * 0.5, outputs_info=[h], n_steps=3))
     work = unrolled(graph)[0]
+    kinds = OpFromGraph | DisconnectedGrad
+    assert any(isinstance(node.op, kinds) for node in walk(work.fgraph))
+    assert_same_values(graph, work, **VALUES)
+
+
+def test_rows_of_unknown_length_stay() -> None:
+    ys = scan(lambda row, y: y * 0.5 + row[0], sequences=[pt.dmatrix("a")], outputs_info=[h])
+    graph = graph_of(ys)
+    assert_same_values(graph, unrolled(graph)[0], **VALUES)
+
+
+def test_sums_of_one_term_and_copies_are_no_operations() -> None:
+    ys = scan(lambda y: pt.fill(y * 3, y[:1].sum(axis=0)), outputs_info=[h], n_steps=2)
+    work = check(ys)
+    (op,) = (node.op for node in walk(work.fgraph) if isinstance(node.op, TracedLoop))
+    assert not any(isinstance(node.op, Elemwise) for node in op.fgraph.apply_nodes)
+
+
+ERRORS: dict[str, Callable[[Any], Any]] = {
+    "a mask of another length": lambda y: y[y[:1] > -9].set(1.0),
+    "a split into less": lambda y: pt.concatenate(
+        [y[:2], *pt.split(y, pt.stack([y.shape[0] - 2] * 2), n_splits=2)]
+    )[:3],
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_stay_errors(name: str) -> None:
+    """Only the initial state is known to have three entries."""
+    state = pt.dvector()
+    body = Body(index=pt.lscalar(), states=[state], next_states=[ERRORS[name](state)])
+    graph = graph_of(TracedLoop.over(2, body, [h], {})[0])
+    work, _ = optimized(graph, "unroll-small")
+    for each in (graph, work):
+        function = pytensor.function(list(each.inputs), list(each.outputs), mode="FAST_COMPILE")
+        with pytest.raises((ValueError, IndexError)):
+            function(VALUES["h"])
+
+
+def test_a_graph_of_large_arrays_inside_an_op_stays() -> None:
+    """Nothing of it counts as unrolled, or the pass would go on for ever."""
+    given, x = pt.dvector("given", shape=(8,)), pt.dvector("x", shape=(8,))
+    outer = OpFromGraph([x], [pt.outer(x + 1, x)])
+    ys = scan(lambda y: pt.tanh(outer(y).sum(axis=0)), outputs_info=[given], n_steps=2)
+    graph = graph_of(ys)
+    work, _ = unrolled(graph)
     assert any(isinstance(node.op, OpFromGraph) for node in walk(work.fgraph))
+    assert_same_values(graph, work, given=np.linspace(-1, 1, 8))
+
+
+def test_a_graph_inside_an_op_that_makes_large_arrays_of_what_is_small() -> None:
+    """That they are large is known only when the graph inside is computed."""
+    given, x = pt.dvector("given", shape=(8,)), pt.dvector("x")
+    outer = OpFromGraph([x], [pt.outer(x + 1, x)])
+    ys = scan(lambda y: pt.tanh(outer(y).sum(axis=0)), outputs_info=[given], n_steps=2)
+    graph = graph_of(ys)
+    work, _ = unrolled(graph)
+    assert_same_values(graph, work, given=np.linspace(-1, 1, 8))
+
+
+def test_constants_that_are_large_are_not_made_entry_by_entry() -> None:
+    """The pass would take minutes for the entries of these, before it finds that they are many."""
+
+    def step(y: Any) -> Any:
+        ones, places = pt.eye(3000, 2000), pt.constant(np.zeros(3_000_000, dtype="int64"))
+        return y + ones[2, 1] + pt.arange(3_000_000)[2] + y[places][0]
+
+    graph = graph_of(scan(step, outputs_info=[h], n_steps=2))
+    start = perf_counter()
+    unrolled(graph)
+    assert perf_counter() - start < 20
 
 
 def test_steps_that_would_be_too_large_stay() -> None:

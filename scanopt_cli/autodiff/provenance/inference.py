@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 import numpy as np
@@ -46,27 +46,13 @@ class TimeDirection(StrEnum):
     @property
     def opposite(self) -> TimeDirection:
         """The reverse of this direction; the reverse of ``UNKNOWN`` is ``UNKNOWN``."""
-        return _OPPOSITE[self]
+        backward, forward = TimeDirection.BACKWARD, TimeDirection.FORWARD
+        return {forward: backward, backward: forward}.get(self, self)
 
 
-_OPPOSITE = {
-    TimeDirection.FORWARD: TimeDirection.BACKWARD,
-    TimeDirection.BACKWARD: TimeDirection.FORWARD,
-    TimeDirection.UNKNOWN: TimeDirection.UNKNOWN,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class SequenceSource:
-    """The variable that a sequence reads its rows from, and whether it reads the last one first."""
-
-    source: Variable
-    is_reversed: bool
-
-
-def infer(scans: Sequence[Apply], reach: Reach) -> dict[Apply, Origin]:
-    """Return the origin of each of ``scans``, all Scans of one graph in topological order."""
-    views = {node: view_of(node) for node in scans}
+def infer(reach: Reach) -> dict[Apply, Origin]:
+    """Return the origin of each Scan of a graph."""
+    views = {node: view_of(node) for node in reach.scans}
     found = {node: _origin(view, views, reach) for node, view in views.items()}
     return {node: _with_generation(origin, found) for node, origin in found.items()}
 
@@ -92,16 +78,17 @@ def time_directions(
     return found
 
 
-def rows_read(view: SlotView) -> Iterator[SequenceSource]:
-    """Yield the source of each sequence of ``view``, looking through slices.
+def rows_read(view: SlotView) -> Iterator[tuple[Variable, bool]]:
+    """Yield what each sequence of ``view`` reads its rows from, and whether the last one first.
 
-    A constant of a TracedLoop is a sequence if steps read its rows in their order, or in reverse.
+    Looks through slices. A constant of a TracedLoop is a sequence if steps read its rows in their
+    order, or in reverse.
     """
     for slot in view.of_kind(SlotKind.SEQ):
         yield _rows(slot.outer_input, view.batch_ndim)
     for slot, direction in rows_by_step(view):
-        source = _rows(slot.outer_input, 0)
-        yield replace(source, is_reversed=source.is_reversed ^ (direction == -1))
+        source, is_reversed = _rows(slot.outer_input, 0)
+        yield source, is_reversed ^ (direction == -1)
 
 
 def _origin(view: SlotView, views: Mapping[Apply, SlotView], reach: Reach) -> Origin:
@@ -111,7 +98,7 @@ def _origin(view: SlotView, views: Mapping[Apply, SlotView], reach: Reach) -> Or
         return Origin(None, _times_differentiated(view.name), None, of)
     is_named = bool(view.op.name) and view.name.startswith(PULLBACK)
     has_mit_mot = bool(view.of_kind(SlotKind.MIT_MOT))
-    backwards = {rows.source for rows in rows_read(view) if rows.is_reversed}
+    backwards = {source for source, is_reversed in rows_read(view) if is_reversed}
     # `scan` makes no mit_mots. So a loop without one may be a user's that only has the name of a
     # pullback.
     if not has_mit_mot and not (is_named and backwards and _can_be_pullback(view)):
@@ -194,7 +181,7 @@ def _evidence(
     First, how many of its ``backwards`` sources are sequences or outputs of ``other``; second,
     whether its trip count is computed from ``other`` or is the same variable.
     """
-    has = {rows.source for rows in rows_read(other)} | set(other.node.outputs)
+    has = {source for source, _ in rows_read(other)} | set(other.node.outputs)
     runs_as_long = other.node in reach.scans_before(view.n_steps) or (
         view.n_steps is other.n_steps and not isinstance(view.n_steps, Constant)
     )
@@ -220,20 +207,20 @@ def _by_sequences(node: Apply, known: Mapping[Apply, TimeDirection]) -> TimeDire
     """
     view = view_of(node)
     ways = set()
-    for rows in rows_read(view):
-        source = known.get(rows.source.owner, TimeDirection.FORWARD)
-        ways.add(source.opposite if rows.is_reversed else source)
+    for source, is_reversed in rows_read(view):
+        way = known.get(source.owner, TimeDirection.FORWARD)
+        ways.add(way.opposite if is_reversed else way)
     if not ways:
         return TimeDirection.UNKNOWN if view.of_kind(SlotKind.MIT_MOT) else TimeDirection.FORWARD
     return ways.pop() if len(ways) == 1 else TimeDirection.UNKNOWN
 
 
-def _rows(variable: Variable, batch: int) -> SequenceSource:
+def _rows(variable: Variable, batch: int) -> tuple[Variable, bool]:
     is_reversed = False
     while (step := _row_step(variable, batch)) is not None:
         is_reversed ^= step < 0
         variable = variable.owner.inputs[0]
-    return SequenceSource(variable, is_reversed)
+    return variable, is_reversed
 
 
 def _row_step(variable: Variable, batch: int) -> int | None:

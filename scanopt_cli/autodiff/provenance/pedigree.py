@@ -13,7 +13,7 @@ from scanopt_cli.autodiff.printing import scan_text
 from scanopt_cli.autodiff.provenance.inference import TimeDirection
 from scanopt_cli.autodiff.provenance.recorder import Origin
 from scanopt_cli.autodiff.provenance.scan_instances import ScanInstance, collect
-from scanopt_cli.autodiff.selecting import position_of
+from scanopt_cli.autodiff.selecting import input_names, position_of
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import GraphLike, as_graph
 
@@ -131,7 +131,8 @@ def pedigree_of(
     fgraph: AbstractFunctionGraph, origins: Mapping[Apply, Origin] | None = None
 ) -> Pedigree:
     """Return the pedigree of ``fgraph``; without ``origins``, those of outer Scans are inferred."""
-    members = collect(fgraph, origins)
+    names = dict(zip(fgraph.inputs, input_names(fgraph.inputs), strict=True))
+    members = collect(fgraph, names, origins)
     return Pedigree(tuple(map(_record, members)), tuple(members))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
@@ -17,12 +19,13 @@ class Reach:
     def __init__(self, graph: AbstractFunctionGraph) -> None:
         self.scans: list[Apply] = []
         self._inputs = {variable: i for i, variable in enumerate(graph.inputs)}
-        self._nearest: dict[Variable, frozenset[Apply]] = {}
-        self._read: dict[Variable, frozenset[Variable]] = {v: frozenset((v,)) for v in graph.inputs}
+        self._nearest = defaultdict[Variable, frozenset[Apply]](frozenset)
+        self._read = defaultdict[Variable, frozenset[Variable]](frozenset)
+        self._read.update((v, frozenset((v,))) for v in graph.inputs)
         self._ancestors: dict[Apply, frozenset[Apply]] = {}
         for node in graph.toposort():
-            nearest = frozenset[Apply]().union(*map(self.scans_before, node.inputs))
-            read = frozenset[Variable]().union(*map(self._inputs_before, node.inputs))
+            nearest = frozenset[Apply]().union(*map(self._nearest.__getitem__, node.inputs))
+            read = frozenset[Variable]().union(*map(self._read.__getitem__, node.inputs))
             if is_loop(node):
                 self.scans.append(node)
                 self._ancestors[node] = nearest.union(*(self._ancestors[n] for n in nearest))
@@ -33,21 +36,18 @@ class Reach:
 
     def scans_before(self, variable: Variable) -> frozenset[Apply]:
         """Return the Scans whose results reach ``variable`` without passing another Scan."""
-        return self._nearest.get(variable, frozenset())
+        return self._nearest[variable]
 
     def scans_feeding(self, node: Apply) -> list[Apply]:
         """Return the Scans whose results reach the Scan ``node`` without passing another Scan."""
-        found = frozenset[Apply]().union(*map(self.scans_before, node.inputs))
+        found = frozenset[Apply]().union(*map(self._nearest.__getitem__, node.inputs))
         return [scan for scan in self.scans if scan in found]
 
     def inputs_feeding(self, node: Apply) -> list[Variable]:
         """Return the graph's inputs that reach the Scan ``node`` without passing another Scan."""
-        found = frozenset[Variable]().union(*map(self._inputs_before, node.inputs))
+        found = frozenset[Variable]().union(*map(self._read.__getitem__, node.inputs))
         return sorted(found, key=self._inputs.__getitem__)
 
     def ancestors(self, node: Apply) -> frozenset[Apply]:
         """Return every Scan that the Scan ``node`` depends on."""
         return self._ancestors[node]
-
-    def _inputs_before(self, variable: Variable) -> frozenset[Variable]:
-        return self._read.get(variable, frozenset())

@@ -44,29 +44,24 @@ class ScanInstance:
 
 
 def collect(
-    graph: AbstractFunctionGraph, origins: Mapping[Apply, Origin] | None
+    graph: AbstractFunctionGraph,
+    names: Mapping[Variable, str],
+    origins: Mapping[Apply, Origin] | None = None,
+    holder: ScanInstance | None = None,
+    path: tuple[str, ...] = (),
 ) -> list[ScanInstance]:
     """Return every Scan of ``graph``, each followed by those in its body.
 
-    ``origins`` are those of the outer Scans. If it is ``None`` they are inferred, as the origins of
-    Scans in bodies always are.
+    ``names`` are those of the graph's inputs. ``origins`` are those of the outer Scans. If it is
+    ``None`` they are inferred, as the origins of Scans in bodies always are. ``holder`` and
+    ``path`` are those of the Scans.
     """
-    names = dict(zip(graph.inputs, input_names(graph.inputs), strict=True))
-    return _collect(graph, names, origins, None, ())
 
-
-def _collect(
-    graph: AbstractFunctionGraph,
-    names: Mapping[Variable, str],
-    origins: Mapping[Apply, Origin] | None,
-    holder: ScanInstance | None,
-    path: tuple[str, ...],
-) -> list[ScanInstance]:
     def clients(variable: Variable) -> list[tuple[Apply, int]]:
         return list(graph.clients.get(variable, ()))
 
     reach = Reach(graph)
-    known = infer(reach.scans, reach) if origins is None else origins
+    known = infer(reach) if origins is None else origins
     direction_of, title_of = time_directions(reach.scans, known), titles(graph.outputs)
     results = loop_results(title_of)
     members = {
@@ -96,7 +91,7 @@ def _collect(
             found.append(own)
         for body in inner_graphs(node.op):
             inner_names = _inner_names(node, body, own)
-            inside = _collect(body, inner_names, None, own or holder, (*path, title))
+            inside = collect(body, inner_names, None, own or holder, (*path, title))
             if own is not None:
                 own.inside = [member for member in inside if member.holder is own]
             found.extend(inside)

@@ -10,7 +10,9 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
 from pytensor.graph.traversal import io_toposort
+from pytensor.graph.type import Type
 from pytensor.tensor.basic import Alloc, ARange, ExtractDiag, Eye, Join, MakeVector, Split
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.rewriting.basic import unconditional_constant_folding
@@ -27,10 +29,12 @@ from scanopt_cli.ir.folding import MOST, work_of
 
 type Entries = np.ndarray[Any, Any]
 """An array of variables of no dimensions."""
-type Rule = Callable[[Apply, "Unrolling"], Sequence[Entries] | None]
-"""Returns the entries of the outputs of a node, ``None`` if it knows none."""
+type Rule = Callable[[Op, Apply, "Unrolling"], Sequence[Entries]]
+"""Returns the entries of the outputs of a node; raises a ValueError or IndexError if it cannot."""
 type Symbolic = Any
 
+MOST_ENTRIES = 2_000
+"""How many entries a step may compute; its code is compiled as one function."""
 _MOVES = (
     *(Alloc, ARange, DeepCopyOp, DimShuffle, ExtractDiag, Eye, Join, MakeVector, Reshape),
     *(AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor),
@@ -46,15 +50,12 @@ class Unrolling:
     ----------
     size
         The most entries of an array that is small.
-    most
-        How many entries to compute at most; nodes that are left then stay as they are.
     rule
         What knows the entries of the outputs of nodes.
     """
 
-    def __init__(self, size: int, most: int, rule: Rule) -> None:
+    def __init__(self, size: int, rule: Rule) -> None:
         self.size = size
-        self.most = most
         self.n_arrays = 0
         """Of how many arrays entries are computed, and not only moved."""
         self.n_entries = 0
@@ -112,12 +113,17 @@ class Unrolling:
         """Whether a variable is computed entry by entry, not read from an array."""
         return variable in self._computed and not self._is_part(variable)
 
+    def _may_be_small(self, kind: Type) -> bool:
+        """Whether what is known of the shape of arrays is that of small ones."""
+        return isinstance(kind, DenseTensorType) and self.is_small(
+            [n for n in kind.shape if n is not None]
+        )
+
     def _fits(self, output: Variable, entries: Entries) -> bool:
         """Whether entries are those of a small array, of the type of an output."""
         kind = output.type
         return (
-            isinstance(kind, DenseTensorType)
-            and self.is_small(entries.shape)
+            self.is_small(entries.shape)
             and kind.ndim == entries.ndim
             and all(known in (None, n) for known, n in zip(kind.shape, entries.shape, strict=True))
         )
@@ -140,20 +146,34 @@ class Unrolling:
 
     def _compute(self, node: Apply) -> None:
         is_scalar = all(getattr(v.type, "ndim", 0) == 0 for v in (*node.inputs, *node.outputs))
-        is_left = is_scalar or self.n_entries > self.most
-        found = None if is_left else self._rule(node, self)
-        if found is not None and all(map(self._fits, node.outputs, found)):
-            for output, entries in zip(node.outputs, found, strict=True):
-                self._entries[output] = _of_dtype(entries, output.type.dtype)
-                self._computed.add(output)
-                self.n_arrays += not isinstance(node.op, _MOVES)
-                self.n_entries += entries.size * _terms(node, self)
+        may_be_small = not is_scalar and all(self._may_be_small(v.type) for v in node.outputs)
+        if may_be_small and self.n_entries <= MOST_ENTRIES and self._add_entries(node):
             return
         new = self._of_arrays(node)
         for old, made in zip(node.outputs, new.outputs, strict=True):
             self._arrays[old] = folded(made) if is_scalar else made
         if not is_scalar:
             self.kept.append(new)
+
+    def _add_entries(self, node: Apply) -> bool:
+        """Compute the outputs of a node entry by entry, if they are small."""
+        before = self.n_arrays, self.n_entries
+        try:
+            found = self._rule(node.op, node, self)
+        except (ValueError, IndexError):
+            found = []
+        if not found or not all(map(self._fits, node.outputs, found)):
+            # Of an OpFromGraph, some nodes inside may have been counted.
+            self.n_arrays, self.n_entries = before
+            return False
+        for output, entries in zip(node.outputs, found, strict=True):
+            self._entries[output] = entrywise(
+                lambda v, dtype=output.type.dtype: pt.cast(v, dtype), entries
+            )
+            self._computed.add(output)
+            self.n_arrays += not isinstance(node.op, _MOVES)
+            self.n_entries += entries.size * _terms(node, self)
+        return True
 
 
 def _read(array: Symbolic) -> Entries:
@@ -210,10 +230,3 @@ def _terms(node: Apply, known: Unrolling) -> int:
         return 1
     shapes = [part.shape for v in node.inputs if (part := known.entries(v)) is not None]
     return max((length for shape in shapes for length in shape), default=1)
-
-
-def _of_dtype(entries: Entries, dtype: str) -> Entries:
-    def cast(entry: Symbolic) -> Symbolic:
-        return entry if entry.type.dtype == dtype else pt.cast(entry, dtype)
-
-    return entrywise(cast, entries)

@@ -24,16 +24,23 @@ from pytensor.tensor.math import Dot
 
 from scanopt_cli.passes.unroll_small.array_entries import Entries, Symbolic, entrywise, filled
 
-type Found = Sequence[Entries] | None
+type Found = Sequence[Entries]
+"""The entries of the outputs of a node. Rules raise a ValueError if they know none."""
 
 _MOST_PRODUCTS = 64
 """How many entries a product of matrices may have, whatever the size of small arrays."""
 
 
 @singledispatch
-def of_matrices(_op: Op, *_parts: Entries) -> Found:
-    """Return the entries of what an Op makes of matrices, ``None`` if there is no rule."""
-    return None
+def of_matrices(op: Op, *_parts: Entries) -> Found:
+    """Return the entries of what an Op makes of matrices.
+
+    Raises
+    ------
+    ValueError
+        If there is no rule for it, or none for such matrices.
+    """
+    raise ValueError(f"there is no rule for {op}")
 
 
 @of_matrices.register
@@ -41,7 +48,7 @@ def _dot(_op: Dot, a: Entries, b: Entries) -> Found:
     rows, columns = a.reshape(-1, a.shape[-1]), b.reshape(b.shape[0], -1)
     # Of an outer product, more would be made than the factors have.
     if a.shape[-1] != b.shape[0] or len(rows) * columns.shape[1] > _MOST_PRODUCTS:
-        return None
+        raise ValueError("a product is too large, or undefined")
     made = np.empty((len(rows), columns.shape[1]), dtype=object)
     for i, j in np.ndindex(*made.shape):
         made[i, j] = _total([x * y for x, y in zip(rows[i], columns[:, j], strict=True)])
@@ -50,28 +57,25 @@ def _dot(_op: Dot, a: Entries, b: Entries) -> Found:
 
 @of_matrices.register
 def _cholesky(op: Cholesky, a: Entries) -> Found:
-    return [_cholesky_factor(a, lower=op.lower)] if _is_real_square(a) else None
+    return [_cholesky_factor(_square(a), lower=op.lower)]
 
 
 @of_matrices.register
 def _solve_triangular(op: SolveTriangular, a: Entries, b: Entries) -> Found:
-    if not _fit(a, b):
-        return None
+    _check_system(a, b)
     found = _substituted(a, b, lower=op.lower, unit=op.unit_diagonal)
-    if op.unit_diagonal:
-        return [found]
-    return [_where(_all([pt.neq(pivot, 0) for pivot in np.diagonal(a)]), found)]
+    return [found if op.unit_diagonal else _where(_is_regular(a), found)]
 
 
 @of_matrices.register
 def _cholesky_solve(op: CholeskySolve, factor: Entries, b: Entries) -> Found:
-    return [_solved_by(factor, b, lower=op.lower)] if _fit(factor, b) else None
+    _check_system(factor, b)
+    return [_solved_by(factor, b, lower=op.lower)]
 
 
 @of_matrices.register
 def _solve(op: Solve, a: Entries, b: Entries) -> Found:
-    if not _fit(a, b):
-        return None
+    _check_system(a, b)
     match op.assume_a:
         case "gen":
             return [_solved(a, b)]
@@ -80,14 +84,12 @@ def _solve(op: Solve, a: Entries, b: Entries) -> Found:
             return [_solved(np.where(lower | np.eye(len(a), dtype=bool), a, a.T), b)]
         case "pos":
             return [_solved_by(_cholesky_factor(a, lower=op.lower), b, lower=op.lower)]
-    return None
+    raise ValueError(f"there is no rule for {op}")
 
 
 @of_matrices.register
 def _inverse(_op: MatrixInverse, a: Entries) -> Found:
-    if not _is_real_square(a):
-        return None
-    if all(_is_zero(entry) for (i, j), entry in np.ndenumerate(a) if i != j):
+    if all(_is_zero(entry) for (i, j), entry in np.ndenumerate(_square(a)) if i != j):
         # PyTensor makes reciprocals of a diagonal matrix, where a zero is no error.
         made = a.copy()
         for i, entry in enumerate(np.diagonal(a)):
@@ -98,25 +100,19 @@ def _inverse(_op: MatrixInverse, a: Entries) -> Found:
     upper, right, _ = _eliminated(a, identity)
     # As NumPy does. Every entry is computed from the last pivot.
     check = CheckAndRaise(np.linalg.LinAlgError, "Singular matrix")
-    pivots = [pt.neq(pivot, 0) for pivot in np.diagonal(upper)]
-    upper[-1, -1] = check(upper[-1, -1], _all(pivots))
+    upper[-1, -1] = check(upper[-1, -1], _is_regular(upper))
     return [_substituted(upper, right, lower=False)]
 
 
 @of_matrices.register
 def _det(_op: Det, a: Entries) -> Found:
-    if not _is_real_square(a):
-        return None
-    upper, _, sign = _eliminated(a, filled((len(a), 0), None))
-    return [filled((), pt.mul(sign, *np.diagonal(upper)))]
+    sign, pivots = _pivots(a)
+    return [filled((), pt.mul(sign, *pivots))]
 
 
 @of_matrices.register
 def _slogdet(_op: SLogDet, a: Entries) -> Found:
-    if not _is_real_square(a):
-        return None
-    upper, _, sign = _eliminated(a, filled((len(a), 0), None))
-    pivots = np.diagonal(upper)
+    sign, pivots = _pivots(a)
     logarithm = _total([pt.log(pt.abs(pivot)) for pivot in pivots])
     return [
         filled((), pt.mul(sign, *(pt.sign(pivot) for pivot in pivots))),
@@ -124,11 +120,16 @@ def _slogdet(_op: SLogDet, a: Entries) -> Found:
     ]
 
 
+def _pivots(a: Entries) -> tuple[Symbolic, Entries]:
+    """Return the sign of the permutation of the rows of a matrix, and its pivots."""
+    upper, _, sign = _eliminated(_square(a), filled((len(a), 0), None))
+    return sign, np.diagonal(upper)
+
+
 def _solved(a: Entries, b: Entries) -> Entries:
     upper, right, _ = _eliminated(a, b.reshape(len(b), -1))
     found = _substituted(upper, right, lower=False)
-    is_regular = _all([pt.neq(pivot, 0) for pivot in np.diagonal(upper)])
-    return _where(is_regular, found).reshape(b.shape)
+    return _where(_is_regular(upper), found).reshape(b.shape)
 
 
 def _cholesky_factor(a: Entries, *, lower: bool) -> Entries:
@@ -208,17 +209,26 @@ def _all(conditions: Sequence[Symbolic]) -> Symbolic:
     return reduce(pt.and_, conditions)
 
 
+def _is_regular(triangular: Entries) -> Symbolic:
+    """Return the condition that a triangular matrix has an inverse."""
+    return _all([pt.neq(pivot, 0) for pivot in np.diagonal(triangular)])
+
+
 def _where(condition: Symbolic, entries: Entries) -> Entries:
     """Return ``entries``, or NaN where the condition does not hold."""
     return entrywise(lambda v: pt.switch(condition, v, np.array(np.nan, v.type.dtype)), entries)
 
 
-def _is_real_square(a: Entries) -> bool:
-    return a.ndim == 2 and a.shape[0] == a.shape[1] and _is_real(a)
+def _square(a: Entries) -> Entries:
+    """Return a matrix, if it is one of real numbers, and square."""
+    if a.ndim != 2 or a.shape[0] != a.shape[1] or not _is_real(a):
+        raise ValueError("not a square matrix of real numbers")
+    return a
 
 
-def _fit(a: Entries, b: Entries) -> bool:
-    return _is_real_square(a) and _is_real(b) and len(a) == len(b)
+def _check_system(a: Entries, b: Entries) -> None:
+    if not _is_real(b) or len(_square(a)) != len(b):
+        raise ValueError("not a system of equations of real numbers")
 
 
 def _is_real(entries: Entries) -> bool:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import reduce, singledispatch
-from math import prod
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.compile.builders import OpFromGraph, SymbolicOp
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import AND, OR, Add, Mul, ScalarMaximum, ScalarMinimum, Second
+from pytensor.scalar.basic import Add, Mul, Second
 from pytensor.tensor.basic import Alloc, ARange, ExtractDiag, Eye, Join, MakeVector, Split
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -39,20 +39,15 @@ from scanopt_cli.passes.unroll_small.array_entries import (
 from scanopt_cli.passes.unroll_small.linear_algebra import Found, of_matrices
 
 
-def entries_of(node: Apply, known: Unrolling) -> Found:
-    """Return the entries of the outputs of a node, ``None`` if they are not known.
-
-    The shapes of the outputs are asked before their entries are made, where they may be large.
-    """
-    try:
-        return _entries_of(node.op, node, known)
-    except (ValueError, IndexError):
-        # Entries are not known; or shapes do not fit, and the node raises an error when it runs.
-        return None
-
-
 @singledispatch
-def _entries_of(op: Op, node: Apply, known: Unrolling) -> Found:
+def entries_of(op: Op, node: Apply, known: Unrolling) -> Found:
+    """Return the entries of the outputs of a node.
+
+    Raises
+    ------
+    ValueError, IndexError
+        If they are not known; or shapes do not fit, and the node raises an error when it runs.
+    """
     return of_matrices(op, *_parts(node, known))
 
 
@@ -67,7 +62,7 @@ def _part(variable: Variable, known: Unrolling) -> Entries:
     Raises
     ------
     ValueError
-        If they are not known. `entries_of` then knows none of the outputs.
+        If they are not known.
     """
     entries = known.entries(variable)
     if entries is None:
@@ -89,14 +84,11 @@ def _integers(variable: Variable, known: Unrolling) -> list[int]:
     return [int(v.data) for v in entries.flat]
 
 
-@_entries_of.register
+@entries_of.register
 def _elemwise(op: Elemwise, node: Apply, known: Unrolling) -> Found:
     parts = _parts(node, known)
-    shape = np.broadcast_shapes(*(part.shape for part in parts))
-    if not known.is_small(shape):
-        return None
     if isinstance(op.scalar_op, Second):
-        return [np.broadcast_to(parts[1], shape)]
+        return np.broadcast_arrays(*parts)[1:]
     scalar = Elemwise(op.scalar_op)
     if len(node.outputs) == 1:
         return [entrywise(lambda *entries: folded(scalar(*entries)), *parts)]
@@ -104,22 +96,18 @@ def _elemwise(op: Elemwise, node: Apply, known: Unrolling) -> Found:
     return [entrywise(lambda node, i=i: node.outputs[i], nodes) for i in range(len(node.outputs))]
 
 
-@_entries_of.register
+@entries_of.register
 def _reduction(op: CAReduce, node: Apply, known: Unrolling) -> Found:
     part = _part(node.inputs[0], known)
     axes = tuple(range(part.ndim)) if op.axis is None else op.axis
     kept = [axis for axis in range(part.ndim) if axis not in axes]
     rows = part.transpose([*kept, *axes]).reshape(*(part.shape[axis] for axis in kept), -1)
-    scalar = op.scalar_op
-    if isinstance(scalar, Add | Mul):
-        # The accumulator's dtype.
-        dtype = op._acc_dtype(node.inputs[0].type.dtype)
+    dtype = op.acc_dtype
+    if dtype is not None:
         rows = entrywise(lambda term: pt.cast(term, dtype), rows)
-    elif not isinstance(scalar, AND | OR | ScalarMaximum | ScalarMinimum):
-        return None
     made = np.empty(rows.shape[:-1], dtype=object)
     for place in np.ndindex(*made.shape):
-        made[place] = _combined(scalar, list(rows[place]))
+        made[place] = _combined(op.scalar_op, list(rows[place]))
     return [made]
 
 
@@ -130,7 +118,7 @@ def _combined(scalar: Any, terms: Sequence[Symbolic]) -> Symbolic:
     return reduce(Elemwise(scalar), terms)
 
 
-@_entries_of.register
+@entries_of.register
 def _dimshuffle(op: DimShuffle, node: Apply, known: Unrolling) -> Found:
     part = _part(node.inputs[0], known)
     left = [axis for axis in range(part.ndim) if axis not in op.drop]
@@ -140,102 +128,89 @@ def _dimshuffle(op: DimShuffle, node: Apply, known: Unrolling) -> Found:
     return [moved.reshape([1 if axis == "x" else part.shape[axis] for axis in op.new_order])]
 
 
-@_entries_of.register(DeepCopyOp)
-@_entries_of.register(ViewOp)
-@_entries_of.register(SpecifyShape)
+@entries_of.register(DeepCopyOp)
+@entries_of.register(ViewOp)
+@entries_of.register(SpecifyShape)
 def _same(op: Op, node: Apply, known: Unrolling) -> Found:
     if isinstance(op, ViewOp) and type(op) is not ViewOp:
-        return None  # its derivative is not that of its entries
+        raise ValueError("its derivative is not that of its entries")
     return [_part(node.inputs[0], known)]
 
 
-@_entries_of.register
+@entries_of.register
 def _shape(_op: Shape, node: Apply, known: Unrolling) -> Found:
     shape = _part(node.inputs[0], known).shape
     return [vector([pt.constant(n, dtype="int64") for n in shape])]
 
 
-@_entries_of.register
+@entries_of.register
 def _length(op: Shape_i, node: Apply, known: Unrolling) -> Found:
     shape = _part(node.inputs[0], known).shape
     return [filled((), pt.constant(shape[op.i], dtype="int64"))]
 
 
-@_entries_of.register
+@entries_of.register
 def _reshape(_op: Reshape, node: Apply, known: Unrolling) -> Found:
     array, lengths = node.inputs
     return [_part(array, known).reshape(_integers(lengths, known))]
 
 
-@_entries_of.register
+@entries_of.register
 def _alloc(_op: Alloc, node: Apply, known: Unrolling) -> Found:
     value, *lengths = node.inputs
-    part = _part(value, known)
     shape = [n for length in lengths for n in _integers(length, known)]
-    return [np.broadcast_to(part, shape)] if known.is_small(shape) else None
+    return [np.broadcast_to(_part(value, known), shape)]
 
 
-@_entries_of.register
+@entries_of.register
 def _eye(op: Eye, node: Apply, known: Unrolling) -> Found:
     rows, columns, offset = (_integers(v, known)[0] for v in node.inputs)
-    if not 0 < rows * columns <= known.size:
-        return None
     values = np.eye(rows, columns, offset)
-    return [entrywise(lambda value: pt.constant(value, dtype=op.dtype), values.astype(object))]
+    return [entrywise(lambda value: pt.constant(value, dtype=op.dtype), values)]
 
 
-@_entries_of.register
+@entries_of.register
 def _make_vector(_op: MakeVector, node: Apply, known: Unrolling) -> Found:
-    if len(node.inputs) > known.size:
-        return None
     return [vector([part[()] for part in _parts(node, known)])]
 
 
-@_entries_of.register
+@entries_of.register
 def _range(op: ARange, node: Apply, known: Unrolling) -> Found:
     values = range(*(_integers(bound, known)[0] for bound in node.inputs))
-    if not known.is_small([len(values)]):
-        return None
     return [vector([pt.constant(value, dtype=op.dtype) for value in values])]
 
 
-@_entries_of.register
+@entries_of.register
 def _join(op: Join, node: Apply, known: Unrolling) -> Found:
-    parts = _parts(node, known)
-    if sum(part.size for part in parts) > known.size:
-        return None
-    return [np.concatenate(parts, axis=op.axis)]
+    return [np.concatenate(_parts(node, known), axis=op.axis)]
 
 
-@_entries_of.register
+@entries_of.register
 def _split(op: Split, node: Apply, known: Unrolling) -> Found:
     array, lengths = _part(node.inputs[0], known), _integers(node.inputs[1], known)
     if sum(lengths) != array.shape[op.axis]:
-        return None
+        raise ValueError("the lengths of the parts are wrong")
     return np.split(array, np.cumsum(lengths)[:-1], axis=op.axis)
 
 
-@_entries_of.register
+@entries_of.register
 def _extract_diagonal(op: ExtractDiag, node: Apply, known: Unrolling) -> Found:
     part = _part(node.inputs[0], known)
     return [np.diagonal(part, op.offset, op.axis1, op.axis2)]
 
 
-@_entries_of.register
+@entries_of.register
 def _subtensor(_op: Subtensor, node: Apply, known: Unrolling) -> Found:
     """Read by constant indices from entries; read the entries of a row of a large array."""
-    found = _pick(node.op, node, known)
-    if found is not None:
-        return found
+    with suppress(ValueError):
+        return _pick(node.op, node, known)
     indices = indices_of(node)
-    while indices and isinstance(indices[-1], slice) and is_full_slice(indices[-1]):
+    while indices and is_full_slice(indices[-1]):
         indices.pop()
-    if any(isinstance(index, slice) for index in indices):
-        return None
     array: Symbolic = known.array(node.inputs[0])
     shape = array.type.shape[len(indices) :]
-    if not known.is_small(shape):
-        return None
+    if not known.is_small(shape):  # where slices are left, it is not that of the output
+        raise ValueError("what is read is not a small row")
     row = [known.array(index) for index in indices]
     made = np.empty(shape, dtype=object)
     for place in np.ndindex(*shape):
@@ -243,26 +218,20 @@ def _subtensor(_op: Subtensor, node: Apply, known: Unrolling) -> Found:
     return [made]
 
 
-@_entries_of.register(AdvancedSubtensor)
+@entries_of.register(AdvancedSubtensor)
 def _pick(_op: Op, node: Apply, known: Unrolling) -> Found:
-    part, places = known.entries(node.inputs[0]), _places(node, known)
-    if part is None or places is None:
-        return None
-    at = _positions(part, places)
-    return [entrywise(lambda i: part.flat[i], at)] if 0 < at.size <= known.size else None
+    part = _part(node.inputs[0], known)
+    return [entrywise(lambda i: part.flat[i], _positions(part, _places(node, known)))]
 
 
-@_entries_of.register(IncSubtensor)
-@_entries_of.register(AdvancedIncSubtensor)
+@entries_of.register(IncSubtensor)
+@entries_of.register(AdvancedIncSubtensor)
 def _write(op: Any, node: Apply, known: Unrolling) -> Found:
     array, value = (_part(v, known) for v in node.inputs[:2])
     masked = _write_by_mask(op, node, array, value, known)
     if masked is not None:
-        return masked
-    places = _places(node, known)
-    if places is None:
-        return None
-    at = _positions(array, places)
+        return [masked]
+    at = _positions(array, _places(node, known))
     flat = array.copy().reshape(-1)
     # Advanced indices may name a place twice: then both terms are added, or only the last.
     once = getattr(op, "ignore_duplicates", False)
@@ -272,7 +241,9 @@ def _write(op: Any, node: Apply, known: Unrolling) -> Found:
     return [flat.reshape(array.shape)]
 
 
-def _write_by_mask(op: Any, node: Apply, array: Entries, value: Entries, known: Unrolling) -> Found:
+def _write_by_mask(
+    op: Any, node: Apply, array: Entries, value: Entries, known: Unrolling
+) -> Entries | None:
     """Write one number where a mask says, ``None`` if that is not what the node does."""
     index, *rest = indices_of(node)
     is_mask = isinstance(index, Variable) and index.type.dtype == "bool"
@@ -286,7 +257,7 @@ def _write_by_mask(op: Any, node: Apply, array: Entries, value: Entries, known: 
         new = number if op.set_instead_of_inc else pt.add(old, number)
         return folded(pt.switch(is_written, pt.cast(new, old.type.dtype), old))
 
-    return [entrywise(written, array, mask)]
+    return entrywise(written, array, mask)
 
 
 def _positions(array: Entries, places: tuple[Any, ...]) -> Entries:
@@ -294,8 +265,14 @@ def _positions(array: Entries, places: tuple[Any, ...]) -> Entries:
     return np.asarray(np.arange(array.size).reshape(array.shape)[places])
 
 
-def _places(node: Apply, known: Unrolling) -> tuple[Any, ...] | None:
-    """Return the indices of a node as numbers, slices and arrays, ``None`` if some vary."""
+def _places(node: Apply, known: Unrolling) -> tuple[Any, ...]:
+    """Return the indices of a node as numbers, slices and arrays.
+
+    Raises
+    ------
+    ValueError
+        If some vary.
+    """
 
     def place(index: Any) -> Any:
         if isinstance(index, slice):
@@ -307,49 +284,35 @@ def _places(node: Apply, known: Unrolling) -> tuple[Any, ...] | None:
     def bound(part: Any) -> int | None:
         return None if part is None else int(place(part))
 
-    try:
-        return tuple(map(place, indices_of(node)))
-    except ValueError:
-        return None
+    return tuple(map(place, indices_of(node)))
 
 
-@_entries_of.register
+@entries_of.register
 def _blockwise(op: Blockwise, node: Apply, known: Unrolling) -> Found:
     parts = _parts(node, known)
     batches = [
         part.shape[: part.ndim - len(s)] for part, s in zip(parts, op.inputs_sig, strict=True)
     ]
     batch = np.broadcast_shapes(*batches)
-    if prod(batch) > known.size:
-        return None
     whole = [
         np.broadcast_to(part, (*batch, *part.shape[len(own) :]))
         for part, own in zip(parts, batches, strict=True)
     ]
-    by_place = {}
-    for place in np.ndindex(*batch):
-        found = of_matrices(op.core_op, *(part[(*place, ...)] for part in whole))
-        if found is None:
-            return None
-        by_place[place] = found
-    made = []
-    for i in range(len(node.outputs)):
-        shape = next(iter(by_place.values()))[i].shape
-        output = np.empty((*batch, *shape), dtype=object)
-        for place, found in by_place.items():
-            output[(*place, ...)] = found[i]
-        made.append(output)
-    return made
+    found = [
+        of_matrices(op.core_op, *(part[(*place, ...)] for part in whole))
+        for place in np.ndindex(*batch)
+    ]
+    return [
+        np.stack(outputs).reshape((*batch, *outputs[0].shape))
+        for outputs in zip(*found, strict=True)
+    ]
 
 
-@_entries_of.register
+@entries_of.register
 def _graph(op: OpFromGraph, node: Apply, known: Unrolling) -> Found:
     """Compute the graph inside in place of the Op, unless the Op has a derivative of its own."""
-    has_own = not isinstance(op, SymbolicOp) and (
-        op.pullback_overrides is not None or op.pushforward_overrides is not None
-    )
-    if has_own:
-        return None
+    if op.pullback_overrides is not None or op.pushforward_overrides is not None:
+        raise ValueError("its derivative is not that of the graph inside")
     _parts(node, known)  # raises unless all of them are small
     outputs = op.fgraph.bind(dict(zip(op.fgraph.inputs, node.inputs, strict=True)))
     known.compute(node.inputs, outputs)

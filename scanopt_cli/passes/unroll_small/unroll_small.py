@@ -15,7 +15,13 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.loop_view import LoopView
-from scanopt_cli.passes.unroll_small.array_entries import Entries, Unrolling, stacked, vector
+from scanopt_cli.passes.unroll_small.array_entries import (
+    MOST_ENTRIES,
+    Entries,
+    Unrolling,
+    stacked,
+    vector,
+)
 from scanopt_cli.passes.unroll_small.rules import entries_of
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
@@ -23,8 +29,6 @@ from scanopt_cli.remarks import Code, Why, because
 
 _LARGEST = 64
 """The largest ``size``: a product of two 8x8 matrices takes 960 operations."""
-_MOST_ENTRIES = 2_000
-"""How many entries a step may compute; the code of a step is compiled as one function."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,8 @@ class UnrollSmall(TracedLoopPass):
                 break
         for slot in step.unknown():
             context.missed(view, Code.ARRAYS_KEPT, Why.LENGTH_UNKNOWN, names[slot])
-        if step.unrolling.n_entries > _MOST_ENTRIES:
-            context.missed(view, Code.LOOP_LEFT, because(Why.STEP_LARGE, operations=_MOST_ENTRIES))
+        if step.unrolling.n_entries > MOST_ENTRIES:
+            context.missed(view, Code.LOOP_LEFT, because(Why.STEP_LARGE, operations=MOST_ENTRIES))
             return None
         # Arrays that are carried, and not traced, are formed after the loop.
         carried = [slot for slot in step.states if not context.clients(slot.outer_output)]
@@ -125,7 +129,7 @@ class _Step:
         self, view: LoopView, size: int, shapes: Mapping[Slot, Shape], kept: Set[Slot]
     ) -> None:
         self.view = view
-        self.unrolling = Unrolling(size, _MOST_ENTRIES, entries_of)
+        self.unrolling = Unrolling(size, entries_of)
         self.entries: dict[Slot, Entries] = {}
         """The new inputs of the body, of the slots that are small."""
         self.arrays: dict[Slot, Variable] = {}
