@@ -15,10 +15,10 @@ from pytensor.graph.features import Feature
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.analysis.statistics import Statistics, statistics
+from scanopt_cli.analysis.term_counts import MOST_TERMS, most_terms
 from scanopt_cli.autodiff.choices import Stage
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph
-from scanopt_cli.passes.simplify import MOST_TERMS, most_terms
 from scanopt_cli.pipeline.optimizing import optimize
 
 _PRESET = "grad"

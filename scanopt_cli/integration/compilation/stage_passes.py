@@ -16,7 +16,7 @@ from pytensor.link.vm import VMLinker
 from scanopt_cli.integration.compilation.compilation_stages import CompilationStage, query_of
 from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
 from scanopt_cli.passes.hoist_states import HoistStates
-from scanopt_cli.passes.inline_constants import InlineConstants
+from scanopt_cli.passes.inline_constants.inline_constants import InlineConstants
 from scanopt_cli.passes.merge_duplicates import MergeDuplicates
 from scanopt_cli.passes.merge_scans.merge_scans import MergeScans
 from scanopt_cli.passes.merge_states import MergeStates
@@ -25,7 +25,7 @@ from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.remove_zeros.remove_zeros import RemoveZeros
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.passes.scan_to_loop.scan_to_loop import ScanToLoop
-from scanopt_cli.passes.simplify import Simplify
+from scanopt_cli.passes.simplify.simplify import Simplify
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
 from scanopt_cli.pipeline.contract import Pass
 

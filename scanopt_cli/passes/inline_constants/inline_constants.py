@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
-from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.fg import FunctionGraph, Output
-from pytensor.graph.op import HasMultipleInnerGraph
-from pytensor.graph.rewriting.basic import NodeProcessingGraphRewriter, in2out, node_rewriter
-from pytensor.tensor.basic import Alloc
-from pytensor.tensor.basic import alloc as alloc_tensor
-from pytensor.tensor.rewriting.basic import constant_folding
-from pytensor.tensor.subtensor import Subtensor
+from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.type import TensorType
-from pytensor.tensor.variable import TensorConstant
 
-from scanopt_cli.ir.indexing import indices_of
-from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
+from scanopt_cli.passes.inline_constants.small_folding import fold
+from scanopt_cli.passes.inline_constants.uniform_rows import LARGEST, uniform_row
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import AnyLoopPass
 from scanopt_cli.remarks import Code, Reason, Why, because
-
-# A constant of more elements stays an input, to keep megabytes of literals out of bodies.
-_LARGEST = 4096
 
 
 @dataclass(frozen=True)
@@ -79,7 +67,7 @@ class InlineConstants(AnyLoopPass):
             slot.kind, slot.outer_input = SlotKind.NON_SEQ, value
         view.slots = [slot for slot in view.slots if slot not in inlined]
         if inlined:
-            _fold(view)
+            fold(view)
         return view.rebuild()
 
 
@@ -99,7 +87,7 @@ def _invariant_value(
     if slot.kind is not SlotKind.SEQ:
         value = outer if isinstance(outer, Constant) else None
     else:
-        value = _uniform_row(outer, inner_type)
+        value = uniform_row(outer, inner_type)
     if value is None:
         return None
     reason = _misfit(value, inner_type, is_output=slot.inner_inputs[0] in view.inner_outputs())
@@ -109,85 +97,15 @@ def _invariant_value(
     return value
 
 
-def _uniform_row(sequence: Variable, inner_type: TensorType) -> Any:
-    """Return the value of every row of ``sequence``, ``None`` unless rows are provably equal."""
-    sequence = _unsliced(sequence)
-    if isinstance(sequence, TensorConstant):
-        rows = sequence.data
-        if not rows.shape[0] or any(row.tobytes() != rows[0].tobytes() for row in rows[1:]):
-            return None
-        return TensorConstant(inner_type.clone(shape=rows.shape[1:]), rows[0])
-    node = sequence.owner
-    if node is None or not isinstance(node.op, Alloc):
-        return None
-    value, _, *row_lengths = node.inputs
-    if value.type.ndim > len(row_lengths):
-        if not value.type.broadcastable[0]:
-            return None
-        value = value[0]
-    if value.type.ndim == 0 and isinstance(value, TensorConstant):
-        lengths = [length.data for length in row_lengths if isinstance(length, Constant)]
-        if len(lengths) == len(row_lengths) and np.prod(lengths, dtype=float) <= _LARGEST:
-            data = np.full([int(length) for length in lengths], value.data, value.data.dtype)
-            return TensorConstant(inner_type.clone(shape=data.shape), data)
-    return alloc_tensor(value, *row_lengths) if row_lengths else value
-
-
-def _unsliced(sequence: Variable) -> Variable:
-    """Look through slices of the first axis alone, which leave each row unchanged."""
-    while sequence.owner is not None and isinstance(sequence.owner.op, Subtensor):
-        indices = indices_of(sequence.owner)
-        if len(indices) != 1 or not isinstance(indices[0], slice):
-            break
-        sequence = sequence.owner.inputs[0]
-    return sequence
-
-
 def _misfit(value: Variable, inner_type: TensorType, *, is_output: bool) -> Reason | None:
     """Return why the body cannot read ``value`` as ``inner_type``, ``None`` if it can."""
     if isinstance(value, Constant):
         if has_negative_zero(value):
             return because(Why.NEGATIVE_ZERO)
-        if getattr(value.data, "size", 1) > _LARGEST:
-            return because(Why.CONSTANT_LARGE, elements=_LARGEST)
+        if getattr(value.data, "size", 1) > LARGEST:
+            return because(Why.CONSTANT_LARGE, elements=LARGEST)
         if is_output and value.type != inner_type:
             return because(Why.CONSTANT_RETURNED)
     if not inner_type.is_super(value.type):
         return because(Why.TYPE_DIFFERS, type=str(value.type), read=str(inner_type))
     return None
-
-
-def _fold(view: SlotView) -> None:
-    """Fold constants in the unfrozen body, in place."""
-    inputs = [variable for slot in view.slots for variable in slot.inner_inputs]
-    body = FunctionGraph(inputs, view.inner_outputs(), clone=False)
-    _folding.rewrite(body)
-    view.set_inner_outputs(list(body.outputs))
-
-
-@node_rewriter(None)  # type: ignore[untyped-decorator]
-def _fold_small(fgraph: FunctionGraph, node: Apply) -> Any:
-    """Apply PyTensor's constant folding if the result is small and not an output of the body.
-
-    A folded output would have a narrower type than the state that it updates.
-    """
-    # Evaluating an inner graph may cost any amount of time, so it is left to run time.
-    scalar_op = getattr(node.op, "scalar_op", None)
-    if inner_graphs(node.op) or isinstance(scalar_op, HasMultipleInnerGraph):
-        return False
-    for output in node.outputs:
-        shape = getattr(output.type, "shape", ())
-        if None in shape or np.prod(shape, dtype=float) > _LARGEST:
-            return False
-        if any(isinstance(reader.op, Output) for reader, _ in fgraph.clients[output]):
-            return False
-    folded = constant_folding.transform(fgraph, node)
-    return False if folded and any(map(has_negative_zero, folded)) else folded
-
-
-_folding = in2out(
-    _fold_small,
-    ignore_newtrees=True,
-    # A node that raises (an index out of range, say) stays: it may only raise if the loop runs.
-    failure_callback=NodeProcessingGraphRewriter.warn_ignore,
-)

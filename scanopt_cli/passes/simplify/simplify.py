@@ -4,44 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from pytensor.compile.mode import optdb
-from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
-from pytensor.graph.rewriting.db import RewriteDatabaseQuery
-from pytensor.scalar.basic import Add, Mul, Neg, Reciprocal, Sub, TrueDiv
-from pytensor.tensor.basic import Join
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
+from scanopt_cli.analysis.term_counts import MOST_TERMS, most_terms
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.graph import copy_nodes
+from scanopt_cli.passes.simplify.sound_rewriters import sound_rewriter
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.remarks import Code, Why, because
 
-# Excluded tags and names of rewrites. Loops, work in place and fusion belong to other passes. A
-# generator is a value too, and a rewrite tagged ``random_unsafe`` returns a different one.
-# ``local_dimshuffle_subtensor`` turns the sum of `x[:-2:-1]` of a known length into `x[0]`.
-_WITHOUT = (
-    "scan",
-    "inplace",
-    "fusion",
-    "inline_ofg",
-    "random_unsafe",
-    "local_dimshuffle_subtensor",
-    "local_merge_alloc",
-    "local_view_op",
-)
 # At most so many rewrites of one graph in search of a fixpoint.
 _ATTEMPTS = 6
-
-
-MOST_TERMS = 10_000
-_OPERANDS = 100
-_SUMS_AND_PRODUCTS = (Add, Mul, Neg, Reciprocal, Sub, TrueDiv)
 
 
 @dataclass(frozen=True)
@@ -124,10 +101,7 @@ class Simplify(Pass):
         while len(forms) <= _ATTEMPTS:
             form = copy_nodes(forms[-1])
             # What speaks against a rewriter may be gone from a later form.
-            rewriter = _rewriter(
-                self.without, sums=not _adds_booleans(form), joins=not _joins_many(form)
-            )
-            rewriter.rewrite(form)
+            sound_rewriter(form, self.without).rewrite(form)
             reached = digest(form)
             if reached in digests:
                 cycle = range(digests.index(reached), len(forms))
@@ -138,24 +112,6 @@ class Simplify(Pass):
         return fgraph, None
 
 
-def most_terms(fgraph: FunctionGraph) -> int:
-    """Return how many terms or factors the longest sum or product of ``fgraph`` has.
-
-    Nested sums count as one sum, and a sum that occurs in another twice counts twice, since
-    PyTensor expands them like this.
-    """
-    found: dict[Variable, int] = {}
-    for node in fgraph.toposort():
-        op = node.op
-        count = 1
-        if isinstance(op, Elemwise) and isinstance(op.scalar_op, _SUMS_AND_PRODUCTS):
-            count = sum(found.get(variable, 1) for variable in node.inputs)
-        elif isinstance(op, DimShuffle):
-            count = found.get(node.inputs[0], 1)
-        found.update(dict.fromkeys(node.outputs, count))
-    return max(found.values(), default=0)
-
-
 def _differentiates_equal_ops_apart(fgraph: FunctionGraph, sameness: Sameness) -> bool:
     """Whether two Ops that PyTensor calls equal are differentiated differently."""
     first: dict[Op, Op] = {}
@@ -163,35 +119,3 @@ def _differentiates_equal_ops_apart(fgraph: FunctionGraph, sameness: Sameness) -
     return any(
         one is not other and sameness.of_op(one) != sameness.of_op(other) for one, other in pairs
     )
-
-
-def _adds_booleans(fgraph: FunctionGraph) -> bool:
-    """Whether a sum or difference has a boolean term, as derivatives of minima and maxima do.
-
-    PyTensor's ``local_add_canonizer`` rewrites ``(1 - b) + (1 - b)`` to ``2 - (b + b)``, and the
-    sum of two booleans is a boolean.
-    """
-    return any(
-        isinstance(node.op, Elemwise)
-        and isinstance(node.op.scalar_op, Add | Sub)
-        and any(variable.type.dtype == "bool" for variable in node.inputs)
-        for node in fgraph.apply_nodes
-    )
-
-
-def _joins_many(fgraph: FunctionGraph) -> bool:
-    """Whether a Join has so many operands that ``local_join_subtensors`` takes seconds.
-
-    It joins one pair of neighbouring slices in each sweep over the graph.
-    """
-    ops = ((node.op, len(node.inputs)) for node in fgraph.apply_nodes)
-    return any(isinstance(op, Join) and count > _OPERANDS for op, count in ops)
-
-
-@cache
-def _rewriter(without: str, *, sums: bool, joins: bool) -> Any:
-    include = ["canonicalize", "stabilize", "specialize"]
-    exclude = [*_WITHOUT, *filter(None, without.split(":"))]
-    exclude += [] if sums else ["local_add_canonizer"]
-    exclude += [] if joins else ["local_join_subtensors"]
-    return optdb.query(RewriteDatabaseQuery(include=include, exclude=exclude))

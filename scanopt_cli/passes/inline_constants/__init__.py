@@ -1,0 +1,1 @@
+"""The pass `inline-constants`: moves constant inputs of loops into their bodies."""
