@@ -25,6 +25,7 @@ _WITHOUT = (
     "local_merge_alloc",
     "local_view_op",
 )
+# A Join of more operands takes seconds.
 _OPERANDS = 100
 
 
