@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Iterable
+from pickle import PicklingError
 from typing import Any
 
 from pytensor.graph.op import Op
@@ -56,14 +57,30 @@ def reduced_op(op: Op) -> Any:
     No two Ops get one cache: pickle would keep it one. `NotImplemented` if the class of ``op`` says
     itself how it is pickled.
     """
-    cls = type(op)
-    has_own_way = (cls.__reduce__, cls.__reduce_ex__) != (object.__reduce__, object.__reduce_ex__)
-    state = None if has_own_way else op.__getstate__()
+    state = None if _says_how(op) else op.__getstate__()
     if not isinstance(state, dict):
         return NotImplemented
     kept = {name: value for name, value in state.items() if name not in CACHES}
     empty = {name: make and make() for name, make in _EMPTY.items() if name in state}
     return _new_instance, (type(op),), kept | empty
+
+
+def _says_how(op: Op) -> bool:
+    """Whether the class of ``op`` says itself how it is pickled, and can.
+
+    PyTensor's wrapped functions say that a name must lead to them, and refuse if none does; they
+    are written by their state then.
+    """
+    cls = type(op)
+    if cls.__reduce_ex__ is not object.__reduce_ex__:
+        return True
+    if cls.__reduce__ is object.__reduce__:
+        return False
+    try:
+        op.__reduce__()
+    except PicklingError:
+        return False
+    return True
 
 
 def left_out(root: Any) -> frozenset[int]:
