@@ -405,7 +405,8 @@ def test_constants_that_are_large_are_not_made_entry_by_entry() -> None:
 
     def step(y: Any) -> Any:
         ones, places = pt.eye(3000, 2000), pt.constant(np.zeros(3_000_000, dtype="int64"))
-        return y + ones[2, 1] + pt.arange(3_000_000)[2] + y[places][0]
+        counted = pt.arange(y.shape[0] * 200_000)  # of a length that its type does not say
+        return y + ones[2, 1] + pt.arange(3_000_000)[2] + y[places][0] + counted[2]
 
     graph = graph_of(scan(step, outputs_info=[h], n_steps=2))
     start = perf_counter()

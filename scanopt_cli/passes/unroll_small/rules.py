@@ -84,11 +84,24 @@ def _integers(variable: Variable, known: Unrolling) -> list[int]:
     return [int(v.data) for v in entries.flat]
 
 
+def _check_small(shape: Sequence[int], known: Unrolling) -> None:
+    """Check that a result is small, before its entries are made.
+
+    Raises
+    ------
+    ValueError
+        If it is not.
+    """
+    if not known.is_small(shape):
+        raise ValueError("the result is large")
+
+
 @entries_of.register
 def _elemwise(op: Elemwise, node: Apply, known: Unrolling) -> Found:
     parts = _parts(node, known)
     if isinstance(op.scalar_op, Second):
         return np.broadcast_arrays(*parts)[1:]
+    _check_small(np.broadcast_shapes(*(part.shape for part in parts)), known)
     scalar = Elemwise(op.scalar_op)
     if len(node.outputs) == 1:
         return [entrywise(lambda *entries: folded(scalar(*entries)), *parts)]
@@ -165,6 +178,7 @@ def _alloc(_op: Alloc, node: Apply, known: Unrolling) -> Found:
 @entries_of.register
 def _eye(op: Eye, node: Apply, known: Unrolling) -> Found:
     rows, columns, offset = (_integers(v, known)[0] for v in node.inputs)
+    _check_small((rows, columns), known)
     values = np.eye(rows, columns, offset)
     return [entrywise(lambda value: pt.constant(value, dtype=op.dtype), values)]
 
@@ -177,6 +191,7 @@ def _make_vector(_op: MakeVector, node: Apply, known: Unrolling) -> Found:
 @entries_of.register
 def _range(op: ARange, node: Apply, known: Unrolling) -> Found:
     values = range(*(_integers(bound, known)[0] for bound in node.inputs))
+    _check_small((len(values),), known)
     return [vector([pt.constant(value, dtype=op.dtype) for value in values])]
 
 
