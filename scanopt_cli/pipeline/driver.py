@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 
 from pytensor.compile.builders import SymbolicOp
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
+from pytensor.graph.fg import AbstractFunctionGraph, FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.op import Op
 
 from scanopt_cli.analysis.describing import inner_names
 from scanopt_cli.ir.inner_graphs import (
     body_of,
     core_op,
+    inner_graphs,
     only_narrows,
     op_name,
-    walk,
     with_body,
 )
 from scanopt_cli.ir.scan_view import is_loop, view_of
@@ -49,7 +49,7 @@ class PassDriver:
         self._strict = strict
         self._done: dict[FrozenFunctionGraph, FunctionGraph | None] = {}
         self._settled: set[str] = set()
-        self._holds_loop: dict[int, tuple[FrozenFunctionGraph, bool]] = {}
+        self._holds_loop: dict[int, tuple[AbstractFunctionGraph, bool]] = {}
 
     def run(self, fgraph: FunctionGraph) -> bool:
         """Rewrite the bodies in ``fgraph``, then ``fgraph`` itself."""
@@ -145,10 +145,14 @@ class PassDriver:
         """
         return self.item.everywhere and not isinstance(core_op(op), SymbolicOp)
 
-    def _has_loop(self, body: FrozenFunctionGraph) -> bool:
+    def _has_loop(self, body: AbstractFunctionGraph) -> bool:
         known = self._holds_loop.get(id(body))
         if known is None:
-            found = any(map(is_loop, walk(body)))
+            # Each body is searched once, however many others apply it.
+            found = any(
+                is_loop(node) or any(map(self._has_loop, inner_graphs(node.op)))
+                for node in body.toposort()
+            )
             known = self._holds_loop[id(body)] = (body, found)
         return known[1]
 

@@ -10,17 +10,18 @@ from typing import Any, ClassVar
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Variable
 
 from graph_building import graph_of, power, scan
 from scanopt_cli.analysis.statistics import scan_views, statistics
 from scanopt_cli.environment import STRICT
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
-from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.scan_view import ScanView, is_loop
 from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
+from scanopt_cli.pipeline import driver
 from scanopt_cli.pipeline import registry as registry_module
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.grammar import parse
@@ -122,6 +123,26 @@ def test_equal_bodies_share_one_rewrite() -> None:
     result = optimize(graph_of(*loops), "remove-unused")
     assert (result.before.nit_sot, result.after.nit_sot) == (4, 0)
     assert sum(run.rewrites for run in result.passes) == 1
+
+
+def test_a_body_that_many_others_apply_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = 0
+
+    def counting(node: Apply) -> bool:
+        nonlocal searched
+        searched += 1
+        return is_loop(node)
+
+    v = pt.dvector("v")
+    inside: Any = v
+    for i in range(100):
+        inside = pt.tanh(inside) + float(i)
+    shared = OpFromGraph([v], [inside])
+    x = pt.dvector("x")
+    others = [OpFromGraph([v], [shared(v * float(i))])(x) for i in range(20)]
+    monkeypatch.setattr(driver, "is_loop", counting)
+    optimize(graph_of(sum(others)), "remove-unused")
+    assert 0 < searched < 1_000
 
 
 def test_long_chains_of_loops_that_feed_only_dead_slots() -> None:

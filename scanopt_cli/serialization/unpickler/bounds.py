@@ -105,7 +105,7 @@ class KeyBounds:
             left -= 1
             is_nest = type(part) in (tuple, frozenset)
             if left < 0 or (is_nest and len(part) > left):
-                raise ValueError("a dictionary key is too large")
+                raise ValueError("a dictionary key or a member of a set is too large")
             if is_nest:
                 pending.extend(part)
         self._parts += KEY_PARTS - left

@@ -208,7 +208,7 @@ class Builder:
     def key(self, made: Any) -> Any:
         """Return ``made``, a key of a dictionary or a member of a set, if hashing it is cheap."""
         if self.nests.size_of(made) > KEY_PARTS:
-            raise ValueError("a dictionary key is too large")
+            raise ValueError("a dictionary key or a member of a set is too large")
         return self.keys.checked(made)
 
     def _call(self, record: Call) -> Any:

@@ -140,7 +140,7 @@ class _Machine:
             "DICT": self.making(self.new_dict),
             "FROZENSET": self.making(partial(self.new_set, frozenset)),
             "STACK_GLOBAL": self.making(lambda parts: self.mention(*parts), 2),
-            "OBJ": self.making(lambda parts: Call(parts[0], tuple(parts[1:]))),
+            "OBJ": self.making(self.applied),
             "REDUCE": self.making(lambda parts: Call(*parts), 2),
             "NEWOBJ": self.making(lambda parts: Call(*parts, makes_instance=True), 2),
             "NEWOBJ_EX": self.making(lambda parts: Call(*parts, makes_instance=True), 3),
@@ -262,6 +262,10 @@ class _Machine:
             self.refuse("entries for something that is not a dictionary")
 
     # globals and calls
+
+    def applied(self, items: list[Any]) -> Call:
+        function, *args = items
+        return Call(function, tuple(args))
 
     def named(self, pair: str) -> Global:
         module, _, name = pair.partition(" ")
