@@ -30,8 +30,8 @@ from scanopt_cli.autodiff.legality import (
     truncations,
 )
 from scanopt_cli.autodiff.provenance.inference import infer
+from scanopt_cli.autodiff.provenance.nearest_scans import NearestScans
 from scanopt_cli.autodiff.provenance.pedigree import pedigree_of
-from scanopt_cli.autodiff.provenance.reach import Reach
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import TangentError
 from scanopt_cli.autodiff.selecting import (
@@ -278,7 +278,7 @@ def _orders(
     """Build every order up to ``order``, and return notes on them."""
     original, inputs, names = problem.original, problem.inputs, problem.names
     notes = _notes(order, problem, full=full)
-    recorder = ProvenanceRecorder(infer(Reach(original.fgraph)))
+    recorder = ProvenanceRecorder(infer(NearestScans(original.fgraph)))
     orders = [_report(0, original.fgraph, original, recorder, [problem.output_name])]
     results: list[Variable] = [problem.target]
     building = derivatives_by_order(strategy, problem.target, inputs, names, recorder)

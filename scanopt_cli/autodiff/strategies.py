@@ -21,7 +21,7 @@ from pytensor.graph.traversal import graph_inputs, toposort
 
 from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.provenance.inference import infer
-from scanopt_cli.autodiff.provenance.reach import Reach
+from scanopt_cli.autodiff.provenance.nearest_scans import NearestScans
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import fitted
 from scanopt_cli.errors import GradientError
@@ -197,4 +197,4 @@ def record_inferred(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -
     if all(node in recorder.origins for node in made):
         return
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
-    recorder.record_inferred(infer(Reach(FunctionGraph(inputs, list(outputs), clone=False))))
+    recorder.record_inferred(infer(NearestScans(FunctionGraph(inputs, list(outputs), clone=False))))

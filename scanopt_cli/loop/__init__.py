@@ -4,7 +4,7 @@ Importing this package teaches PyTensor to compile them, in every mode, and to v
 """
 
 from scanopt_cli.loop import batching as batching
-from scanopt_cli.loop import compiling as compiling
+from scanopt_cli.loop import registered_rewrites as registered_rewrites
 from scanopt_cli.loop.body import Body as Body
 from scanopt_cli.loop.helpers import filter as filter
 from scanopt_cli.loop.helpers import map as map

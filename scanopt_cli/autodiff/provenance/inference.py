@@ -27,7 +27,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.analysis.accesses.indices import indices_from
 from scanopt_cli.analysis.rows_by_step import rows_by_step
-from scanopt_cli.autodiff.provenance.reach import Reach
+from scanopt_cli.autodiff.provenance.nearest_scans import NearestScans
 from scanopt_cli.autodiff.provenance.recorder import Origin
 from scanopt_cli.ir.indexing import number
 from scanopt_cli.ir.inner_graphs import core_op
@@ -50,10 +50,10 @@ class TimeDirection(StrEnum):
         return {forward: backward, backward: forward}.get(self, self)
 
 
-def infer(reach: Reach) -> dict[Apply, Origin]:
+def infer(nearest: NearestScans) -> dict[Apply, Origin]:
     """Return the origin of each Scan of a graph."""
-    views = {node: view_of(node) for node in reach.scans}
-    found = {node: _origin(view, views, reach) for node, view in views.items()}
+    views = {node: view_of(node) for node in nearest.scans}
+    found = {node: _origin(view, views, nearest) for node, view in views.items()}
     return {node: _with_generation(origin, found) for node, origin in found.items()}
 
 
@@ -91,7 +91,7 @@ def rows_read(view: SlotView) -> Iterator[tuple[Variable, bool]]:
         yield source, is_reversed ^ (direction == -1)
 
 
-def _origin(view: SlotView, views: Mapping[Apply, SlotView], reach: Reach) -> Origin:
+def _origin(view: SlotView, views: Mapping[Apply, SlotView], nearest: NearestScans) -> Origin:
     """The origin of ``view``, without its generation if it is a pullback."""
     if _carries_tangents(view):
         of = view.name.removeprefix(TANGENTS)
@@ -112,12 +112,12 @@ def _origin(view: SlotView, views: Mapping[Apply, SlotView], reach: Reach) -> Or
         for node, other in views.items()
         if node is not view.node
         and (other.op.name or None) == name
-        and view.node not in reach.ancestors(node)
+        and view.node not in nearest.ancestors(node)
     ]
     if not alike:
         why = f"there is no Scan {name or 'without a name'} that it could be the pullback of"
         return Origin(None, None, why)
-    evidence = {other.node: _evidence(view, other, backwards, reach) for other in alike}
+    evidence = {other.node: _evidence(view, other, backwards, nearest) for other in alike}
     best = tuple(max(column) for column in zip(*evidence.values(), strict=True))
     if not any(best):
         return Origin(None, None, f"reads nothing of Scan {name or 'without a name'}")
@@ -174,7 +174,7 @@ def _is_zero(variable: Variable) -> bool:
 
 
 def _evidence(
-    view: SlotView, other: SlotView, backwards: set[Variable], reach: Reach
+    view: SlotView, other: SlotView, backwards: set[Variable], nearest: NearestScans
 ) -> tuple[int, int]:
     """How strongly ``view`` looks like the pullback of ``other``.
 
@@ -182,7 +182,7 @@ def _evidence(
     whether its trip count is computed from ``other`` or is the same variable.
     """
     has = {source for source, _ in rows_read(other)} | set(other.node.outputs)
-    runs_as_long = other.node in reach.scans_before(view.n_steps) or (
+    runs_as_long = other.node in nearest.scans_before(view.n_steps) or (
         view.n_steps is other.n_steps and not isinstance(view.n_steps, Constant)
     )
     return len(backwards & has), int(runs_as_long)

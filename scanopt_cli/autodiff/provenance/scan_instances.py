@@ -10,7 +10,7 @@ from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.analysis.describing import loop_results
 from scanopt_cli.autodiff.provenance.inference import TimeDirection, infer, time_directions
-from scanopt_cli.autodiff.provenance.reach import Reach
+from scanopt_cli.autodiff.provenance.nearest_scans import NearestScans
 from scanopt_cli.autodiff.provenance.recorder import Origin
 from scanopt_cli.autodiff.selecting import input_names
 from scanopt_cli.ir.inner_graphs import inner_graphs
@@ -60,9 +60,9 @@ def collect(
     def clients(variable: Variable) -> list[tuple[Apply, int]]:
         return list(graph.clients.get(variable, ()))
 
-    reach = Reach(graph)
-    known = infer(reach) if origins is None else origins
-    direction_of, title_of = time_directions(reach.scans, known), titles(graph.outputs)
+    nearest = NearestScans(graph)
+    known = infer(nearest) if origins is None else origins
+    direction_of, title_of = time_directions(nearest.scans, known), titles(graph.outputs)
     results = loop_results(title_of)
     members = {
         node: ScanInstance(
@@ -75,15 +75,15 @@ def collect(
             direction=direction_of[node],
             holder=holder,
         )
-        for node in reach.scans
+        for node in nearest.scans
     }
     for node, member in members.items():
         if member.origin.parent is not None:
             member.parent = members[member.origin.parent]
         elif member.origin.reason is not None:
             _look_in_parent_of(holder, member)
-        member.depends_on = [members[scan] for scan in reach.scans_feeding(node)]
-        member.input_names = [names[variable] for variable in reach.inputs_feeding(node)]
+        member.depends_on = [members[scan] for scan in nearest.scans_feeding(node)]
+        member.input_names = [names[variable] for variable in nearest.inputs_feeding(node)]
     found: list[ScanInstance] = []
     for node, title in title_of.items():
         own = members.get(node)

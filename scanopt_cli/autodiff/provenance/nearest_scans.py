@@ -1,4 +1,4 @@
-"""The dependences of a Scan: the nearest Scans before it, and the graph's inputs."""
+"""Which Scans and inputs of a graph a Scan depends on: the nearest ones, and all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytensor.graph.fg import AbstractFunctionGraph
 from scanopt_cli.ir.scan_view import is_loop
 
 
-class Reach:
+class NearestScans:
     """The dependences between the Scans of one graph, without those in bodies.
 
     ``scans`` are the graph's Scans in topological order.

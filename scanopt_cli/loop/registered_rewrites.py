@@ -1,12 +1,13 @@
-"""What PyTensor does with loops when it compiles: lowers them, and prepares their bodies.
+"""The rewrites of loops that PyTensor runs when it compiles: they lower loops and prepare bodies.
 
 1. `lower_loops`: a `TracedLoop` becomes a `Loop`, with buffers for the traces that are read. JAX
    keeps those whose traces are read.
-2. `scalarize_loops` (Numba): states, constants and the index that are tensors of no dimensions
+2. `drop_unit_dimensions` (Numba): what loops read is computed without dimensions of one entry.
+3. `scalarize_loops` (Numba): states, constants and the index that are tensors of no dimensions
    become numbers.
-3. `scalar_loops` (linkers that compile C): a loop over numbers becomes a function in C.
-4. `destroy_initial_states`: a loop overwrites the initial values that nobody else reads.
-5. `loop_bodies`: the bodies are rewritten like the graph, and may overwrite the states.
+4. `scalar_loops` (linkers that compile C): a loop over numbers becomes a function in C.
+5. `destroy_initial_states`: a loop overwrites the initial values that nobody else reads.
+6. `loop_bodies`: the bodies are rewritten like the graph, and may overwrite the states.
 
 Importing this module registers these rewrites with PyTensor.
 """
