@@ -65,6 +65,8 @@ def test_a_remark_in_words() -> None:
     many = remark(Code.SCANS_MERGED, details={"others": tuple("abcdef")})
     assert text_of(many) == "merged with `a`, `b`, `c`, `d` and 2 more"
     assert text_of(remark(Code.SLICE_COMPOSED, count=3)) == "simplified or composed 3 slices"
+    for steps, text in ((1, "runs 1 step at most"), ("min(3,n)", "runs min(3,n) steps at most")):
+        assert text_of(remark(Code.FIRST_STEPS_RUN, details={"steps": steps})).startswith(text)
 
 
 def test_a_missed_rewrite_says_why_and_what_to_do() -> None:

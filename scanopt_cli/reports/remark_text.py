@@ -63,7 +63,7 @@ TEXTS: Mapping[Code, str] = {
     Code.LOOP_TURNED: "became a Scan",
     Code.LAST_NOT_READ: "keeps the trace {slots!q}, of which the last row is read: {reason}",
     Code.LAST_READ: "reads the last row of the trace {slots!q} from the last value",
-    Code.LOOP_SPLIT: "runs in blocks of {steps} steps; its gradient keeps {rows} rows of each "
+    Code.LOOP_SPLIT: "runs in blocks of {steps:step}; its gradient keeps {rows:row} of each "
     "state rather than {all}",
     Code.STATE_CONSTANT: "made a constant of the state {slots!q}, which no step changes",
     Code.TRACED_CARRIED: "carries {slots!q}, of which only the last row is read",
@@ -86,18 +86,18 @@ TEXTS: Mapping[Code, str] = {
     Code.SIMPLIFIED: "simplified: {before} → {after} nodes",
     Code.FIRST_ROW_COMPUTED: "computes the first row of {slots!q} outside of the loop",
     Code.FIRST_ROW_KEPT: "keeps all steps of {slots!q} for the row of the first step: {reason}",
-    Code.FIRST_STEPS_RUN: "runs {steps} steps at most: no more are read",
-    Code.LAST_STEPS_CUT: "runs {fewer} steps less than {steps}: the last are not read",
+    Code.FIRST_STEPS_RUN: "runs {steps:step} at most: no more are read",
+    Code.LAST_STEPS_CUT: "runs {fewer:step} less than {steps}: the last are not read",
     Code.READS_NORMALIZED: "normalized {count:reader} to rows at known places",
     Code.ROWS_FROM_END: "counts rows of {slots!q} from the end",
-    Code.STEPS_CUT: "runs {needed} steps of {steps}: no more are read",
-    Code.STEPS_KEPT: "runs all {steps} steps: {reason}",
+    Code.STEPS_CUT: "runs {needed:step} of {steps}: no more are read",
+    Code.STEPS_KEPT: "runs all {steps:step}: {reason}",
 }
 
 REASONS: Mapping[Why, str] = {
     Why.ADDEND_INVARIANT: "a factor of what it adds is the same in every step",
     Why.BATCHES_DIFFER: "their batches are not proved to have one shape",
-    Why.BUFFER_SHORT: "its buffer is not proved to be long enough for {steps} steps",
+    Why.BUFFER_SHORT: "its buffer is not proved to be long enough for {steps:step}",
     Why.BUFFERS_NOT_WHOLE: "the buffers of {slots} are not proved to hold every step",
     Why.BUFFERS_UNCLEAR: "the buffers of {slots} are proved neither to be trimmed nor to be whole",
     Why.CARRIES_BATCH: "it alone carries a batch dimension",

@@ -23,7 +23,7 @@ def worded(template: str, fields: Mapping[str, Any]) -> str:
 
 class _Formatter(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
-        return plural(int(value), format_spec) if format_spec else _listed(value, "")
+        return plural(value, format_spec) if format_spec else _listed(value, "")
 
     def convert_field(self, value: Any, conversion: str | None) -> Any:
         if conversion == "n":
