@@ -13,6 +13,7 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.accesses.accesses import Access, Clients, accesses_of
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.batching import SAME_COUNT
 from scanopt_cli.loop.loop_view import LoopView
@@ -133,7 +134,7 @@ def _row(last: Any, reader: _Reader) -> Variable:
     index = reader.access.index
     assert index is not None
     last = pt.as_tensor_variable(last)
-    found: Variable = last[(*(slice(None),) * reader.axis, *index.rest)] if index.rest else last
+    found: Variable = last[along(reader.axis, *index.rest)] if index.rest else last
     return pt.expand_dims(found, reader.axis) if index.is_slice else found
 
 
