@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -46,15 +46,26 @@ class Rewrite:
             fgraph.change_node_input(node, position, new, reason=reason)
 
 
+@dataclass(frozen=True, slots=True)
+class Fixpoint:
+    """A rewrite of a whole graph, to be repeated until the graph takes a form that it had before.
+
+    ``form`` returns another form of a graph, with nodes of its own over the same inputs. It may
+    lead from one form to another and back: then the driver takes the smallest of these. If no form
+    recurs among the first ``most``, it leaves the graph alone.
+    """
+
+    form: Callable[[FunctionGraph], FunctionGraph]
+    most: int
+
+
 @dataclass(slots=True)
 class PassContext:
     """One graph that a pass works on: the outer graph, or a body.
 
     ``path`` names the loops and graphs around it, and ``around`` names the graph's inputs as the
     loop around it does. ``is_inlined`` marks a body that PyTensor inlines in place of its
-    OpFromGraph. The pass appends to ``remarks``. ``settled`` holds the digests of graphs in which
-    the pass has nothing to do, for as long as the pipeline runs: a pass that is slow to find that
-    out looks there first, and adds to it. With ``strict``, an error of the pass is raised.
+    OpFromGraph. The pass appends to ``remarks``. With ``strict``, an error of the pass is raised.
     """
 
     fgraph: FunctionGraph
@@ -63,7 +74,6 @@ class PassContext:
     path: tuple[str, ...] = ()
     around: Mapping[Variable, str] = field(default_factory=dict)
     is_inlined: bool = False
-    settled: set[str] = field(default_factory=set)
     strict: bool = True
     _digests: Digests | None = field(default=None, init=False)
     _titles: dict[Apply, str] = field(default_factory=dict, init=False)
@@ -231,7 +241,7 @@ class Pass(ABC):
     """How often the pass may run on a graph in a row, as one of its rewrites enables the next."""
 
     @abstractmethod
-    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite | Fixpoint]:
         """Yield rewrites of ``context.fgraph``, which the driver applies before it asks for more.
 
         A pass does not change the graph itself. If the budget is spent, the driver does not ask

@@ -12,17 +12,30 @@ from pytensor.graph.fg import AbstractFunctionGraph, FrozenFunctionGraph, Functi
 from pytensor.graph.op import Op
 
 from scanopt_cli.analysis.describing import inner_names
+from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.inner_graphs import (
     body_of,
     core_op,
     inner_graphs,
     only_narrows,
     op_name,
+    walk,
     with_body,
 )
 from scanopt_cli.ir.scan_view import is_loop, view_of
-from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
-from scanopt_cli.remarks import Code, Remark
+from scanopt_cli.pipeline.contract import Fixpoint, Pass, PassContext, Rewrite
+from scanopt_cli.remarks import Code, Remark, Why, because
+
+
+def smallest(forms: Mapping[str, FunctionGraph], state: str) -> str:
+    """Return the digest of the form with the fewest nodes of those since ``state``.
+
+    ``forms`` are by digest, each made of the one before. Of forms of one size, the smallest digest
+    decides.
+    """
+    digests = list(forms)
+    cycle = digests[digests.index(state) :]
+    return min(cycle, key=lambda form: (sum(1 for _ in walk(forms[form])), form))
 
 
 @dataclass(slots=True)
@@ -48,20 +61,13 @@ class PassDriver:
         self._budget = budget
         self._strict = strict
         self._done: dict[FrozenFunctionGraph, FunctionGraph | None] = {}
+        # The digests of graphs that have the form to which the pass leads.
         self._settled: set[str] = set()
         self._holds_loop: dict[int, tuple[AbstractFunctionGraph, bool]] = {}
 
     def run(self, fgraph: FunctionGraph) -> bool:
         """Rewrite the bodies in ``fgraph``, then ``fgraph`` itself."""
-        return self._run(
-            PassContext(
-                fgraph,
-                self.item.name,
-                self.remarks,
-                settled=self._settled,
-                strict=self._strict,
-            )
-        )
+        return self._run(PassContext(fgraph, self.item.name, self.remarks, strict=self._strict))
 
     def _run(self, context: PassContext) -> bool:
         changed = self._run_bodies(context)
@@ -77,7 +83,12 @@ class PassDriver:
         changed = False
         rewrites = self.item.rewrites(context)
         try:
-            while self._budget.is_left and (rewrite := next(rewrites, None)) is not None:
+            while self._budget.is_left and (found := next(rewrites, None)) is not None:
+                rewrite = (
+                    self._at_fixpoint(found, context) if isinstance(found, Fixpoint) else found
+                )
+                if rewrite is None:
+                    continue
                 rewrite.apply(context.fgraph, self.item.name)
                 self._budget.spent += rewrite.count
                 self.rewrites += rewrite.count
@@ -85,6 +96,34 @@ class PassDriver:
         except Exception as error:
             context.failed(None, error)
         return changed
+
+    def _at_fixpoint(self, fixpoint: Fixpoint, context: PassContext) -> Rewrite | None:
+        """Return the rewrite to the form in which a graph stays, ``None`` if it has that form.
+
+        Of forms that lead to one another it is the smallest, whichever of them the graph has.
+        """
+        fgraph = context.fgraph
+        state = before = digest(fgraph)
+        if before in self._settled:
+            return None
+        forms = {before: fgraph}
+        while len(forms) <= fixpoint.most:
+            form = fixpoint.form(forms[state])
+            state = digest(form)
+            if state in forms:
+                kept = smallest(forms, state)
+                break
+            forms[state] = form
+        else:
+            why = because(Why.NO_FIXPOINT, attempts=fixpoint.most)
+            context.missed(None, Code.NOT_SIMPLIFIED, why)
+            kept = before
+        self._settled.add(kept)
+        if kept == before:
+            return None
+        sizes = [len(graph.apply_nodes) for graph in (fgraph, forms[kept])]
+        context.passed(None, Code.SIMPLIFIED, before=sizes[0], after=sizes[1])
+        return Rewrite(dict(zip(fgraph.outputs, forms[kept].outputs, strict=True)))
 
     def _run_bodies(self, context: PassContext) -> bool:
         changed = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -17,7 +17,7 @@ from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.integrity import check_integrity
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.driver import PassDriver, RewriteBudget
+from scanopt_cli.pipeline.driver import PassDriver, RewriteBudget, smallest
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
 # A pipeline runs to a fixpoint. Most graphs need a few rounds; a change to one loop may enable the
@@ -139,7 +139,8 @@ def _run_phase(
                 forms[state] = copy_nodes(fgraph)
             if is_again or number + 1 == most:
                 _stop(busy, number + 1)
-                take_over(fgraph, _smallest(forms, state if is_again else next(iter(forms))))
+                since = state if is_again else next(iter(forms))
+                take_over(fgraph, forms[smallest(forms, since)])
                 break
     for driver, spent in zip(drivers, seconds, strict=True):
         yield PassRun(
@@ -149,13 +150,6 @@ def _run_phase(
             rewrites=driver.rewrites,
             remarks=_distinct(driver.remarks),
         )
-
-
-def _smallest(forms: Mapping[str, FunctionGraph], state: str) -> FunctionGraph:
-    """Return the form with the fewest nodes of those since ``state``."""
-    digests = list(forms)
-    cycle = digests[digests.index(state) :]
-    return forms[min(cycle, key=lambda form: (sum(1 for _ in walk(forms[form])), form))]
 
 
 def _stop(busy: Sequence[PassDriver], rounds: int) -> None:

@@ -10,15 +10,14 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
 from scanopt_cli.analysis.term_counts import MOST_TERMS, most_terms
-from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.passes.simplify.sound_rewriters import sound_rewriter
-from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
+from scanopt_cli.pipeline.contract import Fixpoint, Pass, PassContext
 from scanopt_cli.remarks import Code, Why, because
 
-# At most so many rewrites of one graph in search of a fixpoint.
-_ATTEMPTS = 6
+# At most so many forms of one graph in search of a fixpoint.
+_MOST_FORMS = 6
 
 
 @dataclass(frozen=True)
@@ -62,54 +61,26 @@ class Simplify(Pass):
     outer: bool = False
     without: str = ""
 
-    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
+    def rewrites(self, context: PassContext) -> Iterator[Fixpoint]:
         """Simplify a body, or the outer graph if the option ``outer`` is set."""
         fgraph = context.fgraph
         if not (context.path or self.outer) or any(
             node.op.destroy_map for node in fgraph.apply_nodes
         ):
             return
-        before = digest(fgraph)
-        if before in context.settled:
-            return
         if most_terms(fgraph) > MOST_TERMS:
             why = because(Why.TERMS_MANY, terms=f"{MOST_TERMS:,}")
             context.missed(None, Code.NOT_SIMPLIFIED, why)
-            return
-        if _differentiates_equal_ops_apart(fgraph, context.digests.sameness):
+        elif _differentiates_equal_ops_apart(fgraph, context.digests.sameness):
             context.missed(None, Code.NOT_SIMPLIFIED, because(Why.OPS_FOR_GRADIENTS))
-            return
-        form, after = self._fixpoint(fgraph, before)
-        if after is None:
-            why = because(Why.NO_FIXPOINT, attempts=_ATTEMPTS)
-            context.missed(None, Code.NOT_SIMPLIFIED, why)
-        context.settled.add(after or before)
-        if after is not None and after != before:
-            count, fewer = len(fgraph.apply_nodes), len(form.apply_nodes)
-            context.passed(None, Code.SIMPLIFIED, before=count, after=fewer)
-            yield Rewrite(dict(zip(fgraph.outputs, form.outputs, strict=True)))
+        else:
+            yield Fixpoint(self._rewritten, _MOST_FORMS)
 
-    def _fixpoint(self, fgraph: FunctionGraph, before: str) -> tuple[FunctionGraph, str | None]:
-        """Return what PyTensor's rewriters make of ``fgraph``, and its digest.
-
-        If the rewriters cycle, it is the smallest form of the cycle, and of forms of one size that
-        with the smallest digest, so it does not matter where the cycle was entered. The digest is
-        ``None`` if there is no fixpoint.
-        """
-        digests = [before]
-        forms = [fgraph]
-        while len(forms) <= _ATTEMPTS:
-            form = copy_nodes(forms[-1])
-            # What speaks against a rewriter may be gone from a later form.
-            sound_rewriter(form, self.without).rewrite(form)
-            reached = digest(form)
-            if reached in digests:
-                cycle = range(digests.index(reached), len(forms))
-                chosen = min(cycle, key=lambda i: (len(forms[i].apply_nodes), digests[i]))
-                return forms[chosen], digests[chosen]
-            digests.append(reached)
-            forms.append(form)
-        return fgraph, None
+    def _rewritten(self, fgraph: FunctionGraph) -> FunctionGraph:
+        form = copy_nodes(fgraph)
+        # What speaks against a rewriter may be gone from a later form.
+        sound_rewriter(form, self.without).rewrite(form)
+        return form
 
 
 def _differentiates_equal_ops_apart(fgraph: FunctionGraph, sameness: Sameness) -> bool:
