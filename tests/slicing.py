@@ -11,7 +11,7 @@ from pytensor.graph.basic import Variable
 
 from evaluating import assert_same_outcomes, evaluate, evaluator
 from graph_building import graph_of
-from scanopt_cli.analysis.describing import describe
+from scanopt_cli.analysis.expression_text import describe
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices

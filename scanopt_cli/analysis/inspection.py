@@ -11,7 +11,7 @@ from pytensor.graph.fg import AbstractFunctionGraph, Output
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.buffers import is_trimmed, is_whole
-from scanopt_cli.analysis.describing import describe, inner_names, loop_results, titled
+from scanopt_cli.analysis.expression_text import describe, inner_names, loop_results, titled
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.scan_lengths import rows

@@ -25,7 +25,7 @@ from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered
 from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.rows import Rows, Run, is_zero
+from scanopt_cli.analysis.row_runs import Rows, Run, is_zero
 from scanopt_cli.ir.inner_graphs import core_op
 
 # Initial buffers are shallow expressions; past this depth the rows are unknown.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pytensor.graph.basic import Variable
 from pytensor.printing import debugprint
 
-from scanopt_cli.analysis.describing import at_tap, describe, inner_names
+from scanopt_cli.analysis.expression_text import at_tap, describe, inner_names
 from scanopt_cli.ir.naming import Clients, slot_names
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import SlotView

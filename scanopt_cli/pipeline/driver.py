@@ -11,7 +11,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph, FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.op import Op
 
-from scanopt_cli.analysis.describing import inner_names
+from scanopt_cli.analysis.expression_text import inner_names
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.inner_graphs import (
     body_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scanopt_cli.analysis.describing import at_tap, before_title
+from scanopt_cli.analysis.expression_text import at_tap, before_title
 from scanopt_cli.analysis.inspection import Inspection, ScanReport, SlotReport
 from scanopt_cli.reports.document import (
     Block,

@@ -9,8 +9,8 @@ from pytensor.graph.replace import vectorize_graph
 
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.row_runs import Rows, is_zero
 from scanopt_cli.analysis.row_values import RowAnalysis
-from scanopt_cli.analysis.rows import Rows, is_zero
 
 N = pt.lscalar("n")
 K = pt.lscalar("k")

@@ -15,7 +15,7 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from graph_building import graph_of, power, scan
-from scanopt_cli.analysis.describing import describe
+from scanopt_cli.analysis.expression_text import describe
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.reports.remark_text import text_of

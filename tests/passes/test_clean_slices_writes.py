@@ -13,7 +13,7 @@ from pytensor.tensor.basic import Alloc, AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor
 
 from graph_building import graph_of, only_scan, power
-from scanopt_cli.analysis.describing import describe
+from scanopt_cli.analysis.expression_text import describe
 from slicing import N, check, cleaned, count, five
 
 # Case 4: writes into zeros.

@@ -10,7 +10,7 @@ from pytensor.graph.basic import Apply, Constant
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor
 
-from scanopt_cli.analysis.describing import describe
+from scanopt_cli.analysis.expression_text import describe
 from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import batch_ndim

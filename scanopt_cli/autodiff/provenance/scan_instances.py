@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
-from scanopt_cli.analysis.describing import loop_results
+from scanopt_cli.analysis.expression_text import loop_results
 from scanopt_cli.autodiff.provenance.inference import TimeDirection, infer, time_directions
 from scanopt_cli.autodiff.provenance.nearest_scans import NearestScans
 from scanopt_cli.autodiff.provenance.recorder import Origin

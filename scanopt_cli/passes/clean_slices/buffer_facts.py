@@ -14,8 +14,8 @@ from scanopt_cli.analysis.accesses.indices import axis_of, rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.row_runs import is_zero
 from scanopt_cli.analysis.row_values import RowAnalysis
-from scanopt_cli.analysis.rows import is_zero
 
 # A gradient nests only a few writes into zeros.
 _DEPTH = 8

@@ -14,7 +14,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.analysis.accumulators import readers
 from scanopt_cli.analysis.initial_buffers import InitialBuffer
-from scanopt_cli.analysis.rows import is_zero
+from scanopt_cli.analysis.row_runs import is_zero
 from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.passes.mit_mot_to_sit_sot.exact_form import Form, Stretch, rows_from_first

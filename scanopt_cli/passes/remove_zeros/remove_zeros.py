@@ -11,8 +11,8 @@ from pytensor.graph.replace import clone_replace
 
 from scanopt_cli.analysis.affine import ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.row_runs import is_zero
 from scanopt_cli.analysis.row_values import RowAnalysis
-from scanopt_cli.analysis.rows import is_zero
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.passes.remove_zeros.zeros import zeros_among

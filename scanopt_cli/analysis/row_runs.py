@@ -1,4 +1,4 @@
-"""The rows of a buffer as runs of equal rows, with lengths as affine expressions."""
+"""What the rows of a buffer hold: runs of equal rows, with lengths as affine expressions."""
 
 from __future__ import annotations
 

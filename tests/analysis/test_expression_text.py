@@ -8,7 +8,7 @@ import pytest
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.analysis import describing
-from scanopt_cli.analysis.describing import describe
+from scanopt_cli.analysis.expression_text import describe
 from scanopt_cli.analysis.inspection import inspect_graph
 from scanopt_cli.analysis.lengths import Lengths
 
