@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
 
-from scanopt_cli.analysis import describing
+from scanopt_cli.analysis import expression_text
 from scanopt_cli.analysis.expression_text import describe
 from scanopt_cli.analysis.inspection import inspect_graph
 from scanopt_cli.analysis.lengths import Lengths
@@ -28,14 +28,14 @@ def test_a_product_whose_first_factor_is_long_is_cut() -> None:
 def test_operands_that_are_not_shown_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sum of 300 sums of 300 sums, each the same: 300**3 places."""
     described = 0
-    original = describing._Describer.describe
+    original = expression_text._Describer.describe
 
     def counted(*arguments):
         nonlocal described
         described += 1
         return original(*arguments)
 
-    monkeypatch.setattr(describing._Describer, "describe", counted)
+    monkeypatch.setattr(expression_text._Describer, "describe", counted)
     total = pt.dvector("x")
     for _ in range(4):
         total = pt.add(*[total] * 300)
