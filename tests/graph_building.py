@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +14,21 @@ from pytensor.scan.basic import scan as pytensor_scan
 from pytensor.scan.op import ScanInfo
 
 from evaluating import assert_same_outcomes, evaluate
-from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
-from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.reports.remark_text import text_of
 
 _NO_SLOTS = ScanInfo(0, (), (), (), (), 0, 0, 0, as_while=False)
+
+
+def scan_views(fgraph: AbstractFunctionGraph) -> Iterator[ScanView]:
+    """Yield a view of each Scan of ``fgraph`` itself, in topological order."""
+    for node in fgraph.toposort():
+        if scan_op(node) is not None:
+            yield ScanView.of(node)
 
 
 def scan(step: Any, **arguments: Any) -> Any:

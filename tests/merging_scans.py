@@ -7,8 +7,7 @@ from typing import Any
 import pytensor.tensor as pt
 
 from evaluating import assert_same_outcomes
-from graph_building import outputs_of, scan
-from scanopt_cli.analysis.statistics import scan_views
+from graph_building import outputs_of, scan, scan_views
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.passes.merge_scans.merge_scans import MergeScans
 from scanopt_cli.pipeline.runner import run_pipeline

@@ -11,9 +11,8 @@ import pytest
 from pytensor.graph.basic import Variable
 
 from evaluating import assert_same_outcomes, evaluator
-from graph_building import arguments, scan
+from graph_building import arguments, scan, scan_views
 from mit_mot_loops import MitMotLoop, N
-from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from math import prod
 
@@ -14,7 +13,7 @@ from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.ir.inner_graphs import inner_graphs
-from scanopt_cli.ir.scan_view import ScanView, is_loop, scan_op, view_of
+from scanopt_cli.ir.scan_view import ScanView, is_loop, view_of
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
 
 # A product of sums that expands to more terms takes each of them as an atom.
@@ -70,13 +69,6 @@ def statistics(fgraph: AbstractFunctionGraph) -> Statistics:
     """Count the contents of ``fgraph``; linear in its nodes, each distinct body walked once."""
     counts, buffers = _Counter().count(fgraph)
     return Statistics(**counts, buffers=str(buffers))
-
-
-def scan_views(fgraph: AbstractFunctionGraph) -> Iterator[ScanView]:
-    """Yield a view of each Scan of ``fgraph`` itself, in topological order."""
-    for node in fgraph.toposort():
-        if scan_op(node) is not None:
-            yield ScanView.of(node)
 
 
 class _Counter:

@@ -107,10 +107,10 @@ class Slot(InnerSlot):
         return cls(kind, 0, inner_inputs=[inner], outer_input=outer)
 
     @classmethod
-    def of_trace(cls, inner: Variable, n_rows: Variable, output: Variable) -> Slot:
+    def of_trace(cls, inner: Variable, n_rows: Variable, output: Variable | None = None) -> Slot:
         """Return a nit_sot, whose buffer of ``n_rows`` keeps the value of ``inner`` in each step.
 
-        ``output`` stands for its output until the loop is rebuilt.
+        In the view of a node, ``output`` stands for its output until the loop is rebuilt.
         """
         return cls(SlotKind.NIT_SOT, 0, (), (0,), [], [inner], output, outer_input=n_rows)
 

@@ -16,12 +16,11 @@ from pytensor.scan.utils import until
 from pytensor.tensor.shape import Shape
 from pytensor.tensor.subtensor import Subtensor
 
-from graph_building import graph_of, only_scan, power, scan
+from graph_building import graph_of, only_scan, power, scan, scan_views
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole, trimmed
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.scan_lengths import rows
-from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.ir.slots import TRACED
 
 N = pt.lscalar("n")

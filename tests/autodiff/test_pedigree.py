@@ -12,8 +12,7 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.graph.replace import vectorize_graph
 
-from graph_building import graph_of, power, scan
-from scanopt_cli.analysis.statistics import scan_views
+from graph_building import graph_of, power, scan, scan_views
 from scanopt_cli.autodiff.differentiating import grad as differentiate
 from scanopt_cli.autodiff.provenance.inference import TimeDirection
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord, pedigree

@@ -12,10 +12,9 @@ import pytensor.tensor as pt
 from pytensor.graph.fg import FunctionGraph
 from pytensor.scan.utils import until
 
-from graph_building import graph_of, scan
+from graph_building import graph_of, scan, scan_views
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.scan_lengths import rows
-from scanopt_cli.analysis.statistics import scan_views
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.slots import SlotKind
 

@@ -12,8 +12,7 @@ from command_line import scanopt
 
 import scanopt_cli as so
 from evaluating import evaluate
-from graph_building import graph_of, scan
-from scanopt_cli.analysis.statistics import scan_views
+from graph_building import graph_of, scan, scan_views
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
 

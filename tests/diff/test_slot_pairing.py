@@ -11,7 +11,7 @@ from pytensor.graph.basic import Variable
 from recurrences import tensor
 from telling import CHANGED, REMOVED, REWIRED, changes, only_change, what_of
 
-from scanopt_cli.analysis.statistics import scan_views
+from graph_building import scan_views
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.slots import SlotKind

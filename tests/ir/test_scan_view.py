@@ -9,8 +9,7 @@ from hypothesis import given
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
-from graph_building import graph_of, only_scan, power, scan
-from scanopt_cli.analysis.statistics import scan_views
+from graph_building import graph_of, only_scan, power, scan, scan_views
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.scan_view import ScanView

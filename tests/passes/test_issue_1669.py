@@ -20,8 +20,7 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
-from graph_building import graph_of, optimized, outputs_of, power, scan
-from scanopt_cli.analysis.statistics import scan_views
+from graph_building import graph_of, optimized, outputs_of, power, scan, scan_views
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.scan_view import scan_op

@@ -16,8 +16,7 @@ from pytensor.graph.op import Op
 from pytensor.scan.utils import until
 
 from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, graph_of, only_scan, optimized, scan
-from scanopt_cli.analysis.statistics import scan_views
+from graph_building import arguments, graph_of, only_scan, optimized, scan, scan_views
 from scanopt_cli.ir.graph import Graph, from_io
 
 

@@ -11,10 +11,10 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
 from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, graph_of, labels, only_scan, scan
+from graph_building import arguments, graph_of, labels, only_scan, scan, scan_views
 from merging_scans import VALUES, M, N, S, T, X, check, grow, merged, names
 from scanopt_cli.analysis.buffers import trimmed
-from scanopt_cli.analysis.statistics import scan_views, statistics
+from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 

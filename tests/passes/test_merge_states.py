@@ -13,8 +13,7 @@ from pytensor.scan.utils import until
 from pytensor.tensor.elemwise import Elemwise
 
 from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, graph_of, labels, only_scan, optimized, scan
-from scanopt_cli.analysis.statistics import scan_views
+from graph_building import arguments, graph_of, labels, only_scan, optimized, scan, scan_views
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.pipeline.grammar import parse

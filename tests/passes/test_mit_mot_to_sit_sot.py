@@ -12,9 +12,9 @@ from hypothesis import given, note
 from pytensor.scan.op import Scan
 
 from evaluating import assert_same_outcomes, evaluator
-from graph_building import graph_of, labels, outputs_of, power, scan, scan_info
+from graph_building import graph_of, labels, outputs_of, power, scan, scan_info, scan_views
 from mit_mot_loops import READERS, MitMotLoop, N, mit_mot_loops, simulated
-from scanopt_cli.analysis.statistics import scan_views, statistics
+from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot

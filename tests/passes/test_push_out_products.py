@@ -18,8 +18,7 @@ from pytensor.scan.utils import until
 from pytensor.tensor.math import Dot
 
 from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, graph_of, optimized, scan
-from scanopt_cli.analysis.statistics import scan_views
+from graph_building import arguments, graph_of, optimized, scan, scan_views
 from scanopt_cli.ir.graph import Graph
 
 RUN = "push-out-products,remove-unused"

@@ -17,8 +17,16 @@ from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
 
 from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, graph_of, labels, only_scan, optimized, scan, scan_info
-from scanopt_cli.analysis.statistics import scan_views
+from graph_building import (
+    arguments,
+    graph_of,
+    labels,
+    only_scan,
+    optimized,
+    scan,
+    scan_info,
+    scan_views,
+)
 from scanopt_cli.ir.scan_view import ScanView
 
 RUN = "push-out-sums"

@@ -8,8 +8,17 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
 from evaluating import assert_same_outcomes
-from graph_building import graph_of, labels, only_scan, optimized, outputs_of, power, scan
-from scanopt_cli.analysis.statistics import scan_views, statistics
+from graph_building import (
+    graph_of,
+    labels,
+    only_scan,
+    optimized,
+    outputs_of,
+    power,
+    scan,
+    scan_views,
+)
+from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.ir.slots import SlotKind
 
 X = pt.dscalar("x")

@@ -15,8 +15,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
 from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, graph_of, labels, only_scan, optimized, scan
-from scanopt_cli.analysis.statistics import scan_views
+from graph_building import arguments, graph_of, labels, only_scan, optimized, scan, scan_views
 
 RUN = "remove-zeros"
 x, y = pt.dscalars("x", "y")

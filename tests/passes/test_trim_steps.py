@@ -11,10 +11,9 @@ from pytensor.scan.utils import until
 from step_counts import check, noisy_walk, steps_of, trimmed_to, unchanged
 
 from evaluating import assert_same_outcomes
-from graph_building import graph_of, only_scan, optimized, outputs_of, power, scan
+from graph_building import graph_of, only_scan, optimized, outputs_of, power, scan, scan_views
 from scanopt_cli.analysis.buffers import trimmed
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.statistics import scan_views
 
 N = pt.lscalar("n")
 LESS = "min(n,max(n-{k},0))"

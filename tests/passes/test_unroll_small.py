@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -16,43 +15,12 @@ from pytensor.scan.utils import until
 from pytensor.tensor import linalg
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import ProdWithoutZeros
+from unrolling import VALUES, a, b, h, n, rows, unrolled, weights, wide
 
 from graph_building import assert_same_values, graph_of, optimized, scan
-from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.inner_graphs import walk
-from scanopt_cli.loop import Body, Loop, TracedLoop
-from scanopt_cli.pipeline.grammar import parse
-
-a = pt.dmatrix("a", shape=(3, 3))
-b = pt.dmatrix("b", shape=(3, 3))
-h = pt.dvector("h", shape=(3,))
-rows = pt.dmatrix("rows", shape=(None, 3))
-n = pt.lscalar("n")
-wide = pt.dvector("wide", shape=(40,))
-weights = pt.dmatrix("weights", shape=(40, 3))
-unknown = pt.dvector("unknown")
-
-rng = np.random.default_rng(0)
-VALUES = {
-    "a": rng.normal(size=(3, 3)) / 3,
-    "b": rng.normal(size=(3, 3)) / 3,
-    "h": rng.normal(size=3),
-    "rows": rng.normal(size=(5, 3)),
-    "n": 4,
-    "wide": rng.normal(size=40),
-    "weights": rng.normal(size=(40, 3)) / 40,
-    "unknown": rng.normal(size=3),
-}
-
-
-def unrolled(graph: Graph, options: str = "") -> tuple[Graph, list[str]]:
-    """Return a graph after the pass, and its remarks; the same again changes nothing."""
-    pipeline = f"scan-to-loop,unroll-small{options}"
-    work, remarks = optimized(graph, pipeline)
-    _, more = optimized(work, f"unroll-small{options}")
-    assert not any(remark.startswith("passed") for remark in more)
-    return work, remarks
+from scanopt_cli.loop import Body, TracedLoop
 
 
 def check(*outputs: Any) -> Graph:
@@ -211,48 +179,6 @@ def test_a_zero_in_a_diagonal_matrix_is_no_error() -> None:
     assert_same_values(graph, work, h=np.array([0.5, -1.2, 2.0]))
 
 
-def test_large_arrays_of_small_ones_stay() -> None:
-    """A kernel of 16 points has 256 entries; the equations that it solves stay as well."""
-    points = pt.dvector("points", shape=(16,))
-
-    def step(x: Any) -> Any:
-        kernel = pt.exp(-400 * (x[:, None] - x[None, :]) ** 2)
-        return linalg.solve(kernel, x, b_ndim=1) * 0.01 + x
-
-    graph = graph_of(scan(step, outputs_info=[points], n_steps=2))
-    work, _ = unrolled(graph)
-    (op,) = (node.op for node in walk(work.fgraph) if isinstance(node.op, TracedLoop))
-    assert len(op.fgraph.apply_nodes) < 200
-    assert_same_values(graph, work, points=np.linspace(0.1, 1, 16))
-
-
-def test_loops_of_constants_are_not_run() -> None:
-    """The pass computes constants of arithmetic only: this loop would not end."""
-
-    def step(y: Any) -> Any:
-        index, state = pt.lscalar(), pt.dscalar()
-        body = Body(index=index, states=[state], next_states=[state * 0.5 + 1])
-        (last,) = Loop.over(10**12, body, [pt.constant(1.0, dtype="float64")], {})
-        return pt.tanh(y) * last
-
-    graph = graph_of(scan(step, outputs_info=[h], n_steps=2))
-    work, _ = unrolled(graph)
-    assert any(isinstance(node.op, Loop) for node in walk(work.fgraph))
-
-
-@pytest.mark.parametrize("size", [16, 64])
-def test_products_of_products_end(size: int) -> None:
-    """Each outer product has as many entries as its factors have pairs."""
-
-    def step(y: Any) -> Any:
-        pairs = pt.outer(y, y).ravel()
-        return pt.outer(pairs, pairs)[:3, 0] * 0.1 + y
-
-    graph = graph_of(scan(step, outputs_info=[h], n_steps=2))
-    work, _ = unrolled(graph, f"{{size={size}}}")
-    assert_same_values(graph, work, **VALUES)
-
-
 @pytest.mark.parametrize(
     "pipeline",
     ["scan-to-loop,trace-to-last,unroll-small", "scan-to-loop,unroll-small,trace-to-last"],
@@ -303,20 +229,6 @@ def test_what_only_feeds_arrays_stays_an_array() -> None:
     assert op.n_states == 2
 
 
-@pytest.mark.parametrize("options", ["{size=2}", ""])
-def test_larger_arrays_stay(options: str) -> None:
-    state = h if options else wide
-    graph = graph_of(scan(lambda y: pt.tanh(y) * 2, outputs_info=[state], n_steps=3))
-    _, remarks = unrolled(graph, options)
-    assert remarks == ["passed scan_fn: became a TracedLoop"]
-
-
-def test_arrays_of_unknown_length_stay() -> None:
-    graph = graph_of(scan(lambda y: pt.tanh(y) * 2, outputs_info=[unknown], n_steps=3))
-    _, remarks = unrolled(graph)
-    assert remarks[1:] == ["missed scan_fn: computes `unknown` as an array: a length is not known"]
-
-
 def test_states_that_change_their_shape_stay() -> None:
     index, state = pt.lscalar(), pt.dvector()
     body = Body(index=index, states=[state], next_states=[state[1:] * 2])
@@ -345,12 +257,6 @@ def test_ops_that_stay(name: str) -> None:
     assert_same_values(graph, work, **VALUES)
 
 
-def test_rows_of_unknown_length_stay() -> None:
-    ys = scan(lambda row, y: y * 0.5 + row[0], sequences=[pt.dmatrix("a")], outputs_info=[h])
-    graph = graph_of(ys)
-    assert_same_values(graph, unrolled(graph)[0], **VALUES)
-
-
 def test_sums_of_one_term_and_copies_are_no_operations() -> None:
     ys = scan(lambda y: pt.fill(y * 3, y[:1].sum(axis=0)), outputs_info=[h], n_steps=2)
     work = check(ys)
@@ -377,54 +283,3 @@ def test_errors_stay_errors(name: str) -> None:
         function = pytensor.function(list(each.inputs), list(each.outputs), mode="FAST_COMPILE")
         with pytest.raises((ValueError, IndexError)):
             function(VALUES["h"])
-
-
-def test_a_graph_of_large_arrays_inside_an_op_stays() -> None:
-    """Nothing of it counts as unrolled, or the pass would go on for ever."""
-    given, x = pt.dvector("given", shape=(8,)), pt.dvector("x", shape=(8,))
-    outer = OpFromGraph([x], [pt.outer(x + 1, x)])
-    ys = scan(lambda y: pt.tanh(outer(y).sum(axis=0)), outputs_info=[given], n_steps=2)
-    graph = graph_of(ys)
-    work, _ = unrolled(graph)
-    assert any(isinstance(node.op, OpFromGraph) for node in walk(work.fgraph))
-    assert_same_values(graph, work, given=np.linspace(-1, 1, 8))
-
-
-def test_a_graph_inside_an_op_that_makes_large_arrays_of_what_is_small() -> None:
-    """That they are large is known only when the graph inside is computed."""
-    given, x = pt.dvector("given", shape=(8,)), pt.dvector("x")
-    outer = OpFromGraph([x], [pt.outer(x + 1, x)])
-    ys = scan(lambda y: pt.tanh(outer(y).sum(axis=0)), outputs_info=[given], n_steps=2)
-    graph = graph_of(ys)
-    work, _ = unrolled(graph)
-    assert_same_values(graph, work, given=np.linspace(-1, 1, 8))
-
-
-def test_constants_that_are_large_are_not_made_entry_by_entry() -> None:
-    """The pass would take minutes for the entries of these, before it finds that they are many."""
-
-    def step(y: Any) -> Any:
-        ones, places = pt.eye(3000, 2000), pt.constant(np.zeros(3_000_000, dtype="int64"))
-        counted = pt.arange(y.shape[0] * 200_000)  # of a length that its type does not say
-        return y + ones[2, 1] + pt.arange(3_000_000)[2] + y[places][0] + counted[2]
-
-    graph = graph_of(scan(step, outputs_info=[h], n_steps=2))
-    start = perf_counter()
-    unrolled(graph)
-    assert perf_counter() - start < 20
-
-
-def test_steps_that_would_be_too_large_stay() -> None:
-    def step(y: Any) -> Any:
-        for _ in range(700):
-            y = pt.sin(y)
-        return y
-
-    graph = graph_of(scan(step, outputs_info=[h], n_steps=3))
-    _, remarks = unrolled(graph)
-    assert remarks[1:] == ["missed scan_fn: a step has more than 2000 operations"]
-
-
-def test_a_size_that_is_too_large() -> None:
-    with pytest.raises(PassError, match="size"):
-        parse("unroll-small{size=65}")

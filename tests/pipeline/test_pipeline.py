@@ -12,8 +12,8 @@ import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply, Variable
 
-from graph_building import graph_of, power, scan
-from scanopt_cli.analysis.statistics import scan_views, statistics
+from graph_building import graph_of, power, scan, scan_views
+from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.environment import STRICT
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError

@@ -52,8 +52,8 @@ class ScanBuilder:
 
     def add_traced(self, slot: Slot) -> None:
         """Add a nit_sot."""
-        value, rows = _as_tensor(slot.inner_outputs[0]), self.view.n_steps
-        self._add(Slot(SlotKind.NIT_SOT, 0, (), (0,), [], [value], outer_input=rows), slot)
+        value = _as_tensor(slot.inner_outputs[0])
+        self._add(Slot.of_trace(value, self.view.n_steps), slot)
 
     def add_constant(self, slot: Slot) -> None:
         """Add sequences or a non-sequence."""
