@@ -51,6 +51,10 @@ class Code(StrEnum):
     READERS_COPIED = "readers-copied"
     SEQUENCE_CUT = "sequence-cut"
     SUM_REGROUPED = "sum-regrouped"
+    # guard-last-rows
+    LAST_GUARDED = "last-guarded"
+    LAST_UNGUARDED = "last-unguarded"
+    WRITE_GUARDED = "write-guarded"
     # hoist-states
     STATE_HOISTED = "state-hoisted"
     STATE_NOT_HOISTED = "state-not-hoisted"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from pytensor.compile.ops import DeepCopyOp
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import (
     Alloc,
@@ -179,7 +180,7 @@ class Lengths:
             return next((f for f in forms if all(self.provably_le(f, o) for o in forms)), None)
         if isinstance(op, Shape_i):
             return self.length_of(node.inputs[0], op.i)
-        if isinstance(op, ScalarFromTensor | TensorFromScalar):
+        if isinstance(op, ScalarFromTensor | TensorFromScalar | CheckAndRaise):
             return self.value_of(node.inputs[0])
         if isinstance(op, DimShuffle) and op.is_squeeze and node.inputs[0].type.ndim == 1:
             entry = self._nest(self._entry, node.inputs[0], 0)
@@ -263,7 +264,7 @@ class Lengths:
                 return self.value_of(node.inputs[1 + axis])
             case AllocEmpty():
                 return self.value_of(node.inputs[axis])
-            case IncSubtensor() | SpecifyShape() | DeepCopyOp():
+            case IncSubtensor() | SpecifyShape() | DeepCopyOp() | CheckAndRaise():
                 return self.length_of(node.inputs[0], axis)
             case DimShuffle(new_order=order) if order[axis] != "x":
                 return self.length_of(node.inputs[0], int(order[axis]))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom, as_affine
-from scanopt_cli.ir.indexing import indices_of
+from scanopt_cli.analysis.minima import minimum_parts
+from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
 
@@ -96,16 +98,31 @@ def with_start(length: AffineExpr, n_initial: int) -> AffineExpr:
     ``n_initial`` is how many initial rows the taps need: with fewer, the loop could not run.
     """
     for atom, count in length.terms:
-        node = atom.variable.owner
-        if atom.axis is None or count != 1 or node is None or not isinstance(node.op, Subtensor):
-            continue
-        indices = indices_of(node)
-        index = indices[atom.axis] if atom.axis < len(indices) else None
-        if not isinstance(index, slice) or index.start is not None or index.step is not None:
-            continue
-        if isinstance(index.stop, Constant) and int(index.stop.data) == n_initial:
+        if count == 1 and (_is_start_length(atom, n_initial) or _is_capped(atom, n_initial)):
             return length - AffineExpr.of(atom) + n_initial
     return length
+
+
+def _is_start_length(atom: Atom, n_initial: int) -> bool:
+    """Whether an atom is the length of ``x[:n_initial]``."""
+    node = atom.variable.owner
+    if atom.axis is None or node is None or not isinstance(node.op, Subtensor):
+        return False
+    indices = indices_of(node)
+    index = indices[atom.axis] if atom.axis < len(indices) else None
+    if not isinstance(index, slice) or index.start is not None or index.step is not None:
+        return False
+    return number(index.stop) == n_initial
+
+
+def _is_capped(atom: Atom, n_initial: int) -> bool:
+    """Whether an atom is that length as PyTensor simplifies it: ``min(n_initial, x.shape[0])``."""
+    parts = minimum_parts(atom.variable) if atom.axis is None else None
+    if parts is None:
+        return False
+    numbers = [number(part) for part in parts]
+    others = [part for part, found in zip(parts, numbers, strict=True) if found is None]
+    return n_initial in numbers and all(isinstance(part.owner_op, Shape_i) for part in others)
 
 
 def is_start(length: AffineExpr, n_initial: int) -> bool:

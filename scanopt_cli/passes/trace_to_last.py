@@ -15,12 +15,13 @@ from scanopt_cli.analysis.accesses.accesses import Access, Clients, accesses_of
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.ir.step_check import is_checked, with_step_check
 from scanopt_cli.loop.batching import SAME_COUNT
 from scanopt_cli.loop.loop_view import LoopView
 from scanopt_cli.loop.shapes import traced_shapes
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
-from scanopt_cli.remarks import Code, Why, because
+from scanopt_cli.remarks import Code
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,10 @@ class TraceToLast(TracedLoopPass):
 
     1. ``trace[-1]``, ``trace[-1:]`` and ``trace[n]``, where the loop runs ``n`` steps, become the
        last value of the state, whether or not there are other readers.
-    2. The same of the steps alone, ``trace[1:][-1]``, if there is provably a step: there would be
-       nothing to read otherwise.
+    2. The same of the steps alone, ``trace[1:][-1]``. If the loop may run no step, a check raises
+       the IndexError then, and a slice takes the row only if there is a step.
     3. A traced value that is read in no other way becomes a state, whose initial value nobody
-       reads, if there is provably a step. It is zeros of the shape of the value.
-
+       reads. It is zeros of the shape of the value. A check is written as for case 2.
     4. The same of a trace whose rows are moved behind batch dimensions, as those of a batched loop
        are. A check that every entry of the batch runs as many steps is dropped: the last value is
        that of the entry.
@@ -45,8 +45,14 @@ class TraceToLast(TracedLoopPass):
     Preconditions: the trace is an array. In a loop with a condition, ``n`` is not known before, so
     only an index of -1 is the last.
 
+    Without ``check``, as for JAX, which cannot raise errors, the last row of a loop of no steps is
+    the initial value.
+
     Out of scope: several last rows (``trace[-3:]``); run ``save-mem`` before ``scan-to-loop``.
     """
+
+    check: bool = True
+    """whether to check that a loop ran a step whose row is read; JAX cannot raise errors"""
 
     name: ClassVar[str] = "trace-to-last"
 
@@ -54,7 +60,6 @@ class TraceToLast(TracedLoopPass):
         """Return replacements for those that read the last row of a trace."""
         lengths = Lengths(view.n_steps)
         names = context.names(view)
-        runs = lengths.runs()
         replacements: dict[Variable, Variable] = {}
         carried: dict[Slot, list[_Reader]] = {}
         for slot in view.outputs():
@@ -62,16 +67,12 @@ class TraceToLast(TracedLoopPass):
                 continue
             readers = list(_readers(slot.output, slot.n_initial, 0, context.clients))
             lasts = [reader for reader in readers if _reads_last(reader.access, view, lengths)]
-            sound = [reader for reader in lasts if runs or reader.access.n_initial]
-            if len(sound) < len(lasts):
-                why = because(Why.NO_STEPS, steps=str(lengths.steps))
-                context.missed(view, Code.LAST_NOT_READ, why, names[slot])
-            if slot.last is not None and sound:
-                context.passed(view, Code.LAST_READ, names[slot], count=len(sound))
-                replacements |= {r.access.result: _row(slot.last, r) for r in sound}
-            elif slot.kind is SlotKind.TRACED and sound and len(sound) == len(readers):
+            if slot.last is not None and lasts:
+                context.passed(view, Code.LAST_READ, names[slot], count=len(lasts))
+                replacements |= self._rows(slot.last, lasts, view, context)
+            elif slot.kind is SlotKind.TRACED and lasts and len(lasts) == len(readers):
                 context.passed(view, Code.TRACED_CARRIED, names[slot])
-                carried[slot] = sound
+                carried[slot] = lasts
         if carried:
             starts = _starts(view, list(carried))
             view.unfreeze()
@@ -81,9 +82,27 @@ class TraceToLast(TracedLoopPass):
             for slot, readers in carried.items():
                 assert slot.last is not None
                 last = made.pop(slot.last)
-                replacements |= {r.access.result: _row(last, r) for r in readers}
+                replacements |= self._rows(last, readers, view, context)
             replacements |= made
         return replacements
+
+    def _rows(
+        self, last: Any, readers: Sequence[_Reader], view: LoopView, context: PassContext
+    ) -> dict[Variable, Variable]:
+        """Return what each reader of a last row reads, given the last value."""
+        runs = Lengths(view.n_steps).runs()
+        found = {}
+        for reader in readers:
+            access = reader.access
+            row = _row(last, reader)
+            assert access.index is not None
+            if not runs and not access.n_initial:
+                if access.index.is_slice:
+                    row = row[along(reader.axis, slice(None, view.n_steps))]
+                elif self.check and not is_checked(access.result, context.clients):
+                    row = with_step_check(row, view.n_steps)
+            found[access.result] = row
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +148,12 @@ def _reads_last(access: Access, view: LoopView, lengths: Lengths) -> bool:
     return lengths.value_of(index) == last
 
 
-def _row(last: Any, reader: _Reader) -> Variable:
+def _row(last: Any, reader: _Reader) -> Any:
     """Return what a reader reads, given the last value."""
     index = reader.access.index
     assert index is not None
     last = pt.as_tensor_variable(last)
-    found: Variable = last[along(reader.axis, *index.rest)] if index.rest else last
+    found: Any = last[along(reader.axis, *index.rest)] if index.rest else last
     return pt.expand_dims(found, reader.axis) if index.is_slice else found
 
 

@@ -17,18 +17,18 @@ from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.registry import registry
 
 PRESETS: dict[str, str] = {
-    "default": "merge-equal,remove-unused,inline-constants,hoist-states,merge-scans,"
-    "merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,trim-steps,"
-    "save-mem",
-    "grad": "merge-equal,remove-unused,clean-slices,mit-mot-to-sit-sot,remove-zeros,"
-    "simplify{outer=true},push-out-products,push-out-sums,clean-slices,inline-constants,"
-    "hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,"
-    "peel-first-step,trim-steps,save-mem",
-    "loop": "merge-equal,remove-unused,clean-slices,mit-mot-to-sit-sot,remove-zeros,"
-    "simplify{outer=true},push-out-products,push-out-sums,push-out{cheap=false},clean-slices,"
+    "default": "merge-equal,remove-unused,guard-last-rows,inline-constants,hoist-states,"
+    "merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,"
+    "trim-steps,save-mem",
+    "grad": "merge-equal,remove-unused,guard-last-rows,clean-slices,mit-mot-to-sit-sot,"
+    "remove-zeros,simplify{outer=true},push-out-products,push-out-sums,clean-slices,"
     "inline-constants,hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,"
-    "normalize-reads,peel-first-step,trim-steps,scan-to-loop,trace-to-last,remove-unused,"
-    "constant-states,unroll-loops,unroll-small,keep-values,merge-products,save-mem",
+    "normalize-reads,peel-first-step,trim-steps,save-mem",
+    "loop": "merge-equal,remove-unused,guard-last-rows,clean-slices,mit-mot-to-sit-sot,"
+    "remove-zeros,simplify{outer=true},push-out-products,push-out-sums,push-out{cheap=false},"
+    "clean-slices,inline-constants,hoist-states,merge-scans,merge-duplicates,merge-states,"
+    "remove-unused,normalize-reads,peel-first-step,trim-steps,scan-to-loop,trace-to-last,"
+    "remove-unused,constant-states,unroll-loops,unroll-small,keep-values,merge-products,save-mem",
     "none": "",
 }
 """Named pipelines."""

@@ -15,6 +15,7 @@ from scanopt_cli.pipeline.contract import Pass
 _BUILTIN = (
     "merge_equal:MergeEqual",
     "remove_unused:RemoveUnused",
+    "guard_last_rows:GuardLastRows",
     "inline_constants.inline_constants:InlineConstants",
     "hoist_states:HoistStates",
     "merge_scans.merge_scans:MergeScans",

@@ -34,6 +34,10 @@ TEXTS: Mapping[Code, str] = {
     Code.READERS_COPIED: "readers of {slots!q} read a copy of it",
     Code.SEQUENCE_CUT: "cut the sequence {slots!q} to the trip count",
     Code.SUM_REGROUPED: "regrouped the sum {slots!q}, so that PyTensor does not push it out",
+    Code.LAST_GUARDED: "reads the last row of {slots!q} behind a check that {steps} is not 0",
+    Code.LAST_UNGUARDED: "reads the last row of {slots!q}, if there is one, without a check: "
+    "{reason}",
+    Code.WRITE_GUARDED: "writes into a last row behind a check that {steps} is not 0",
     Code.STATE_HOISTED: "hoisted the invariant state {slots!q}",
     Code.STATE_NOT_HOISTED: "keeps the invariant state {slots!q} in the loop: {reason}",
     Code.CONSTANT_INLINED: "inlined constant {kind} {slots!q}",

@@ -15,6 +15,7 @@ from pytensor.link.vm import VMLinker
 
 from scanopt_cli.integration.compilation.compilation_stages import CompilationStage, query_of
 from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
+from scanopt_cli.passes.guard_last_rows import GuardLastRows
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.inline_constants.inline_constants import InlineConstants
 from scanopt_cli.passes.merge_duplicates import MergeDuplicates
@@ -26,6 +27,7 @@ from scanopt_cli.passes.remove_zeros.remove_zeros import RemoveZeros
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.passes.scan_to_loop.scan_to_loop import ScanToLoop
 from scanopt_cli.passes.simplify.simplify import Simplify
+from scanopt_cli.passes.trace_to_last import TraceToLast
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
 from scanopt_cli.pipeline.contract import Pass
 
@@ -86,12 +88,16 @@ def _adapted(item: Pass, mode: Mode | None) -> Pass:
         return replace(item, prealloc=bool(config.scan__allow_output_prealloc) and not incompatible)
     if isinstance(item, ScanToLoop) and item.linker == "any":
         return replace(item, linker=_linker_name(linker))
+    # JAX cannot raise errors that depend on values.
+    raises = "jax" not in getattr(linker, "required_rewrites", ())
+    if isinstance(item, GuardLastRows | TraceToLast):
+        return replace(item, check=item.check and raises)
     if isinstance(item, PushOut):
-        # JAX cannot raise errors that depend on values, and both branches of its conditionals must
-        # have the same shape. Other linkers take long for each operation of a step.
+        # Both branches of JAX's conditionals must have the same shape. Other linkers take long for
+        # each operation of a step.
         return replace(
             item,
-            guarded="jax" not in getattr(linker, "required_rewrites", ()),
+            guarded=raises,
             cheap=item.cheap or not isinstance(linker, NumbaLinker | JAXLinker),
         )
     return item

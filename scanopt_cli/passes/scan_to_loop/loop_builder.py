@@ -10,6 +10,8 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.tensor.type import lscalar
 
+from scanopt_cli.analysis.accesses.accesses import Clients, is_strip
+from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.initial_buffers import initial_rows
 from scanopt_cli.analysis.lengths import Lengths
@@ -25,9 +27,13 @@ _MOST_SHIFTED = 8
 """How many rows of a mit_sot are states of their own; of more, a ring of rows is one state."""
 
 
-def looped(view: ScanView) -> dict[Variable, Variable]:
-    """Return what replaces the outputs of a Scan, from a TracedLoop."""
-    return _LoopBuilder(view, Lengths(view.n_steps)).outputs()
+def looped(view: ScanView, clients: Clients | None = None) -> dict[Variable, Variable]:
+    """Return what replaces the outputs of a Scan, from a TracedLoop.
+
+    Of a buffer with several initial rows, those of its ``clients`` that read all steps or the last
+    row are replaced too: the buffer is the initial rows joined to a trace, and they need no join.
+    """
+    return _LoopBuilder(view, Lengths(view.n_steps), clients).outputs()
 
 
 @dataclass(slots=True)
@@ -36,6 +42,7 @@ class _LoopBuilder:
 
     view: ScanView
     lengths: Lengths
+    clients: Clients | None
     index: Any = field(default_factory=lambda: lscalar("index"))
     constants: dict[Variable, Variable] = field(default_factory=dict)
     values: dict[Variable, Variable] = field(default_factory=dict)
@@ -71,7 +78,7 @@ class _LoopBuilder:
         name = self.view.op.name
         made = TracedLoop.over(n_steps, body, self.initial, self.constants, name=name)
         n_done: Any = made[-1] if condition is not None else n_steps
-        replacements = {}
+        replacements: dict[Variable, Variable] = {}
         for slot in self.view.outputs():
             place = self.place[slot]
             if slot.kind in (SlotKind.UNTRACED, SlotKind.MIT_MOT):
@@ -82,11 +89,28 @@ class _LoopBuilder:
                 # The trace of a state begins with the last of the initial rows.
                 before = slot.n_initial - (0 if is_traced else 1)
                 if before:
+                    replacements |= self._steps_of(slot, whole, slot.n_initial - before)
                     start: Any = self._initial_rows(slot)
                     whole = pt.join(0, start[:before], whole)
                 buffer = kept_rows(self.view, slot, whole, n_done, self.lengths)
             replacements[slot.output] = buffer
         return replacements
+
+    def _steps_of(self, slot: Slot, trace: Any, n_before: int) -> dict[Variable, Variable]:
+        """Return what replaces readers of the steps of a slot, and of the last row.
+
+        ``trace`` has ``n_before`` rows before the steps.
+        """
+        if self.clients is None or not is_whole(self.view, slot, self.lengths):
+            return {}
+        found: dict[Variable, Variable] = {}
+        for node, position in self.clients(slot.output):
+            index = read_index(node, 0) if position == 0 else None
+            if is_strip(index, slot):
+                found[node.outputs[0]] = trace[n_before:] if n_before else trace
+            elif index is not None and index.row == -1 and n_before:
+                found[node.outputs[0]] = trace[(-1, *index.rest)]
+        return found
 
     def _add(self, slot: Slot) -> None:
         match slot.kind:

@@ -69,7 +69,7 @@ class ScanToLoop(ScanPass):
             context.missed(view, Code.SCAN_KEPT, because(Why.LINKER, linker=self.linker))
             return None
         try:
-            made = _batched(view) if view.batch_ndim else _converted(view)
+            made = _batched(view) if view.batch_ndim else _converted(view, context)
         except NotImplementedError:  # a step cannot be vectorized
             made = Why.LOOP_BATCHED
         if isinstance(made, Why):
@@ -79,10 +79,14 @@ class ScanToLoop(ScanPass):
         return made
 
 
-def _converted(view: ScanView) -> dict[Variable, Variable] | Why:
-    """Return what replaces the outputs of a Scan, or why nothing does."""
+def _converted(
+    view: ScanView, context: PassContext | None = None
+) -> dict[Variable, Variable] | Why:
+    """Return what replaces the outputs of a Scan, and some of its readers, or why nothing does."""
     limit = gradient_limit(view, Lengths(view.n_steps))
-    return looped(view) if limit is None else truncated(view, limit)
+    if limit is not None:
+        return truncated(view, limit)
+    return looped(view, None if context is None else context.clients)
 
 
 def _batched(view: ScanView) -> dict[Variable, Variable] | Why:
