@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
@@ -40,7 +41,8 @@ class GuardLastRows(ScanPass):
        check that ``n`` is positive; and likewise ``buffer[L:][n-1]`` and ``buffer[L:][::-1][0]``.
     2. ``ys[-1]`` of an output without initial rows gets the check too, since not every backend
        checks an index.
-    3. A value written into the first or the last row of what the loop reads, as the gradient of
+    3. ``buffer[L:][-1:]`` becomes ``buffer[-1]`` with the axis of rows put in, as one row or none.
+    4. A value written into the first or the last row of what the loop reads, as the gradient of
        ``xs[-1]`` is, gets a check that there is such a row.
 
     Preconditions: the buffer provably holds every step; the number of steps is not provably
@@ -49,7 +51,8 @@ class GuardLastRows(ScanPass):
 
     Without ``check``, as for JAX, which cannot raise errors, case 1 only reads ``buffer[-1]``.
 
-    Out of scope: rows counted from the first (``xs[3]``), and slices, which have no such error.
+    Out of scope: rows counted from the first (``xs[3]``), and slices of more rows, which raise no
+    error.
     """
 
     check: bool = True
@@ -91,8 +94,13 @@ class GuardLastRows(ScanPass):
             for access in reads:
                 assert access.index is not None
                 buffer: Any = slot.output
-                row = buffer[along(view.batch_ndim, -1, *access.index.rest)]
-                found[access.result] = with_step_check(row, steps) if self.check else row
+                axis = view.batch_ndim
+                row = buffer[along(axis, -1, *access.index.rest)]
+                if access.index.is_slice:
+                    row = pt.expand_dims(row, axis)[along(axis, slice(None, steps))]
+                elif self.check:
+                    row = with_step_check(row, steps)
+                found[access.result] = row
             context.passed(view, Code.LAST_GUARDED, names[slot], steps=str(lengths.steps))
         return found
 
@@ -117,10 +125,12 @@ class GuardLastRows(ScanPass):
 
 
 def _is_last_of_steps(access: Access, view: ScanView, lengths: Lengths) -> bool:
-    """Whether an access reads one row, the last of the steps, and would raise without a step."""
+    """Whether an access reads one row, the last of the steps, if there is a step."""
     index = access.index
-    if index is None or index.is_slice or access.n_initial:
+    if index is None or access.n_initial:
         return False
+    if index.is_slice:
+        return index.reads_last and len(access.path) == 1 and not access.is_reversed
     if access.is_reversed:
         return index.row == 0
     if index.row == -1:

@@ -35,7 +35,7 @@ _BUILTIN = (
     "compile_safe.compile_safe:CompileSafe",
     "push_out.push_out:PushOut",
     "scan_to_loop.scan_to_loop:ScanToLoop",
-    "trace_to_last:TraceToLast",
+    "trace_to_last.trace_to_last:TraceToLast",
     "constant_states:ConstantStates",
     "checkpoint:Checkpoint",
     "unroll_loops:UnrollLoops",

@@ -46,7 +46,7 @@ from scanopt_cli.passes.peel_first_step import PeelFirstStep
 from scanopt_cli.passes.push_out.push_out import PushOut
 from scanopt_cli.passes.push_out_products import PushOutProducts
 from scanopt_cli.passes.push_out_sums.push_out_sums import PushOutSums
-from scanopt_cli.passes.trace_to_last import TraceToLast
+from scanopt_cli.passes.trace_to_last.trace_to_last import TraceToLast
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
 from scanopt_cli.passes.unroll_loops import UnrollLoops
 from scanopt_cli.passes.unroll_small.unroll_small import UnrollSmall

@@ -27,7 +27,7 @@ from scanopt_cli.passes.remove_zeros.remove_zeros import RemoveZeros
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.passes.scan_to_loop.scan_to_loop import ScanToLoop
 from scanopt_cli.passes.simplify.simplify import Simplify
-from scanopt_cli.passes.trace_to_last import TraceToLast
+from scanopt_cli.passes.trace_to_last.trace_to_last import TraceToLast
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
 from scanopt_cli.pipeline.contract import Pass
 

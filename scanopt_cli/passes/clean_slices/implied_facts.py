@@ -12,6 +12,7 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.levels import IfElse
 from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.step_check import checked_steps
 from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts
 
 # How many successful reads are remembered at a node.
@@ -72,8 +73,13 @@ class ImpliedFacts:
 def _floor_of(node: Apply, lengths: Lengths) -> AffineExpr | None:
     """Return the expression that a read ``x[i]`` with a constant ``i`` proves non-negative.
 
-    ``None`` for other nodes, or if that is provable without the read.
+    So does a check that a loop runs a step. ``None`` for other nodes, or if that is provable
+    without the node.
     """
+    steps = checked_steps(node)
+    if steps is not None:
+        excess = lengths.value_of(steps) - 1
+        return None if lengths.provably_le(0, excess) else excess
     axis = axis_of(node) if isinstance(node.op, Subtensor) else None
     index = None if axis is None else rows_index(node, axis)
     if axis is None or not isinstance(index, Constant):

@@ -19,6 +19,7 @@ from scanopt_cli.ir.step_check import is_checked, with_step_check
 from scanopt_cli.loop.batching import SAME_COUNT
 from scanopt_cli.loop.loop_view import LoopView
 from scanopt_cli.loop.shapes import traced_shapes
+from scanopt_cli.passes.trace_to_last.windows import Window, add_ring, read_from_ring, windows_of
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code
@@ -26,7 +27,7 @@ from scanopt_cli.remarks import Code
 
 @dataclass(frozen=True)
 class TraceToLast(TracedLoopPass):
-    """Replace the last row of a trace by the last value of the state, which needs no trace.
+    """Read last rows from states that a loop carries, which need no trace.
 
     A TracedLoop keeps only the traces that are read, so a trace goes once its last reader is gone.
 
@@ -42,13 +43,16 @@ class TraceToLast(TracedLoopPass):
        are. A check that every entry of the batch runs as many steps is dropped: the last value is
        that of the entry.
 
+    5. A trace that is read in no other way than from its end, ``trace[-k:]``, is a ring of its last
+       ``k`` rows, which the loop carries, unless it provably runs at most four times as many steps.
+
     Preconditions: the trace is an array. In a loop with a condition, ``n`` is not known before, so
     only an index of -1 is the last.
 
     Without ``check``, as for JAX, which cannot raise errors, the last row of a loop of no steps is
     the initial value.
 
-    Out of scope: several last rows (``trace[-3:]``); run ``save-mem`` before ``scan-to-loop``.
+    Out of scope: several last rows of a batched loop.
     """
 
     check: bool = True
@@ -60,30 +64,48 @@ class TraceToLast(TracedLoopPass):
         """Return replacements for those that read the last row of a trace."""
         lengths = Lengths(view.n_steps)
         names = context.names(view)
-        replacements: dict[Variable, Variable] = {}
-        carried: dict[Slot, list[_Reader]] = {}
+        lasts: dict[Slot, list[_Reader]] = {}
+        carried: list[Slot] = []
+        windows: list[Window] = []
         for slot in view.outputs():
             if not isinstance(slot.output.type, TensorType):
                 continue
             readers = list(_readers(slot.output, slot.n_initial, 0, context.clients))
-            lasts = [reader for reader in readers if _reads_last(reader.access, view, lengths)]
-            if slot.last is not None and lasts:
-                context.passed(view, Code.LAST_READ, names[slot], count=len(lasts))
-                replacements |= self._rows(slot.last, lasts, view, context)
-            elif slot.kind is SlotKind.TRACED and lasts and len(lasts) == len(readers):
+            found = [reader for reader in readers if _reads_last(reader.access, view, lengths)]
+            others = [reader for reader in readers if reader not in found]
+            is_carried = slot.kind is SlotKind.TRACED and found and not others
+            if found and slot.last is not None:
+                context.passed(view, Code.LAST_READ, names[slot], count=len(found))
+                lasts[slot] = found
+            elif is_carried:
                 context.passed(view, Code.TRACED_CARRIED, names[slot])
-                carried[slot] = lasts
-        if carried:
-            starts = _starts(view, list(carried))
-            view.unfreeze()
-            for slot, start in starts.items():
-                _carry(slot, start)
-            made = view.rebuild()
-            for slot, readers in carried.items():
-                assert slot.last is not None
-                last = made.pop(slot.last)
-                replacements |= self._rows(last, readers, view, context)
-            replacements |= made
+                carried.append(slot)
+                lasts[slot] = found
+            else:
+                others = readers
+            if others and not any(reader.axis for reader in others):
+                accesses = [reader.access for reader in others]
+                for window in windows_of(slot, accesses, lengths) or ():
+                    windows.append(window)
+                    context.passed(
+                        view,
+                        Code.BUFFER_SHORTENED,
+                        names[slot],
+                        rows=window.most,
+                        reads=window.reads,
+                    )
+        made = _with_states(view, carried, windows) if carried or windows else {}
+        replacements = dict(made)
+        for slot, readers in lasts.items():
+            assert slot.last is not None
+            last = (
+                replacements.pop(slot.last) if slot in carried else made.get(slot.last, slot.last)
+            )
+            replacements |= self._rows(last, readers, view, context)
+        for window in windows:
+            del replacements[window.last]
+            n_done = view.n_steps if not view.is_while else made[_count(view)]
+            replacements |= read_from_ring(window, made, n_done)
         return replacements
 
     def _rows(
@@ -157,14 +179,32 @@ def _row(last: Any, reader: _Reader) -> Any:
     return pt.expand_dims(found, reader.axis) if index.is_slice else found
 
 
-def _starts(view: LoopView, slots: Sequence[Slot]) -> dict[Slot, Variable]:
-    """Return initial values for traced values that are to be carried."""
+def _with_states(
+    view: LoopView, carried: Sequence[Slot], windows: Sequence[Window]
+) -> dict[Variable, Variable]:
+    """Rebuild a loop so that it carries traced values, and windows of traces."""
     _, *outer = view.node.inputs
     shapes: Any = traced_shapes(view.op, outer, n_steps=view.n_steps)
-    return {
-        slot: pt.zeros(shapes[slot.position], dtype=slot.inner_outputs[0].type.dtype)
-        for slot in slots
-    }
+
+    def row_shape(slot: Slot) -> Any:
+        if slot.kind is SlotKind.TRACED:
+            return shapes[slot.position]
+        return pt.as_tensor_variable(slot.outer_input).shape
+
+    wanted = {slot: row_shape(slot) for slot in (*carried, *(w.slot for w in windows))}
+    view.unfreeze()
+    for window in windows:
+        add_ring(view, window, wanted[window.slot])
+    for slot in carried:
+        dtype = slot.inner_outputs[0].type.dtype
+        _carry(slot, pt.zeros(wanted[slot], dtype=dtype))
+    return view.rebuild()
+
+
+def _count(view: LoopView) -> Variable:
+    """Return the output that says how many steps were run."""
+    assert view.n_done is not None
+    return view.n_done
 
 
 def _carry(slot: Slot, start: Variable) -> None:
