@@ -16,14 +16,16 @@ from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
     AllowPackages,
+    Force,
     Format,
     GraphFile,
     Modes,
     OutputFormat,
     Trust,
-    require_directory,
+    require_use_of_force,
 )
 from scanopt_cli.cli.results import print_result
+from scanopt_cli.cli.targets import require_target
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
@@ -88,6 +90,7 @@ def grad(
         Path | None,
         typer.Option("-o", "--output-file", metavar="OUT", help="Write the derivative here."),
     ] = None,
+    force: Force = False,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,
@@ -99,12 +102,9 @@ def grad(
 
     if mode and check is False:
         raise ScanoptError("is for the check", where="--mode", hint="leave out --no-check")
+    require_use_of_force(output_file, force=force)
     if output_file is not None:
-        require_directory(output_file)
-        if output_file.is_dir():
-            raise ScanoptError(
-                "is a directory", where=f"-o {output_file}", hint="give the path of a file"
-            )
+        require_target(output_file, graph, force=force)
     until_command_ends.enter_context(limited(graph, trust=trust, only_read=False))
     loaded = load_graph(
         graph, trust=trust, allow_packages=allow_package, recorded=check is not False
