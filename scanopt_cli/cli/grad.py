@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from scanopt_cli.autodiff.derivative import Derivative
 
 
-# Seconds for the check, by whether the user asked for it.
+# Seconds of processor time for the check, by whether the user asked for it.
 _TIMEOUTS = {True: 300.0, False: 20.0}
-# Seconds for counting the stages of all orders, if the user does not ask for them.
+# The same for counting the stages of all orders, if the user does not ask for them.
 _STAGE_TIMEOUT = 10.0
 
 
@@ -69,7 +69,7 @@ def grad(
             metavar="STAGE",
             help="Also count the graph after these rewrites: pytensor, scanopt, both (scanopt, "
             "then pytensor), or raw for none. Repeatable; by default pytensor and both, for "
-            f"{_STAGE_TIMEOUT:.0f} seconds at most.",
+            f"{_STAGE_TIMEOUT:.0f} seconds of processor time at most.",
         ),
     ] = None,
     check: Annotated[
@@ -78,8 +78,9 @@ def grad(
             "--check/--no-check",
             help="Compare values with another strategy or finite differences, in a child process. "
             "By default the graphs are evaluated as they are, which takes about as long as all "
-            "else, 20 seconds at most, and a comparison that cannot be made is no failure; with "
-            "--check the derivative is compiled as well, which takes several times as long.",
+            "else, 20 seconds of processor time at most, and a comparison that cannot be made is "
+            "no failure; with --check the derivative is compiled as well, which takes several "
+            "times as long.",
         ),
     ] = None,
     mode: Modes = None,
