@@ -7,13 +7,14 @@ import os
 import re
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from scanopt_cli.errors import ScanoptError
+from scanopt_cli.errors import PlugInWarning, ScanoptError
 from scanopt_cli.text import printable
 
 if TYPE_CHECKING:
@@ -57,6 +58,24 @@ def err() -> Console:
 def tell(text: str) -> None:
     """Print a message of scanopt on stderr, on one line and escaped."""
     print_line(err(), f"scanopt: {printable(text)}")
+
+
+@contextmanager
+def plug_in_warnings() -> Iterator[None]:
+    """Tell of packages that are said to add passes and do not, unless an error does."""
+    told = ""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", PlugInWarning)
+        try:
+            yield
+        except ScanoptError as error:
+            told = str(error)
+            raise
+        finally:
+            for problem in (str(warning.message) for warning in caught):
+                if problem not in told:
+                    tell(f"warning: {problem}")
 
 
 def print_line(console: Console, text: str) -> None:

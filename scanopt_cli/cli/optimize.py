@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scanopt_cli.cli.batch import Batch, load_graph
-from scanopt_cli.cli.console import out, status, tell
+from scanopt_cli.cli.console import out, plug_in_warnings, status, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
@@ -102,7 +102,8 @@ def optimize(
 
     if mode and not verify:
         raise ScanoptError("is for --verify", where="--mode", hint="give both, or neither")
-    parse(passes)
+    with plug_in_warnings():
+        parse(passes)
     graphs = list(dict.fromkeys(graphs))
     require_use_of_force(output, force=force)
     places = {} if output is None else targets(graphs, output, force=force)

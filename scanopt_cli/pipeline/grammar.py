@@ -12,9 +12,9 @@ from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import Any
 
-from scanopt_cli.errors import PassError
+from scanopt_cli.errors import PassError, brief
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.registry import registry
+from scanopt_cli.pipeline.registry import plug_ins, registry
 
 PRESETS: dict[str, str] = {
     "default": "merge-equal,remove-unused,inline-constants,hoist-states,merge-scans,"
@@ -108,6 +108,8 @@ def pass_class(name: str) -> type[Pass]:
     known = registry()
     if name in known:
         return known[name]
+    if name in plug_ins().problems:
+        raise PassError(plug_ins().problems[name], where=_WHERE)
     hint = "`scanopt passes` lists them"
     for nearest in get_close_matches(name, [*known, *PRESETS], n=1):
         hint = f"did you mean {'the preset ' if nearest in PRESETS else ''}{nearest}?"
@@ -120,7 +122,13 @@ def _passes(name: str, options: str | None) -> Sequence[Pass]:
             raise PassError(f"the preset {name!r} takes no options", where=_WHERE)
         return parse(PRESETS[name]) if PRESETS[name] else ()
     cls = pass_class(name)
-    return [cls(**_options(cls, options or ""))]
+    values = _options(cls, options or "")
+    try:
+        return [cls(**values)]
+    except Exception as error:
+        raise PassError(
+            f"pass {name!r} refuses its options ({brief(error)})", where=_WHERE
+        ) from error
 
 
 def _options(cls: type[Pass], text: str) -> dict[str, Any]:
