@@ -112,8 +112,13 @@ def status(subject: str, doing: str) -> Iterator[Callable[[str], None]]:
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,
-    ):
-        yield lambda doing: spinner.update(text=line(doing))
+    ) as live:
+
+        def update(doing: str) -> None:
+            spinner.update(text=line(doing))
+            live.refresh()
+
+        yield update
 
 
 @contextmanager

@@ -7,7 +7,6 @@ folding of lines are for terminals alone.
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -90,10 +89,8 @@ def test_what_other_code_prints_stands_above_the_progress() -> None:
         with harmless_stderr(), status("a.pkl", "first") as update:
             print("\x1b[31mred", file=sys.stderr)
             update("later")
-            time.sleep(0.3)
-        with status("b.pkl", "second") as update, harmless_stderr():
+        with status("b.pkl", "second"), harmless_stderr():
             print("half \x1b[31mred", end="", file=sys.stderr)
-            time.sleep(0.3)
     shown = Shown(0, terminal.end())
     assert {line for line in shown.lines if "red" in line} == {ESCAPED, f"half {ESCAPED}"}
     assert {"a.pkl: first", "a.pkl: later", "b.pkl: second"} <= {line[2:] for line in shown.lines}
