@@ -79,7 +79,7 @@ def plug_in_warnings() -> Iterator[None]:
 
 
 def print_line(console: Console, text: str) -> None:
-    """Print a text of one line; a terminal folds it at blanks, so that no word is cut."""
+    """Print a text of one line; a terminal folds it, at blanks where it can."""
     console.print(text, soft_wrap=not console.file.isatty())
 
 
@@ -90,14 +90,14 @@ def status(subject: str, doing: str) -> Iterator[Callable[[str], None]]:
     Nothing may be printed on stdout meanwhile. What is printed on stderr through its console, as by
     `tell` and inside of `harmless_stderr`, stands above the line that is shown.
     """
-    from rich.live import Live
-    from rich.spinner import Spinner
-    from rich.text import Text
-
     # FORCE_COLOR makes Rich take a pipe for a terminal, which it is not.
     if not (err().is_interactive and Stream("stderr").isatty()):
         yield lambda _: None
         return
+
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.text import Text
 
     def line(doing: str) -> Text:
         return Text(printable(f"{subject}: {doing}"), no_wrap=True, overflow="ellipsis")
