@@ -16,7 +16,9 @@ A compilation uses them only if its mode includes the tag, or inside of `enabled
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from scanopt_cli.integration.compilation.watching import after_import
@@ -74,6 +76,20 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """A package whose names are those of `_MODULES`, whatever submodules are called.
+
+    Python sets an attribute for each submodule that is imported: ``diff``, say.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _MODULES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def _register() -> None:

@@ -44,6 +44,10 @@ class PassError(ScanoptError):
     """A pass or the text of a pipeline is invalid, or a pass broke its contract."""
 
 
+class PlugInWarning(UserWarning):
+    """A package is said to add a pass and does not."""
+
+
 class GradientError(ScanoptError):
     """A requested derivative does not exist or would be wrong."""
 

@@ -12,7 +12,16 @@ import re
 # What CI services read as commands in a log: GitHub (``::error::``, ``##[error]``), Azure
 # (``##vso[``) and TeamCity (``##teamcity[``). PyTensor's own ``{::step}`` is not a command.
 _COMMAND = re.compile(r":(?=:(?!step\b)[A-Za-z])|#(?=#\w*\[)", re.IGNORECASE)
-_MENTION = re.compile(r"(@|://|\bwww(?=\.)|\bmailto(?=:))", re.IGNORECASE)
+# What GitHub makes a link or a mention of: addresses, names of users, numbers of issues (``#12``,
+# ``GH-12``) and of commits, which have seven digits or more. It takes `_` before one for the end of
+# a word. A number without a letter stays as it is, so that it can be copied.
+_LINK = re.compile(
+    r"(?:@|://|www(?=\.)|(?:mailto|xmpp)(?=:)|GH(?=-\d)|#(?=\d))"
+    r"|(?<![0-9A-Za-z])(?=\d*[a-f])[\da-f]{7,}(?![0-9A-Za-z])",
+    re.IGNORECASE | re.ASCII,
+)
+_SHORT_OF_A_COMMIT = 6
+_ZERO_WIDTH = "&#8203;"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
@@ -42,7 +51,14 @@ def markdown(text: str) -> str:
 
     It mentions nobody, and has no links: a zero-width space stands in what GitHub takes for one.
     """
-    return _MENTION.sub(r"\1&#8203;", _MARKDOWN.sub(r"\\\1", printable(text)))
+    return _LINK.sub(_broken, _MARKDOWN.sub(r"\\\1", printable(text)))
+
+
+def _broken(link: re.Match[str]) -> str:
+    text, step = link[0], _SHORT_OF_A_COMMIT
+    if len(text) <= step:
+        return f"{text}{_ZERO_WIDTH}"
+    return _ZERO_WIDTH.join(text[start : start + step] for start in range(0, len(text), step))
 
 
 def with_article(name: str) -> str:

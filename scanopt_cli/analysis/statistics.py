@@ -47,6 +47,11 @@ class Statistics:
     inner_nodes: int = 0
     buffers: str = "0"
 
+    @property
+    def has_loops(self) -> bool:
+        """Whether there is a loop, a Scan or a TracedLoop."""
+        return bool(self.scans or self.loops)
+
 
 COUNTED = {
     SlotKind.MIT_MOT: "mit_mot",

@@ -62,7 +62,7 @@ def check_derivative(
     computation that takes too long or lacks a pushforward.
 
     No values are compared where an argument, the output or an expected value is not finite.
-    ``modes``, which also compile the derivative, ``timeout`` (in seconds) and ``progress`` are
+    ``modes``, which also compile the derivative, ``timeout`` and ``progress`` are
     those of `scanopt_cli.verify`.
     """
     inputs = [original.inputs[position] for position in by]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
@@ -106,13 +106,13 @@ def grad(
         The modes that compile the derivative for the check, see `scanopt_cli.verify`. ``plain``
         compiles nothing, which takes least time.
     timeout
-        Seconds that the check may take.
+        Seconds of processor time that the check may take, see `scanopt_cli.verify`.
     stages
         For each order, collect statistics after these stages too, beside those of the graph as
         built: see `Stage`.
     stage_timeout
-        Seconds that all stages together may take. Those that PyTensor does not finish are left out,
-        and a note says so.
+        Seconds of processor time that all stages together may take. Those that PyTensor does not
+        finish are left out, and a note says so.
     progress
         Called with a few words on what is done next.
 
@@ -144,7 +144,7 @@ def grad(
         )
     built, notes, choice = _solve(problem, order, wanted, full=full, announce=announce)
     orders = []
-    deadline = perf_counter() + stage_timeout
+    deadline = thread_time() + stage_timeout
     for report in built:
         counted = []
         for stage in map(Stage, stages):

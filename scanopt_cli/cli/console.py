@@ -7,13 +7,14 @@ import os
 import re
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from scanopt_cli.errors import ScanoptError
+from scanopt_cli.errors import PlugInWarning, ScanoptError
 from scanopt_cli.text import printable
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 _PIPE_WIDTH = 120
 # Rich pads lines to the width, which may be any number that COLUMNS holds.
 _WIDEST = 10_000
+# The width of a terminal that does not know it.
+_UNKNOWN_WIDTH = 80
+# How often the line of progress is drawn, in a second.
+_REFRESHES = 10
 _TRAILING = re.compile(r"[ \t]+(?=\n)")
 _LOOKALIKES = str.maketrans(
     {
@@ -52,33 +57,82 @@ def err() -> Console:
 
 def tell(text: str) -> None:
     """Print a message of scanopt on stderr, on one line and escaped."""
-    err().print(f"scanopt: {printable(text)}", soft_wrap=True)
+    print_line(err(), f"scanopt: {printable(text)}")
+
+
+@contextmanager
+def plug_in_warnings() -> Iterator[None]:
+    """Tell of packages that are said to add passes and do not, unless an error does."""
+    told = ""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", PlugInWarning)
+        try:
+            yield
+        except ScanoptError as error:
+            told = str(error)
+            raise
+        finally:
+            for problem in (str(warning.message) for warning in caught):
+                if problem not in told:
+                    tell(f"warning: {problem}")
+
+
+def print_line(console: Console, text: str) -> None:
+    """Print a text of one line; a terminal folds it, at blanks where it can."""
+    console.print(text, soft_wrap=not console.file.isatty())
 
 
 @contextmanager
 def status(subject: str, doing: str) -> Iterator[Callable[[str], None]]:
     """Show on a terminal what is being done to ``subject``; yield a function that updates it.
 
-    Nothing may be printed on stdout meanwhile.
+    Nothing may be printed on stdout meanwhile. What is printed on stderr through its console, as by
+    `tell` and inside of `harmless_stderr`, stands above the line that is shown.
     """
-    from rich.text import Text
-
-    if not err().is_terminal:
+    # FORCE_COLOR makes Rich take a pipe for a terminal, which it is not.
+    if not (err().is_interactive and Stream("stderr").isatty()):
         yield lambda _: None
         return
+
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.text import Text
 
     def line(doing: str) -> Text:
         return Text(printable(f"{subject}: {doing}"), no_wrap=True, overflow="ellipsis")
 
-    with err().status(line(doing)) as shown:
-        yield lambda doing: shown.update(line(doing))
+    spinner = Spinner("dots", line(doing), style="status.spinner")
+    # Rich must not put streams of its own in place of stdout and stderr: it would look for the
+    # terminal behind what it found there, which may be the stream that escapes texts.
+    with Live(
+        spinner,
+        console=err(),
+        refresh_per_second=_REFRESHES,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    ) as live:
+
+        def update(doing: str) -> None:
+            spinner.update(text=line(doing))
+            live.refresh()
+
+        yield update
 
 
 @contextmanager
 def harmless_stderr() -> Iterator[None]:
-    """Escape, line by line, what other code prints on stderr."""
-    with redirect_stderr(cast(IO[str], _EscapingStream(Stream("stderr").target))):
-        yield
+    """Escape, line by line, what other code prints on stderr.
+
+    It becomes plain text of the console, which alone writes commands to the terminal.
+    """
+    stream = _EscapingStream(Stream("stderr").target)
+    try:
+        with redirect_stderr(cast(IO[str], stream)):
+            yield
+    finally:
+        stream.end_line()
 
 
 def finish() -> None:
@@ -117,12 +171,34 @@ def _lookalike(error: UnicodeError) -> tuple[str | bytes, int]:
 def _console(name: str) -> Console:
     from rich.console import Console
 
-    stream = cast(IO[str], Stream(name))
-    console = Console(file=stream, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = max(shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns, _PIPE_WIDTH)
-    console.width = min(console.width, _WIDEST)
+    stream = Stream(name)
+    console = Console(
+        file=cast(IO[str], stream),
+        highlight=False,
+        markup=False,
+        emoji=False,
+        # Rich leaves out colours for NO_COLOR, but not bold and dim letters.
+        color_system=None if is_without_colour() else "auto",
+    )
+    # Rich sizes a dumb terminal by no width that is given without a height.
+    console.size = min(_width(stream), _WIDEST), console.height
     return console
+
+
+def is_without_colour() -> bool:
+    """Whether the user wants plain letters: no colour, and neither bold nor dim."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def _width(stream: Stream) -> int:
+    """Return the columns of a terminal; Rich would ask other streams, and none that is dumb."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    with suppress(OSError, ValueError, AttributeError):
+        if stream.isatty():
+            return os.get_terminal_size(stream.fileno()).columns or _UNKNOWN_WIDTH
+    return max(shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns, _PIPE_WIDTH)
 
 
 class _EscapingStream:
@@ -130,10 +206,22 @@ class _EscapingStream:
 
     def __init__(self, target: IO[str]) -> None:
         self.target = target
+        self._rest = ""
 
     def write(self, text: str) -> int:
-        self.target.write("\n".join(map(printable, text.split("\n"))))
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._print(line)
         return len(text)
+
+    def end_line(self) -> None:
+        """Print what was not ended by a line feed."""
+        rest, self._rest = self._rest, ""
+        if rest:
+            self._print(rest)
+
+    def _print(self, line: str) -> None:
+        print_line(err(), printable(line))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.target, name)

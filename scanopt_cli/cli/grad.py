@@ -16,23 +16,25 @@ from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
     AllowPackages,
+    Force,
     Format,
     GraphFile,
     Modes,
     OutputFormat,
     Trust,
-    require_directory,
+    require_use_of_force,
 )
 from scanopt_cli.cli.results import print_result
+from scanopt_cli.cli.targets import require_target
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
     from scanopt_cli.autodiff.derivative import Derivative
 
 
-# Seconds for the check, by whether the user asked for it.
+# Seconds of processor time for the check, by whether the user asked for it.
 _TIMEOUTS = {True: 300.0, False: 20.0}
-# Seconds for counting the stages of all orders, if the user does not ask for them.
+# The same for counting the stages of all orders, if the user does not ask for them.
 _STAGE_TIMEOUT = 10.0
 
 
@@ -67,7 +69,7 @@ def grad(
             metavar="STAGE",
             help="Also count the graph after these rewrites: pytensor, scanopt, both (scanopt, "
             "then pytensor), or raw for none. Repeatable; by default pytensor and both, for "
-            f"{_STAGE_TIMEOUT:.0f} seconds at most.",
+            f"{_STAGE_TIMEOUT:.0f} seconds of processor time at most.",
         ),
     ] = None,
     check: Annotated[
@@ -76,8 +78,9 @@ def grad(
             "--check/--no-check",
             help="Compare values with another strategy or finite differences, in a child process. "
             "By default the graphs are evaluated as they are, which takes about as long as all "
-            "else, 20 seconds at most, and a comparison that cannot be made is no failure; with "
-            "--check the derivative is compiled as well, which takes several times as long.",
+            "else, 20 seconds of processor time at most, and a comparison that cannot be made is "
+            "no failure; with --check the derivative is compiled as well, which takes several "
+            "times as long.",
         ),
     ] = None,
     mode: Modes = None,
@@ -88,6 +91,7 @@ def grad(
         Path | None,
         typer.Option("-o", "--output-file", metavar="OUT", help="Write the derivative here."),
     ] = None,
+    force: Force = False,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,
@@ -99,12 +103,9 @@ def grad(
 
     if mode and check is False:
         raise ScanoptError("is for the check", where="--mode", hint="leave out --no-check")
+    require_use_of_force(output_file, force=force)
     if output_file is not None:
-        require_directory(output_file)
-        if output_file.is_dir():
-            raise ScanoptError(
-                "is a directory", where=f"-o {output_file}", hint="give the path of a file"
-            )
+        require_target(output_file, graph, force=force)
     until_command_ends.enter_context(limited(graph, trust=trust, only_read=False))
     loaded = load_graph(
         graph, trust=trust, allow_packages=allow_package, recorded=check is not False

@@ -1,4 +1,7 @@
-"""Commands whose help omits the types of flags and arguments: ``<bool>`` is of no use there."""
+"""Commands whose help suits the terminal, and omits the types of flags and arguments.
+
+``<bool>`` is of no use there.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,22 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from scanopt_cli.cli.console import is_without_colour, out
+
 
 class _Untyped:
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, as Typer does, as wide as the terminal and in its colours or in none."""
+        from typer import rich_utils
+
+        rich_utils.COLOR_SYSTEM = None if is_without_colour() else "auto"
+        if out().file.isatty():
+            rich_utils.MAX_WIDTH = out().width
+        # A mixin: the other base class has the method.
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, as Typer does, without the types that its help would print."""
-        # A mixin: the other base class has the method.
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             if getattr(param, "is_flag", False):

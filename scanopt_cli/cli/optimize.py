@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scanopt_cli.cli.batch import Batch, load_graph
-from scanopt_cli.cli.console import out, status, tell
+from scanopt_cli.cli.console import out, plug_in_warnings, status, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
     AllowPackages,
+    Force,
     Format,
     GraphFiles,
     Modes,
@@ -22,9 +22,10 @@ from scanopt_cli.cli.options import (
     OutputFormat,
     Pipeline,
     Trust,
-    require_directory,
+    require_use_of_force,
 )
 from scanopt_cli.cli.results import print_aside, print_blocks, print_json
+from scanopt_cli.cli.targets import targets
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.text import plural
 
@@ -47,6 +48,7 @@ def optimize(
     graphs: GraphFiles,
     passes: Pipeline = "default",
     output: OutputFile = None,
+    force: Force = False,
     diff: Annotated[
         DiffKind,
         typer.Option(
@@ -100,9 +102,11 @@ def optimize(
 
     if mode and not verify:
         raise ScanoptError("is for --verify", where="--mode", hint="give both, or neither")
-    parse(passes)
+    with plug_in_warnings():
+        parse(passes)
     graphs = list(dict.fromkeys(graphs))
-    targets = _targets(graphs, output)
+    require_use_of_force(output, force=force)
+    places = {} if output is None else targets(graphs, output, force=force)
     batch = Batch(graphs)
     codes = [ExitCode.CLEAN]
     wants_diff = output_format is Format.RICH and diff is not DiffKind.NONE
@@ -138,45 +142,10 @@ def optimize(
                 tell(f"warning: {path}: {text_of(remark)} (pass {remark.pass_name}, {remark.scan})")
             if limit is not None and sum(run.rewrites for run in result.passes) >= limit:
                 tell(f"stopped after {plural(limit, 'rewrite')}, as --limit says")
-            codes.append(_finish(result, targets.get(path), check=check))
+            codes.append(_finish(result, places.get(path), check=check))
     if output_format is Format.JSON:
         print_json("optimize", {"graphs": batch.results})
     return batch.finish(max(codes))
-
-
-def _targets(graphs: list[Path], output: Path | None) -> dict[Path, Path]:
-    """Return the path to which the result of each graph is written."""
-    if output is None:
-        return {}
-    if len(graphs) == 1 and not output.is_dir():
-        require_directory(output)
-        return {graphs[0]: output}
-    if not output.is_dir():
-        raise ScanoptError(
-            "several graphs need a directory to write to",
-            where=f"-o {output}",
-            hint="create the directory first",
-        )
-    # Files with the same name in several directories keep their directories.
-    sources = {path: Path(os.path.abspath(path)) for path in graphs}
-    common = os.path.commonpath([source.parent for source in sources.values()])
-    targets = {path: output / source.relative_to(common) for path, source in sources.items()}
-    for target in targets.values():
-        overwritten = next((p for p in graphs if _is_same_file(target, p)), None)
-        if overwritten is not None:
-            raise ScanoptError(
-                "would be overwritten",
-                where=str(overwritten),
-                hint=f"give another directory than {output}, or the name of a file",
-            )
-    return targets
-
-
-def _is_same_file(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:  # one of them does not exist
-        return False
 
 
 def _print(

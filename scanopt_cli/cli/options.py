@@ -37,18 +37,16 @@ def complete_pipeline(incomplete: str) -> list[str]:
     return [f"{done}{comma}{name}" for name in (*registry(), *PRESETS) if name.startswith(last)]
 
 
-def require_directory(target: Path) -> None:
-    """Check, before any work is done, that the directory of ``target`` exists.
+def require_use_of_force(output: Path | None, *, force: bool) -> None:
+    """Check that ``--force`` is not given without ``-o``.
 
     Raises
     ------
     ScanoptError
-        If it does not exist.
+        If it is.
     """
-    if not target.parent.is_dir():
-        raise ScanoptError(
-            "there is no such directory", where=f"-o {target}", hint="create it first"
-        )
+    if force and output is None:
+        raise ScanoptError("is for -o", where="--force", hint="give both, or neither")
 
 
 GraphFile = Annotated[
@@ -82,6 +80,7 @@ OutputFile = Annotated[
         help="Write the resulting graph here; a directory if there are several.",
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Let -o replace the graph by its own result.")]
 Pipeline = Annotated[
     str,
     typer.Option(

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from scanopt_cli.cli.console import plug_in_warnings
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.options import Format, OutputFormat, complete_pipeline
 from scanopt_cli.cli.results import print_result
@@ -27,9 +28,10 @@ def passes(
 
     # Who asks for Markdown gets all manuals.
     whole = output_format is Format.MARKDOWN
-    if name is None or name in PRESETS:
-        found = manuals(name)
-    else:
-        found, whole = (manual(name),), True
+    with plug_in_warnings():
+        if name is None or name in PRESETS:
+            found = manuals(name)
+        else:
+            found, whole = (manual(name),), True
     print_result(output_format, "passes", {"passes": found}, passes_report(found, whole=whole))
     return ExitCode.CLEAN

@@ -33,7 +33,13 @@ def verify(
         bool, typer.Option("--strict", help="It is a difference if only A raises.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option(min=1, max=1_000_000, help="Seconds until the evaluation is given up.")
+        float,
+        typer.Option(
+            min=1,
+            max=1_000_000,
+            help="Seconds of processor time until the evaluation is given up; if it only waits, "
+            "ten times as many seconds.",
+        ),
     ] = 300.0,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,

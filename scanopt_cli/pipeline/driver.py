@@ -13,6 +13,7 @@ from pytensor.graph.op import Op
 
 from scanopt_cli.analysis.expression_text import inner_names
 from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.errors import PassError, ScanoptError, brief
 from scanopt_cli.ir.inner_graphs import (
     body_of,
     core_op,
@@ -24,6 +25,7 @@ from scanopt_cli.ir.inner_graphs import (
 )
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.pipeline.contract import Fixpoint, Pass, PassContext, Rewrite
+from scanopt_cli.pipeline.registry import package_of
 from scanopt_cli.remarks import Code, Remark, Why, because
 
 
@@ -59,15 +61,32 @@ class PassDriver:
         self.remarks: list[Remark] = []
         self.rewrites = 0
         self._budget = budget
-        self._strict = strict
+        # A plug-in is not scanopt's to excuse.
+        self._package = package_of(item)
+        self._strict = strict or self._package is not None
         self._done: dict[FrozenFunctionGraph, FunctionGraph | None] = {}
         # The digests of graphs that have the form to which the pass leads.
         self._settled: set[str] = set()
         self._holds_loop: dict[int, tuple[AbstractFunctionGraph, bool]] = {}
 
     def run(self, fgraph: FunctionGraph) -> bool:
-        """Rewrite the bodies in ``fgraph``, then ``fgraph`` itself."""
-        return self._run(PassContext(fgraph, self.item.name, self.remarks, strict=self._strict))
+        """Rewrite the bodies in ``fgraph``, then ``fgraph`` itself.
+
+        Raises
+        ------
+        PassError
+            If the pass is of another package and raises an error.
+        """
+        context = PassContext(fgraph, self.item.name, self.remarks, strict=self._strict)
+        try:
+            return self._run(context)
+        except Exception as error:
+            if self._package is None or isinstance(error, ScanoptError):
+                raise
+            raise PassError(
+                f"the pass {self.item.name} of the package {self._package} failed ({brief(error)})",
+                hint="leave it out, or tell its authors",
+            ) from error
 
     def _run(self, context: PassContext) -> bool:
         changed = self._run_bodies(context)

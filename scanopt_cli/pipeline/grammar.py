@@ -12,9 +12,9 @@ from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import Any
 
-from scanopt_cli.errors import PassError
+from scanopt_cli.errors import PassError, brief
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.registry import registry
+from scanopt_cli.pipeline.registry import plug_ins, registry
 
 PRESETS: dict[str, str] = {
     "default": "merge-equal,remove-unused,guard-last-rows,inline-constants,hoist-states,"
@@ -64,8 +64,10 @@ def parse(text: str) -> tuple[Pass, ...]:
     Raises
     ------
     PassError
-        If the text is malformed, or a name, an option or a value is unknown.
+        If the text is empty or malformed, or a name, an option or a value is unknown.
     """
+    if not text.strip():
+        raise PassError("is empty", where=_WHERE, hint="the preset none runs no pass")
     passes: list[Pass] = []
     position = 0
     while position < len(text.rstrip()):
@@ -89,6 +91,12 @@ def print_pipeline(passes: Sequence[Pass]) -> str:
     return ",".join(_print_pass(item) for item in passes) or "none"
 
 
+def described(pipeline: str) -> str:
+    """Return the text of a pipeline, or of one that a preset stands for, the preset's name."""
+    names = (name for name, text in PRESETS.items() if pipeline == (text or "none"))
+    return next((f"preset {name}" for name in names), pipeline)
+
+
 def pass_class(name: str) -> type[Pass]:
     """Return the pass called ``name``.
 
@@ -100,18 +108,27 @@ def pass_class(name: str) -> type[Pass]:
     known = registry()
     if name in known:
         return known[name]
-    nearest = get_close_matches(name, [*known, *PRESETS], n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else "`scanopt passes` lists them"
-    raise PassError(f"there is no pass {name!r}", where=_WHERE, hint=hint)
+    if name in plug_ins().problems:
+        raise PassError(plug_ins().problems[name], where=_WHERE)
+    hint = "`scanopt passes` lists them"
+    for nearest in get_close_matches(name, [*known, *PRESETS], n=1):
+        hint = f"did you mean {'the preset ' if nearest in PRESETS else ''}{nearest}?"
+    raise PassError(f"there is no pass or preset {name!r}", where=_WHERE, hint=hint)
 
 
 def _passes(name: str, options: str | None) -> Sequence[Pass]:
     if name in PRESETS:
         if options is not None:
             raise PassError(f"the preset {name!r} takes no options", where=_WHERE)
-        return parse(PRESETS[name])
+        return parse(PRESETS[name]) if PRESETS[name] else ()
     cls = pass_class(name)
-    return [cls(**_options(cls, options or ""))]
+    values = _options(cls, options or "")
+    try:
+        return [cls(**values)]
+    except Exception as error:
+        raise PassError(
+            f"pass {name!r} refuses its options ({brief(error)})", where=_WHERE
+        ) from error
 
 
 def _options(cls: type[Pass], text: str) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
 from types import MappingProxyType
 
-from scanopt_cli.errors import PassError
+from scanopt_cli.errors import PassError, PlugInWarning, brief
 from scanopt_cli.pipeline.contract import Pass
 
 # A module of `scanopt_cli.passes` and a class in it, in the order in which passes are listed.
@@ -53,33 +55,68 @@ def builtin() -> tuple[type[Pass], ...]:
     return tuple(resolve_name(f"scanopt_cli.passes.{entry}") for entry in _BUILTIN)
 
 
+@dataclass(frozen=True, slots=True)
+class PlugIns:
+    """What the entry points of other packages name.
+
+    Attributes
+    ----------
+    passes
+        The passes, by name.
+    packages
+        The package of each.
+    problems
+        By the names of entry points, why they add no pass.
+    """
+
+    passes: Mapping[str, type[Pass]]
+    packages: Mapping[type[Pass], str]
+    problems: Mapping[str, str]
+
+
+@cache
+def plug_ins() -> PlugIns:
+    """Return what other packages add by entry points of the group ``scanopt.passes``.
+
+    Of those that add no pass, a `PlugInWarning` says why; nothing else is stopped by them.
+    """
+    passes: dict[str, type[Pass]] = {}
+    packages: dict[type[Pass], str] = {}
+    problems: dict[str, str] = {}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        package = point.dist.name if point.dist is not None else point.module.partition(".")[0]
+        try:
+            cls = _loaded(point, passes)
+        except PassError as error:
+            problem = f"the package {package} adds no pass {point.name!r}: {error}"
+            problems[point.name] = problem
+            warnings.warn(problem, PlugInWarning, stacklevel=2)
+        else:
+            passes[cls.name], packages[cls] = cls, package
+    return PlugIns(passes, packages, problems)
+
+
+def _loaded(point: EntryPoint, others: Mapping[str, type[Pass]]) -> type[Pass]:
+    try:
+        cls = point.load()
+    except (Exception, SystemExit) as error:
+        raise PassError(f"{point.value} cannot be imported ({brief(error)})") from error
+    if not (isinstance(cls, type) and issubclass(cls, Pass) and hasattr(cls, "name")):
+        raise PassError(f"{point.value} is not a subclass of scanopt's Pass with a name")
+    taken = {**others, **{other.name: other for other in builtin()}}.get(cls.name)
+    if taken is not None:
+        raise PassError(
+            f"pass name {cls.name!r} is taken by {taken.__module__}.{taken.__qualname__}"
+        )
+    return cls
+
+
 @cache
 def registry() -> Mapping[str, type[Pass]]:
-    """Return every pass by name, built-in ones first.
+    """Return every pass by name, built-in ones first, then those of `plug_ins`."""
+    return MappingProxyType({cls.name: cls for cls in builtin()} | dict(plug_ins().passes))
 
-    Other packages add passes by an entry point of the group ``scanopt.passes`` that names a
-    subclass of `Pass`.
 
-    Raises
-    ------
-    PassError
-        If two passes have the same name, or an entry point names no pass.
-    """
-    passes = {cls.name: cls for cls in builtin()}
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        where = f"entry point {point.value}"
-        try:
-            cls = point.load()
-        except Exception as error:
-            raise PassError(f"cannot be imported ({error})", where=where) from error
-        if not (isinstance(cls, type) and issubclass(cls, Pass) and hasattr(cls, "name")):
-            raise PassError("is not a subclass of scanopt's Pass with a name", where=where)
-        if cls.name in passes:
-            other = passes[cls.name]
-            raise PassError(
-                f"pass name {cls.name!r} is taken by {other.__module__}.{other.__qualname__}",
-                where=where,
-                hint="give the pass another name",
-            )
-        passes[cls.name] = cls
-    return MappingProxyType(passes)
+def package_of(item: Pass) -> str | None:
+    """Return the package that adds a pass by an entry point."""
+    return None if type(item) in builtin() else plug_ins().packages.get(type(item))

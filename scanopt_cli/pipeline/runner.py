@@ -58,8 +58,9 @@ def run_pipeline(
 
     A pass that starts a phase waits, with those behind it, for the fixpoint of those before it.
     ``limit`` bounds the number of rewrites, and ``rounds`` how often the passes of a phase run.
-    Unless ``strict``, a pass that raises an error leaves what it works on as it is, with a remark;
-    by default, the environment variable SCANOPT_STRICT decides.
+    Unless ``strict``, a pass that raises an error leaves what it works on as it is, with a remark,
+    if it is not added by another package; by default, the environment variable SCANOPT_STRICT
+    decides.
 
     If passes undo each other, the result is the graph with the fewest nodes of those that they lead
     to again and again.
@@ -68,7 +69,8 @@ def run_pipeline(
     ------
     PassError
         If a pass that trims buffers comes before one that does not take trimmed loops, if a pass
-        undoes another one, or if a pass breaks the graph or its signature.
+        undoes another one, if a pass breaks the graph or its signature, or if one of another
+        package raises an error.
     """
     _check_order(passes)
     budget = RewriteBudget(limit)

@@ -98,6 +98,9 @@ def _text(line: Line) -> str:
 
 def _marked(span: Span) -> str:
     text, mark = span.text, _MARKS.get(span.style, "")
+    if span.style is Style.CODE:
+        # Nothing in it needs an escape, which would be shown.
+        return f"{mark}{printable(text)}{mark}"
     inside = markdown(text.strip())
     if not mark or not inside:
         return markdown(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -44,10 +44,16 @@ _INDENT_NESTED = 4
 
 
 def show(console: Console, blocks: Iterable[Block]) -> None:
-    """Print blocks, one after the other. If making one fails, nothing is printed."""
+    """Print blocks, one after the other. If making one fails, nothing is printed.
+
+    What is one line in a pipe is folded at a terminal, at blanks.
+    """
+    folds = console.file.isatty()
     for block in list(blocks):
+        if folds and isinstance(block, Item):
+            block = replace(block, wraps=True)
         is_one_line = isinstance(block, Heading) or (isinstance(block, Item) and not block.wraps)
-        console.print(_rendered(block), soft_wrap=is_one_line)
+        console.print(_rendered(block), soft_wrap=is_one_line and not folds)
 
 
 def _rendered(block: Block) -> RenderableType:

@@ -55,7 +55,7 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """The title of a report, on one line however long it is, and what the report says in short."""
+    """The title of a report, and what it says in short; one line, which a terminal may fold."""
 
     title: str
     verdict: str = ""
@@ -72,7 +72,7 @@ class Paragraph:
 class Item:
     """An entry of a list, at a depth: a sign for its kind, a text, and notes below it.
 
-    Each line of an item that does not wrap is one line, however long it is.
+    Each line of an item that does not wrap is one line, which only a terminal may fold.
     """
 
     text: Line

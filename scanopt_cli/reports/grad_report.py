@@ -65,11 +65,14 @@ def grad_report(derivative: Derivative, *, show: str | None = None) -> Iterator[
     yield Heading(f"{what} of {derivative.output} by {', '.join(derivative.wrt)}")
     for one in derivative.every:
         yield Item(f"strategy {one.strategy}: {one.reason}")
-    found = rows(derivative)
-    yield from _table(found, headings(derivative))
-    yield from map(Paragraph, _legend(found))
-    yield Paragraph()
-    yield _tree(derivative.pedigree)
+    if any(report.statistics.has_loops for one in derivative.every for report in one.orders):
+        found = rows(derivative)
+        yield from _table(found, headings(derivative))
+        yield from map(Paragraph, _legend(found))
+        yield Paragraph()
+        yield _tree(derivative.pedigree)
+    else:
+        yield Paragraph("no loop in this graph, nor in the derivative")
     if derivative.notes:
         yield Paragraph()
         yield from (Item(f"note: {note}") for note in derivative.notes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from scanopt_cli.analysis.statistics import COUNTS, Statistics
+from scanopt_cli.pipeline.grammar import described
 from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.remarks import Remark, RemarkKind
@@ -48,17 +49,17 @@ _SIGNS = {
 
 
 def optimize_report(
-    source: str, result: OptimizeResult, changes: Iterable[Block] = ()
+    source: str, result: OptimizeResult, changes: Sequence[Block] = ()
 ) -> Iterator[Block]:
     """Yield whether anything changed, the counts, the ``changes``, and how they were verified."""
-    yield Heading(source, _verdict(result))
-    yield _counts(result.before, result.after)
-    sizes = dict.fromkeys((result.before.buffers, result.after.buffers))
-    buffers = f"loop-buffer elements: {' → '.join(sizes)}"
-    yield Paragraph(buffers)
-    if "?" in buffers:
-        yield Paragraph(UNNAMED)
-    yield Paragraph()
+    if result.before.has_loops or result.after.has_loops:
+        yield Heading(source, _verdict(result))
+        yield from _counts(result.before, result.after)
+        yield Paragraph()
+    else:
+        yield Heading(source, f"no loop in this graph; {_verdict(result)}")
+        if changes:
+            yield Paragraph()
     yield from changes
     if result.verification is not None:
         yield from verify_report(result.verification, title="verification: ")
@@ -102,16 +103,16 @@ def timings(runs: Sequence[PassRun]) -> Table:
 def _verdict(result: OptimizeResult) -> str:
     """Return one line that says whether anything changed, and by which passes."""
     if not result.changed:
-        return f"nothing to clean up ({result.pipeline})"
+        return f"nothing to clean up ({described(result.pipeline)})"
     names = list(dict.fromkeys(run.name for run in result.passes if run.changed))
     return f"changed by {', '.join(names)}"
 
 
-def _counts(before: Statistics, after: Statistics) -> Table:
-    """Return the counts before and after, with the change."""
+def _counts(before: Statistics, after: Statistics) -> Iterator[Block]:
+    """Yield the counts before and after, with the change, and the elements of buffers."""
     numbers = (Column(title, is_number=True) for title in ("before", "after", "change"))
     counts = ((name, getattr(before, name), getattr(after, name)) for name in COUNTS)
-    return Table(
+    yield Table(
         (Column(""), *numbers),
         [
             (_LABELS[name], str(old), str(new), _change(new - old))
@@ -119,6 +120,10 @@ def _counts(before: Statistics, after: Statistics) -> Table:
             if old or new
         ],
     )
+    buffers = f"loop-buffer elements: {' → '.join(dict.fromkeys((before.buffers, after.buffers)))}"
+    yield Paragraph(buffers)
+    if "?" in buffers:
+        yield Paragraph(UNNAMED)
 
 
 def _change(change: int) -> Span:

@@ -1,16 +1,13 @@
-"""Bounded reading and atomic writing of files."""
+"""Bounded reading of files."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
-from scanopt_cli.errors import LoadError, ScanoptError
+from scanopt_cli.errors import LoadError
 
 MAX_BYTES = 128 << 20
 """The largest file that is read, in bytes, compressed and decompressed."""
@@ -20,11 +17,9 @@ MAX_BYTES = 128 << 20
 _MOST_EXPANSION = 100
 _SMALL = 32 << 20
 
-_MOST_LINKS = 40
-
 _CHUNK = 1 << 20
 _O_BINARY = getattr(os, "O_BINARY", 0)  # Windows
-_GIVE_A_FILE = "give the path of a graph file"
+GIVE_A_FILE = "give the path of a graph file"
 _UNPACK_IT = "unpack it by gzip -d, if you trust its author"
 _GZIP = b"\x1f\x8b"
 _OTHER_KINDS = (
@@ -80,14 +75,14 @@ def read_bytes(path: Path) -> bytes:
         with open(descriptor, "rb") as file:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise LoadError("is not a regular file", where=where, hint=_GIVE_A_FILE)
+                raise LoadError("is not a regular file", where=where, hint=GIVE_A_FILE)
             if found.st_size > MAX_BYTES:
                 raise _too_large(where)
             return file.read(found.st_size)
     except FileNotFoundError:
         raise LoadError("no such file", where=where, hint="check the path") from None
     except IsADirectoryError:
-        raise LoadError("is a directory", where=where, hint=_GIVE_A_FILE) from None
+        raise LoadError("is a directory", where=where, hint=GIVE_A_FILE) from None
     except (OSError, ValueError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
         raise LoadError(
@@ -127,49 +122,3 @@ def values_path(path: Path) -> Path:
     """Return the name of the values beside a graph: ``a.values.npz`` for ``a.pkl.gz``."""
     stem = path.name.removesuffix(".gz")
     return path.with_name(f"{Path(stem).stem}.values.npz")
-
-
-def _hops(path: Path) -> Iterator[Path]:
-    """Yield ``path`` and where its links lead, one after the other; each parent is resolved."""
-    for _ in range(_MOST_LINKS):
-        path = Path(os.path.realpath(path.parent)) / path.name
-        yield path
-        if not path.is_symlink():
-            break
-        path = path.parent / path.readlink()
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path``, whole or not at all; a file that was there keeps its mode.
-
-    Raises
-    ------
-    ScanoptError
-        If the file cannot be written, or something else than a file is there. What was there before
-        is untouched.
-    """
-    if any(str(hop).startswith(("/dev/", "/proc/")) for hop in _hops(path)):
-        # A link to where standard output goes, or to it.
-        raise ScanoptError("is not a regular file", where=str(path), hint=_GIVE_A_FILE)
-    target = Path(os.path.realpath(path))
-    if target.exists() and not (target.is_file() or target.is_dir()):
-        raise ScanoptError("is not a regular file", where=str(path), hint=_GIVE_A_FILE)
-    scratch = target.with_name(f".{target.name[:100]}.{uuid4().hex}")
-    try:
-        with scratch.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        with contextlib.suppress(FileNotFoundError):
-            scratch.chmod(stat.S_IMODE(target.stat().st_mode))
-        scratch.replace(target)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            scratch.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise ScanoptError(
-                f"cannot be written: {error.strerror or error}",
-                where=str(path),
-                hint="check the directory and its permissions",
-            ) from None
-        raise

@@ -14,9 +14,9 @@ from pytensor.graph.utils import Scratchpad
 
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
-from scanopt_cli.serialization.files import write_atomically
 from scanopt_cli.serialization.payload import encode
 from scanopt_cli.serialization.unpickler.dropping import reduced_op
+from scanopt_cli.serialization.writing import write_atomically
 
 
 def save(graph: GraphLike, path: str | os.PathLike[str], *, keep_traces: bool = False) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from scanopt_cli.errors import LoadError, brief
-from scanopt_cli.serialization.files import MAX_BYTES, read_bytes, values_path, write_atomically
+from scanopt_cli.serialization.files import MAX_BYTES, read_bytes, values_path
 from scanopt_cli.serialization.unpickler.arrays import array_from
 from scanopt_cli.serialization.unpickler.generators import generator_from_state, plain_state
+from scanopt_cli.serialization.writing import write_atomically
 
 _END_OF_ZIP = 22 + 65_535
 """How far from the end of a zip file its last record may begin: that record, and a comment."""

@@ -40,6 +40,15 @@ _BOOT = (
 )
 # Seconds between two reads of the child's record.
 _POLL_INTERVAL = 0.2
+PATIENCE = 10
+"""How many seconds the parent waits for each second of processor time that the child may use.
+
+A child that computes on a busy machine takes no longer, one that sleeps uses no processor time.
+"""
+# Processor time is that of all threads. With one thread it is the same however many a machine has.
+_ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +70,7 @@ class Request:
     modes
         The names of the modes that compile the second graph.
     timeout
-        Seconds that the child may use.
+        Seconds of processor time that the child may use.
     """
 
     graphs: tuple[dict[str, Any], ...]
@@ -140,6 +149,7 @@ def _environment(modes: Collection[str], directory: Path) -> dict[str, str]:
     # the child has a cache of its own: the user's programs must not run code that was compiled from
     # a file with wrong types.
     flags += [f"base_compiledir={Path(config.base_compiledir) / 'scanopt-checked'}"]
+    environment |= _ONE_THREAD
     environment["NUMBA_BOUNDSCHECK"] = "1"
     # PyTensor does not delete the temporary files of the code that it generates for Numba.
     environment["TMPDIR"] = str(directory)
@@ -155,9 +165,11 @@ def _wait(
 ) -> str | None:
     """Wait for the child to end, and return what went wrong with it, if anything.
 
-    A child that still runs after ``timeout`` seconds is killed together with its own children.
+    The system ends it after ``timeout`` seconds of processor time. A child that still runs after
+    `PATIENCE` times as many seconds is killed together with its own children.
     """
-    end = monotonic() + timeout
+    longest = PATIENCE * timeout
+    end = monotonic() + longest
     try:
         while progress is not None and process.poll() is None and monotonic() < end:
             progress(f"verifying: {_doing(_written(record))}")
@@ -165,11 +177,13 @@ def _wait(
                 process.wait(min(_POLL_INTERVAL, max(end - monotonic(), 0)))
         code = process.wait(max(end - monotonic(), 0))
     except subprocess.TimeoutExpired:
-        return f"no answer within {timeout:g} s"
+        return f"no answer within {longest:g} s"
     finally:
         if process.poll() is None:
             _kill(process)
         process.wait()
+    if code < 0 and -code == getattr(signal, "SIGPROF", None):
+        return f"no answer within {timeout:g} s of processor time"
     if code < 0:
         return f"the process was ended by {_signal_name(-code)}"
     return f"the process ended with exit code {code}" if code else None

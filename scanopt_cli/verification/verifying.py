@@ -56,7 +56,8 @@ def verify(
         ``fast_run`` in Python, without fusion), ``cvm`` (in C), ``numba``, ``jax``, or another mode
         of PyTensor's. ``plain`` alone compiles nothing.
     timeout
-        Seconds for everything together.
+        Seconds of processor time for everything together; of a graph that only waits, ten times as
+        many seconds.
     strict
         Whether it is a difference if only ``a`` raises.
     progress

@@ -39,7 +39,7 @@ from scanopt_cli.verification.comparison import Comparison, Sample, compare
 from scanopt_cli.verification.input_constraints import InputConstraints, input_constraints
 from scanopt_cli.verification.modes import compiling_mode, inner_mode, plain_mode
 from scanopt_cli.verification.result import Difference, DifferenceKind
-from scanopt_cli.verification.spawning import RECORD, REQUEST, Request
+from scanopt_cli.verification.spawning import PATIENCE, RECORD, REQUEST, Request
 
 type Outcome = list[Any] | Exception
 
@@ -68,9 +68,12 @@ def main(directory: str) -> None:
 
 
 def _limit(request: Request) -> None:
-    """Bound memory and time, in case the parent is gone; a platform may support neither."""
+    """Bound processor time, memory and, in case the parent is gone, time, as far as possible."""
     if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, request.timeout + 5)
+        # What the parent ignores, the child would ignore as well.
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_PROF, request.timeout)
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE * request.timeout + 5)
     with suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -77,6 +77,22 @@ def test_check_finds_something_to_clean(files: Path) -> None:
     assert scanopt("optimize", files / "clean.pkl", "--check").code == 0
 
 
+def test_nothing_to_clean_names_the_preset(files: Path) -> None:
+    done = scanopt("optimize", files / "clean.pkl", "-p", "default")
+    assert "nothing to clean up (preset default)\n" in done.out
+
+
+def test_a_graph_without_a_loop_has_no_table(tmp_path: Path) -> None:
+    x = pt.dvector("x")
+    save(graph_of(x.sum()), tmp_path / "a.pkl")
+    done = scanopt("optimize", "a.pkl", cwd=tmp_path)
+    line = "a.pkl: no loop in this graph; nothing to clean up (preset default)\n"
+    assert (done.code, done.out, done.err) == (0, line, "")
+    save(graph_of(x.sum() + x.sum()), tmp_path / "b.pkl")
+    done = scanopt("optimize", "b.pkl", "-q", "--diff", "none", cwd=tmp_path)
+    assert done.out == "b.pkl: no loop in this graph; changed by merge-equal\n"
+
+
 def test_constants_that_are_merged_are_nothing_to_clean(tmp_path: Path) -> None:
     """PyTensor makes a Constant wherever a number is written, and a hash does not count them."""
     sequence = pt.dvector("v")
@@ -172,20 +188,6 @@ def test_json_has_one_shape_and_holds_the_errors(
     assert [line.removeprefix("scanopt: error: ") for line in done.err.splitlines()] == errors
 
 
-def test_files_of_one_name_keep_their_directories(files: Path, tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        shutil.copy(files / "wasteful.pkl", tmp_path / folder)
-    (tmp_path / "out").mkdir()
-    names = ["a/wasteful.pkl", "b/../b/wasteful.pkl"]
-    done = scanopt("optimize", *names, "-o", "out", "-q", "--diff", "none", cwd=tmp_path)
-    assert done.code == 0
-    written = {
-        str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.pkl")
-    }
-    assert written == {"a/wasteful.pkl", "b/wasteful.pkl"}
-
-
 def test_remarks_name_their_file_and_quiet_has_none(files: Path) -> None:
     graph = files / "wasteful.pkl"
     remarks = scanopt("optimize", graph, "--diff", "none")
@@ -207,6 +209,8 @@ def test_mistakes(files: Path, tmp_path: Path) -> None:
     graph = files / "wasteful.pkl"
     cases = [
         (["-p", "remove-unusd"], "did you mean remove-unused?"),
+        (["-p", ""], "pipeline: is empty"),
+        (["-p", "defualt"], "did you mean the preset default?"),
         (["-p", "save-mem{x=1}"], "has no option 'x'"),
         (["-o", tmp_path / "no" / "such" / "dir.pkl"], "no such directory"),
         (["--format", "yaml"], "yaml"),
@@ -248,29 +252,3 @@ def test_a_file_that_is_named_like_an_option_is_a_file_to_the_hook(files: Path) 
     assert program == "scanopt"
     done = scanopt(*arguments, files / "clean.pkl", "-ostolen.pkl")
     assert (done.code, "-ostolen.pkl: no such file" in done.err) == (2, True)
-
-
-def test_a_result_does_not_replace_another_graph(files: Path, tmp_path: Path) -> None:
-    """Of files with one name, the result of the first would be written over the second."""
-    inner = tmp_path / "inner"
-    inner.mkdir()
-    graphs = [tmp_path / "a.pkl", inner / "a.pkl"]
-    for graph, name in zip(graphs, ("wasteful", "clean"), strict=True):
-        graph.write_bytes((files / f"{name}.pkl").read_bytes())
-    before = graphs[1].read_bytes()
-    for order in (graphs, graphs[::-1]):
-        done = scanopt("optimize", *order, "-o", inner)
-        assert done.code == 2
-        assert "inner/a.pkl: would be overwritten" in done.err
-        assert graphs[1].read_bytes() == before
-
-
-@pytest.mark.parametrize("output", [".", ""])
-def test_a_directory_is_not_that_of_the_graph(output: str, files: Path, tmp_path: Path) -> None:
-    graph = tmp_path / "wasteful.pkl"
-    graph.write_bytes((files / "wasteful.pkl").read_bytes())
-    before = graph.read_bytes()
-    done = scanopt("optimize", graph.name, "-o", output, cwd=tmp_path)
-    assert done.code == 2
-    assert "wasteful.pkl: would be overwritten" in done.err
-    assert graph.read_bytes() == before

@@ -44,6 +44,7 @@ def test_progress_at_a_terminal(name: str, files: Path) -> None:
         shown += chunk
     out = process.communicate()[0].decode()
     assert told in shown.decode()
+    assert "\\x1b" not in shown.decode()
     assert "verifying: " not in out
 
 

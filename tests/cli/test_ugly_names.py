@@ -125,9 +125,22 @@ def test_ugly_paths_are_told_harmlessly(tmp_path: Path, capsys: pytest.CaptureFi
             check(error)
 
 
-@pytest.mark.parametrize("name", ["@everyone", "a@b.c", "https://e.f", "www.e.f", "mailto:a@b.c"])
+LINKS = [
+    *("@everyone", "a@b.c", "https://e.f", "www.e.f", "_www.e.f", "_WWW.e.f", "x_www.e.f"),
+    *("mailto:a@b.c", "xmpp:a@b.c", "#12", "a/b#12", "_#12", "GH-12", "gh-12", "_GH-12"),
+    *("deadbee", "_deadbee", "1234567a", "DEADBEEF", "0123456789abcdef" * 4, "a/b@deadbee"),
+]
+
+
+@pytest.mark.parametrize("name", LINKS)
 def test_markdown_mentions_nobody_and_has_no_links(name: str) -> None:
     shown = markdown(f"see {name} there")
-    assert not re.search(r"@\w|://\w|www\.\w|mailto:", shown, re.IGNORECASE)
+    linked = r"@\w|://\w|www\.\w|mailto:|xmpp:|#\d(?!203;)|GH-\d|[\da-f]{7}"
+    assert not re.search(linked, shown, re.IGNORECASE)
     plain = re.sub(r"\\(.)", r"\1", shown.replace("&#8203;", ""))
     assert plain == f"see {name} there"
+
+
+def test_numbers_and_words_can_be_copied_from_markdown() -> None:
+    for text in ("4.688247510145701", "1000000", "decade", "feedbacks", "1.5e-07", "x0123456z"):
+        assert markdown(text) == text

@@ -10,7 +10,7 @@ from scanopt_cli.errors import PassError
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.passes.unroll_small.unroll_small import UnrollSmall
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.grammar import PRESETS, as_passes, parse, print_pipeline
+from scanopt_cli.pipeline.grammar import PRESETS, as_passes, described, parse, print_pipeline
 from scanopt_cli.pipeline.registry import builtin, registry
 
 _OPTIONS = {SaveMem: st.booleans(), UnrollSmall: st.integers(1, 64)}
@@ -27,7 +27,6 @@ def test_parse_and_print_round_trip(passes: list[Pass]) -> None:
 def test_spaces_options_and_presets() -> None:
     assert parse(" remove-unused , save-mem{ prealloc = false } ")[1] == SaveMem(prealloc=False)
     assert parse("none") == ()
-    assert parse("") == ()
     assert parse("default") == parse(PRESETS["default"])
     assert parse("save-mem{prealloc}") == (SaveMem(prealloc=True),)
 
@@ -36,6 +35,9 @@ def test_spaces_options_and_presets() -> None:
     ("text", "message"),
     [
         ("remove-unusd", "did you mean remove-unused?"),
+        ("", "pipeline: is empty; the preset none runs no pass"),
+        (" ", "is empty"),
+        ("defualt", "no pass or preset 'defualt'; did you mean the preset default?"),
         ("remove-unused,", "ends with a comma"),
         (",remove-unused", "cannot read the pipeline at"),
         ("remove-unused save-mem", "cannot read the pipeline at"),
@@ -52,6 +54,12 @@ def test_mistakes_are_told(text: str, message: str) -> None:
         parse(text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_described_by_its_name(name: str) -> None:
+    assert described(print_pipeline(parse(name))) == f"preset {name}"
+    assert described("save-mem") == "save-mem"
 
 
 def test_text_in_a_sequence_is_no_pass() -> None:

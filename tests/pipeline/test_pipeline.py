@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint
 from typing import Any, ClassVar
 
 import pytensor.tensor as pt
@@ -22,12 +21,10 @@ from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.pipeline import driver
-from scanopt_cli.pipeline import registry as registry_module
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.pipeline.optimizing import Snapshot, optimize
-from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.remarks import Code
 from scanopt_cli.reports.remark_text import failures, text_of
@@ -198,43 +195,6 @@ def test_running_twice_changes_nothing() -> None:
     second = optimize(first.graph)
     assert not second.changed
     assert second.after == first.after
-
-
-def _entry_point(value: str) -> EntryPoint:
-    return EntryPoint(name="x", value=value, group=registry_module.ENTRY_POINT_GROUP)
-
-
-@pytest.fixture
-def entry_points(monkeypatch: pytest.MonkeyPatch):
-    """Install entry points for one test."""
-
-    def install(*values: str) -> None:
-        points = tuple(map(_entry_point, values))
-        monkeypatch.setattr(registry_module, "entry_points", lambda *, group: points)
-        registry.cache_clear()
-
-    yield install
-    monkeypatch.undo()
-    registry.cache_clear()
-
-
-def test_other_packages_add_passes(entry_points) -> None:
-    entry_points(f"{__name__}:_Whole")
-    assert registry()["whole"].__name__ == "_Whole"
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("scanopt_cli.passes.save_mem.save_mem:SaveMem", "pass name 'save-mem' is taken by"),
-        ("scanopt_cli.errors:ScanoptError", "is not a subclass of scanopt's Pass"),
-        ("no_such_module_here:Pass", "cannot be imported"),
-    ],
-)
-def test_bad_entry_points_are_told(entry_points, value: str, message: str) -> None:
-    entry_points(value)
-    with pytest.raises(PassError, match=message):
-        registry()
 
 
 def test_a_body_keeps_the_types_that_it_returns() -> None:

@@ -1,0 +1,80 @@
+"""Where results go: checked before any work is done."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from scanopt_cli.errors import ScanoptError
+
+
+def require_target(target: Path, graph: Path, *, force: bool) -> None:
+    """Check that the result of ``graph`` may become the file ``target``.
+
+    Raises
+    ------
+    ScanoptError
+        If its directory does not exist, it is a directory itself, or it is ``graph`` and there is
+        no ``force``.
+    """
+    if target.is_dir():
+        raise ScanoptError("is a directory", where=f"-o {target}", hint="give the path of a file")
+    if not target.parent.is_dir():
+        raise ScanoptError(
+            "there is no such directory", where=f"-o {target}", hint="create it first"
+        )
+    if _is_same_file(target, graph) and not force:
+        hint = "write elsewhere, or replace it by --force"
+        raise ScanoptError("would be overwritten", where=str(graph), hint=hint)
+
+
+def targets(graphs: Sequence[Path], output: Path, *, force: bool) -> dict[Path, Path]:
+    """Return where the result of each graph goes: to the file ``output``, or into the directory.
+
+    There it has the file's name; files of one name keep the directories in which they differ.
+
+    Raises
+    ------
+    ScanoptError
+        If there is no such directory, or a graph would be overwritten: by the result of another, or
+        without ``force`` by its own.
+    """
+    if not output.is_dir():
+        if len(graphs) > 1:
+            raise ScanoptError(
+                "several graphs need a directory to write to",
+                where=f"-o {output}",
+                hint="create the directory first",
+            )
+        require_target(output, graphs[0], force=force)
+        return {graphs[0]: output}
+    found = {graph: output / name for graph, name in _names(graphs).items()}
+    for graph, target in found.items():
+        overwritten = next((path for path in graphs if _is_same_file(target, path)), None)
+        if overwritten is not None and not (force and _is_same_file(graph, overwritten)):
+            hint = f"give another directory than {output}"
+            if _is_same_file(graph, overwritten):
+                hint += ", or replace it by --force"
+            raise ScanoptError("would be overwritten", where=str(overwritten), hint=hint)
+    return found
+
+
+def _names(graphs: Sequence[Path]) -> dict[Path, Path]:
+    """Return a relative path for each graph, different ones for different files."""
+    whole = {graph: Path(os.path.abspath(graph)) for graph in graphs}
+    times = Counter(path.name for path in set(whole.values()))
+    alike = [path for path in whole.values() if times[path.name] > 1]
+    common = os.path.commonpath([path.parent for path in alike]) if alike else ""
+    return {
+        graph: path.relative_to(common) if times[path.name] > 1 else Path(path.name)
+        for graph, path in whole.items()
+    }
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them does not exist
+        return False
