@@ -33,6 +33,7 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "trim-steps": (Exception,),
     "normalize-reads,peel-first-step,trim-steps,save-mem": (Exception,),
     "save-mem": (),
+    "guard-last-rows": (),
     "normalize-reads,carry-reductions,save-mem": (Exception,),
     "default": (Exception,),
 }

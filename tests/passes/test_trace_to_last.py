@@ -8,9 +8,10 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 
-from graph_building import assert_same_values, graph_of, optimized, scan
+from graph_building import assert_same_values, graph_of, optimized, outputs_of, scan
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.ir.step_check import is_step_check, with_step_check
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.loop.loop_view import LoopView
 
@@ -78,13 +79,42 @@ def test_case_2() -> None:
     assert_same_values(graph, work, x=0.5)
 
 
+def checks(graph: Graph) -> int:
+    return sum(is_step_check(node) for node in graph.fgraph.apply_nodes)
+
+
 @pytest.mark.parametrize("steps", [0, 2])
-def test_twin_of_case_2_there_may_be_no_step(steps: int) -> None:
-    graph = graph_of(trace_of(x, n)[1:][-1])
-    work, remarks = optimized(graph, "trace-to-last")
-    assert read_outputs(work) == ["trace"]
-    assert "the trip count n may be 0" in remarks[0]
+@pytest.mark.parametrize("is_checked", [False, True])
+def test_case_2_with_a_check_where_there_may_be_no_step(steps: int, is_checked: bool) -> None:
+    row = trace_of(x, n)[1:][-1]
+    graph = graph_of(with_step_check(row, n) if is_checked else row)
+    work, _ = optimized(graph, "trace-to-last")
+    assert read_outputs(work) == ["last"]
+    assert checks(work) == 1
     assert_same_values(graph, work, x=0.5, n=steps)
+
+
+def test_no_check_where_there_is_a_step() -> None:
+    work, _ = optimized(graph_of(trace_of(x, 4)[1:][-1]), "trace-to-last")
+    assert not checks(work)
+
+
+def test_no_check_where_none_is_wanted() -> None:
+    """JAX cannot raise errors: of no steps, the last row is the initial value."""
+    graph = graph_of(trace_of(x, n)[1:][-1])
+    work, _ = optimized(graph, "trace-to-last{check=false}")
+    assert read_outputs(work) == ["last"]
+    assert not checks(work)
+    assert outputs_of(work, x=0.5, n=0) == [0.5]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_case_2_a_slice_has_no_row_where_there_is_no_step(steps: int) -> None:
+    graph = graph_of(trace_of(v, n)[1:][-1:])
+    work, _ = optimized(graph, "trace-to-last")
+    assert read_outputs(work) == ["last"]
+    assert not checks(work)
+    assert_same_values(graph, work, v=np.arange(3.0), n=steps)
 
 
 def test_case_3() -> None:
@@ -105,22 +135,23 @@ def test_twin_of_case_3_other_rows_are_read() -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 2])
-def test_twin_of_case_3_there_may_be_no_step(steps: int) -> None:
+def test_case_3_with_a_check_where_there_may_be_no_step(steps: int) -> None:
     graph = graph_of(traced(lambda index: index * 2.0, n)[-1])
     work, _ = optimized(graph, "trace-to-last")
-    assert read_outputs(work) == ["traced"]
+    assert read_outputs(work) == ["last"]
+    assert checks(work) == 1
     assert_same_values(graph, work, n=steps)
 
 
-@pytest.mark.parametrize("row", [0, 2, -2])
+@pytest.mark.parametrize("row", [0, 2])
 def test_twin_other_rows(row: int) -> None:
     graph = graph_of(trace_of(x, 4)[row])
     work, _ = optimized(graph, "trace-to-last")
     assert read_outputs(work) == ["trace"]
 
 
-def test_twin_reversed() -> None:
-    graph = graph_of(trace_of(x, 4)[::-1][-1])
+def test_twin_the_first_row() -> None:
+    graph = graph_of(trace_of(x, n)[::-1][-1])
     work, _ = optimized(graph, "trace-to-last")
     assert read_outputs(work) == ["trace"]
 
