@@ -1,0 +1,81 @@
+"""Compiled by PyTensor alone and inside of `enabled()`: time and memory of a call, and growth.
+
+Run with ``make bench``, which prints the table at its end; ``-m numba_zoo`` selects the models of
+the zoo, which take an hour to compile. Times are the shortest of rounds that call all functions in
+turn, in processor time. With ``--benchmark-disable`` only the values are compared, and the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+from beside import ALONE, Measured, compiled, exponent, measured
+from beside_cases import REPORTED, SAMPLE_CASES, ZOO, Case
+
+type Row = tuple[str, ...]
+
+_HEADS = ("beside PyTensor alone", "PyTensor, µs", "default", "grad", "loop", "MiB", "growth")
+_SLACK = 4.0
+"""MiB of memory that say nothing: pages are allocated in advance."""
+
+
+@pytest.fixture(scope="module")
+def table(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
+    """The rows of all cases, which are printed at the end as Markdown, as the README has them."""
+    rows: list[Row] = []
+    yield rows
+    printer: Any = request.config.pluginmanager.getplugin("terminalreporter")
+    lines = [] if not rows else [_HEADS, ("---", *["---:"] * (len(_HEADS) - 1)), *rows]
+    for line in lines:
+        printer.write_line(f"| {' | '.join(line)} |")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *REPORTED,
+        *SAMPLE_CASES,
+        *(pytest.param(case, marks=pytest.mark.numba_zoo) for case in ZOO),
+    ],
+    ids=str,
+)
+def test_beside_pytensor(benchmark: Any, table: list[Row], case: Case) -> None:
+    benchmark.group = f"beside PyTensor: {case}"
+    functions = compiled(case)
+    arguments = case.arguments(1)
+    wanted = functions[ALONE](*deepcopy(arguments))
+    for way, function in functions.items():
+        for new, old in zip(function(*deepcopy(arguments)), wanted, strict=True):
+            np.testing.assert_allclose(new, old, rtol=1e-7, atol=1e-12, err_msg=way)
+    benchmark.pedantic(functions["loop"], args=arguments, rounds=5)
+    if benchmark.disabled:
+        return
+    found = measured(functions, arguments)
+    grown = None
+    if case.larger is not None:
+        grown = measured(functions, case.arguments(case.larger))
+    for way, one in found.items():
+        alone = found[ALONE].memory
+        if alone is not None and one.memory is not None:
+            assert one.memory <= 1.1 * alone + _SLACK, way
+    table.append(_row(case, found, grown))
+
+
+def _row(case: Case, found: dict[str, Measured], grown: dict[str, Measured] | None) -> Row:
+    alone = found[ALONE]
+    cells = [str(case), f"{alone.seconds * 1e6:.1f}"]
+    for way, one in found.items():
+        if way != ALONE:
+            cells.append(f"{alone.seconds / one.seconds:.2f}x")
+    memory = [one.memory for one in found.values()]
+    cells.append(" / ".join("?" if m is None else f"{m:.1f}" for m in memory))
+    growth = ""
+    if grown is not None and case.larger is not None:
+        growth = " / ".join(
+            f"{exponent(found[way].seconds, grown[way].seconds, case.larger):.2f}" for way in found
+        )
+    return (*cells, growth)
