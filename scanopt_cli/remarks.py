@@ -101,6 +101,8 @@ class Code(StrEnum):
     LAST_READ = "last-read"
     STATE_CONSTANT = "state-constant"
     TRACED_CARRIED = "traced-carried"
+    # factor-once
+    MATRIX_FACTORED = "matrix-factored"
     # keep-values
     VALUES_KEPT = "values-kept"
     # merge-products

@@ -52,6 +52,7 @@ TEXTS: Mapping[Code, str] = {
     Code.ADDED_LATER: "adds the initial rows of {slots!q} where they are read: all are equal",
     Code.ROWS_AHEAD_EQUAL: "needs no sequence for {slots!q}: the rows that it reads ahead are all "
     "{value}",
+    Code.MATRIX_FACTORED: "{count:solution} by a matrix that no step changes: factors it once",
     Code.INVARIANTS_MOVED: "moved {nodes:invariant node} before the loop",
     Code.SEQUENCES_COMPUTED: "computes elementwise arithmetic of sequences before the loop",
     Code.SEQUENCES_NOT_COMPUTED: "keeps arithmetic of sequences in the loop: {reason}",
