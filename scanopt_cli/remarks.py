@@ -52,6 +52,7 @@ class Code(StrEnum):
     SEQUENCE_CUT = "sequence-cut"
     SUM_REGROUPED = "sum-regrouped"
     # hoist-states
+    OUTPUT_HOISTED = "output-hoisted"
     STATE_HOISTED = "state-hoisted"
     STATE_NOT_HOISTED = "state-not-hoisted"
     # inline-constants

@@ -22,6 +22,7 @@ from scanopt_cli.passes.merge_duplicates import MergeDuplicates
 from scanopt_cli.passes.merge_scans.merge_scans import MergeScans
 from scanopt_cli.passes.merge_states import MergeStates
 from scanopt_cli.passes.push_out.push_out import PushOut
+from scanopt_cli.passes.push_out_sums.push_out_sums import PushOutSums
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.remove_zeros.remove_zeros import RemoveZeros
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
@@ -48,20 +49,20 @@ def passes_of(
 ) -> tuple[Pass, ...]:
     """Return the passes of the pipeline ``passes`` that run in ``stage``, adapted to the mode.
 
-    PyTensor's own rewrites of loops do not run. `FactorOnce` and `PushOut`, the sound part of its
-    push-outs, end the first stage, and `TrimSteps` and `SaveMem` replace its trimming if ``passes``
-    contain none that trims. Once PyTensor has simplified the graph around the loops, more of it is
-    equal, unused or constant, so the passes in `_REPEATED` run again in the second stage; the Scans
-    that are left become loops there, if ``passes`` turn them. PyTensor compiles bodies last, so the
-    second stage ends with `CopyOverwritten`, which copies the outputs of a body that may alias an
-    overwritten row of a mit_mot.
+    PyTensor's own rewrites of loops do not run. `PushOutSums`, `FactorOnce` and `PushOut`, which
+    replace its push-outs, end the first stage, and `TrimSteps` and `SaveMem` replace its trimming
+    if ``passes`` contain none that trims. Once PyTensor has simplified the graph around the loops,
+    more of it is equal, unused or constant, so the passes in `_REPEATED` run again in the second
+    stage; the Scans that are left become loops there, if ``passes`` turn them. PyTensor compiles
+    bodies last, so the second stage ends with `CopyOverwritten`, which copies the outputs of a body
+    that may alias an overwritten row of a mit_mot.
     """
     if not passes:
         return ()
     first = next((place for place, item in enumerate(passes) if item.trims), len(passes))
     if stage is CompilationStage.LOOPS:
         chosen = list(passes[:first])
-        for own in (FactorOnce(), PushOut()):
+        for own in (PushOutSums(), FactorOnce(), PushOut()):
             if not any(isinstance(item, type(own)) for item in chosen):
                 chosen.append(own)
     else:
@@ -88,6 +89,8 @@ def _adapted(item: Pass, mode: Mode | None) -> Pass:
         return replace(item, prealloc=bool(config.scan__allow_output_prealloc) and not incompatible)
     if isinstance(item, ScanToLoop) and item.linker == "any":
         return replace(item, linker=_linker_name(linker))
+    if isinstance(item, HoistStates):
+        return replace(item, guarded=not _is_jax(linker))
     if isinstance(item, FactorOnce):
         return replace(item, guarded=not _is_jax(linker), tridiagonal=not _is_jax(linker))
     if isinstance(item, PushOut):

@@ -134,7 +134,7 @@ def _guard(
     guarded: Any = ifelse(
         pt.gt(steps, 0),
         [values[place] for place in places],
-        [_placeholder(values[place]) for place in places],
+        [placeholder(values[place]) for place in places],
     )
     all_values = list(values)
     for place, value in zip(places, guarded, strict=True):
@@ -142,7 +142,7 @@ def _guard(
     return all_values
 
 
-def _placeholder(value: Any) -> Any:
+def placeholder(value: Any) -> Any:
     """Return zeros of the type of ``value``, as small as possible, for the untaken branch."""
     return pt.zeros([0 if n is None else n for n in value.type.shape], dtype=value.type.dtype)
 
