@@ -91,6 +91,8 @@ def _adapted(item: Pass, mode: Mode | None) -> Pass:
         return replace(item, linker=_linker_name(linker))
     if isinstance(item, HoistStates):
         return replace(item, guarded=not _is_jax(linker))
+    if isinstance(item, PushOutSums):
+        return replace(item, matrices=not _is_jax(linker))
     if isinstance(item, FactorOnce):
         return replace(item, guarded=not _is_jax(linker), tridiagonal=not _is_jax(linker))
     if isinstance(item, PushOut):
