@@ -56,6 +56,7 @@ class Code(StrEnum):
     LAST_UNGUARDED = "last-unguarded"
     WRITE_GUARDED = "write-guarded"
     # hoist-states
+    OUTPUT_HOISTED = "output-hoisted"
     STATE_HOISTED = "state-hoisted"
     STATE_NOT_HOISTED = "state-not-hoisted"
     # inline-constants
@@ -105,6 +106,8 @@ class Code(StrEnum):
     LAST_READ = "last-read"
     STATE_CONSTANT = "state-constant"
     TRACED_CARRIED = "traced-carried"
+    # factor-once
+    MATRIX_FACTORED = "matrix-factored"
     # keep-values
     VALUES_KEPT = "values-kept"
     # merge-products

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence, Set
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, io_toposort
+from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
@@ -30,12 +32,23 @@ def invariant_states(view: ScanView) -> list[Slot]:
 
     Such an update depends on no sequence and on no state.
     """
-    varying = varying_inputs(view)
+    return _invariant(view, view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT))
+
+
+def invariant_outputs(view: ScanView) -> list[Slot]:
+    """Return the nit_sots whose value is loop-invariant, and computed of dense arrays alone."""
     return [
         slot
-        for slot in view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT)
-        if varying.isdisjoint(ancestors(slot.inner_outputs))
+        for slot in _invariant(view, view.of_kind(SlotKind.NIT_SOT))
+        if all(
+            isinstance(v.type, DenseTensorType | ScalarType) for v in ancestors(slot.inner_outputs)
+        )
     ]
+
+
+def _invariant(view: ScanView, slots: Iterable[Slot]) -> list[Slot]:
+    varying = varying_inputs(view)
+    return [slot for slot in slots if varying.isdisjoint(ancestors(slot.inner_outputs))]
 
 
 def dependent_nodes(varying: Set[Variable], outputs: Sequence[Variable]) -> list[Apply]:

@@ -10,10 +10,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from pytensor.link.jax.dispatch.basic import jax_funcify
 
 from scanopt_cli.loop.operator_base import LoopOperator
 from scanopt_cli.loop.operators import Loop, TracedLoop
+from scanopt_cli.loop.static_lengths import StaticLength
+
+_MOST_BOUNDED = 1_000_000
+"""The most steps of a loop with a condition whose derivative runs all of them, as a ``scan``."""
 
 
 @jax_funcify.register(Loop)
@@ -26,23 +31,13 @@ def _loop(op: Loop, **kwargs: Any) -> Callable[..., Any]:
         if known is not None and known <= 0:
             pass  # JAX would trace a step, which may read a row of an array that has none
         elif op.is_while:
-
-            def goes_on(carry: Any) -> Any:
-                index, condition, _ = carry
-                return condition & (index < n_steps)
-
-            def run(carry: Any) -> Any:
-                index, _, states = carry
-                *states, condition = step(index, *states, *constants)
-                return index + 1, condition, states
-
-            first = (jnp.int64(0), jnp.bool_(True), states)
-            _, _, states = jax.lax.while_loop(goes_on, run, first)
+            states = _while_loop(step, known, n_steps, states, constants)
         else:
-            # A lower and an upper bound of one type; a negative number of steps is none.
+            # Bounds of one type, and no tracers if the number is known: then JAX makes a scan,
+            # which it can differentiate. A negative number of steps is none.
             states = jax.lax.fori_loop(
-                jnp.int64(0),
-                jnp.asarray(n_steps, "int64"),
+                np.int64(0),
+                jnp.asarray(n_steps, "int64") if known is None else np.int64(known),
                 lambda index, states: list(step(index, *states, *constants)),
                 states,
             )
@@ -85,6 +80,72 @@ def _traced_loop(op: TracedLoop, **kwargs: Any) -> Callable[..., Any]:
         return (*last, *of_states, *traces[op.n_states :], jnp.int64(n))
 
     return traced_loop
+
+
+def _while_loop(
+    step: Callable[..., Any], known: int | None, n_steps: Any, states: Any, constants: Any
+) -> Any:
+    """Return the last states of a loop with a condition, of at most ``n_steps`` steps.
+
+    JAX differentiates no ``while_loop`` backwards. If the number is ``known`` and not too large,
+    the derivative is that of a ``scan`` over as many steps, which passes states on once the loop
+    has ended.
+    """
+
+    def whole(states: Any, arrays: Any) -> Any:
+        def goes_on(carry: Any) -> Any:
+            index, condition, _ = carry
+            return condition & (index < n_steps)
+
+        def run(carry: Any) -> Any:
+            index, _, states = carry
+            *states, condition = step(index, *states, *_merged(constants, arrays))
+            return index + 1, condition, states
+
+        return jax.lax.while_loop(goes_on, run, (jnp.int64(0), jnp.bool_(True), states))[-1]
+
+    def bounded(states: Any, arrays: Any) -> Any:
+        def run(carry: Any, index: Any) -> Any:
+            def one(states: Any) -> Any:
+                *states, condition = step(index, *states, *_merged(constants, arrays))
+                return condition, states
+
+            goes_on, states = carry
+            return jax.lax.cond(goes_on, one, lambda states: (goes_on, states), states), None
+
+        indices = jnp.arange(known, dtype="int64")
+        return jax.lax.scan(run, (jnp.bool_(True), states), indices)[0][-1]
+
+    arrays = [v for v in constants if _is_array(v)]
+    if known is None or known > _MOST_BOUNDED:
+        return whole(states, arrays)
+    differentiable = jax.custom_jvp(whole)
+    differentiable.defjvp(lambda primals, tangents: jax.jvp(bounded, primals, tangents))
+    return differentiable(states, arrays)
+
+
+def _is_array(value: Any) -> bool:
+    """Whether JAX may follow a value; others, as lengths, have to stay the numbers they are."""
+    return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(value))
+
+
+def _merged(constants: Any, arrays: Any) -> list[Any]:
+    """Return ``constants`` with ``arrays`` in place of those that are arrays."""
+    given = iter(arrays)
+    return [next(given) if _is_array(v) else v for v in constants]
+
+
+@jax_funcify.register(StaticLength)
+def _static_length(op: StaticLength, **kwargs: Any) -> Callable[..., Any]:
+    compute = jax_funcify(op.fgraph, **kwargs)
+
+    def static_length(*lengths: Any) -> Any:
+        if any(_known(length) is None for length in lengths):
+            return compute(*lengths)[0]
+        with jax.ensure_compile_time_eval():
+            return int(compute(*lengths)[0])
+
+    return static_length
 
 
 def _step(op: LoopOperator, **kwargs: Any) -> Callable[..., Any]:

@@ -2,12 +2,13 @@
 
 1. `lower_loops`: a `TracedLoop` becomes a `Loop`, with buffers for the traces that are read. JAX
    keeps those whose traces are read.
-2. `drop_unit_dimensions` (Numba): what loops read is computed without dimensions of one entry.
-3. `scalarize_loops` (Numba): states, constants and the index that are tensors of no dimensions
+2. `static_lengths` (JAX): lengths that JAX must know are computed while it traces.
+3. `drop_unit_dimensions` (Numba): what loops read is computed without dimensions of one entry.
+4. `scalarize_loops` (Numba): states, constants and the index that are tensors of no dimensions
    become numbers.
-4. `scalar_loops` (linkers that compile C): a loop over numbers becomes a function in C.
-5. `destroy_initial_states`: a loop overwrites the initial values that nobody else reads.
-6. `loop_bodies`: the bodies are rewritten like the graph, and may overwrite the states.
+5. `scalar_loops` (linkers that compile C): a loop over numbers becomes a function in C.
+6. `destroy_initial_states`: a loop overwrites the initial values that nobody else reads.
+7. `loop_bodies`: the bodies are rewritten like the graph, and may overwrite the states.
 
 Importing this module registers these rewrites with PyTensor.
 """
@@ -52,6 +53,7 @@ from scanopt_cli.loop.products import (
 from scanopt_cli.loop.row_access import use_rows
 from scanopt_cli.loop.scalar_loops import has_no_dimensions, scalar_loop
 from scanopt_cli.loop.shifted_sums import keep_shifted
+from scanopt_cli.loop.static_lengths import make_lengths_static, static_lengths
 from scanopt_cli.loop.vector_math import use_vector_functions
 
 _WITHOUT_MEMORY = (JAXLinker, PytorchLinker, MLXLinker)
@@ -139,6 +141,8 @@ def _rewrite_body(
         import scanopt_cli.loop.jax_dispatch
     if isinstance(linker, _WITHOUT_MEMORY):
         mode.optimizer.rewrite(body)
+        if isinstance(linker, JAXLinker):
+            make_lengths_static(body)
         return
     owned = body.inputs[1 : 1 + op.n_states]
     inputs = [In(v, borrow=True, mutable=v in owned) for v in body.inputs]
@@ -165,6 +169,8 @@ def _register(name: str, rewriter: Any, *tags: str, position: float) -> None:
 
 
 _register("lower_loops", dfs_rewriter(lower_loop), "minimum_compile", position=1.62)
+# After the rewrites that simplify lengths, and before fusion, which hides them.
+_register("static_lengths", static_lengths, "jax", position=48.8)
 # After the rewrites that move dimensions into elementwise arithmetic, and before fusion.
 _register("drop_unit_dimensions", drop_beside_loops, "numba", position=48.9)
 _register(

@@ -1,4 +1,4 @@
-"""Hoist the states that every step sets to the same value."""
+"""Hoist the states and outputs that every step sets to the same value."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import pytensor.tensor as pt
 from pytensor.conditional.op import ifelse
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, io_toposort
+from pytensor.tensor.basic import alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.analysis.buffers import is_whole
-from scanopt_cli.analysis.dependence import invariant_states
+from scanopt_cli.analysis.dependence import invariant_outputs, invariant_states
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.passes.push_out.hoisting import placeholder
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass, not_whole
 from scanopt_cli.remarks import Code, Reason, Why, because
@@ -25,7 +27,7 @@ from scanopt_cli.remarks import Code, Reason, Why, because
 
 @dataclass(frozen=True)
 class HoistStates(ScanPass):
-    """Hoist the states of a loop that every step sets to the same value.
+    """Hoist the states and outputs of a loop that every step sets to the same value.
 
     Legal cases:
 
@@ -33,13 +35,18 @@ class HoistStates(ScanPass):
        a product with zeros that was simplified away). Its buffer becomes its initial rows and,
        behind them, the invariant value repeated. Where a step reads the state, it reads that buffer
        as a sequence, one sequence for each tap, so the first steps still read the initial rows.
+    2. A nit_sot whose value depends on no sequence and no state. Its buffer becomes the value
+       repeated. With ``outputs=false`` it stays.
 
     PyTensor 3.3.7 miscompiles such a state if the loop computes nothing else: its
     ``scan_push_out_non_seq`` drops the initial rows.
 
     Preconditions: the buffer provably holds the initial rows and every step. The loop has no stop
-    condition, is not batched, and no step works in place. If the trip count may be 0 and computing
-    the value can fail, an ``ifelse`` computes it only when there is a step.
+    condition, is not batched, and no step works in place. For case 2 no generator decides the
+    value. If the trip count may be 0 and computing the value can fail, an ``ifelse`` computes it
+    only when there is a step; so it does for arrays of case 2, of which a Scan of no steps has no
+    shape either. With ``guarded=false``, for backends that raise no such errors, it always is
+    computed.
 
     Two errors no longer occur: that the shape of a state differs from that of its initial rows,
     where one can be broadcast to the other; and that the trip count is negative.
@@ -51,9 +58,13 @@ class HoistStates(ScanPass):
     name: ClassVar[str] = "hoist-states"
     accepts_in_place: ClassVar[bool] = False
 
+    guarded: bool = True
+    outputs: bool = True
+    """whether to take case 2; PyTensor does as much by itself"""
+
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan without the invariant states."""
-        found = invariant_states(view)
+        found = [*invariant_states(view), *(invariant_outputs(view) if self.outputs else ())]
         if not found:
             return None
         names = context.names(view)
@@ -64,12 +75,15 @@ class HoistStates(ScanPass):
             if reason is not None:
                 context.missed(view, Code.STATE_NOT_HOISTED, reason, names[slot])
             else:
-                context.passed(view, Code.STATE_HOISTED, names[slot])
+                is_state = slot.kind is not SlotKind.NIT_SOT
+                code = Code.STATE_HOISTED if is_state else Code.OUTPUT_HOISTED
+                context.passed(view, code, names[slot])
                 hoisted.append(slot)
         if not hoisted:
             return None
         view.unfreeze()
-        buffers = {slot: _buffer(view, slot, always_runs=lengths.runs()) for slot in hoisted}
+        is_safe = lengths.runs() or not self.guarded
+        buffers = {slot: _buffer(view, slot, is_safe=is_safe) for slot in hoisted}
         for slot, buffer in buffers.items():
             place = view.slots.index(slot)
             view.slots[place : place + 1] = _sequences(view, slot, buffer)
@@ -89,14 +103,23 @@ def _obstacle(view: ScanView, slot: Slot, lengths: Lengths) -> Reason | None:
     return None
 
 
-def _buffer(view: ScanView, slot: Slot, *, always_runs: bool) -> Variable:
-    """Return the final buffer of an invariant state: its initial rows, then the value repeated."""
+def _buffer(view: ScanView, slot: Slot, *, is_safe: bool) -> Variable:
+    """Return the final buffer of an invariant slot: its initial rows, then the value repeated.
+
+    It is computed without a condition if that ``is_safe``.
+    """
     initial: Any = slot.outer_input
     outer = {other.inner_inputs[0]: other.outer_input for other in view.of_kind(SlotKind.NON_SEQ)}
     (update,) = slot.inner_outputs
     value: Any = substituted([update], outer)[0]
-    if not always_runs and any(map(_can_fail, io_toposort([], [update]))):
-        value = ifelse(pt.gt(view.n_steps, 0), value, initial[0])
+    is_output = slot.kind is SlotKind.NIT_SOT
+    may_fail = any(map(_can_fail, io_toposort([], [update])))
+    if not is_safe and (may_fail or (is_output and value.type.ndim)):
+        otherwise = placeholder(value) if is_output else initial[0]
+        value = ifelse(pt.gt(view.n_steps, 0), value, otherwise)
+    if is_output:
+        repeated: Variable = alloc.make_node(value, view.n_steps, *value.shape).outputs[0]
+        return repeated
     buffer: Variable = pt.set_subtensor(initial[slot.n_initial :], value)
     return buffer
 

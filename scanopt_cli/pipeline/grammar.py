@@ -28,7 +28,8 @@ PRESETS: dict[str, str] = {
     "remove-zeros,simplify{outer=true},push-out-products,push-out-sums,push-out{cheap=false},"
     "clean-slices,inline-constants,hoist-states,merge-scans,merge-duplicates,merge-states,"
     "remove-unused,normalize-reads,peel-first-step,trim-steps,scan-to-loop,trace-to-last,"
-    "remove-unused,constant-states,unroll-loops,unroll-small,keep-values,merge-products,save-mem",
+    "remove-unused,constant-states,unroll-loops,unroll-small,factor-once,keep-values,"
+    "merge-products,save-mem",
     "none": "",
 }
 """Named pipelines."""

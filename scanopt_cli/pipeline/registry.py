@@ -36,6 +36,7 @@ _BUILTIN = (
     "save_mem.save_mem:SaveMem",
     "compile_safe.compile_safe:CompileSafe",
     "push_out.push_out:PushOut",
+    "factor_once:FactorOnce",
     "scan_to_loop.scan_to_loop:ScanToLoop",
     "trace_to_last.trace_to_last:TraceToLast",
     "constant_states:ConstantStates",

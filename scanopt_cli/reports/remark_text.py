@@ -38,8 +38,9 @@ TEXTS: Mapping[Code, str] = {
     Code.LAST_UNGUARDED: "reads the last row of {slots!q}, if there is one, without a check: "
     "{reason}",
     Code.WRITE_GUARDED: "writes into a last row behind a check that {steps} is not 0",
+    Code.OUTPUT_HOISTED: "hoisted the invariant output {slots!q}",
     Code.STATE_HOISTED: "hoisted the invariant state {slots!q}",
-    Code.STATE_NOT_HOISTED: "keeps the invariant state {slots!q} in the loop: {reason}",
+    Code.STATE_NOT_HOISTED: "keeps the invariant {slots!q} in the loop: {reason}",
     Code.CONSTANT_INLINED: "inlined constant {kind} {slots!q}",
     Code.INPUT_KEPT: "keeps {kind} {slots!q} as an input: {reason}",
     Code.SEQUENCE_UNIFORM: "turned uniform {kind} {slots!q} into a non_seq",
@@ -56,6 +57,7 @@ TEXTS: Mapping[Code, str] = {
     Code.ADDED_LATER: "adds the initial rows of {slots!q} where they are read: all are equal",
     Code.ROWS_AHEAD_EQUAL: "needs no sequence for {slots!q}: the rows that it reads ahead are all "
     "{value}",
+    Code.MATRIX_FACTORED: "{count:solution} by a matrix that no step changes: factors it once",
     Code.INVARIANTS_MOVED: "moved {nodes:invariant node} before the loop",
     Code.SEQUENCES_COMPUTED: "computes elementwise arithmetic of sequences before the loop",
     Code.SEQUENCES_NOT_COMPUTED: "keeps arithmetic of sequences in the loop: {reason}",

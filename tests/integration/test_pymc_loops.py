@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytensor
+import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 
 import scanopt_cli as so
+from graph_building import scan
 from pymc_models import MODELS, REAL_MODELS
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
@@ -120,6 +122,40 @@ def test_loops_of_models_in_jax(name: str) -> None:
     at = points(list(graph.inputs), model)
     there = gradient(after(graph, "scan-to-loop"))
     assert_close(values(there, "JAX", at), values(gradient(graph), VM, at))
+
+
+@pytest.mark.jax
+@pytest.mark.parametrize("preset", ["default", "grad", "loop"])
+def test_jax_differentiates_a_model_of_constant_steps(preset: str) -> None:
+    jax = pytest.importorskip("jax")
+    from pymc.sampling.jax import get_jaxified_logp
+
+    model = map_of_constant_steps()
+    plain = model.compile_dlogp(mode=VM)
+    with so.enabled(preset) as done:
+        logp_in_jax = get_jaxified_logp(model, negative_logp=True)
+    assert (done.compilations[-1].after.scans == 0) == (preset == "loop")
+    ks = np.array([0.1, 0.4])
+    for k in ks:
+        np.testing.assert_allclose(jax.jit(jax.grad(logp_in_jax))((k,)), [plain({"k": k})[0]])
+    (many,) = jax.vmap(jax.grad(logp_in_jax))((ks,))
+    np.testing.assert_allclose(many, [plain({"k": k})[0] for k in ks])
+
+
+def map_of_constant_steps() -> Any:
+    """A map of 30 steps, of which the last is observed."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        k = pm.Normal("k")
+        states = scan(
+            lambda y, k: k * pt.sin(y) + y / 2,
+            outputs_info=[pt.constant(1.0, dtype="float64")],
+            non_sequences=[k],
+            n_steps=30,
+        )
+        pm.Normal("last", states[-1], 1.0, observed=0.3)
+    return model
 
 
 # The statespace model is compiled for minutes; tests/benchmarks compares it.

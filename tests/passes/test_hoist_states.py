@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.conditional.op import IfElse
@@ -14,6 +15,7 @@ from pytensor.scan.utils import until
 
 from graph_building import assert_same_values, graph_of, labels, only_scan, optimized, scan
 from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.ir.slots import SlotKind
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")
@@ -90,6 +92,94 @@ def test_constants_and_states_set_by_name() -> None:
     work, _ = optimized(graph, "hoist-states")
     assert statistics(work.fgraph).scans == 0
     assert_same_values(graph, work, x=0.5, w=2.0)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_case_2_a_map_needs_no_loop(steps: int) -> None:
+    v = pt.dvector("v")
+    rows, norms = scan(
+        lambda v, m: (v @ m, (v**2).sum()),
+        outputs_info=[None, None],
+        non_sequences=[v, m],
+        n_steps=n,
+    )
+    graph = graph_of(rows, norms)
+    work, remarks = optimized(graph, "hoist-states")
+    assert statistics(work.fgraph).scans == 0
+    assert all("hoisted the invariant output" in told for told in remarks)
+    assert_same_values(graph, work, v=np.arange(3.0), m=np.ones((3, 2)), n=steps)
+    # A product that is not defined raises if there is a step.
+    graph = graph_of(rows)
+    work, _ = optimized(graph, "hoist-states")
+    assert_same_values(graph, work, v=np.arange(3.0), m=np.ones((2, 2)), n=steps)
+
+
+def test_case_2_beside_a_state_and_its_gradient() -> None:
+    def outputs() -> list[Any]:
+        ys, zs = scan(
+            lambda y, w: (y * w, pt.exp(w)), outputs_info=[x, None], non_sequences=[w], n_steps=5
+        )
+        return [ys, zs, pytensor.grad((ys * zs).sum(), w)]
+
+    graph = graph_of(*outputs())
+    work, remarks = optimized(graph, "hoist-states,remove-unused")
+    assert "hoisted the invariant output" in remarks[0]
+    assert_same_values(graph, work, x=0.5, w=0.3)
+    first, second, _ = outputs()
+    work, _ = optimized(graph_of(first, second), "hoist-states")
+    of_work: Any = [v for v in work.inputs if v.name == "w"]
+    slope = pytensor.grad((work.outputs[0] * work.outputs[1]).sum(), of_work)
+    assert_same_values(graph_of(outputs()[2]), graph_of(*slope), x=0.5, w=0.3)
+
+
+def test_case_2_without_conditions_or_not_at_all() -> None:
+    rows = scan(lambda v, m: v @ m, non_sequences=[pt.dvector("v"), m], n_steps=n)
+    work, _ = optimized(graph_of(rows), "hoist-states{guarded=false}")
+    assert statistics(work.fgraph).scans == 0
+    assert not any(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes)
+    _, remarks = optimized(graph_of(rows), "hoist-states{outputs=false}")
+    assert remarks == []
+
+
+OUTPUTS_THAT_STAY: dict[str, Callable[[], Any]] = {
+    "it reads a sequence": lambda: scan(lambda s: s * 2, sequences=[pt.dvector("s")]),
+    "it reads a state": lambda: scan(lambda y: (y * 2, y + 1), outputs_info=[x, None], n_steps=n)[
+        1
+    ],
+    "it is drawn": lambda: scan(
+        lambda rng: pt.random.normal(rng=rng),
+        non_sequences=[pytensor.shared(np.random.default_rng())],
+        n_steps=3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS_THAT_STAY)
+def test_outputs_that_stay(name: str) -> None:
+    _, remarks = optimized(graph_of(OUTPUTS_THAT_STAY[name]()), "hoist-states")
+    assert remarks == []
+
+
+def test_outputs_stay_in_while_loops_and_where_they_are_trimmed() -> None:
+    ys, zs = scan(
+        lambda y, w: ((y * 2, w + 1), until(y > 9)),
+        outputs_info=[x, None],
+        non_sequences=[w],
+        n_steps=20,
+    )
+    (told,) = optimized(graph_of(ys, zs), "hoist-states")[1]
+    assert "keeps the invariant" in told
+    assert "may stop early" in told
+    ys, zs = scan(
+        lambda y, w: (y * 2, w + 1), outputs_info=[x, None], non_sequences=[w], n_steps=20
+    )
+    graph = graph_of(ys, zs[-1])
+    view = only_scan(graph.fgraph)
+    (slot,) = view.of_kind(SlotKind.NIT_SOT)
+    slot.outer_input = pt.constant(2, dtype="int64")
+    graph.fgraph.replace_all(list(view.rebuild().items()))
+    (told,) = optimized(graph, "hoist-states")[1]
+    assert "not proved to hold every step" in told
 
 
 NOT: dict[str, Callable[[], Any]] = {

@@ -18,6 +18,7 @@ from pytensor.scan.utils import until
 
 from graph_building import assert_same_values, graph_of, only_scan, optimized, scan
 from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.ir.slots import SlotKind
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")
@@ -139,6 +140,40 @@ def test_case_2_while_loops() -> None:
     assert "computes elementwise arithmetic" in remarks[0]
     for steps in (1, 3, 6):
         assert_same_values(graph, work, x=1.0, s=np.arange(6.0) / 4, n=steps)
+
+
+def outer_sums(product: Callable[[Any, Any], Any]) -> Any:
+    return scan(
+        lambda a, b, y: y + product(a, b),
+        sequences=[m, pt.dmatrix("k")],
+        outputs_info=[pt.zeros((m.shape[1], 2))],
+    )
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_case_2_outer_products_stay_in_the_loop(steps: int) -> None:
+    graph = graph_of(outer_sums(lambda a, b: a[:, None] * b[None] * 2 - pt.exp(b)))
+    work, remarks = optimized(graph, "push-out")
+    assert "computes elementwise arithmetic of sequences before the loop" in remarks[0]
+    view = only_scan(work.fgraph)
+    whole = (False, False)
+    assert all(v.inner_inputs[0].type.broadcastable != whole for v in view.of_kind(SlotKind.SEQ))
+    assert not any(node.op == pt.exp for node in view.op.fgraph.toposort())
+    assert_same_values(graph, work, m=np.ones((steps, 3)), k=np.arange(2.0 * steps).reshape(-1, 2))
+
+
+def test_case_2_outer_products_of_which_a_slow_function_is_computed() -> None:
+    graph = graph_of(outer_sums(lambda a, b: pt.exp(a[:, None] * b[None])))
+    work, _ = optimized(graph, "push-out")
+    assert not any(node.op == pt.exp for node in only_scan(work.fgraph).op.fgraph.toposort())
+    assert_same_values(graph, work, m=np.ones((4, 3)), k=np.ones((4, 2)))
+
+
+def test_case_2_a_map_of_outer_products_needs_no_loop() -> None:
+    graph = graph_of(scan(lambda a, b: a[:, None] * b, sequences=[m, pt.dmatrix("k")]))
+    work, _ = optimized(graph, "push-out")
+    assert statistics(work.fgraph).scans == 0
+    assert_same_values(graph, work, m=np.ones((4, 3)), k=np.ones((4, 2)))
 
 
 TERMS: dict[str, Callable[[Any, Any, Any], Any]] = {

@@ -28,6 +28,7 @@ from graph_building import (
     scan_views,
 )
 from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import SlotKind
 
 RUN = "push-out-sums"
 u, v = pt.dmatrix("u"), pt.dmatrix("v")
@@ -271,3 +272,60 @@ def test_must_not_fire_on_scalars_that_are_no_arrays() -> None:
     last = Scan([inner], [ps.sin(inner)], info)(n, first)
     work, _ = optimized(graph_of(last), RUN)
     assert len(list(scan_views(work.fgraph))) == 1
+
+
+MATRICES = {
+    "plain": (lambda a, b, s: s + pt.dot(a, b), (5, 3, 4), (5, 4, 2)),
+    "subtracted": (lambda a, b, s: s - pt.dot(a, b), (5, 3, 4), (5, 4, 2)),
+    "the left transposed": (lambda a, b, s: s + pt.dot(a.T, b), (5, 4, 3), (5, 4, 2)),
+    "the right transposed": (lambda a, b, s: s + pt.dot(a, b.T), (5, 3, 4), (5, 2, 4)),
+    "both": (lambda a, b, s: pt.dot(a.T, b.T) + s, (5, 4, 3), (5, 2, 4)),
+    "two": (lambda a, b, s: s + pt.dot(a, b) + pt.dot(a.T, b), (5, 3, 3), (5, 3, 2)),
+}
+
+
+def of_matrices(step: Step, **more: Any) -> Any:
+    sequences = [pt.dtensor3("left"), pt.dtensor3("right")]
+    return scan(step, **{"sequences": sequences, "outputs_info": [start], **more})
+
+
+@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_case_3_products_of_matrices(name: str, steps: int) -> None:
+    step, left, right = MATRICES[name]
+    rng = np.random.default_rng(0)
+    scans, remarks = check(
+        last(of_matrices(step)),
+        left=rng.normal(size=left)[:steps],
+        right=rng.normal(size=right)[:steps],
+    )
+    assert not scans
+    assert remarks == ["summed `start` in a matrix product after the loop"]
+
+
+NO_MATRICES: dict[str, Step] = {
+    "computed": lambda a, b, s: s + pt.dot(pt.exp(a), b),
+    "with another term": lambda a, b, s: s + pt.dot(a, b) + b.sum(),
+    "of the state": lambda a, b, s: s + pt.dot(a, s),
+}
+
+
+@pytest.mark.parametrize("name", NO_MATRICES)
+def test_case_3_must_not_fire(name: str) -> None:
+    scans, remarks = check(
+        last(of_matrices(NO_MATRICES[name])), left=np.ones((5, 3, 3)), right=np.ones((5, 3, 2))
+    )
+    assert len(scans) == 1
+    assert remarks == []
+
+
+def test_case_3_sequences_that_may_be_too_short_or_are_not_asked_for() -> None:
+    step = MATRICES["plain"][0]
+    graph = graph_of(last(of_matrices(step)))
+    assert optimized(graph, "push-out-sums{matrices=false}")[1] == []
+    view = only_scan(graph.fgraph)
+    first = view.of_kind(SlotKind.SEQ)[0]
+    whole: Any = first.outer_input
+    first.outer_input = whole[::2]
+    graph.fgraph.replace_all(list(view.rebuild().items()))
+    assert optimized(graph, RUN)[1] == []

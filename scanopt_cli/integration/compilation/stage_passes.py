@@ -15,6 +15,7 @@ from pytensor.link.vm import VMLinker
 
 from scanopt_cli.integration.compilation.compilation_stages import CompilationStage, query_of
 from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
+from scanopt_cli.passes.factor_once import FactorOnce
 from scanopt_cli.passes.guard_last_rows import GuardLastRows
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.inline_constants.inline_constants import InlineConstants
@@ -22,6 +23,7 @@ from scanopt_cli.passes.merge_duplicates import MergeDuplicates
 from scanopt_cli.passes.merge_scans.merge_scans import MergeScans
 from scanopt_cli.passes.merge_states import MergeStates
 from scanopt_cli.passes.push_out.push_out import PushOut
+from scanopt_cli.passes.push_out_sums.push_out_sums import PushOutSums
 from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.remove_zeros.remove_zeros import RemoveZeros
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
@@ -49,21 +51,22 @@ def passes_of(
 ) -> tuple[Pass, ...]:
     """Return the passes of the pipeline ``passes`` that run in ``stage``, adapted to the mode.
 
-    PyTensor's own rewrites of loops do not run. `PushOut`, the sound part of its push-outs, ends
-    the first stage, and `TrimSteps` and `SaveMem` replace its trimming if ``passes`` contain none
-    that trims. Once PyTensor has simplified the graph around the loops, more of it is equal, unused
-    or constant, so the passes in `_REPEATED` run again in the second stage; the Scans that are left
-    become loops there, if ``passes`` turn them. PyTensor compiles bodies last, so the second stage
-    ends with `CopyOverwritten`, which copies the outputs of a body that may alias an overwritten
-    row of a mit_mot.
+    PyTensor's own rewrites of loops do not run. `PushOutSums`, `FactorOnce` and `PushOut`, which
+    replace its push-outs, end the first stage, and `TrimSteps` and `SaveMem` replace its trimming
+    if ``passes`` contain none that trims. Once PyTensor has simplified the graph around the loops,
+    more of it is equal, unused or constant, so the passes in `_REPEATED` run again in the second
+    stage; the Scans that are left become loops there, if ``passes`` turn them. PyTensor compiles
+    bodies last, so the second stage ends with `CopyOverwritten`, which copies the outputs of a body
+    that may alias an overwritten row of a mit_mot.
     """
     if not passes:
         return ()
     first = next((place for place, item in enumerate(passes) if item.trims), len(passes))
     if stage is CompilationStage.LOOPS:
         chosen = list(passes[:first])
-        if not any(isinstance(item, PushOut) for item in chosen):
-            chosen.append(PushOut())
+        for own in (PushOutSums(), FactorOnce(), PushOut()):
+            if not any(isinstance(item, type(own)) for item in chosen):
+                chosen.append(own)
     else:
         again = [item for item in passes[:first] if isinstance(item, _REPEATED)]
         chosen = [
@@ -88,10 +91,15 @@ def _adapted(item: Pass, mode: Mode | None) -> Pass:
         return replace(item, prealloc=bool(config.scan__allow_output_prealloc) and not incompatible)
     if isinstance(item, ScanToLoop) and item.linker == "any":
         return replace(item, linker=_linker_name(linker))
-    # JAX cannot raise errors that depend on values.
-    raises = "jax" not in getattr(linker, "required_rewrites", ())
+    raises = not _is_jax(linker)  # JAX cannot raise errors that depend on values
     if isinstance(item, GuardLastRows | TraceToLast):
         return replace(item, check=item.check and raises)
+    if isinstance(item, HoistStates):
+        return replace(item, guarded=raises)
+    if isinstance(item, PushOutSums):
+        return replace(item, matrices=not _is_jax(linker))
+    if isinstance(item, FactorOnce):
+        return replace(item, guarded=raises, tridiagonal=not _is_jax(linker))
     if isinstance(item, PushOut):
         # Both branches of JAX's conditionals must have the same shape. Other linkers take long for
         # each operation of a step.
@@ -101,6 +109,10 @@ def _adapted(item: Pass, mode: Mode | None) -> Pass:
             cheap=item.cheap or not isinstance(linker, NumbaLinker | JAXLinker),
         )
     return item
+
+
+def _is_jax(linker: Linker | None) -> bool:
+    return "jax" in getattr(linker, "required_rewrites", ())
 
 
 def _linker_name(linker: Linker | None) -> str:

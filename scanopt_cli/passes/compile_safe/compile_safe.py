@@ -82,7 +82,7 @@ class CompileSafe(Pass):
 
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Apply all cases to the loops of a graph."""
-        for item in (HoistStates(), CompileSafeBodies(), CopyOverwritten()):
+        for item in (HoistStates(outputs=False), CompileSafeBodies(), CopyOverwritten()):
             yield from item.rewrites(context)
         for case in (mark_conditions, copy_buffers, copy_rows):
             yield from case(context)

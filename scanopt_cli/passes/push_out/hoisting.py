@@ -25,7 +25,8 @@ from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import ScanView, scan_op
-from scanopt_cli.ir.slots import STATES, SlotKind
+from scanopt_cli.ir.slots import STATES, SlotKind, SlotView
+from scanopt_cli.loop.loop_view import LoopView
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.remarks import Code
 
@@ -48,14 +49,16 @@ _TOTAL = (
 
 
 def hoist(
-    view: ScanView, original: ScanView, context: PassContext, *, guarded: bool
+    view: SlotView, original: SlotView, context: PassContext, *, guarded: bool
 ) -> dict[Variable, Variable] | None:
     """Compute loop-invariant nodes before the loop; the remark names the ``original`` loop."""
-    view.unfreeze()
-    outer = {slot.inner_inputs[0]: slot.outer_input for slot in view.of_kind(SlotKind.NON_SEQ)}
+    if not view.is_unfrozen:
+        view.unfreeze()
+    kind = SlotKind.CONSTANT if isinstance(view, LoopView) else SlotKind.NON_SEQ
+    outer = {slot.inner_inputs[0]: slot.outer_input for slot in view.of_kind(kind)}
     outputs = view.inner_outputs()
     nodes = list(io_toposort([], outputs))
-    hoisted = _without_buffers(_invariant_nodes(nodes, set(outer)), nodes)
+    hoisted = _without_buffers(invariant_nodes(nodes, set(outer)), nodes)
     # What depends on constants alone stays: it needs no input, by which one could differentiate.
     moved = hoisted.intersection(dependent_nodes(set(outer), outputs))
     read = dict.fromkeys(v for node in nodes if node not in hoisted for v in node.inputs)
@@ -70,12 +73,12 @@ def hoist(
         clone_replace(outputs, dict(zip(boundary, inner, strict=True)), rebuild_strict=False)
     )
     for variable, value in zip(inner, values, strict=True):
-        view.add_input(SlotKind.NON_SEQ, variable, variable.type.filter_variable(value))
+        view.add_input(kind, variable, variable.type.filter_variable(value))
     context.passed(original, Code.INVARIANTS_MOVED, nodes=len(moved))
     return view.rebuild()
 
 
-def _invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]:
+def invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]:
     """Return the loop-invariant nodes, given the variables ``known`` to be invariant."""
     known = set(known)
     found = set()
@@ -131,7 +134,7 @@ def _guard(
     guarded: Any = ifelse(
         pt.gt(steps, 0),
         [values[place] for place in places],
-        [_placeholder(values[place]) for place in places],
+        [placeholder(values[place]) for place in places],
     )
     all_values = list(values)
     for place, value in zip(places, guarded, strict=True):
@@ -139,7 +142,7 @@ def _guard(
     return all_values
 
 
-def _placeholder(value: Any) -> Any:
+def placeholder(value: Any) -> Any:
     """Return zeros of the type of ``value``, as small as possible, for the untaken branch."""
     return pt.zeros([0 if n is None else n for n in value.type.shape], dtype=value.type.dtype)
 

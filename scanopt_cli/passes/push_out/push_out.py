@@ -32,9 +32,10 @@ class PushOut(ScanPass):
        raise an error for some values is computed only if the loop runs a step (an ``ifelse``); with
        ``guarded=false``, for backends that raise no such errors, it always is.
     2. Elementwise arithmetic of sequences and non-sequences is computed for all steps at once, by
-       PyTensor's ``scan_push_out_seq``. With ``cheap=false`` it is if it contains a function such
-       as exp, or is the whole body: a loop without taps and buffers adds two numbers in less time
-       than it takes to read their sum.
+       PyTensor's ``scan_push_out_seq``, but outer products only if a function such as exp is
+       computed of them: it takes longer to write all to memory than to multiply. With
+       ``cheap=false`` it is if it contains such a function, or is the whole body: a loop without
+       taps and buffers adds two numbers in less time than it takes to read their sum.
     3. In a sum or product of more than two floats, the operands that need no loop become one term,
        to which case 1 or 2 applies: ``w + x[t] + h[t-1]`` is computed as ``(w + x[t]) + h[t-1]``,
        which may round differently.
@@ -46,8 +47,8 @@ class PushOut(ScanPass):
     keeps every step, there is no untraced state, and all mit_sots have equally many initial rows.
     Without these conditions PyTensor's rewriter is wrong.
 
-    Within `scanopt_cli.enabled` this pass replaces PyTensor's own rewriters. It is in no preset,
-    since PyTensor runs its own when it compiles a saved graph.
+    Within `scanopt_cli.enabled` this pass replaces PyTensor's own rewriters. Of the presets only
+    ``loop`` has it, since PyTensor runs its own when it compiles the Scans of a saved graph.
 
     If shapes do not fit, the result raises an error even if the loop runs no step. If case 2
     applies to the whole body, traces of no steps have rows of the right shape, which a Scan loses.

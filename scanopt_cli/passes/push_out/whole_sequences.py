@@ -13,6 +13,7 @@ from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_m
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.passes.push_out.outer_products import hold_products, release_products
 from scanopt_cli.remarks import Reason, Why, because
 
 
@@ -33,11 +34,23 @@ def has_costly_maps(view: ScanView) -> bool:
 
 
 def push_out_sequences(view: ScanView) -> dict[Variable, Variable] | Reason | None:
-    """Compute elementwise arithmetic of sequences before the loop.
+    """Compute elementwise arithmetic of sequences before the loop, but for outer products.
 
     Returns replacements for all outputs, or the reason against it, or ``None`` if there is nothing
-    to move. PyTensor computes with whole sequences, so these have to be equally long.
+    to move.
     """
+    held = None if is_elementwise_map(view) else hold_products(view)
+    if held is None:
+        return _with_whole_sequences(view)
+    pushed = _with_whole_sequences(ScanView.of(node_of(held)))
+    if not isinstance(pushed, dict):
+        return pushed
+    released = release_products(ScanView.of(node_of(pushed)))
+    return {old: released[pushed[new]] for old, new in held.items()}
+
+
+def _with_whole_sequences(view: ScanView) -> dict[Variable, Variable] | Reason | None:
+    """Let PyTensor compute with whole sequences, which have to be equally long."""
     pushed = _pushed_out(view.node)
     if pushed is None:
         return None

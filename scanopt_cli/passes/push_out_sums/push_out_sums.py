@@ -15,6 +15,7 @@ from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.accumulators import added, outer_product, readers
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.passes.push_out_sums.stacked_products import StackedProduct, stacked_product
 from scanopt_cli.passes.push_out_sums.vector_traces import VectorTrace, trace_of
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
@@ -37,6 +38,9 @@ class PushOutSums(ScanPass):
     2. A column or a row that is an entry of a sequence is read from the sequence, if that is
        provably long enough and the trip count is provably non-negative; any other column or row
        gets a trace.
+    3. ``S + A_t @ B_t``, with ``A_t`` and ``B_t`` matrices that are entries of such sequences, or
+       their transposes. The sum is one product of all ``A_t`` side by side, and all ``B_t`` below
+       each other.
 
     The initial value of the state is added after the loop.
 
@@ -49,12 +53,15 @@ class PushOutSums(ScanPass):
     The sum is rounded in a different order, as by PyTensor's own ``push_out_dot1``. The traces hold
     two vectors for every step, where the state held one matrix.
 
-    Out of scope: products of matrices, since the shape of their entries is not known outside if the
-    loop runs no step; and all other sums, which are cheaper as states than as traces.
+    Out of scope: products of matrices that a step computes, since their shape is not known outside
+    if the loop runs no step; and all other sums, which are cheaper as states than as traces.
     """
 
     name: ClassVar[str] = "push-out-sums"
     accepts_in_place: ClassVar[bool] = False
+
+    matrices: bool = True
+    """whether to take case 3; JAX takes no shape that is computed"""
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, with the sums computed after the loop."""
@@ -66,16 +73,15 @@ class PushOutSums(ScanPass):
         counts = readers(view.inner_outputs())
         sums = []
         for slot in slots:
-            products = _products(slot, counts)
-            if not products:
+            found = _sum(view, slot, counts, _lasts(slot, context))
+            if found is None or (found.stacked and not self.matrices):
                 continue
-            lasts = _lasts(slot, context)
-            reason = _unfit(view, slot, products, lasts, context)
+            reason = _unfit(view, found, context)
             if reason is not None:
                 context.missed(view, Code.SUM_KEPT, reason, names[slot])
             else:
                 context.passed(view, Code.SUM_MOVED, names[slot])
-                sums.append(_Sum(slot, products, lasts))
+                sums.append(found)
         return _pushed_out(view, sums) if sums else None
 
 
@@ -84,10 +90,11 @@ type Vectors = tuple[Variable, Variable]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sum:
-    """A state that accumulates ``products``; ``lasts`` are the outer reads of its last value."""
+    """A state that accumulates products; ``lasts`` are the outer reads of its last value."""
 
     slot: Slot
     products: list[Vectors]
+    stacked: list[StackedProduct]
     lasts: list[Variable]
 
 
@@ -104,26 +111,35 @@ def _is_matrix(slot: Slot) -> bool:
     )
 
 
-def _products(slot: Slot, counts: Counter[Variable]) -> list[Vectors] | None:
-    """Return the vectors whose products a state accumulates; ``None`` if it does anything else."""
+def _sum(
+    view: ScanView, slot: Slot, counts: Counter[Variable], lasts: list[Variable]
+) -> _Sum | None:
+    """Return the products that a state accumulates; ``None`` if it does anything else."""
     state, update = slot.inner_inputs[0], slot.inner_outputs[0]
-    found = [outer_product(term) for term in added(state, update, counts) or ()]
-    products = [product.vectors(state.type.dtype) for product in found if product is not None]
-    return products if len(products) == len(found) else None
+    found = _Sum(slot, [], [], lasts)
+    for term in added(state, update, counts) or ():
+        product = outer_product(term)
+        stacked = None if product is not None else stacked_product(view, term)
+        if product is not None:
+            found.products.append(product.vectors(state.type.dtype))
+        elif stacked is not None:
+            found.stacked.append(stacked)
+        else:
+            return None
+    return found if found.products or found.stacked else None
 
 
-def _unfit(
-    view: ScanView, slot: Slot, products: list[Vectors], lasts: list[Variable], context: PassContext
-) -> Reason | None:
+def _unfit(view: ScanView, found: _Sum, context: PassContext) -> Reason | None:
     """Return why a sum of products has to stay in the loop, ``None`` if it can leave."""
+    slot = found.slot
     if view.is_while:
         return because(Why.LOOP_STOPS)
     if view.batch_ndim:
         return because(Why.LOOP_BATCHED)
-    if slot.kind is SlotKind.SIT_SOT and len(lasts) < len(context.clients(slot.outer_output)):
+    if slot.kind is SlotKind.SIT_SOT and len(found.lasts) < len(context.clients(slot.outer_output)):
         return because(Why.READ_ELSEWHERE)
     invariant = {entry for other in view.of_kind(SlotKind.NON_SEQ) for entry in other.inner_inputs}
-    for vector in (vector for vectors in products for vector in vectors):
+    for vector in (vector for vectors in found.products for vector in vectors):
         if invariant.issuperset(v for v in graph_inputs([vector]) if not isinstance(v, Constant)):
             return because(Why.ADDEND_INVARIANT)
     return None
@@ -157,6 +173,8 @@ def _pushed_out(view: ScanView, sums: list[_Sum]) -> dict[Variable, Variable]:
         total = _start(each.slot)
         for column, row in each.products:
             total = total + pt.dot(steps[column].T, steps[row])
+        for product in each.stacked:
+            total = total + product.total()
         results |= dict.fromkeys(each.lasts, total)
     return results
 
