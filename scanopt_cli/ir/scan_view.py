@@ -287,9 +287,7 @@ def _counts(info: ScanInfo) -> dict[SlotKind, int]:
     }
 
 
-def _taps(
-    info: ScanInfo, kind: SlotKind, position: int
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _taps(info: ScanInfo, kind: SlotKind, position: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """In-taps and out-taps of a slot; inputs that are no state have no taps."""
     now = (0,)
     match kind:
