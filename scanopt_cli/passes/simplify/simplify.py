@@ -11,6 +11,7 @@ from pytensor.graph.op import Op
 
 from scanopt_cli.analysis.term_counts import MOST_TERMS, most_terms
 from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.ir.client_lists import remove_readers_fast
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.passes.simplify.sound_rewriters import sound_rewriter
 from scanopt_cli.pipeline.contract import Fixpoint, Pass, PassContext
@@ -78,6 +79,7 @@ class Simplify(Pass):
 
     def _rewritten(self, fgraph: FunctionGraph) -> FunctionGraph:
         form = copy_nodes(fgraph)
+        remove_readers_fast(form)
         # What speaks against a rewriter may be gone from a later form.
         sound_rewriter(form, self.without).rewrite(form)
         return form
