@@ -31,7 +31,7 @@ class _Readers(list[Any]):
         if length <= _SHORT:
             super().remove(reader)
             return
-        for first in (0, max(self._last - _NEAR // 2, 0), length - _NEAR):
+        for first in (length - _NEAR, 0, max(self._last - _NEAR // 2, 0)):
             try:
                 place = self.index(reader, first, first + _NEAR)
             except ValueError:
@@ -40,7 +40,9 @@ class _Readers(list[Any]):
         else:
             place = self.index(reader)
         del self[place]
-        self._last = place
+        if place < length - _NEAR:
+            # A walk over the list goes on here, whatever it adds to the end and removes again.
+            self._last = place
 
 
 class _Clients(dict[Any, Any]):
