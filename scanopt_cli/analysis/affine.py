@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pytensor.graph.basic import Variable
@@ -60,11 +61,9 @@ class AffineExpr:
 
     def _combined(self, other: AffineExpr | int, sign: int) -> AffineExpr:
         other = as_affine(other)
-        counts = dict(self.terms)
-        for atom, count in other.terms:
-            counts[atom] = counts.get(atom, 0) + sign * count
-        terms = frozenset((atom, count) for atom, count in counts.items() if count)
-        return AffineExpr(self.constant + sign * other.constant, terms)
+        if not other.terms:
+            return AffineExpr(self.constant + sign * other.constant, self.terms)
+        return _collected(((self, 1), (other, sign)))
 
     def __str__(self) -> str:
         terms = sorted((str(atom), count) for atom, count in self.terms)
@@ -81,6 +80,22 @@ ONE = AffineExpr(1)
 def as_affine(value: AffineExpr | int) -> AffineExpr:
     """Return an integer as an affine expression, and an affine expression as it is."""
     return value if isinstance(value, AffineExpr) else AffineExpr(value)
+
+
+def total(parts: Iterable[AffineExpr]) -> AffineExpr:
+    """Return the sum of ``parts``, in time linear in their terms."""
+    return _collected((part, 1) for part in parts)
+
+
+def _collected(parts: Iterable[tuple[AffineExpr, int]]) -> AffineExpr:
+    """Return the sum of expressions, each times a factor."""
+    constant = 0
+    counts: dict[Atom, int] = {}
+    for part, factor in parts:
+        constant += factor * part.constant
+        for atom, count in part.terms:
+            counts[atom] = counts.get(atom, 0) + factor * count
+    return AffineExpr(constant, frozenset(term for term in counts.items() if term[1]))
 
 
 def multiple(name: str, count: int) -> str:

@@ -33,7 +33,15 @@ from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr, Atom, as_affine, is_sum_of_dimensions
+from scanopt_cli.analysis.affine import (
+    ONE,
+    ZERO,
+    AffineExpr,
+    Atom,
+    as_affine,
+    is_sum_of_dimensions,
+    total,
+)
 from scanopt_cli.analysis.minima import minimum_parts, minimum_text
 from scanopt_cli.analysis.scan_lengths import scan_length, with_start
 from scanopt_cli.ir.indexing import indices_of, is_full_slice
@@ -201,7 +209,7 @@ class Lengths:
         parts = [self.value_of(part) for part in node.inputs]
         match scalar_op:
             case ps.Add():
-                return sum(parts[1:], start=parts[0])
+                return total(parts)
             case ps.Sub():
                 return parts[0] - parts[1]
             case ps.Neg():
@@ -280,8 +288,7 @@ class Lengths:
                 is_counted = step == ONE and self.provably_le(start, stop)
                 return stop - start if is_counted else None
             case Join(axis=along) if along == axis:
-                parts = (self.length_of(part, axis) for part in node.inputs)
-                return sum(parts, ZERO)
+                return total(self.length_of(part, axis) for part in node.inputs)
             case Blockwise(core_op=core):
                 if isinstance(core, AllocEmpty):
                     return self.value_of(node.inputs[axis - batch])

@@ -11,8 +11,8 @@ from pytensor.tensor.subtensor import Subtensor
 from scanopt_cli.analysis.affine import AffineExpr, Atom, as_affine
 from scanopt_cli.analysis.minima import minimum_parts
 from scanopt_cli.ir.indexing import indices_of, number
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
+from scanopt_cli.ir.scan_view import ScanView, first_traced
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 
 if TYPE_CHECKING:
     from scanopt_cli.analysis.lengths import Lengths
@@ -23,8 +23,9 @@ def scan_length(lengths: Lengths, node: Apply, variable: Variable, axis: int) ->
 
     It is that of the initial buffer, unless the loop can stop early or runs no step.
     """
-    view = ScanView.of(node)
-    slot = next(slot for slot in view.outputs() if slot.outer_output is variable)
+    assert variable.index is not None
+    view = ScanView.of_outputs(node, variable.index)
+    (slot,) = view.slots
     if slot.kind is SlotKind.UNTRACED or axis < view.batch_ndim:
         return None
     if axis == view.batch_ndim and view.is_while and slot.kind is not SlotKind.MIT_MOT:
@@ -55,7 +56,7 @@ def _stopped_length(lengths: Lengths, view: ScanView, slot: Slot) -> AffineExpr 
 
     Both have equally many steps. ``None`` unless both buffers provably hold every step.
     """
-    first = next(other for other in view.outputs() if other.kind in TRACED)
+    (first,) = ScanView.of_outputs(view.node, first_traced(view.node)).slots
     if not (holds_all(view, first, lengths) and holds_all(view, slot, lengths)):
         return None
     assert first.outer_output is not None

@@ -57,9 +57,10 @@ def variable_text(side: IndexedGraph, variable: Variable, depth: int = _DEPTH) -
     if is_loop(node):
         names = side.slot_names(node)
         view, title = side.view(node), side.titles[node]
-        slot = next((slot for slot in view.outputs() if variable in slot.outer_outputs), None)
-        if slot is None:
+        place = side.slot_place(variable)
+        if place is None:
             return shortened(f"{title}.{view.op.output_name(variable.index)}")
+        slot = view.slots[place]
         return shortened(f"{title}.{names[slot]}{' (last)' if variable is slot.last else ''}")
     if depth <= 0:
         return "…"

@@ -78,6 +78,24 @@ class ScanView(SlotView):
         )
 
     @classmethod
+    def of_outputs(cls, node: Apply, *places: int) -> ScanView:
+        """View only the slots of the outputs at ``places``, without their inner variables.
+
+        That is enough to ask for lengths, and takes time that does not grow with the loop. The view
+        cannot be rebuilt.
+        """
+        op = scan_op(node)
+        assert op is not None
+        return cls(
+            node=node,
+            op=op,
+            n_steps=node.inputs[0],
+            slots=[_outer_slot(node, op.info, place) for place in places],
+            condition=inner_condition(op),
+            batch_ndim=batch_ndim(node),
+        )
+
+    @classmethod
     def joined(cls, views: Sequence[ScanView], name: str) -> ScanView:
         """Return one view with the slots of all ``views``, unfrozen; ``name`` is the new Scan's.
 
@@ -156,11 +174,11 @@ def inner_slots(op: Any) -> list[InnerSlot]:
 
 
 def _scan_slots(op: Scan) -> list[InnerSlot]:
-    taps = _taps(op.info)
+    counts = _counts(op.info)
     slots = [
-        InnerSlot(kind, position, *both)
+        InnerSlot(kind, position, *_taps(op.info, kind, position))
         for kind in _OUTER_INPUTS
-        for position, both in enumerate(taps[kind])
+        for position in range(counts[kind])
     ]
     by_kind = _by_kind(slots)
     inner_inputs, inner_outputs = iter(op.fgraph.inputs), iter(op.fgraph.outputs)
@@ -170,6 +188,30 @@ def _scan_slots(op: Scan) -> list[InnerSlot]:
     for slot in _in_order(by_kind, _OUTPUTS):
         slot.inner_outputs = [next(inner_outputs) for _ in slot.out_taps]
     return slots
+
+
+def _outer_slot(node: Apply, info: ScanInfo, place: int) -> Slot:
+    """Return the slot of one output of a Scan node, without its inner variables."""
+    counts = _counts(info)
+    position = place
+    for kind in _OUTPUTS:
+        if position < counts[kind]:
+            break
+        position -= counts[kind]
+    before = _OUTER_INPUTS[: _OUTER_INPUTS.index(kind)]
+    outer_input = node.inputs[1 + sum(counts[other] for other in before) + position]
+    in_taps, out_taps = _taps(info, kind, position)
+    inner = InnerSlot(kind, position, in_taps, out_taps)
+    slot = Slot.of(inner, outer_input)
+    slot.outer_output = node.outputs[place]
+    return slot
+
+
+def first_traced(node: Apply) -> int:
+    """Return the place of the first output that holds a row of each step, mit_mots aside."""
+    op = scan_op(node)
+    assert op is not None
+    return _counts(op.info)[SlotKind.MIT_MOT]
 
 
 def inner_condition(op: Any) -> Variable | None:
@@ -232,18 +274,34 @@ def _signature(op: Scan, inputs: Sequence[Variable], batch_ndim: int) -> str:
     return signature
 
 
-def _taps(info: ScanInfo) -> dict[SlotKind, list[tuple[tuple[int, ...], tuple[int, ...]]]]:
-    """In-taps and out-taps of every slot, by kind; inputs that are no state have no taps."""
-    now = (0,)
+def _counts(info: ScanInfo) -> dict[SlotKind, int]:
+    """How many slots there are of each kind."""
     return {
-        SlotKind.SEQ: [((), ())] * info.n_seqs,
-        SlotKind.MIT_MOT: list(zip(info.mit_mot_in_slices, info.mit_mot_out_slices, strict=True)),
-        SlotKind.MIT_SOT: [(taps, now) for taps in info.mit_sot_in_slices],
-        SlotKind.SIT_SOT: [(taps, now) for taps in info.sit_sot_in_slices],
-        SlotKind.UNTRACED: [((-1,), now)] * info.n_untraced_sit_sot,
-        SlotKind.NIT_SOT: [((), now)] * info.n_nit_sot,
-        SlotKind.NON_SEQ: [((), ())] * info.n_non_seqs,
+        SlotKind.SEQ: info.n_seqs,
+        SlotKind.MIT_MOT: len(info.mit_mot_in_slices),
+        SlotKind.MIT_SOT: len(info.mit_sot_in_slices),
+        SlotKind.SIT_SOT: len(info.sit_sot_in_slices),
+        SlotKind.UNTRACED: info.n_untraced_sit_sot,
+        SlotKind.NIT_SOT: info.n_nit_sot,
+        SlotKind.NON_SEQ: info.n_non_seqs,
     }
+
+
+def _taps(info: ScanInfo, kind: SlotKind, position: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """In-taps and out-taps of a slot; inputs that are no state have no taps."""
+    now = (0,)
+    match kind:
+        case SlotKind.MIT_MOT:
+            return info.mit_mot_in_slices[position], info.mit_mot_out_slices[position]
+        case SlotKind.MIT_SOT:
+            return info.mit_sot_in_slices[position], now
+        case SlotKind.SIT_SOT:
+            return info.sit_sot_in_slices[position], now
+        case SlotKind.UNTRACED:
+            return (-1,), now
+        case SlotKind.NIT_SOT:
+            return (), now
+    return (), ()
 
 
 def _info(by_kind: Mapping[SlotKind, list[Slot]], *, as_while: bool) -> ScanInfo:
@@ -261,7 +319,10 @@ def _info(by_kind: Mapping[SlotKind, list[Slot]], *, as_while: bool) -> ScanInfo
 
 
 def _by_kind[S: InnerSlot](slots: list[S]) -> dict[SlotKind, list[S]]:
-    return {kind: [slot for slot in slots if slot.kind is kind] for kind in SlotKind}
+    by_kind: dict[SlotKind, list[S]] = {kind: [] for kind in SlotKind}
+    for slot in slots:
+        by_kind[slot.kind].append(slot)
+    return by_kind
 
 
 def _in_order[S: InnerSlot](

@@ -16,9 +16,9 @@ from math import factorial, inf, nan
 from typing import Any
 
 import numpy as np
+from pytensor.link.numba.dispatch import basic
 from pytensor.link.numba.dispatch.basic import (
     numba_funcify_and_cache_key,
-    numba_njit,
     register_funcify_and_cache_key,
 )
 from pytensor.link.numba.dispatch.scalar import scalar_op_cache_key
@@ -188,11 +188,11 @@ IN_LLVM = {
 def _vector_function(op: VectorFunction, **_: Any) -> tuple[Callable[..., Any], str]:
     function = IN_LLVM[op.function]
 
-    @numba_njit(forceinline=True)
+    @basic.numba_njit(forceinline=True)
     def of_number(x: Any) -> Any:
         return function(x)
 
-    @numba_njit(forceinline=True)
+    @basic.numba_njit(forceinline=True)
     def of_numbers(*numbers: Any) -> Any:
         return function(numbers)
 
@@ -208,4 +208,5 @@ def _vector_composite(
     function, key = numba_funcify_and_cache_key(
         op.fgraph, squeeze_output=True, fgraph_name="vector_composite", ofg_memo=ofg_memo
     )
-    return numba_njit(function.py_func, forceinline=True), key and f"vector_{_VERSION}_{key}"
+    plain = getattr(function, "py_func", function)
+    return basic.numba_njit(plain, forceinline=True), key and f"vector_{_VERSION}_{key}"

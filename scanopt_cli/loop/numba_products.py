@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba.extending import overload
-from pytensor.link.numba.dispatch.basic import numba_njit
+from numba.extending import overload, register_jitable
 
 _LARGE = 1 << 16
 """Matrices of so many entries are multiplied by vectors by BLAS, which may use several threads."""
@@ -25,7 +24,7 @@ _OPTIONS: dict[str, Any] = {
 _MISMATCH = "shapes not aligned in the product of a loop's step"
 
 
-@numba_njit(**_OPTIONS)
+@register_jitable(**_OPTIONS)
 def _rows_by(made: Any, matrix: Any, vector: Any) -> None:
     """Compute ``matrix @ vector``, four rows at a time."""
     n_rows, n_columns = matrix.shape
@@ -47,7 +46,7 @@ def _rows_by(made: Any, matrix: Any, vector: Any) -> None:
         made[i] = a
 
 
-@numba_njit(**_OPTIONS)
+@register_jitable(**_OPTIONS)
 def _by_rows(made: Any, vector: Any, matrix: Any) -> None:
     """Compute ``vector @ matrix``, four rows at a time."""
     n_rows, n_columns = matrix.shape
@@ -69,7 +68,7 @@ def _by_rows(made: Any, vector: Any, matrix: Any) -> None:
             made[j] += matrix[i, j] * a
 
 
-@numba_njit(**_OPTIONS)
+@register_jitable(**_OPTIONS)
 def _small(made: Any, left: Any, right: Any) -> None:
     """Compute the product of two matrices."""
     for i in range(left.shape[0]):
@@ -82,7 +81,10 @@ def _small(made: Any, left: Any, right: Any) -> None:
 
 
 def matrix_by_vector(made: Any, matrix: Any, vector: Any) -> None:
-    """Stand for the code that the next function chooses: ``matrix @ vector``, into ``made``."""
+    """Compute ``matrix @ vector`` into ``made``; compiled, by the code that the next chooses."""
+    if matrix.shape[1] != vector.shape[0]:
+        raise ValueError(_MISMATCH)
+    np.dot(matrix, vector, made)
 
 
 @overload(matrix_by_vector)
@@ -106,7 +108,7 @@ def _by_layout(made: Any, matrix: Any, vector: Any) -> Callable[..., Any]:  # no
     return by_columns if matrix.layout == "F" else by_rows
 
 
-@numba_njit
+@register_jitable
 def matrices(made: Any, left: Any, right: Any) -> None:
     """Compute the product of two matrices into ``made``."""
     if left.shape[1] != right.shape[0]:

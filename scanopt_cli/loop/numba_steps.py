@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from numba.extending import register_jitable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.link.numba.dispatch import basic
@@ -36,14 +37,16 @@ from scanopt_cli.loop.numba_products import matrices, matrix_by_vector
 from scanopt_cli.loop.products import Product
 
 
-@basic.numba_njit
+# What `register_jitable` marks is compiled for the code that calls it, and stays Python for Python;
+# a function that PyTensor's `numba_njit` compiles crashes if Python calls it.
+@register_jitable
 def _same_length(one: Any, other: Any) -> None:
     """Raise if the operands of an elementwise operation differ in length."""
     if one != other:
         raise ValueError("Incompatible shapes of the operands of an elementwise operation")
 
 
-@basic.numba_njit
+@register_jitable
 def _row_at(index: Any, length: Any) -> Any:
     """Return the row at an index, which counts from the end if it is negative."""
     row = index + length if index < 0 else index
@@ -52,7 +55,7 @@ def _row_at(index: Any, length: Any) -> Any:
     return row
 
 
-@basic.numba_njit
+@register_jitable
 def _bounds_at(start: Any, stop: Any, length: Any) -> Any:
     """Return the first row of a slice, and the one after the last, as Python counts them."""
     first = max(start + length, 0) if start < 0 else min(start, length)

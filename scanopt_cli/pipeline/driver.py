@@ -14,6 +14,7 @@ from pytensor.graph.op import Op
 from scanopt_cli.analysis.expression_text import inner_names
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError, ScanoptError, brief
+from scanopt_cli.ir.client_lists import remove_readers_fast
 from scanopt_cli.ir.inner_graphs import (
     body_of,
     core_op,
@@ -170,6 +171,7 @@ class PassDriver:
         """Return the Op of ``node`` with its body rewritten, ``None`` if nothing changed there."""
         if body not in self._done:
             unfrozen = body.unfreeze()
+            remove_readers_fast(unfrozen)
             names: Mapping[Variable, str] = {}
             if is_loop(node):
                 view = view_of(node)

@@ -12,6 +12,7 @@ from pytensor.graph.fg import FunctionGraph
 from scanopt_cli.environment import STRICT
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
+from scanopt_cli.ir.client_lists import fast_removal
 from scanopt_cli.ir.graph import copy_nodes, take_over
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.integrity import check_integrity
@@ -90,9 +91,10 @@ def run_pipeline(
             watch(item, fgraph)
 
     runs: list[PassRun] = []
-    for phase in _phases(passes):
-        drivers = [PassDriver(item, budget, strict=strict) for item in phase]
-        runs += _run_phase(fgraph, drivers, rounds, check)
+    with fast_removal(fgraph):
+        for phase in _phases(passes):
+            drivers = [PassDriver(item, budget, strict=strict) for item in phase]
+            runs += _run_phase(fgraph, drivers, rounds, check)
     return tuple(runs)
 
 

@@ -10,11 +10,13 @@ import pytest
 from pytensor.graph.basic import Variable
 from recurrences import chain, tensor
 
+from graph_building import graph_of, scan
+from growing import calls, exponent
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.match import match
 from scanopt_cli.diff.trees import tree_diff
-from scanopt_cli.ir.graph import as_graph, from_io
+from scanopt_cli.ir.graph import Graph, as_graph, from_io
 
 pytestmark = pytest.mark.deep
 
@@ -73,6 +75,34 @@ def test_matching_many_readers_of_one_variable_is_near_linear(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert looked_up(monkeypatch, 800) < 3 * looked_up(monkeypatch, 400)
+
+
+def _one_for_each(n: int, *, merged: bool) -> Graph:
+    """Return ``n`` loops over one sequence, or one loop that has the states of all."""
+    x, start = tensor("x"), pt.dscalar("start")
+    factors = [0.5 + i for i in range(n)]
+    if merged:
+        made = scan(
+            lambda s, *h: [y * factor + s for y, factor in zip(h, factors, strict=True)],
+            sequences=[x],
+            outputs_info=[start] * n,
+        )
+    else:
+        made = [
+            scan(lambda s, h, f=factor: h * f + s, sequences=[x], outputs_info=[start])
+            for factor in factors
+        ]
+    return graph_of(pt.stack([ys[-1] for ys in made]))
+
+
+def test_many_loops_that_were_merged_into_one() -> None:
+    """Each shares its start with the one that they were merged into."""
+    counts = []
+    for size in (20, 160):
+        before, after = (_one_for_each(size, merged=merged) for merged in (False, True))
+        assert diff(before, after).changes
+        counts.append(calls(lambda b=before, a=after: diff(b, a)))
+    assert exponent(*counts, 8) < 1.2
 
 
 def test_a_node_that_reads_many_variables_is_looked_at_once(

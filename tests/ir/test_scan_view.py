@@ -12,8 +12,8 @@ from pytensor.scan.utils import until
 from graph_building import graph_of, only_scan, power, scan, scan_views
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.ir.scan_view import ScanView, first_traced
+from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
 from strategies import GeneratedScan, scan_graphs
 
 
@@ -79,6 +79,26 @@ def test_while_condition_is_the_last_inner_output() -> None:
     view = only_scan(graph_of(xs[-1]).fgraph)
     assert view.is_while
     assert view.inner_outputs()[-1] is view.condition
+
+
+def _outside(slot: Slot) -> list[object]:
+    taps = [slot.kind, slot.position, slot.taps, slot.out_taps]
+    return [*taps, slot.outer_input, slot.outer_output]
+
+
+@given(generated=scan_graphs())
+def test_the_slot_of_one_output_is_the_same(generated: GeneratedScan) -> None:
+    for view in scan_views(graph_of(*generated.outputs).fgraph):
+        part = ScanView.of_outputs(view.node, *range(len(view.node.outputs)))
+        assert list(map(_outside, part.slots)) == list(map(_outside, view.outputs()))
+        assert not any(slot.inner_inputs or slot.inner_outputs for slot in part.slots)
+        assert (part.n_steps, part.condition, part.batch_ndim) == (
+            view.n_steps,
+            view.condition,
+            view.batch_ndim,
+        )
+        traced = [i for i, slot in enumerate(view.outputs()) if slot.kind in TRACED]
+        assert not traced or traced[0] == first_traced(view.node)
 
 
 @given(generated=scan_graphs())

@@ -10,7 +10,10 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.gradient import pushforward
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.rewriting.basic import MergeFeature
 
 from evaluating import evaluate
 from graph_building import (
@@ -23,7 +26,8 @@ from graph_building import (
 )
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.equivalence.canonical import digest
-from scanopt_cli.ir.graph import from_io
+from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.passes.simplify import simplify
 from scanopt_cli.pipeline.optimizing import optimize
 
 
@@ -238,3 +242,46 @@ def test_a_check_that_fails_stays_in_the_graph() -> None:
     work = optimize(graph_of(pt.specify_shape(two, (5,)).sum() + x), "grad").graph
     (raised,) = outputs_of(work, x=1.0)
     assert isinstance(raised, AssertionError)
+
+
+def _wide(n: int) -> Graph:
+    """Return a graph of which each input of one node is rewritten, and some twice."""
+    parts = pt.dscalars(*(f"x{i}" for i in range(n)))
+    return graph_of(pt.stack([pt.exp(part * 1.0) + 0.0 for part in (*parts, *parts[:3])]))
+
+
+def test_a_node_of_many_inputs_is_not_looked_at_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+    process = MergeFeature.process_node
+
+    def counted(self: MergeFeature, fgraph: FunctionGraph, node: Apply) -> None:
+        looked_at.append(len(node.inputs))
+        process(self, fgraph, node)
+
+    monkeypatch.setattr(MergeFeature, "process_node", counted)
+    _, remarks = optimized(_wide(20), "simplify{outer=true}")
+    assert remarks
+    assert 0 < max(looked_at) < 20
+
+
+def _repeated_terms(n: int) -> Graph:
+    """Return a loop in whose step equal terms are computed ``n + 1`` times, and its gradient."""
+    x = pt.dscalar("x")
+
+    def step(y: Any) -> Any:
+        return sum((pt.tanh(y * 1.0 + i * 0.0) for i in range(n)), start=pt.tanh(y))
+
+    last = scan(step, outputs_info=[x], n_steps=3)[-1]
+    return graph_of(last, pt.grad(last, x))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: _wide(5), lambda: _repeated_terms(3), lambda: _repeated_terms(0)]
+)
+def test_nodes_are_merged_as_pytensor_merges_them(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], Graph]
+) -> None:
+    graph = make()
+    found = digest(optimized(graph, "simplify{outer=true}")[0].fgraph)
+    monkeypatch.setattr(simplify._Merging, "process_node", MergeFeature.process_node)
+    assert digest(optimized(graph, "simplify{outer=true}")[0].fgraph) == found

@@ -19,6 +19,8 @@ _READERS = 8
 # A trait that more nodes of both sides share says little, and comparing all of these would be
 # quadratic.
 _COMMON = 16
+# With how many others a loop is compared by its slots.
+_COMPARED = 16
 # PyTensor's name for a Scan without a name.
 _UNNAMED = "scan_fn"
 
@@ -98,14 +100,17 @@ def similar_pairs(matching: Matching) -> Iterator[tuple[Apply, Apply]]:
         for other in others[trait]
     )
     found = []
-    for (place, other), count in shared.items():
+    compared: Counter[Apply] = Counter()
+    for count, place, other in sorted((-count, *pair) for pair, count in shared.items()):
         (node, traits), (counterpart, other_traits) = ours[place], theirs[other]
-        if 2 * count >= max(len(traits), len(other_traits)) or (
-            is_loop(node) and are_alike(matching, node, counterpart)
-        ):
-            found.append((-count, place, other))
-    for _, place, other in sorted(found):
-        yield ours[place][0], theirs[other][0]
+        is_found = -2 * count >= max(len(traits), len(other_traits))
+        if not is_found and is_loop(node):
+            compared.update((node, counterpart))
+            most = max(compared[node], compared[counterpart])
+            is_found = most <= _COMPARED and are_alike(matching, node, counterpart)
+        if is_found:
+            found.append((node, counterpart))
+    yield from found
 
 
 def _by_trait(nodes: Iterable[tuple[Apply, set[Hashable]]]) -> dict[Hashable, list[int]]:

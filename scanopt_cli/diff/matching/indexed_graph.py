@@ -60,6 +60,7 @@ class IndexedGraph:
         self.input_rank = {variable: place for place, variable in enumerate(self.inputs)}
         self._constants_read: dict[Apply, int] = {}
         self._views: dict[Apply, SlotView] = {}
+        self._slot_places: dict[Apply, Mapping[Variable, int]] = {}
         self._slot_names: dict[Apply, Mapping[Slot, str]] = {}
 
     def digest(self, variable: Variable) -> bytes:
@@ -95,6 +96,17 @@ class IndexedGraph:
         if node not in self._views:
             self._views[node] = view_of(node)
         return self._views[node]
+
+    def slot_place(self, variable: Variable) -> int | None:
+        """Return the place of the slot of a loop's output among the slots of the loop's view."""
+        node = variable.owner
+        if node not in self._slot_places:
+            self._slot_places[node] = {
+                output: place
+                for place, slot in enumerate(self.view(node).slots)
+                for output in slot.outer_outputs
+            }
+        return self._slot_places[node].get(variable)
 
     def slot_names(self, node: Apply) -> Mapping[Slot, str]:
         """Return the names of the slots of a Scan node."""

@@ -54,10 +54,8 @@ def _output_mark(side: IndexedGraph, variable: Variable) -> int:
     if not is_loop(node):
         place: int = node.outputs.index(variable)
         return place
-    slots = side.view(node).slots
-    for slot, rank in zip(slots, side.form(node).ranks, strict=True):
-        if slot.outer_output is variable:
-            return rank
-        if slot.last is variable:
-            return rank + len(slots)
-    return -1
+    slots, number = side.view(node).slots, side.slot_place(variable)
+    if number is None:
+        return -1
+    rank = side.form(node).ranks[number]
+    return rank if slots[number].outer_output is variable else rank + len(slots)

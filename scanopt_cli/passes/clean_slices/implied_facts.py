@@ -56,7 +56,7 @@ class ImpliedFacts:
         attempts = [self._attempt(steps)]
         attempts += [self._attempt(steps, floor, read) for floor, read in reads.items()]
         # A negative trip count or a read out of bounds raises, so after this node neither occurs.
-        self._steps[node] = ScanView.of(node).n_steps if scan_op(node) is not None else steps
+        self._steps[node] = steps if scan_op(node) is None else ScanView.of_outputs(node).n_steps
         floor = _floor_of(node, attempts[0].facts.lengths)
         self._reads[node] = reads if floor is None else {floor: node.outputs[0], **reads}
         return attempts

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
+from pytensor.graph.rewriting.basic import MergeFeature
 
 from scanopt_cli.analysis.term_counts import MOST_TERMS, most_terms
 from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.ir.client_lists import remove_readers_fast
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.passes.simplify.sound_rewriters import sound_rewriter
 from scanopt_cli.pipeline.contract import Fixpoint, Pass, PassContext
@@ -78,9 +81,26 @@ class Simplify(Pass):
 
     def _rewritten(self, fgraph: FunctionGraph) -> FunctionGraph:
         form = copy_nodes(fgraph)
+        remove_readers_fast(form)
+        form.attach_feature(_Merging())
         # What speaks against a rewriter may be gone from a later form.
         sound_rewriter(form, self.without).rewrite(form)
         return form
+
+
+class _Merging(MergeFeature):
+    """PyTensor's search for nodes to merge, which looks at all inputs of a node that changed.
+
+    Where one input is read by nothing else, no other node has the same inputs. So a node with many
+    inputs of its own, which change one by one, is not looked at from end to end each time.
+    """
+
+    def process_node(self, fgraph: FunctionGraph, node: Apply) -> None:
+        """Look for a node that does the same, as PyTensor does."""
+        if any(len(fgraph.clients[variable]) == 1 for variable in node.inputs):
+            self.nodes_seen.add(node)
+        else:
+            super().process_node(fgraph, node)
 
 
 def _differentiates_equal_ops_apart(fgraph: FunctionGraph, sameness: Sameness) -> bool:

@@ -1,0 +1,81 @@
+"""Work grows in proportion to a graph, in whichever way it is large.
+
+Counted are calls of functions, which no busy machine changes. Loops inside of functions in C are
+not seen so: those show in the times, which the table reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from growing_graphs import (
+    chain_before,
+    constants,
+    joined_sequence,
+    long_body,
+    many_taps,
+    readers_in_a_step,
+    readers_of_a_trace,
+    scans_apart,
+    scans_of_one_input,
+    sequences,
+    states,
+    traces,
+)
+
+from growing import calls, exponent
+from scanopt_cli.analysis.inspection import inspect_graph
+from scanopt_cli.diff.comparing import diff
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.pipeline.optimizing import optimize
+
+_MAKERS = (
+    chain_before,
+    constants,
+    joined_sequence,
+    long_body,
+    many_taps,
+    readers_in_a_step,
+    readers_of_a_trace,
+    scans_apart,
+    scans_of_one_input,
+    sequences,
+    states,
+    traces,
+)
+_SMALL, _FACTOR = 25, 8
+_MOST = 1.2
+
+
+def _inspecting(graph: Graph) -> Callable[[], object]:
+    return lambda: inspect_graph(graph.fgraph)
+
+
+def _by_default(graph: Graph) -> Callable[[], object]:
+    return lambda: optimize(graph, "default")
+
+
+def _to_loops(graph: Graph) -> Callable[[], object]:
+    return lambda: optimize(graph, "loop")
+
+
+def _comparing(graph: Graph) -> Callable[[], object]:
+    after = optimize(graph, "default").graph
+    return lambda: diff(graph, after)
+
+
+@pytest.mark.parametrize("maker", _MAKERS, ids=lambda maker: maker.__name__)
+@pytest.mark.parametrize(
+    "work", [_inspecting, _by_default, _to_loops, _comparing], ids=lambda work: work.__name__[1:]
+)
+def test_growth(
+    benchmark, maker: Callable[[int], Graph], work: Callable[[Graph], Callable[[], object]]
+) -> None:
+    benchmark.group = f"{work.__name__[1:].replace('_', ' ')}, growth"
+    work(maker(2))()  # Imports and tables that are made once are not counted.
+    counts = [calls(work(maker(size))) for size in (_SMALL, _SMALL * _FACTOR)]
+    benchmark.pedantic(work(maker(_SMALL * _FACTOR)), rounds=1)
+    found = exponent(*counts, _FACTOR)
+    benchmark.extra_info["exponent"] = found
+    assert found <= _MOST

@@ -1,0 +1,88 @@
+"""Readers are removed as from a list, without a search through all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytensor.tensor as pt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytensor.graph.fg import FunctionGraph
+
+from graph_building import graph_of
+from scanopt_cli.ir.client_lists import fast_removal, remove_readers_fast
+
+
+def _readers_of_one_variable(count: int) -> tuple[FunctionGraph, Any]:
+    x = pt.dvector("x")
+    fgraph = graph_of(*(x * (i + 0.5) for i in range(count))).fgraph
+    return fgraph, fgraph.inputs[0]
+
+
+@given(picks=st.lists(st.integers(0, 199), max_size=250))
+def test_what_is_left_is_what_a_list_would_have_left(picks: list[int]) -> None:
+    fgraph, x = _readers_of_one_variable(200)
+    plain = list(fgraph.clients[x])
+    readers = list(plain)
+    remove_readers_fast(fgraph)
+    for pick in picks:
+        reader = readers[pick]
+        if reader in plain:
+            plain.remove(reader)
+            fgraph.clients[x].remove(reader)
+        else:
+            with pytest.raises(ValueError, match="not in list"):
+                fgraph.clients[x].remove(reader)
+            plain.append(reader)
+            fgraph.clients[x].append(reader)
+        assert fgraph.clients[x] == plain
+
+
+class _Counted:
+    """What counts how often it is compared with another."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        _Counted.compared += 1
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+_ORDERS: dict[str, Callable[[list[Any]], list[Any]]] = {
+    "from the front": list,
+    "from the end": lambda readers: readers[::-1],
+    "every second one": lambda readers: readers[1::2],
+}
+
+
+@pytest.mark.parametrize("order", _ORDERS)
+def test_a_walk_over_the_readers_takes_linear_time(order: str) -> None:
+    fgraph, _ = _readers_of_one_variable(1)
+    remove_readers_fast(fgraph)
+    x = pt.dvector("x")
+    fgraph.clients[x] = [(_Counted(), 0) for _ in range(1_000)]
+    _Counted.compared = 0
+    for reader in _ORDERS[order](list(fgraph.clients[x])):
+        fgraph.clients[x].remove(reader)
+        for _ in range(20):
+            fgraph.clients[x].append((_Counted(), 0))
+        fgraph.clients[x].remove(fgraph.clients[x][-1])
+    assert _Counted.compared < 100_000
+
+
+def test_variables_that_come_in_have_such_lists_too() -> None:
+    fgraph, x = _readers_of_one_variable(3)
+    kind = None
+    with fast_removal(fgraph):
+        kind = type(fgraph.clients[x])
+        new = pt.exp(x)
+        fgraph.replace(fgraph.outputs[0], new)
+        assert type(fgraph.clients[new]) is kind is not list
+        fgraph.check_integrity()
+    assert type(fgraph.clients) is dict
+    assert {type(readers) for readers in fgraph.clients.values()} == {list}
+    fgraph.check_integrity()
