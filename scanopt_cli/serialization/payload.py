@@ -34,7 +34,7 @@ _KEYS = frozenset(
 )
 _MOST_EDGES = 2_000_000
 _MOST_VARIABLES = 500_000
-_MOST_LETTERS = 1_000
+_MOST_LETTERS, _SHOWN_LETTERS = 1_000, 20
 _MOST_NOTES = 100
 _MOST_STACKS, _MOST_FRAMES = 20, 50
 _VALUES = (bool, int, float, complex, np.generic, np.ndarray, np.random.Generator, list, tuple)
@@ -66,7 +66,7 @@ def encode(graph: Graph, *, keep_traces: bool) -> dict[str, Any]:
         numbers[variable] = len(numbers)
     rows, traces = [], {}
     for position, node in enumerate(nodes):
-        outputs = tuple((_type(types, output), output.name) for output in node.outputs)
+        outputs = tuple((_type(types, output), _name(output)) for output in node.outputs)
         inputs = tuple(numbers[variable] for variable in node.inputs)
         key = (getattr(node.op, "name", None), *beyond_equality(node.op))
         rows.append((ops.position(node.op, *key), inputs, outputs))
@@ -83,9 +83,9 @@ def encode(graph: Graph, *, keep_traces: bool) -> dict[str, Any]:
             "numpy": np.__version__,
             "scanopt": __version__,
         },
-        "inputs": [(_type(types, variable), variable.name) for variable in graph.inputs],
+        "inputs": [(_type(types, variable), _name(variable)) for variable in graph.inputs],
         "constants": [
-            (_type(types, constant), constant.data, constant.name) for constant in constants
+            (_type(types, constant), constant.data, _name(constant)) for constant in constants
         ],
         "types": types.rows,
         "ops": ops.rows,
@@ -197,6 +197,11 @@ def _constants(fgraph: FunctionGraph, nodes: list[Apply]) -> list[Constant]:
     return list(dict.fromkeys(variable for variable in read if isinstance(variable, Constant)))
 
 
+def _name(variable: Variable) -> str | None:
+    """Return the name of ``variable`` as plain text: NumPy has a text of its own."""
+    return str(variable.name) if isinstance(variable.name, str) else variable.name
+
+
 def _type(types: _Table, variable: Variable) -> int:
     return types.position(variable.type, type(variable.type))
 
@@ -265,5 +270,6 @@ def name_from(value: Any) -> str | None:
     if value is not None and type(value) is not str:
         raise ValueError("a name that is no text")
     if value is not None and len(value) > _MOST_LETTERS:
-        raise ValueError(f"a name of more than {_MOST_LETTERS:,} letters")
+        shown = repr(value[:_SHOWN_LETTERS])[:-1]
+        raise ValueError(f"the name {shown}…' has more than {_MOST_LETTERS:,} letters")
     return value

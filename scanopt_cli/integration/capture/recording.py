@@ -75,7 +75,7 @@ class Capture:
         names = (name, caller.name, *asked, place, "graph")
         path = reserve(self.directory, next(filter(None, names)))
         try:
-            save(graph, path)
+            save(graph, path, trust=True)
         except BaseException:
             path.unlink()
             raise
