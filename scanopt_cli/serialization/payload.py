@@ -1,22 +1,25 @@
 """The file format of scanopt: flat tables, so that neither writing nor reading recurses.
 
 Variables are numbered: inputs first, then constants, then the outputs of each node in topological
-order. A node is ``(op, inputs, outputs)``, where ``op`` is a position in the table of ops,
+order. Inputs with contents in ``values`` are shared variables. A node is
+``(op, inputs, outputs)``, where ``op`` is a position in the table of ops,
 ``inputs`` are variable numbers and ``outputs`` are ``(type, name)`` pairs with ``type`` a position
 in the table of types. Bodies of Scans and other inner graphs stay inside their ops, frozen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytensor
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.scalar.basic import ScalarType
+from pytensor.scalar.sharedvar import ScalarSharedVariable
 
 from scanopt_cli.errors import LoadError
 from scanopt_cli.ir.graph import Graph, check_counts
@@ -62,7 +65,7 @@ def encode(graph: Graph, *, keep_traces: bool) -> dict[str, Any]:
     nodes = graph.fgraph.toposort()
     constants = _constants(graph.fgraph, nodes)
     numbers: dict[Variable, int] = {}
-    for variable in (*graph.inputs, *constants):
+    for variable in (*graph.fgraph.inputs, *constants):
         numbers[variable] = len(numbers)
     rows, traces = [], {}
     for position, node in enumerate(nodes):
@@ -83,7 +86,7 @@ def encode(graph: Graph, *, keep_traces: bool) -> dict[str, Any]:
             "numpy": np.__version__,
             "scanopt": __version__,
         },
-        "inputs": [(_type(types, variable), _name(variable)) for variable in graph.inputs],
+        "inputs": [(_type(types, variable), _name(variable)) for variable in graph.fgraph.inputs],
         "constants": [
             (_type(types, constant), constant.data, _name(constant)) for constant in constants
         ],
@@ -92,7 +95,7 @@ def encode(graph: Graph, *, keep_traces: bool) -> dict[str, Any]:
         "nodes": rows,
         "outputs": [numbers[variable] for variable in graph.outputs],
         "output_names": tuple(graph.output_names),
-        "values": dict(graph.values),
+        "values": graph.values,
         "recorded": tuple(graph.recorded),
         "notes": tuple(graph.notes),
         "traces": traces,
@@ -128,7 +131,13 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
     if made > _MOST_VARIABLES:
         raise ValueError(f"it has more than {_MOST_VARIABLES:,} constants and results")
     traces: dict[int, list[Any]] = {}
-    inputs = [types[kind].make_variable(name=name_from(name)) for kind, name in payload["inputs"]]
+    contents = {_within(payload["inputs"], key): v for key, v in payload["values"].items()}
+    inputs: list[Variable] = [
+        shared_from(types[kind], _value(contents[position]), name)
+        if position in contents
+        else types[kind].make_variable(name=name_from(name))
+        for position, (kind, name) in enumerate(payload["inputs"])
+    ]
     variables = list(inputs)
     for kind, data, name in payload["constants"]:
         variables.append(constant_from(types[kind], data, name))
@@ -144,7 +153,6 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
     return Graph(
         fgraph=FunctionGraph(inputs, outputs, clone=False),
         source=where,
-        values={_within(inputs, key): _value(v) for key, v in payload["values"].items()},
         recorded=tuple(
             tuple(_value(value) for _, value in zip(inputs, call, strict=True))
             for call in payload["recorded"]
@@ -206,7 +214,7 @@ def _type(types: _Table, variable: Variable) -> int:
     return types.position(variable.type, type(variable.type))
 
 
-def _within(inputs: list[Variable], position: Any) -> int:
+def _within(inputs: Sequence[Any], position: Any) -> int:
     if _number(position) >= len(inputs):
         raise ValueError(f"{position!r} is not the position of an input")
     return int(position)
@@ -231,14 +239,40 @@ def _texts(values: Collection[Any]) -> list[str]:
 
 
 def constant_from(kind: Any, data: Any, name: Any) -> Constant:
-    """Return a constant of type ``kind``. (PyTensor takes any array for a number.)"""
+    """Return a constant of type ``kind``."""
+    _check_content(kind, data, "a constant")
+    made: Constant = kind.make_constant(data, name=name_from(name))
+    return made
+
+
+def shared_from(
+    kind: Any, data: Any, name: Any, cls: type[SharedVariable] | None = None
+) -> SharedVariable:
+    """Return a shared variable of type ``kind``, of the class that PyTensor has for it."""
+    _check_content(kind, data, "a shared variable")
+    found = cls or _shared_class(kind)
+    return found(kind, data, strict=False, name=name_from(name))
+
+
+def _check_content(kind: Any, data: Any, what: str) -> None:
     if isinstance(data, list | tuple) and _has_text(data):
         # NumPy makes an array of texts of it, each as long as the longest.
-        raise ValueError("a constant is a list that holds text")
-    made: Constant = kind.make_constant(data, name=name_from(name))
-    if isinstance(kind, ScalarType) and np.ndim(made.data):
-        raise ValueError("a constant is an array, though its type is that of a number")
-    return made
+        raise ValueError(f"{what} is a list that holds text")
+    if isinstance(kind, ScalarType) and np.ndim(data):  # which PyTensor takes for a number
+        raise ValueError(f"{what} is an array, though its type is that of a number")
+
+
+def _shared_class(kind: Any) -> type[SharedVariable]:
+    """Return the class of shared variables that have the methods of variables of type ``kind``."""
+    if isinstance(kind, ScalarType):
+        return ScalarSharedVariable
+    pending: list[type[SharedVariable]] = [SharedVariable]
+    while pending:
+        cls = pending.pop(0)
+        if issubclass(cls, kind.variable_type) and cls.__module__.startswith("pytensor."):
+            return cls
+        pending += cls.__subclasses__()
+    return SharedVariable
 
 
 def _has_text(data: list[Any] | tuple[Any, ...]) -> bool:

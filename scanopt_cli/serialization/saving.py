@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import warnings
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from pytensor.graph.utils import Scratchpad
 
 from scanopt_cli.errors import ConfusedGraphError, LoadError, ScanoptError
 from scanopt_cli.ir.folding import bounded_folding
-from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, listed_names
 from scanopt_cli.ir.interning import untouched_inner_inputs
 from scanopt_cli.serialization.files import check_size, write_atomically, zipped
 from scanopt_cli.serialization.loading import interpret
@@ -26,6 +28,10 @@ from scanopt_cli.serialization.unpickler.pickle_handlers import FORMS
 from scanopt_cli.serialization.unpickler.records import read_records
 
 
+class LostUpdateWarning(UserWarning):
+    """A shared variable has a default update, which its file does not hold."""
+
+
 def save(
     graph: GraphLike,
     path: str | os.PathLike[str],
@@ -35,10 +41,12 @@ def save(
 ) -> None:
     """Write ``graph`` to ``path``, gzipped if the name ends in ``.gz``, whole or not at all.
 
-    The file holds the graph, its names, values and notes, and the versions of PyTensor, NumPy and
-    scanopt. It holds no code: cached gradients and compiled functions of ops stay behind, and so
-    do the places in the source where variables were made, unless ``keep_traces`` is true. The
-    caller's graph and ops are not changed. The same graph gives the same bytes.
+    The file holds the graph, its names and notes, its shared variables with their present contents,
+    and the versions of PyTensor, NumPy and scanopt. It holds no code: cached gradients and compiled
+    functions of ops stay behind, and so do the places in the source where variables were made,
+    unless ``keep_traces`` is true. Default updates of shared variables stay behind with a
+    `LostUpdateWarning`; list them as outputs to keep them. The caller's graph and ops are not
+    changed. The same graph gives the same bytes.
 
     What is written, `load` reads: that is tried before anything is written. Only if an op is of a
     class that `load` does not admit by itself, the reader has to admit its package, or to trust the
@@ -51,7 +59,7 @@ def save(
         cannot be written.
     """
     target = Path(path)
-    whole = graph if isinstance(graph, Graph) else as_graph(graph)
+    whole = _with_lost_updates(graph if isinstance(graph, Graph) else as_graph(graph), target)
     stream = io.BytesIO()
     payload = encode(whole, keep_traces=keep_traces)
     try:
@@ -78,6 +86,17 @@ def save(
             f"is not written, since it would not load: {error.what}", where=str(target), hint=hint
         ) from None
     write_atomically(target, written)
+
+
+def _with_lost_updates(graph: Graph, target: Path) -> Graph:
+    """Return ``graph`` with a note on its default updates, and warn of them, if there are some."""
+    updated = [variable for variable in graph.shared if variable.default_update is not None]
+    if not updated:
+        return graph
+    names = listed_names(updated)
+    note = f"the default updates of {names} are not in the file; list them as outputs to keep them"
+    warnings.warn(f"{target}: {note}", LostUpdateWarning, stacklevel=3)
+    return replace(graph, notes=(*graph.notes, note))
 
 
 @bounded_folding()
