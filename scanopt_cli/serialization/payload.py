@@ -59,8 +59,12 @@ class _Table:
         return self._positions[key]
 
 
-def encode(graph: Graph, *, keep_traces: bool) -> dict[str, Any]:
-    """Return ``graph`` as tables of ops, types and plain values. The graph is not changed."""
+def encode(graph: Graph, *, keep_traces: bool, cut_names: bool = False) -> dict[str, Any]:
+    """Return ``graph`` as tables of ops, types and plain values. The graph is not changed.
+
+    Names that `decode` refuses are cut, if ``cut_names`` is true.
+    """
+    longest = _MOST_LETTERS if cut_names else None
     types, ops = _Table(), _Table()
     nodes = graph.fgraph.toposort()
     constants = _constants(graph.fgraph, nodes)
@@ -69,7 +73,7 @@ def encode(graph: Graph, *, keep_traces: bool) -> dict[str, Any]:
         numbers[variable] = len(numbers)
     rows, traces = [], {}
     for position, node in enumerate(nodes):
-        outputs = tuple((_type(types, output), _name(output)) for output in node.outputs)
+        outputs = tuple((_type(types, output), _name(output, longest)) for output in node.outputs)
         inputs = tuple(numbers[variable] for variable in node.inputs)
         key = (getattr(node.op, "name", None), *beyond_equality(node.op))
         rows.append((ops.position(node.op, *key), inputs, outputs))
@@ -86,9 +90,12 @@ def encode(graph: Graph, *, keep_traces: bool) -> dict[str, Any]:
             "numpy": np.__version__,
             "scanopt": __version__,
         },
-        "inputs": [(_type(types, variable), _name(variable)) for variable in graph.fgraph.inputs],
+        "inputs": [
+            (_type(types, variable), _name(variable, longest)) for variable in graph.fgraph.inputs
+        ],
         "constants": [
-            (_type(types, constant), constant.data, _name(constant)) for constant in constants
+            (_type(types, constant), constant.data, _name(constant, longest))
+            for constant in constants
         ],
         "types": types.rows,
         "ops": ops.rows,
@@ -205,9 +212,9 @@ def _constants(fgraph: FunctionGraph, nodes: list[Apply]) -> list[Constant]:
     return list(dict.fromkeys(variable for variable in read if isinstance(variable, Constant)))
 
 
-def _name(variable: Variable) -> str | None:
+def _name(variable: Variable, longest: int | None) -> str | None:
     """Return the name of ``variable`` as plain text: NumPy has a text of its own."""
-    return str(variable.name) if isinstance(variable.name, str) else variable.name
+    return str(variable.name)[:longest] if isinstance(variable.name, str) else variable.name
 
 
 def _type(types: _Table, variable: Variable) -> int:

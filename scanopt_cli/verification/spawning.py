@@ -91,7 +91,8 @@ def tables(*graphs: Graph) -> tuple[dict[str, Any], ...]:
     equal.
     """
     return tuple(
-        encode(Graph(fgraph=graph.fgraph), keep_traces=False) | {"values": {}} for graph in graphs
+        encode(Graph(fgraph=graph.fgraph), keep_traces=False, cut_names=True) | {"values": {}}
+        for graph in graphs
     )
 
 

@@ -9,16 +9,23 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace
 from pytensor.tensor.random.utils import RandomStream
 
 import scanopt_cli as so
+import tiers
+from evaluating import assert_same_outcomes, evaluate
 from graph_building import scan
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import as_graph, listed_names
 from scanopt_cli.pipeline.grammar import PRESETS
+from scanopt_cli.serialization.payload import shared_from
+from strategies import GeneratedScan, scan_graphs
 
 SERIES = np.array([1.0, 2.0, 3.0])
 
@@ -70,8 +77,8 @@ def test_compiled_otherwise(mode: str, rate: SharedVariable) -> None:
 def test_results_of_passes_taken_up_again(rate: SharedVariable) -> None:
     """A result is a graph like any: of its inputs and outputs, or as it is."""
     first = so.optimize(decaying(rate)).graph
-    for given in (first, (first.inputs, first.outputs), first.fgraph):
-        second = so.optimize(given, passes="loop").graph
+    for form in (first, (first.inputs, first.outputs), first.fgraph):
+        second = so.optimize(form, passes="loop").graph
         assert second.shared == [rate]
         assert so.verify(first, second).ok
         rate.set_value(0.3)
@@ -90,8 +97,8 @@ def test_a_list_of_inputs_may_have_it(place: int, rate: SharedVariable) -> None:
     """PyTensor takes it for no input of a function, but for one of a FunctionGraph."""
     inputs, outputs = decaying(rate)
     listed = [*inputs[:place], rate, *inputs[place:]]
-    for given in ((listed, outputs), FunctionGraph(listed, outputs, clone=False)):
-        graph = so.optimize(given).graph
+    for form in ((listed, outputs), FunctionGraph(listed, outputs, clone=False)):
+        graph = so.optimize(form).graph
         assert graph.inputs == inputs
         assert graph.fgraph.inputs == listed
         assert compiled(graph)(SERIES, 0.5)[0] == pytest.approx(wanted(0.8))
@@ -214,3 +221,27 @@ def test_few_names_are_listed() -> None:
     assert listed_names(shared[:2]) == "s0, s1"
     assert listed_names(shared).endswith("s9 and 2 more")
     assert listed_names([pytensor.shared(1.0)]) == "one of type Scalar(float64, shape=())"
+
+
+@settings(max_examples=tiers.examples(10, 300), deadline=None)
+@given(generated=scan_graphs(), data=st.data())
+def test_generated_graphs_that_read_some(generated: GeneratedScan, data: st.DataObject) -> None:
+    """Some of the inputs become shared variables, which get the arguments in turn."""
+    inputs = generated.inputs
+    assume(inputs)
+    places = data.draw(st.sets(st.integers(0, len(inputs) - 1)))
+    first = generated.arguments[0]
+    shared = {i: shared_from(inputs[i].type, first[i], inputs[i].name) for i in places}
+    outputs = clone_replace(generated.outputs, {inputs[i]: v for i, v in shared.items()})
+    kept = [i for i in range(len(inputs)) if i not in shared]
+    graph = so.optimize(([inputs[i] for i in kept], outputs), passes="grad").graph
+    assert graph.inputs == [inputs[i] for i in kept]
+    assert set(graph.shared) <= set(shared.values())
+    for arguments in generated.arguments:
+        for i, variable in shared.items():
+            variable.set_value(arguments[i])
+        results = evaluate(inputs, generated.outputs, arguments)
+        found = evaluate(graph.inputs, graph.outputs, [arguments[i] for i in kept])
+        for result, got in zip(results, found, strict=True):
+            if not isinstance(result, Exception):  # of what the passes may have removed
+                assert_same_outcomes([result], [got])

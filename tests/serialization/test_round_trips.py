@@ -36,6 +36,7 @@ from scanopt_cli.ir.graph import Graph, as_graph
 from scanopt_cli.serialization import files
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
+from scanopt_cli.verification.verifying import verify
 from strategies import GeneratedScan, scan_graphs
 
 BACKSLASH = "has a backslash, '??' or a control character"
@@ -215,6 +216,11 @@ LONG = {
 @pytest.mark.parametrize("what", LONG)
 def test_names_of_more_than_1000_letters_are_refused_at_once(what: str, file: Path) -> None:
     assert "has more than 1,000 letters" in refused(LONG[what](), file)
+
+
+def test_graphs_of_such_names_are_evaluated() -> None:
+    graph = loop("n" * 1_001, "n" * 1_001)
+    assert verify(graph, graph, runs=1, modes="plain").ok
 
 
 @pytest.mark.parametrize("name", ["a\ud800b", "a\0b"], ids=ascii)
