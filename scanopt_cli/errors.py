@@ -40,6 +40,10 @@ class UnsafeFileError(LoadError):
     """A file refers to an object that the safe loader does not build."""
 
 
+class ConfusedGraphError(LoadError):
+    """PyTensor takes an inner graph in a file for another one that the process has."""
+
+
 class PassError(ScanoptError):
     """A pass or the text of a pipeline is invalid, or a pass broke its contract."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph, Output
 from pytensor.tensor.subtensor import Subtensor
@@ -68,14 +69,19 @@ class ScanReport:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Every loop of a graph, outer ones before those in their bodies."""
+    """Every loop of a graph, outer ones before those in their bodies.
+
+    ``shared`` has the names of the graph's shared variables.
+    """
 
     scans: tuple[ScanReport, ...]
+    shared: tuple[str | None, ...] = ()
 
 
 def inspect_graph(fgraph: AbstractFunctionGraph) -> Inspection:
     """Report every loop in ``fgraph``; the same body in two places is reported twice."""
-    return Inspection(tuple(_scans(fgraph, (), {}, Lengths())))
+    shared = tuple(v.name for v in fgraph.inputs if isinstance(v, SharedVariable))
+    return Inspection(tuple(_scans(fgraph, (), {}, Lengths())), shared)
 
 
 def _scans(

@@ -65,11 +65,8 @@ def check_derivative(
     ``modes``, which also compile the derivative, ``timeout`` and ``progress`` are
     those of `scanopt_cli.verify`.
     """
-    inputs = [original.inputs[position] for position in by]
-    graphs = [
-        clone_replace(r.graph.outputs, dict(zip(r.graph.inputs, original.inputs, strict=True)))
-        for r in derivative.orders
-    ]
+    inputs = [original.fgraph.inputs[position] for position in by]
+    graphs = [r.graph.outputs for r in derivative.orders]
     try:
         comparison = _build_comparison(derivative, graphs, inputs)
     except Exception as error:
@@ -83,7 +80,7 @@ def check_derivative(
     # of a loop of no steps.
     expected = [e + pt.zeros_like(cost) for e in comparison.expected]
     sound = pt.isfinite(cost)
-    for variable in filter(is_float, original.inputs):
+    for variable in filter(is_float, original.fgraph.inputs):
         sound = sound & pt.isfinite(variable).all()
     given = [
         _unless_alike(g + pt.zeros_like(cost), e, sound, comparison.tolerance)
@@ -127,7 +124,7 @@ def _judged(against: str, found: Verification) -> Check:
 
 
 def _graph(original: Graph, outputs: Sequence[Variable]) -> Graph:
-    fgraph = FunctionGraph(original.inputs, list(outputs), clone=True)
+    fgraph = FunctionGraph(original.fgraph.inputs, list(outputs), clone=False)
     return replace(original, fgraph=fgraph, output_names=())
 
 

@@ -44,7 +44,7 @@ from scanopt_cli.autodiff.stages import NotCountedError, staged
 from scanopt_cli.autodiff.strategies import derivatives_by_order, record_inferred
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.folding import bounded_folding
-from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, copy_nodes
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.verification.modes import DEFAULT
 
@@ -87,7 +87,7 @@ def grad(
         1 for the gradient.
     wrt
         Inputs to differentiate by: names, positions (``2`` or ``"#2"``) or variables of ``graph``.
-        By default every floating-point input that the output depends on, former shared variables
+        By default every floating-point input that the output depends on, shared variables
         included.
     output
         The output to differentiate: its position, its name or ``"#2"``.
@@ -188,7 +188,7 @@ class _Problem:
 
     @property
     def inputs(self) -> list[Variable]:
-        return [self.original.inputs[position] for position in self.by]
+        return [self.original.fgraph.inputs[position] for position in self.by]
 
     @property
     def source(self) -> str:
@@ -210,12 +210,13 @@ def _problem(
         )
     position = output_position(original, output)
     target = original.outputs[position]
-    base = FunctionGraph(original.inputs, [target], clone=False)
+    inputs = original.fgraph.inputs
+    base = FunctionGraph(inputs, [target], clone=False)
     refuse_in_place(base, source)
     by = tuple(input_positions(original, target, wrt, graph))
-    names = tuple(input_names(original.inputs)[i] for i in by)
+    names = tuple(input_names(inputs)[i] for i in by)
     only = replace(original, fgraph=base, output_names=(output_names(original)[position],))
-    refuse_trimmed(tuple(original.inputs[i] for i in by), target, source)
+    refuse_trimmed(tuple(inputs[i] for i in by), target, source)
     run_pipeline(base, [InitialRowsAlone()], strict=True)
     return _Problem(only, base.outputs[0], output_names(original)[position], by, names)
 
@@ -302,7 +303,7 @@ def _orders(
             raise blamed(error, inputs, names, results, problem.source) from error
         # The derivative of an Op may hold copies of the loops before it.
         record_inferred(results, recorder)
-        fgraph = FunctionGraph(original.inputs, results, clone=False)
+        fgraph = FunctionGraph(original.fgraph.inputs, results, clone=False)
         orders.append(_report(number, fgraph, original, recorder, _titles(number, problem, full)))
     scans = orders[-1].statistics.scans
     if scans >= _MANY_SCANS and strategy is Strategy.REVERSE:
@@ -330,7 +331,8 @@ def _report(
     titles: list[str],
 ) -> OrderReport:
     """Report on a copy of ``fgraph``, which shares no node with the graphs of other orders."""
-    copied, copies = fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)
+    copies: dict[Any, Any] = {}
+    copied = copy_nodes(fgraph, copies)
     nodes: dict[Apply, Any] = {old: new for old, new in copies.items() if isinstance(old, Apply)}
     return OrderReport(
         order=order,

@@ -56,9 +56,9 @@ def input_positions(
         If ``wrt`` selects no input, or one that does not exist, whose name is not unique, that
         holds no floats, or by which ``target`` has no derivative.
     """
-    names, smooth = input_names(graph.inputs), useful([target])
+    names, smooth = input_names(graph.fgraph.inputs), useful([target])
     if wrt is None:
-        found = [i for i, variable in enumerate(graph.inputs) if variable in smooth]
+        found = [i for i, variable in enumerate(graph.fgraph.inputs) if variable in smooth]
         if not found:
             raise GradientError(
                 "the output depends on no floating-point input in a differentiable way",
@@ -154,7 +154,9 @@ def _input_position(
 
 def _inputs_of(given: GraphLike) -> list[Variable]:
     """The variables that became the inputs of a `Graph` made from ``given``, in order."""
-    if isinstance(given, Graph | FrozenFunctionGraph):
+    if isinstance(given, Graph):
+        return list(given.fgraph.inputs)
+    if isinstance(given, FrozenFunctionGraph):
         return list(given.inputs)
     ends = given if isinstance(given, tuple) else (given.inputs, given.outputs)
     inputs, outputs = ([*part] if isinstance(part, Sequence) else [part] for part in ends)
@@ -164,7 +166,7 @@ def _inputs_of(given: GraphLike) -> list[Variable]:
 
 
 def _check_input(graph: Graph, target: Variable, position: int, smooth: set[Variable]) -> None:
-    variable, name = graph.inputs[position], input_names(graph.inputs)[position]
+    variable, name = graph.fgraph.inputs[position], input_names(graph.fgraph.inputs)[position]
     if not is_float(variable):
         raise GradientError(
             f"{name} is {_kind(variable)}: only floating-point inputs have a derivative",

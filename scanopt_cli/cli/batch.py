@@ -14,6 +14,7 @@ from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.pytensor_log import reported_failures
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.text import plural
 
 if TYPE_CHECKING:
     from scanopt_cli.ir.graph import Graph
@@ -34,6 +35,7 @@ def load_graph(
     from pytensor.configdefaults import config
 
     from scanopt_cli.ir.folding import bounded_folding
+    from scanopt_cli.ir.graph import listed_names
     from scanopt_cli.serialization.loading import load
 
     until_command_ends.enter_context(bounded_folding())
@@ -47,7 +49,9 @@ def load_graph(
         warnings.simplefilter("always", UserWarning)
         packages = allow_packages or ()
         graph = load(path, trust=trust, allow_packages=packages, recorded=recorded)
-    for note in [*(str(warning.message) for warning in caught), *graph.notes]:
+    shared = graph.shared
+    found = [f"{plural(len(shared), 'shared variable')}: {listed_names(shared)}"] if shared else []
+    for note in [*(str(warning.message) for warning in caught), *graph.notes, *found]:
         tell(f"note: {path}: {note}")
     return graph
 

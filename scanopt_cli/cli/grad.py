@@ -141,7 +141,8 @@ def grad(
     derivative = replace(found[0], compared=tuple(found[1:]))
     print_result(output_format, "grad", derivative, grad_report(derivative, show=show))
     codes += [_code(one, is_asked_for=check is True) for one in found]
-    _write(derivative, output_file, code=_code(found[0], is_asked_for=check is True))
+    code = _code(found[0], is_asked_for=check is True)
+    _write(derivative, output_file, code=code, trust=trust)
     return max(codes)
 
 
@@ -158,14 +159,14 @@ def _code(derivative: Derivative, *, is_asked_for: bool) -> ExitCode:
     return ExitCode.FAILED if outcome is Outcome.NOT_CHECKED and is_asked_for else ExitCode.CLEAN
 
 
-def _write(derivative: Derivative, target: Path | None, *, code: ExitCode) -> None:
+def _write(derivative: Derivative, target: Path | None, *, code: ExitCode, trust: bool) -> None:
     from scanopt_cli.pipeline.optimizing import optimize
     from scanopt_cli.serialization.saving import save
 
     if target is None:
         return
     if code is ExitCode.CLEAN:
-        save(optimize(derivative.graph, "compile-safe").graph, target)
+        save(optimize(derivative.graph, "compile-safe").graph, target, trust=trust)
         tell(f"wrote {target}")
     else:
         tell(f"{target} is not written")

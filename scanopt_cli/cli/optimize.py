@@ -142,7 +142,7 @@ def optimize(
                 tell(f"warning: {path}: {text_of(remark)} (pass {remark.pass_name}, {remark.scan})")
             if limit is not None and sum(run.rewrites for run in result.passes) >= limit:
                 tell(f"stopped after {plural(limit, 'rewrite')}, as --limit says")
-            codes.append(_finish(result, places.get(path), check=check))
+            codes.append(_finish(result, places.get(path), check=check, trust=trust))
     if output_format is Format.JSON:
         print_json("optimize", {"graphs": batch.results})
     return batch.finish(max(codes))
@@ -172,7 +172,7 @@ def _print(
         print_aside([Heading(source, "remarks"), *found])
 
 
-def _finish(result: OptimizeResult, target: Path | None, *, check: bool) -> ExitCode:
+def _finish(result: OptimizeResult, target: Path | None, *, check: bool, trust: bool) -> ExitCode:
     """Write the result unless its verification failed, and return the exit code."""
     from scanopt_cli.serialization.saving import save
     from scanopt_cli.verification.result import Verdict
@@ -193,6 +193,6 @@ def _finish(result: OptimizeResult, target: Path | None, *, check: bool) -> Exit
         except OSError as error:
             reason = error.strerror or error
             raise ScanoptError(f"cannot be made: {reason}", where=str(target.parent)) from None
-        save(result.graph, target)
+        save(result.graph, target, trust=trust)
         tell(f"wrote {target}")
     return ExitCode.FINDING if check and result.changed else ExitCode.CLEAN

@@ -15,23 +15,24 @@ from scanopt_cli.errors import ScanoptError
 
 _MOST_INPUTS = 5_000
 _MOST_OUTPUTS = 100_000
+_MOST_LISTED = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
     """A graph with distinct inputs, and its origin.
 
+    Shared variables stay what they are: ``pytensor.function(graph.inputs, graph.outputs)`` reads
+    and updates them.
+
     Attributes
     ----------
     fgraph
-        The graph itself. Its inputs are plain variables: shared variables were replaced by
-        inputs of the same type and name, and their contents are in ``values``.
+        The graph itself. Shared variables are among its inputs, as in any FunctionGraph.
     source
         The name of this graph in messages: the path it was read from, or ``<memory>``.
-    values
-        Contents of former shared variables, by input position (not by name: names repeat).
     recorded
-        Argument tuples of recorded calls, each aligned with ``inputs``.
+        Argument tuples of recorded calls, each aligned with the inputs of ``fgraph``.
     output_names
         A name for each output where the file gave one (the keys of a dict of outputs).
     notes
@@ -42,7 +43,6 @@ class Graph:
 
     fgraph: FunctionGraph
     source: str = "<memory>"
-    values: Mapping[int, Any] = field(default_factory=dict)
     recorded: tuple[tuple[Any, ...], ...] = ()
     output_names: tuple[str | None, ...] = ()
     notes: tuple[str, ...] = ()
@@ -50,8 +50,25 @@ class Graph:
 
     @property
     def inputs(self) -> list[Variable]:
-        """The graph's inputs, in order."""
-        return self.fgraph.inputs
+        """The graph's inputs, in order; shared variables are none."""
+        return [v for v in self.fgraph.inputs if not isinstance(v, SharedVariable)]
+
+    @property
+    def shared(self) -> list[SharedVariable]:
+        """The shared variables that the graph reads, or that it read once."""
+        return [v for v in self.fgraph.inputs if isinstance(v, SharedVariable)]
+
+    @property
+    def values(self) -> dict[int, Any]:
+        """Present contents of shared variables, by their position among the inputs of ``fgraph``.
+
+        They are the contents themselves, not copies.
+        """
+        return {
+            position: variable.get_value(borrow=True)
+            for position, variable in enumerate(self.fgraph.inputs)
+            if isinstance(variable, SharedVariable)
+        }
 
     @property
     def outputs(self) -> list[Variable]:
@@ -59,9 +76,8 @@ class Graph:
         return self.fgraph.outputs
 
     def copy(self) -> Graph:
-        """Return a copy that shares no node and no variable with this graph, names kept."""
-        fgraph, _ = self.fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)
-        return replace(self, fgraph=fgraph)
+        """Return a copy with nodes of its own, over the same inputs and shared variables."""
+        return replace(self, fgraph=copy_nodes(self.fgraph))
 
 
 type GraphLike = (
@@ -70,9 +86,13 @@ type GraphLike = (
 """The forms in which every function of the library takes a graph."""
 
 
-def copy_nodes(fgraph: FunctionGraph) -> FunctionGraph:
-    """Return a graph with nodes of its own over the inputs of ``fgraph``."""
-    memo: dict[Any, Any] = {variable: variable for variable in fgraph.inputs}
+def copy_nodes(fgraph: FunctionGraph, memo: dict[Any, Any] | None = None) -> FunctionGraph:
+    """Return a graph with nodes of its own over the inputs of ``fgraph``.
+
+    ``memo`` gets the copy of each node and variable.
+    """
+    memo = {} if memo is None else memo
+    memo |= {variable: variable for variable in fgraph.inputs}
     clone_get_equiv(fgraph.inputs, fgraph.outputs, copy_orphans=False, memo=memo)
     return FunctionGraph(fgraph.inputs, [memo[output] for output in fgraph.outputs], clone=False)
 
@@ -128,8 +148,9 @@ def from_io(
 ) -> Graph:
     """Build a `Graph` from variables; with ``inputs=None``, from all roots of the outputs.
 
-    Shared variables become inputs after the given ones, in the order of a traversal, and their
-    contents go to `Graph.values`. The caller's variables are not changed.
+    The graph has nodes of its own, over the caller's inputs and shared variables. (So default
+    updates of shared variables, which the caller's inputs may be part of, hold for it as well.)
+    Shared variables that ``inputs`` do not list come last, in the order of a traversal.
     """
     roots = [
         variable
@@ -152,16 +173,26 @@ def from_io(
             hint="list every input, or give the outputs alone",
         )
     every = given + [variable for variable in shared if variable not in known]
-    memo: dict[Any, Any] = {variable: variable.type(name=variable.name) for variable in every}
-    plain = [memo[variable] for variable in every]
+    memo: dict[Any, Any] = {variable: _as_input(variable) for variable in every}
+    roots = [memo[variable] for variable in every]
     clone_get_equiv(every, outputs, copy_orphans=False, memo=memo)
-    values = {
-        position: variable.get_value(borrow=False)
-        for position, variable in enumerate(every)
-        if isinstance(variable, SharedVariable)
-    }
-    fgraph = FunctionGraph(plain, [memo[output] for output in outputs], clone=False)
-    return Graph(fgraph=fgraph, source=source, values=values)
+    fgraph = FunctionGraph(roots, [memo[output] for output in outputs], clone=False)
+    return Graph(fgraph=fgraph, source=source)
+
+
+def _as_input(variable: Variable) -> Variable:
+    """Return ``variable``, or another one in place of what something computes."""
+    if variable.owner is None and not isinstance(variable, AtomicVariable):
+        return variable
+    made: Variable = variable.type(name=variable.name)
+    return made
+
+
+def listed_names(variables: Sequence[Variable]) -> str:
+    """Return the names of a few of ``variables``, and how many more there are."""
+    shown = [str(v.name or f"one of type {v.type}") for v in variables[:_MOST_LISTED]]
+    more = len(variables) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def check_counts(n_inputs: int, n_outputs: int) -> None:

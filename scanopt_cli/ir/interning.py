@@ -7,11 +7,12 @@ of two such nodes a body gets depends on those that the process froze before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from pytensor.compile.builders import OpFromGraph
-from pytensor.graph.basic import Apply, Constant, FrozenApply, Variable
+from pytensor.graph.basic import Apply, Constant, FrozenApply, NominalVariable, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.scalar.basic import Composite
@@ -25,6 +26,21 @@ _FOR_GRADIENTS = (
     *("multiplier", "clip_lower_bound", "clip_upper_bound"),
     *("sparse_grad", "structured", "grad_preserves_dense"),
 )
+
+
+@contextmanager
+def untouched_inner_inputs() -> Iterator[None]:
+    """Leave the inputs of the inner graphs of this process as they are.
+
+    There is one for each position and type. Whoever asks for it gives it a type that is equal, but
+    another object, and a pickle tells the two apart.
+    """
+    types = {variable: variable.type for variable in NominalVariable.__instances__.values()}
+    try:
+        yield
+    finally:
+        for variable, kind in types.items():
+            variable.type = kind
 
 
 def has_negative_zero(variable: Variable) -> bool:

@@ -24,6 +24,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.errors import LoadError
 from scanopt_cli.ir.graph import Graph
+from scanopt_cli.serialization.payload import shared_from
 
 NOTE = (
     "read from a compiled Function: PyTensor does not keep the graph as it was written, so this is "
@@ -73,7 +74,12 @@ def graph_of(compiled: CompiledGraph, where: str) -> Graph:
         If a node writes into its inputs in a way that has no pure twin.
     """
     fgraph = compiled.fgraph
-    memo: dict[Variable, Variable] = {v: v.type.make_variable(v.name) for v in fgraph.inputs}
+    memo: dict[Variable, Variable] = {
+        v: shared_from(v.type, compiled.values[position], v.name)
+        if position in compiled.values
+        else v.type.make_variable(v.name)
+        for position, v in enumerate(fgraph.inputs)
+    }
     inputs = list(memo.values())
     _Purifier().copy(fgraph.toposort(), memo)
     outputs = [memo.get(output, output) for output in fgraph.outputs]
@@ -82,7 +88,6 @@ def graph_of(compiled: CompiledGraph, where: str) -> Graph:
     return Graph(
         fgraph=FunctionGraph(inputs, outputs, clone=False),
         source=where,
-        values=dict(compiled.values),
         output_names=(*[None] * first, *updates) if compiled.updated else (),
         notes=(NOTE,),
     )

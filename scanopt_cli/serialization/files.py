@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import stat
 import zlib
@@ -76,8 +77,7 @@ def read_bytes(path: Path) -> bytes:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
                 raise LoadError("is not a regular file", where=where, hint=GIVE_A_FILE)
-            if found.st_size > MAX_BYTES:
-                raise _too_large(where)
+            check_size(found.st_size, where)
             return file.read(found.st_size)
     except FileNotFoundError:
         raise LoadError("no such file", where=where, hint="check the path") from None
@@ -90,6 +90,17 @@ def read_bytes(path: Path) -> bytes:
         ) from None
 
 
+def zipped(data: bytes) -> bytes:
+    """Return ``data`` gzipped, the same bytes each time, in a way that `read_file` unpacks.
+
+    What would unpack to more than 100 times its size, as many zeros would, is stored as it is.
+    """
+    packed = gzip.compress(data, mtime=0)
+    if len(data) > max(_SMALL, _MOST_EXPANSION * len(packed)):
+        return gzip.compress(data, compresslevel=0, mtime=0)
+    return packed
+
+
 def _unzipped(data: bytes, where: str) -> bytes:
     chunks, most, held = [], max(_SMALL, _MOST_EXPANSION * len(data)), 0
     member = zlib.decompressobj(wbits=31)
@@ -99,8 +110,7 @@ def _unzipped(data: bytes, where: str) -> bytes:
         if not chunk and not data and not member.eof:
             raise EOFError("it ends too early")
         held += len(chunk)
-        if held > MAX_BYTES:
-            raise _too_large(where)
+        check_size(held, where)
         if held > most:
             problem = f"unpacks to more than {_MOST_EXPANSION} times its size"
             raise LoadError(problem, where=where, hint=_UNPACK_IT)
@@ -110,12 +120,14 @@ def _unzipped(data: bytes, where: str) -> bytes:
     return b"".join(chunks)
 
 
-def _too_large(where: str) -> LoadError:
-    return LoadError(
-        f"holds more than {MAX_BYTES:,} bytes",
-        where=where,
-        hint="a graph file is far smaller; make large constants shared variables or inputs",
-    )
+def check_size(size: int, where: str) -> None:
+    """Refuse ``size`` bytes if no graph file may hold so many; `LoadError` as in `read_file`."""
+    if size > MAX_BYTES:
+        raise LoadError(
+            f"holds more than {MAX_BYTES:,} bytes",
+            where=where,
+            hint="a graph file is far smaller; make inputs of large constants and shared variables",
+        )
 
 
 def values_path(path: Path) -> Path:

@@ -56,7 +56,8 @@ def load(
     The file holds what `save` writes, a FunctionGraph, a FrozenFunctionGraph, a Variable, a list,
     tuple or dict of output Variables, an (inputs, outputs) pair of lists, a dict with the keys
     ``inputs`` and ``outputs``, or a compiled Function (of which the optimised graph is returned,
-    without in-placing). Shared variables become inputs whose contents are in `Graph.values`.
+    without in-placing). Shared variables are shared variables of the result, with the contents that
+    the file gives them.
     Recorded calls in ``NAME.values.npz`` beside the file are in `Graph.recorded`.
 
     Parameters
@@ -195,7 +196,7 @@ def _warn_of_version(graph: Graph) -> None:
 
 def _with_recorded(graph: Graph, source: Path) -> Graph:
     try:
-        recorded = read_values(source, len(graph.inputs))
+        recorded = read_values(source, len(graph.fgraph.inputs))
     except LoadError as error:
         return replace(graph, notes=(*graph.notes, str(error)))
     return replace(graph, recorded=recorded) if recorded else graph

@@ -1,22 +1,25 @@
 """The file format of scanopt: flat tables, so that neither writing nor reading recurses.
 
 Variables are numbered: inputs first, then constants, then the outputs of each node in topological
-order. A node is ``(op, inputs, outputs)``, where ``op`` is a position in the table of ops,
+order. Inputs with contents in ``values`` are shared variables. A node is
+``(op, inputs, outputs)``, where ``op`` is a position in the table of ops,
 ``inputs`` are variable numbers and ``outputs`` are ``(type, name)`` pairs with ``type`` a position
 in the table of types. Bodies of Scans and other inner graphs stay inside their ops, frozen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytensor
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.scalar.basic import ScalarType
+from pytensor.scalar.sharedvar import ScalarSharedVariable
 
 from scanopt_cli.errors import LoadError
 from scanopt_cli.ir.graph import Graph, check_counts
@@ -34,7 +37,7 @@ _KEYS = frozenset(
 )
 _MOST_EDGES = 2_000_000
 _MOST_VARIABLES = 500_000
-_MOST_LETTERS = 1_000
+_MOST_LETTERS, _SHOWN_LETTERS = 1_000, 20
 _MOST_NOTES = 100
 _MOST_STACKS, _MOST_FRAMES = 20, 50
 _VALUES = (bool, int, float, complex, np.generic, np.ndarray, np.random.Generator, list, tuple)
@@ -56,17 +59,21 @@ class _Table:
         return self._positions[key]
 
 
-def encode(graph: Graph, *, keep_traces: bool) -> dict[str, Any]:
-    """Return ``graph`` as tables of ops, types and plain values. The graph is not changed."""
+def encode(graph: Graph, *, keep_traces: bool, cut_names: bool = False) -> dict[str, Any]:
+    """Return ``graph`` as tables of ops, types and plain values. The graph is not changed.
+
+    Names that `decode` refuses are cut, if ``cut_names`` is true.
+    """
+    longest = _MOST_LETTERS if cut_names else None
     types, ops = _Table(), _Table()
     nodes = graph.fgraph.toposort()
     constants = _constants(graph.fgraph, nodes)
     numbers: dict[Variable, int] = {}
-    for variable in (*graph.inputs, *constants):
+    for variable in (*graph.fgraph.inputs, *constants):
         numbers[variable] = len(numbers)
     rows, traces = [], {}
     for position, node in enumerate(nodes):
-        outputs = tuple((_type(types, output), output.name) for output in node.outputs)
+        outputs = tuple((_type(types, output), _name(output, longest)) for output in node.outputs)
         inputs = tuple(numbers[variable] for variable in node.inputs)
         key = (getattr(node.op, "name", None), *beyond_equality(node.op))
         rows.append((ops.position(node.op, *key), inputs, outputs))
@@ -83,16 +90,19 @@ def encode(graph: Graph, *, keep_traces: bool) -> dict[str, Any]:
             "numpy": np.__version__,
             "scanopt": __version__,
         },
-        "inputs": [(_type(types, variable), variable.name) for variable in graph.inputs],
+        "inputs": [
+            (_type(types, variable), _name(variable, longest)) for variable in graph.fgraph.inputs
+        ],
         "constants": [
-            (_type(types, constant), constant.data, constant.name) for constant in constants
+            (_type(types, constant), constant.data, _name(constant, longest))
+            for constant in constants
         ],
         "types": types.rows,
         "ops": ops.rows,
         "nodes": rows,
         "outputs": [numbers[variable] for variable in graph.outputs],
         "output_names": tuple(graph.output_names),
-        "values": dict(graph.values),
+        "values": graph.values,
         "recorded": tuple(graph.recorded),
         "notes": tuple(graph.notes),
         "traces": traces,
@@ -128,7 +138,13 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
     if made > _MOST_VARIABLES:
         raise ValueError(f"it has more than {_MOST_VARIABLES:,} constants and results")
     traces: dict[int, list[Any]] = {}
-    inputs = [types[kind].make_variable(name=name_from(name)) for kind, name in payload["inputs"]]
+    contents = {_within(payload["inputs"], key): v for key, v in payload["values"].items()}
+    inputs: list[Variable] = [
+        shared_from(types[kind], _value(contents[position]), name)
+        if position in contents
+        else types[kind].make_variable(name=name_from(name))
+        for position, (kind, name) in enumerate(payload["inputs"])
+    ]
     variables = list(inputs)
     for kind, data, name in payload["constants"]:
         variables.append(constant_from(types[kind], data, name))
@@ -144,7 +160,6 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
     return Graph(
         fgraph=FunctionGraph(inputs, outputs, clone=False),
         source=where,
-        values={_within(inputs, key): _value(v) for key, v in payload["values"].items()},
         recorded=tuple(
             tuple(_value(value) for _, value in zip(inputs, call, strict=True))
             for call in payload["recorded"]
@@ -197,11 +212,16 @@ def _constants(fgraph: FunctionGraph, nodes: list[Apply]) -> list[Constant]:
     return list(dict.fromkeys(variable for variable in read if isinstance(variable, Constant)))
 
 
+def _name(variable: Variable, longest: int | None) -> str | None:
+    """Return the name of ``variable`` as plain text: NumPy has a text of its own."""
+    return str(variable.name)[:longest] if isinstance(variable.name, str) else variable.name
+
+
 def _type(types: _Table, variable: Variable) -> int:
     return types.position(variable.type, type(variable.type))
 
 
-def _within(inputs: list[Variable], position: Any) -> int:
+def _within(inputs: Sequence[Any], position: Any) -> int:
     if _number(position) >= len(inputs):
         raise ValueError(f"{position!r} is not the position of an input")
     return int(position)
@@ -226,14 +246,40 @@ def _texts(values: Collection[Any]) -> list[str]:
 
 
 def constant_from(kind: Any, data: Any, name: Any) -> Constant:
-    """Return a constant of type ``kind``. (PyTensor takes any array for a number.)"""
+    """Return a constant of type ``kind``."""
+    _check_content(kind, data, "a constant")
+    made: Constant = kind.make_constant(data, name=name_from(name))
+    return made
+
+
+def shared_from(
+    kind: Any, data: Any, name: Any, cls: type[SharedVariable] | None = None
+) -> SharedVariable:
+    """Return a shared variable of type ``kind``, of the class that PyTensor has for it."""
+    _check_content(kind, data, "a shared variable")
+    found = cls or _shared_class(kind)
+    return found(kind, data, strict=False, name=name_from(name))
+
+
+def _check_content(kind: Any, data: Any, what: str) -> None:
     if isinstance(data, list | tuple) and _has_text(data):
         # NumPy makes an array of texts of it, each as long as the longest.
-        raise ValueError("a constant is a list that holds text")
-    made: Constant = kind.make_constant(data, name=name_from(name))
-    if isinstance(kind, ScalarType) and np.ndim(made.data):
-        raise ValueError("a constant is an array, though its type is that of a number")
-    return made
+        raise ValueError(f"{what} is a list that holds text")
+    if isinstance(kind, ScalarType) and np.ndim(data):  # which PyTensor takes for a number
+        raise ValueError(f"{what} is an array, though its type is that of a number")
+
+
+def _shared_class(kind: Any) -> type[SharedVariable]:
+    """Return the class of shared variables that have the methods of variables of type ``kind``."""
+    if isinstance(kind, ScalarType):
+        return ScalarSharedVariable
+    pending: list[type[SharedVariable]] = [SharedVariable]
+    while pending:
+        cls = pending.pop(0)
+        if issubclass(cls, kind.variable_type) and cls.__module__.startswith("pytensor."):
+            return cls
+        pending += cls.__subclasses__()
+    return SharedVariable
 
 
 def _has_text(data: list[Any] | tuple[Any, ...]) -> bool:
@@ -265,5 +311,6 @@ def name_from(value: Any) -> str | None:
     if value is not None and type(value) is not str:
         raise ValueError("a name that is no text")
     if value is not None and len(value) > _MOST_LETTERS:
-        raise ValueError(f"a name of more than {_MOST_LETTERS:,} letters")
+        shown = repr(value[:_SHOWN_LETTERS])[:-1]
+        raise ValueError(f"the name {shown}…' has more than {_MOST_LETTERS:,} letters")
     return value

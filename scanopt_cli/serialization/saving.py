@@ -2,38 +2,65 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import pickle
+import warnings
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pytensor.graph.op import Op
 from pytensor.graph.utils import Scratchpad
 
-from scanopt_cli.errors import ScanoptError
-from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
+from scanopt_cli.errors import ConfusedGraphError, LoadError, ScanoptError
+from scanopt_cli.ir.folding import bounded_folding
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, listed_names
+from scanopt_cli.ir.interning import untouched_inner_inputs
+from scanopt_cli.serialization.files import check_size, zipped
+from scanopt_cli.serialization.loading import interpret
 from scanopt_cli.serialization.payload import encode
+from scanopt_cli.serialization.unpickler.allowlist import Allowlist, Refusal
+from scanopt_cli.serialization.unpickler.builder import build
 from scanopt_cli.serialization.unpickler.dropping import reduced_op
+from scanopt_cli.serialization.unpickler.pickle_handlers import FORMS
+from scanopt_cli.serialization.unpickler.records import read_records
 from scanopt_cli.serialization.writing import write_atomically
 
 
-def save(graph: GraphLike, path: str | os.PathLike[str], *, keep_traces: bool = False) -> None:
+class LostUpdateWarning(UserWarning):
+    """A shared variable has a default update, which its file does not hold."""
+
+
+def save(
+    graph: GraphLike,
+    path: str | os.PathLike[str],
+    *,
+    keep_traces: bool = False,
+    trust: bool = False,
+) -> None:
     """Write ``graph`` to ``path``, gzipped if the name ends in ``.gz``, whole or not at all.
 
-    The file holds the graph, its names, values and notes, and the versions of PyTensor, NumPy and
-    scanopt. It holds no code: cached gradients and compiled functions of ops stay behind, and so
-    do the places in the source where variables were made, unless ``keep_traces`` is true. The
-    caller's graph and ops are not changed. The same graph gives the same bytes.
+    The file holds the graph, its names and notes, its shared variables with their present contents,
+    and the versions of PyTensor, NumPy and scanopt. It holds no code: cached gradients and compiled
+    functions of ops stay behind, and so do the places in the source where variables were made,
+    unless ``keep_traces`` is true. Default updates of shared variables stay behind with a
+    `LostUpdateWarning`; list them as outputs to keep them. The caller's graph and ops are not
+    changed. The same graph gives the same bytes.
+
+    What is written, `load` reads: that is tried before anything is written. Only if an op is of a
+    class that `load` does not admit by itself, the reader has to admit its package, or to trust the
+    file, and nothing is tried. With ``trust``, nothing is tried either, and the file may need it.
 
     Raises
     ------
     ScanoptError
-        If ``graph`` is no graph, an op of it cannot be pickled, or the file cannot be written.
+        If ``graph`` is no graph, an op of it cannot be pickled, `load` would refuse the file, or it
+        cannot be written.
     """
     target = Path(path)
-    whole = graph if isinstance(graph, Graph) else as_graph(graph)
+    whole = _with_lost_updates(graph if isinstance(graph, Graph) else as_graph(graph), target)
     stream = io.BytesIO()
     payload = encode(whole, keep_traces=keep_traces)
     try:
@@ -48,9 +75,44 @@ def save(graph: GraphLike, path: str | os.PathLike[str], *, keep_traces: bool = 
             "library makes at run time (pm.CustomDist) can only be compiled inside of enabled()",
         ) from error
     data = stream.getvalue()
-    if target.suffix == ".gz":
-        data = gzip.compress(data, mtime=0)
-    write_atomically(target, data)
+    written = zipped(data) if target.suffix == ".gz" else data
+    hint = "make inputs of large constants and shared variables"
+    try:
+        check_size(max(len(data), len(written)), str(target))
+        if not trust:
+            hint = "change that, or trust it: save(..., trust=True), load(..., trust=True), --trust"
+            _check_loads(data, str(target))
+    except LoadError as error:
+        raise ScanoptError(
+            f"is not written, since it would not load: {error.what}", where=str(target), hint=hint
+        ) from None
+    write_atomically(target, written)
+
+
+def _with_lost_updates(graph: Graph, target: Path) -> Graph:
+    """Return ``graph`` with a note on its default updates, and warn of them, if there are some."""
+    updated = [variable for variable in graph.shared if variable.default_update is not None]
+    if not updated:
+        return graph
+    names = listed_names(updated)
+    note = f"the default updates of {names} are not in the file; list them as outputs to keep them"
+    warnings.warn(f"{target}: {note}", LostUpdateWarning, stacklevel=3)
+    return replace(graph, notes=(*graph.notes, note))
+
+
+@bounded_folding()
+def _check_loads(data: bytes, where: str) -> None:
+    """Check that `load` reads a file of ``data``; `LoadError` if it does not.
+
+    Nothing is checked if its reader has to say that a package is admitted, or the file trusted.
+    """
+    recording, allowlist = read_records(data, where), Allowlist(FORMS)
+    for mentioned in recording.globals:
+        if isinstance(allowlist.judge(mentioned.module, mentioned.name), Refusal):
+            return
+    # PyTensor may confuse it with a graph of this process, which a reader does not have.
+    with suppress(ConfusedGraphError), untouched_inner_inputs():
+        interpret(build(recording, where, allowlist, len(data)), where)
 
 
 def _can_be_pickled(op: Op) -> bool:

@@ -37,7 +37,7 @@ class Setting:
         The trip count of the loops whose trip count the arguments decide; ``None`` for several
         steps.
     contents
-        Whether former shared variables keep the contents stored in their file.
+        Whether shared variables keep the contents stored in their file.
     special
         Whether some floats are NaN or infinite.
     many
@@ -82,7 +82,7 @@ def settings(runs: int, constraints: InputConstraints) -> Iterator[Setting]:
     """Yield the settings of ``runs`` runs, round after round through `_CYCLE`.
 
     Every round uses longer loops and larger arrays than the one before; only the first keeps the
-    contents of former shared variables.
+    contents of shared variables.
     """
     for run in range(runs):
         setting = replace(_CYCLE[run % len(_CYCLE)], many=3 + 3 * (run // len(_CYCLE)))
@@ -119,7 +119,7 @@ def draw(
 ) -> tuple[Any, ...]:
     """Draw one argument for each input, aligned with ``types``.
 
-    ``contents`` holds the contents of former shared variables by input position, ``recorded`` the
+    ``contents`` holds the contents of shared variables by input position, ``recorded`` the
     arguments of a recorded call, if there is one.
 
     Raises

@@ -64,7 +64,7 @@ class Request:
     recorded
         Argument tuples of recorded calls, aligned with the inputs.
     contents
-        Contents of former shared variables, by input position.
+        Contents of shared variables, by input position.
     runs, seed
         How many runs are drawn, and from which seed.
     modes
@@ -94,10 +94,15 @@ class Record:
 def tables(*graphs: Graph) -> tuple[dict[str, Any], ...]:
     """Return graphs, and nothing of what else is known of them, as the tables that files hold.
 
+    Shared variables are plain inputs there, to which each run gives values.
+
     Frozen graphs would share nodes that PyTensor counts as equal, and it counts 0.0 and -0.0 as
     equal.
     """
-    return tuple(encode(Graph(fgraph=graph.fgraph), keep_traces=False) for graph in graphs)
+    return tuple(
+        encode(Graph(fgraph=graph.fgraph), keep_traces=False, cut_names=True) | {"values": {}}
+        for graph in graphs
+    )
 
 
 def run_child(request: Request, progress: Callable[[str], None] | None = None) -> Record:

@@ -32,7 +32,7 @@ def verify(
     """Evaluate two graphs on the same arguments and compare their values.
 
     Recorded calls of ``a`` (of ``b`` if ``a`` has none) come first. Then ``runs`` runs are drawn:
-    several steps with the contents of former shared variables kept, 0 steps, 1 step, NaNs and
+    several steps with the contents of shared variables kept, 0 steps, 1 step, NaNs and
     infinities, 2 steps, and so on with longer loops. Both graphs are evaluated as they are; then
     each of ``modes`` compiles ``b`` as a user would, and its values must be those of ``a`` or those
     of ``a`` compiled by the same mode. Everything runs in one child process, so a crash or an

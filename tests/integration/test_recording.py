@@ -102,11 +102,12 @@ def test_the_first_call_is_beside(tmp_path: Path) -> None:
         first = f([1.0, 2.0], n=2)
         f([5.0], 1)
     graph = only(tmp_path)
-    assert [variable.name for variable in graph.inputs] == ["x", "n", "scale"]
+    assert [variable.name for variable in graph.inputs] == ["x", "n"]
+    assert [variable.name for variable in graph.shared] == ["scale"]
     ((recorded_x, recorded_n, recorded_scale),) = graph.recorded
     np.testing.assert_array_equal(recorded_x, [1.0, 2.0])
     assert (recorded_n, recorded_scale, graph.values[2]) == (2, 2.0, 2.0)
-    values = evaluate(graph.inputs, graph.outputs, graph.recorded[0])
+    values = evaluate(graph.inputs, graph.outputs, graph.recorded[0][:2])
     assert_same_outcomes([first, np.array(3.0)], values)
     assert "Output 1 is the new value of scale." in graph.notes
 

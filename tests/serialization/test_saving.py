@@ -76,14 +76,14 @@ def test_everything_a_graph_carries_comes_back(file: Path) -> None:
     built = as_graph(([x], [middle + pt.random.normal(0, 1, rng=rng), middle]))
     graph = Graph(
         fgraph=built.fgraph,
-        values=built.values,
         recorded=((np.ones(3), np.random.default_rng(2)),),
         output_names=("a", None),
         notes=("a note",),
     )
     save(graph, file)
     again = load(file)
-    assert [v.name for v in again.inputs] == ["x", "rng"]
+    assert [v.name for v in again.inputs] == ["x"]
+    assert [v.name for v in again.shared] == ["rng"]
     node = again.outputs[1].owner
     assert again.outputs[1].name == "middle"
     assert [v.name for v in node.inputs if isinstance(v, Constant)] == ["weights"]

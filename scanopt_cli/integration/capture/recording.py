@@ -30,7 +30,7 @@ class Capture:
     """The graphs captured so far.
 
     Each graph is a file ``NUMBER_NAME.pkl`` in ``directory``. It is the graph that the program
-    compiles, before any rewrite, with shared variables as inputs and updates as the last outputs.
+    compiles, before any rewrite, with its shared variables, and updates as the last outputs.
     ``NAME`` is that of the function, else what the program asked PyMC for (``dlogp``), else the
     first output that has a name, else the line of the program. The values of the graph's first
     call, shared variables included, are beside it in ``NUMBER_NAME.values.npz``.
@@ -66,8 +66,10 @@ class Capture:
             return None
         asked = [spec.variable.name for spec in outputs]
         caller = origin()
+        # Copies of shared variables have no default updates: here, updates are outputs.
+        copied, _ = fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)
         graph = replace(
-            as_graph(fgraph),
+            as_graph(copied),
             output_names=(*asked, *[None] * (len(fgraph.outputs) - len(asked))),
             notes=_notes(name, caller, fgraph),
         )
@@ -75,7 +77,7 @@ class Capture:
         names = (name, caller.name, *asked, place, "graph")
         path = reserve(self.directory, next(filter(None, names)))
         try:
-            save(graph, path)
+            save(graph, path, trust=True)
         except BaseException:
             path.unlink()
             raise

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 from pytensor.assumptions.core import AssumptionKey, FactState
+from pytensor.conditional.op import IfElse
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FrozenFunctionGraph
-from pytensor.graph.op import Op
+from pytensor.graph.op import HasMultipleInnerGraph, Op
 from pytensor.graph.type import Type
-from pytensor.scalar.basic import specific_out
+from pytensor.scalar.basic import ScalarOp, specific_out
 from pytensor.scan.op import ScanInfo
 from pytensor.tensor.type import TensorType
 
@@ -37,6 +38,9 @@ _MAX_LENGTH = 2**48
 
 # No backslash, and no "??", of which old C makes one.
 _FREE = re.compile(r"(?:(?!\?\?)[^\\\x00-\x08\x0b-\x1f\x7f\ud800-\udfff])*")
+# Backends paste it into comments of Python code alone, each line into one, in which a null
+# character is an error; it is escaped where it is shown.
+_ANY = re.compile(r"[^\x00\ud800-\udfff]*")
 # Shown in reports and by no backend, in LaTeX too.
 _DISPLAYED = re.compile(r"[^\x00-\x1f\x7f]*")
 _SIGNATURE = re.compile(r"[\w(),\[\] <>-]*")
@@ -53,7 +57,8 @@ def _by_name(pattern: re.Pattern[str], names: str) -> dict[str, re.Pattern[str]]
 
 
 _TEXTS: dict[str, re.Pattern[str]] = {
-    **_by_name(_FREE, "name msg message why_null"),
+    **_by_name(_FREE, "name msg message"),
+    **_by_name(_ANY, "why_null"),
     **_by_name(_DISPLAYED, "_print_name"),
     **_by_name(_SIGNATURE, "signature gufunc_signature extended_signature"),
     **_by_name(_DIMENSION, "dim dims new_dim_name new_dims old_dim_name stacked_dims"),
@@ -168,6 +173,8 @@ def check_attributes(cls: type[Any], state: Mapping[str, Any]) -> None:
             raise StateError(f"attribute {name!r} is a {type(value).__name__}, or holds some")
         # Attributes of packages that the user admits have any names.
         text = _TEXTS.get(name, _CHOICE if is_foreign else None)
+        if name == "name" and _is_only_shown(cls):
+            text = _ANY
         pending = [value]
         while pending:
             part = pending.pop()
@@ -193,11 +200,27 @@ def check_attributes(cls: type[Any], state: Mapping[str, Any]) -> None:
                 raise StateError(f"attribute {name!r} holds a {type(part).__name__}")
 
 
+def _is_only_shown(cls: type[Any]) -> bool:
+    """Whether the name of a ``cls`` is for people alone: that of a loop or of another inner graph.
+
+    Backends name functions after scalar Ops, call draws by the name of their distribution, and may
+    do so with what nobody has read.
+    """
+    return issubclass(cls, HasMultipleInnerGraph | IfElse) and not issubclass(cls, ScalarOp)
+
+
 def _check_text(name: str, text: str, allowed: re.Pattern[str] | None) -> None:
-    if allowed is _FREE and len(text) <= _MAX_TEXT and not allowed.fullmatch(text):
-        raise StateError(f"attribute {name!r} has a backslash, '??' or a control character")
-    longest = _MAX_NAME if allowed in (_FREE, _DISPLAYED) else _MAX_TEXT
-    if allowed is None or len(text) > longest or not allowed.fullmatch(text):
+    longest = _MAX_NAME if allowed in (_ANY, _FREE, _DISPLAYED) else _MAX_TEXT
+    if allowed is not None and len(text) > longest:
+        raise StateError(f"attribute {name!r} has more than {longest:,} letters")
+    if allowed is _FREE and not allowed.fullmatch(text):
+        raise StateError(
+            f"attribute {name!r} has a backslash, '??' or a control character, which would be "
+            "read as C where it is pasted into code"
+        )
+    if allowed is _ANY and not allowed.fullmatch(text):
+        raise StateError(f"attribute {name!r} has a null character, or half of a surrogate pair")
+    if allowed is None or not allowed.fullmatch(text):
         raise StateError(f"attribute {name!r} holds text that no op needs")
     if allowed is _SIGNATURE and any(
         int(digits) > _MAX_AXIS for digits in _AXES_IN_SIGNATURE.findall(text)

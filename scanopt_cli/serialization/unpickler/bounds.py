@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -189,7 +190,8 @@ class Uses:
         self._used = 0
         self._graph_nodes = 0
         self._constants: dict[int, Constant] = {}
-        self._alike: Counter[int] = Counter()
+        self._alike: dict[int, set[Hashable]] = {}
+        self._comparisons: Counter[int] = Counter()
 
     def count(self, record: Call) -> None:
         """Count the parts of what ``record`` uses.
@@ -221,20 +223,25 @@ class Uses:
             raise ValueError("it has too many graphs outside of Ops")
 
     def count_constants(self, inputs: Iterable[Variable]) -> None:
-        """Count the constants of inner graphs by PyTensor's hash: little more than their sums.
+        """Count the comparisons of the constants of inner graphs that have one hash.
+
+        PyTensor looks each up among the different ones that it has seen, by a hash that is little
+        more than their sum. So one constant may be written any number of times.
 
         Raises
         ------
         ValueError
-            If too many have one hash, so that PyTensor would compare each with each.
+            If they are as many as if too many different constants had one hash.
         """
         for variable in inputs:
             if isinstance(variable, Constant) and id(variable) not in self._constants:
                 self._constants[id(variable)] = variable
                 signature = hash(variable.signature())
                 most = _MOST_SPARSE if is_sparse(variable.data) else _MOST_ALIKE
-                self._alike[signature] += 1
-                if self._alike[signature] > most:
+                different = self._alike.setdefault(signature, set())
+                different.add(_exact_value(variable))
+                self._comparisons[signature] += len(different)
+                if self._comparisons[signature] > most * (most + 1) // 2:
                     raise ValueError("too many constants that PyTensor hashes alike")
 
     def _add(self, size: int) -> None:
@@ -255,3 +262,15 @@ class Uses:
             self._distinct += own + len(parts)
             known = self._sizes[id(record)] = own + sum(map(self._size, parts))
         return known
+
+
+def _exact_value(constant: Constant) -> Hashable:
+    """Return a key of a number or an array, equal for two that PyTensor takes for equal.
+
+    Whatever else a constant holds is another key each time.
+    """
+    data = constant.data
+    if not isinstance(data, np.ndarray | np.generic):
+        return id(constant)
+    content = blake2b(np.ascontiguousarray(data).tobytes()).digest()
+    return type(constant), constant.type, data.dtype, data.shape, content

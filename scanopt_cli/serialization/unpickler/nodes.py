@@ -10,7 +10,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 
-from scanopt_cli.serialization.payload import constant_from, name_from, set_trace
+from scanopt_cli.serialization.payload import constant_from, name_from, set_trace, shared_from
 from scanopt_cli.serialization.unpickler.records import Call, made_class
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _root(builder: Builder, cls: type[Any], state: dict[str, Any]) -> Variable:
     if issubclass(cls, SharedVariable):
         (value,) = builder.state(state["container"])["storage"]
         given = _data(builder, value)
-        made = cls(kind, given, strict=False, name=name)
+        made = shared_from(kind, given, name, cls)
         _check_converted(builder, given, made.get_value(borrow=True))
         return _decorated(builder, made, state)
     if issubclass(cls, Constant):

@@ -15,7 +15,7 @@ from pytensor.misc.frozendict import frozendict
 from pytensor.scalar.basic import specific_out
 from pytensor.scan.op import ScanInfo
 
-from scanopt_cli.errors import LoadError
+from scanopt_cli.errors import ConfusedGraphError
 from scanopt_cli.ir.graph import check_counts
 from scanopt_cli.ir.interning import is_kept
 from scanopt_cli.serialization.compiled import CompiledGraph
@@ -191,7 +191,7 @@ def _frozen_apply(builder: Builder, record: Call) -> FrozenApply:
     made = FrozenApply(*given, builder.expect_all(types, Type), *position)
     # PyTensor returns the node that it knows already, of this graph or of one read before.
     if not is_kept(*given, made):
-        raise LoadError(
+        raise ConfusedGraphError(
             "holds an inner graph that PyTensor takes for another one: they differ in the signs "
             "of zeros (0.0, -0.0), say, or in an attribute of an Op",
             where=builder.where,
