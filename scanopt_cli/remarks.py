@@ -51,6 +51,7 @@ class Code(StrEnum):
     READERS_COPIED = "readers-copied"
     SEQUENCE_CUT = "sequence-cut"
     SUM_REGROUPED = "sum-regrouped"
+    UNIT_LENGTH_DECLARED = "unit-length-declared"
     # hoist-states
     STATE_HOISTED = "state-hoisted"
     STATE_NOT_HOISTED = "state-not-hoisted"

@@ -34,6 +34,7 @@ TEXTS: Mapping[Code, str] = {
     Code.READERS_COPIED: "readers of {slots!q} read a copy of it",
     Code.SEQUENCE_CUT: "cut the sequence {slots!q} to the trip count",
     Code.SUM_REGROUPED: "regrouped the sum {slots!q}, so that PyTensor does not push it out",
+    Code.UNIT_LENGTH_DECLARED: "declares lengths of 1 that PyTensor would find, and refuse",
     Code.STATE_HOISTED: "hoisted the invariant state {slots!q}",
     Code.STATE_NOT_HOISTED: "keeps the invariant state {slots!q} in the loop: {reason}",
     Code.CONSTANT_INLINED: "inlined constant {kind} {slots!q}",
