@@ -56,9 +56,9 @@ def input_positions(
         If ``wrt`` selects no input, or one that does not exist, whose name is not unique, that
         holds no floats, or by which ``target`` has no derivative.
     """
-    names, smooth = input_names(graph.inputs), useful([target])
+    names, smooth = input_names(graph.inputs), useful([target], with_complex=True)
     if wrt is None:
-        found = [i for i, variable in enumerate(graph.inputs) if variable in smooth]
+        found = [i for i, v in enumerate(graph.inputs) if v in smooth and is_float(v)]
         if not found:
             raise GradientError(
                 "the output depends on no floating-point input in a differentiable way",
