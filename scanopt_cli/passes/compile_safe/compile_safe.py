@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
+
+from pytensor.graph.basic import Apply, Variable
 
 from scanopt_cli.passes.compile_safe.bodies import CompileSafeBodies
 from scanopt_cli.passes.compile_safe.conditions import mark_conditions
@@ -12,6 +14,7 @@ from scanopt_cli.passes.compile_safe.copies import copy_buffers, copy_rows
 from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
 from scanopt_cli.passes.compile_safe.unit_lengths import declare_unit_lengths
 from scanopt_cli.passes.hoist_states import HoistStates
+from scanopt_cli.passes.merge_equal import duplicates
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 
 
@@ -88,7 +91,17 @@ class CompileSafe(Pass):
 
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Apply all cases to the loops of a graph."""
+        known = set(context.fgraph.apply_nodes)
         for item in (HoistStates(), CompileSafeBodies(), CopyOverwritten()):
             yield from item.rewrites(context)
         for case in (mark_conditions, copy_buffers, copy_rows, declare_unit_lengths):
             yield from case(context)
+        if not known.issuperset(context.fgraph.apply_nodes) and not context.is_in_place():
+            merged = duplicates(replace(context))  # the digests of the old one are of the old graph
+            pairs = ((one, two) for one, two in merged if not known.issuperset(_owners(one, two)))
+            yield Rewrite(dict(reversed(list(pairs))), count=0)
+
+
+def _owners(*variables: Variable) -> set[Apply]:
+    """Return the nodes that compute ``variables``."""
+    return {variable.owner for variable in variables if variable.owner is not None}
