@@ -211,11 +211,12 @@ def _finish(result: OptimizeResult, target: Path | None, *, check: bool) -> Exit
     verification = result.verification
     if verification is not None and not verification.ok:
         kept = f"; {target} is not written" if target is not None else ""
-        outcome = (
-            "differs from the original"
-            if verification.verdict is Verdict.DIFFERS
-            else "could not be verified"
-        )
+        if verification.verdict is not Verdict.DIFFERS:
+            outcome = "could not be verified"
+        elif all(item.rewrite is not None for item in verification.differences):
+            outcome = "makes PyTensor's rewrites fail, and the original does not"
+        else:
+            outcome = "differs from the original"
         tell(f"the result {outcome}{kept}")
         return ExitCode.FINDING if verification.verdict is Verdict.DIFFERS else ExitCode.FAILED
     if target is not None:
