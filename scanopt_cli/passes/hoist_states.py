@@ -34,7 +34,7 @@ class HoistStates(ScanPass):
        behind them, the invariant value repeated. Where a step reads the state, it reads that buffer
        as a sequence, one sequence for each tap, so the first steps still read the initial rows.
 
-    PyTensor 3.3.7 miscompiles such a state if the loop computes nothing else: its
+    PyTensor <version> miscompiles such a state if the loop computes nothing else: its
     ``scan_push_out_non_seq`` drops the initial rows.
 
     Preconditions: the buffer provably holds the initial rows and every step. The loop has no stop

@@ -20,7 +20,7 @@ from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 
 @dataclass(frozen=True)
 class CompileSafe(Pass):
-    """Rewrite loops into forms that PyTensor 3.3.7 compiles right.
+    """Rewrite loops into forms that PyTensor <version> compiles right.
 
     PyTensor may miscompile a correct graph, since some of its own rewrites of loops are unsound.
     `scanopt optimize` ends with this pass, whatever passes are named, so that anyone may compile
