@@ -134,6 +134,8 @@ def optimize(
                 _print(result, graph.source, changes, output_format, quiet=quiet, verbose=verbose)
                 if time_passes:
                     print_aside([timings(result.passes)])
+            for remark in result.warnings:
+                tell(f"warning: {path}: {remark.scan}: {text_of(remark)}")
             for remark in failures(result.passes):
                 tell(f"warning: {path}: {text_of(remark)} (pass {remark.pass_name}, {remark.scan})")
             if limit is not None and sum(run.rewrites for run in result.passes) >= limit:

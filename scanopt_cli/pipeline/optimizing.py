@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from scanopt_cli.analysis.same_draws import same_draws
 from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, copy_nodes, take_over
@@ -13,6 +14,7 @@ from scanopt_cli.pipeline.driver import form_of, smallest
 from scanopt_cli.pipeline.grammar import as_passes, print_pipeline
 from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.pipeline.runner import PassRun, run_pipeline
+from scanopt_cli.remarks import Remark
 from scanopt_cli.verification.modes import DEFAULT
 from scanopt_cli.verification.result import Verification
 from scanopt_cli.verification.verifying import verify as verify_graphs
@@ -47,6 +49,8 @@ class OptimizeResult:
     passes
         What each pass did, in order; a pass that is listed twice has two entries. `compile-safe` is
         the last entry if it changed anything.
+    warnings
+        Likely mistakes in the graph: loops of which every step draws the same random numbers.
     verification
         The comparison with the original, if it was requested.
     """
@@ -57,6 +61,7 @@ class OptimizeResult:
     after: Statistics
     pipeline: str
     passes: tuple[PassRun, ...]
+    warnings: tuple[Remark, ...] = ()
     verification: Verification | None = None
 
 
@@ -105,7 +110,7 @@ def optimize(
     sequence = as_passes(passes)
     work = as_graph(graph)
     before = statistics(work.fgraph)
-    form = form_of(work.fgraph)
+    form, warnings = form_of(work.fgraph), same_draws(work.fgraph)
     runs = _settle(work, sequence, form, limit, watch) if sequence else ()
     after = statistics(work.fgraph)
     is_same = form_of(work.fgraph) == form
@@ -118,6 +123,7 @@ def optimize(
         after=after,
         pipeline=print_pipeline(sequence),
         passes=tuple(run for run in runs if run.changed or run.name != _LAST),
+        warnings=warnings,
         verification=verify_graphs(graph, work, modes=modes, progress=progress) if verify else None,
     )
 

@@ -12,8 +12,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pytensor.configdefaults import config
-
 # Of one node, and of a whole graph.
 _FAILURE = re.compile(r"(?:Rewrite failure due to: |SequentialGraphRewriter apply )(.+)", re.DOTALL)
 # How Python shows an object that has no name, with its address.
@@ -40,6 +38,8 @@ class RewriteFailures(logging.Handler):
 @contextmanager
 def failing_rewrites() -> Iterator[RewriteFailures]:
     """Let PyTensor compile without the rewrites that fail, and keep which these are."""
+    from pytensor.configdefaults import config  # `--help` does without PyTensor
+
     logger = logging.getLogger("pytensor")
     failures = RewriteFailures()
     logger.addHandler(failures)
