@@ -16,11 +16,12 @@ type Detail = str | int | tuple[str, ...]
 
 
 class RemarkKind(StrEnum):
-    """What a remark is about: a rewrite, a rewrite that was not done, or a finding."""
+    """What a remark is about: a rewrite or one that was not done, a finding, a likely mistake."""
 
     PASSED = "passed"
     MISSED = "missed"
     ANALYSIS = "analysis"
+    WARNING = "warning"
 
 
 class Code(StrEnum):
@@ -35,6 +36,8 @@ class Code(StrEnum):
     BODY_LEFT = "body-left"
     OPS_BY_IDENTITY = "ops-by-identity"
     OPS_BY_STATE = "ops-by-state"
+    # no pass
+    SAME_DRAWS = "same-draws"
     # clean-slices
     LENGTH_COUNTED = "length-counted"
     BUFFER_DROPPED = "buffer-dropped"
@@ -51,6 +54,7 @@ class Code(StrEnum):
     READERS_COPIED = "readers-copied"
     SEQUENCE_CUT = "sequence-cut"
     SUM_REGROUPED = "sum-regrouped"
+    UNIT_LENGTH_DECLARED = "unit-length-declared"
     # guard-last-rows
     LAST_GUARDED = "last-guarded"
     LAST_UNGUARDED = "last-unguarded"

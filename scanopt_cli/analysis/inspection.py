@@ -15,6 +15,7 @@ from scanopt_cli.analysis.buffers import is_trimmed, is_whole
 from scanopt_cli.analysis.expression_text import describe, inner_names, loop_results, titled
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.same_draws import is_fixed_generator
 from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.naming import Clients, slot_names, titles
@@ -30,7 +31,8 @@ class SlotReport:
 
     ``rows`` is the buffer's length (``None`` for slots without a buffer). ``whole`` says whether
     the buffer provably holds every step, ``trimmed`` whether it is trimmed (see `is_trimmed`); it
-    may be neither. ``inside`` is what the body reads or computes.
+    may be neither. ``inside`` is what the body reads or computes. ``same_draws`` says that it is a
+    generator from which every step draws the same numbers.
     """
 
     kind: str
@@ -44,6 +46,7 @@ class SlotReport:
     rows: str | None
     whole: bool
     trimmed: bool
+    same_draws: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +183,7 @@ def _slot(view: SlotView, slot: Slot, name: str, naming: _Naming, lengths: Lengt
         rows=str(Formula.of(rows(view, slot, lengths))) if has_buffer else None,
         whole=is_whole(view, slot, lengths),
         trimmed=is_trimmed(view, slot, lengths),
+        same_draws=is_fixed_generator(view, slot),
     )
 
 

@@ -39,14 +39,24 @@ def is_float(variable: Variable) -> bool:
     return isinstance(kind, TensorType) and str(kind.dtype).startswith("float")
 
 
-def useful(outputs: Sequence[Variable], *, smooth: bool = True) -> set[Variable]:
+def is_complex(variable: Variable) -> bool:
+    """Whether ``variable`` is a tensor of complex numbers."""
+    kind = variable.type
+    return isinstance(kind, TensorType) and str(kind.dtype).startswith("complex")
+
+
+def useful(
+    outputs: Sequence[Variable], *, smooth: bool = True, with_complex: bool = False
+) -> set[Variable]:
     """Return the variables that ``outputs`` depend on along paths that PyTensor differentiates.
 
     A path ends at an input that an Op declares disconnected (an index, a shape, a trip count). With
     ``smooth`` it also ends at a variable that holds no floats, such as the result of a comparison:
-    PyTensor follows such a path, but the derivative along it is zero.
+    PyTensor follows such a path, but the derivative along it is zero. It goes through complex
+    numbers only ``with_complex``.
     """
-    return _needed(list(toposort(outputs)), outputs, is_float if smooth else _is_any)
+    carries = _is_any if not smooth else _is_smooth if with_complex else is_float
+    return _needed(list(toposort(outputs)), outputs, carries)
 
 
 def varied(outputs: Sequence[Variable], starts: Iterable[Variable]) -> set[Variable]:
@@ -83,6 +93,10 @@ def _places_between(
 
 def _is_any(_: Variable) -> bool:
     return True
+
+
+def _is_smooth(variable: Variable) -> bool:
+    return is_float(variable) or is_complex(variable)
 
 
 def _reached(

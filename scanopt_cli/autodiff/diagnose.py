@@ -12,7 +12,7 @@ from pytensor.graph.null_type import NullType
 from pytensor.scalar.basic import Composite
 from pytensor.scan.op import Scan
 
-from scanopt_cli.autodiff.activity import is_float, places_between
+from scanopt_cli.autodiff.activity import is_complex, is_float, places_between
 from scanopt_cli.autodiff.provenance.recorder import without_tokens
 from scanopt_cli.autodiff.pushforward_rules import short, without_preamble
 from scanopt_cli.autodiff.strategies import total
@@ -52,6 +52,31 @@ def blamed(
         f"PyTensor cannot differentiate this graph: {without_tokens(short(error))}",
         where=source,
         hint=hint,
+    )
+
+
+def refuse_complex(
+    inputs: Sequence[Variable], names: Sequence[str], output: Variable, source: str
+) -> None:
+    """Refuse a derivative through complex numbers, for PyTensor's reason if it has one.
+
+    Raises
+    ------
+    GradientError
+        If there are complex numbers between ``inputs``, called ``names``, and ``output``.
+    """
+    nodes = (place.node for place in places_between(inputs, [output]))
+    through = next((node for node in nodes if any(map(is_complex, node.outputs))), None)
+    if through is None:
+        return
+    try:
+        reverse_mode(total([output]), list(inputs))
+    except Exception as error:
+        raise blamed(error, inputs, names, [output], source) from error
+    raise GradientError(
+        f"the output depends on {', '.join(names)} through complex numbers, made by {through.op}",
+        where=source,
+        hint="differentiate with pytensor.grad, or compute with real and imaginary parts",
     )
 
 

@@ -19,7 +19,7 @@ from scanopt_cli.autodiff.checking import check_derivative
 from scanopt_cli.autodiff.choices import Stage, Strategy
 from scanopt_cli.autodiff.choosing import Choice, choose
 from scanopt_cli.autodiff.derivative import Derivative, OrderReport
-from scanopt_cli.autodiff.diagnose import blamed
+from scanopt_cli.autodiff.diagnose import blamed, refuse_complex
 from scanopt_cli.autodiff.hessian import hessian_rows
 from scanopt_cli.autodiff.initial_rows import InitialRowsAlone
 from scanopt_cli.autodiff.legality import (
@@ -127,11 +127,11 @@ def grad(
     ------
     GradientError
         If ``order`` is below 1, or not 2 with ``full``; if an input or the output does not exist,
-        holds no floats or is not connected; if there is no such strategy, or it cannot build this
-        derivative; if an Op has no derivative, or none that the strategy can use; or if
-        PyTensor would get the derivative wrong: of a Scan whose buffers do not provably hold every
-        step or whose initial rows it loses, of a graph that works in place, and of a truncated
-        gradient.
+        holds no floats, is not connected, or only through complex numbers; if there is no such
+        strategy, or it cannot build this derivative; if an Op has no derivative, or none that the
+        strategy can use; or if PyTensor would get the derivative wrong: of a Scan whose buffers do
+        not provably hold every step or whose initial rows it loses, of a graph that works in place,
+        and of a truncated gradient.
     ScanoptError
         If ``graph`` is not a graph.
     """
@@ -216,7 +216,9 @@ def _problem(
     by = tuple(input_positions(original, target, wrt, graph))
     names = tuple(input_names(inputs)[i] for i in by)
     only = replace(original, fgraph=base, output_names=(output_names(original)[position],))
-    refuse_trimmed(tuple(inputs[i] for i in by), target, source)
+    chosen = tuple(inputs[i] for i in by)
+    refuse_complex(chosen, names, target, source)
+    refuse_trimmed(chosen, target, source)
     run_pipeline(base, [InitialRowsAlone()], strict=True)
     return _Problem(only, base.outputs[0], output_names(original)[position], by, names)
 

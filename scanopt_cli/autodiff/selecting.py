@@ -56,9 +56,10 @@ def input_positions(
         If ``wrt`` selects no input, or one that does not exist, whose name is not unique, that
         holds no floats, or by which ``target`` has no derivative.
     """
-    names, smooth = input_names(graph.fgraph.inputs), useful([target])
+    inputs = graph.fgraph.inputs
+    names, smooth = input_names(inputs), useful([target], with_complex=True)
     if wrt is None:
-        found = [i for i, variable in enumerate(graph.fgraph.inputs) if variable in smooth]
+        found = [i for i, v in enumerate(inputs) if v in smooth and is_float(v)]
         if not found:
             raise GradientError(
                 "the output depends on no floating-point input in a differentiable way",

@@ -138,6 +138,8 @@ def optimize(
                 _print(result, graph.source, changes, output_format, quiet=quiet, verbose=verbose)
                 if time_passes:
                     print_aside([timings(result.passes)])
+            for remark in result.warnings:
+                tell(f"warning: {path}: {remark.scan}: {text_of(remark)}")
             for remark in failures(result.passes):
                 tell(f"warning: {path}: {text_of(remark)} (pass {remark.pass_name}, {remark.scan})")
             if limit is not None and sum(run.rewrites for run in result.passes) >= limit:
@@ -180,11 +182,12 @@ def _finish(result: OptimizeResult, target: Path | None, *, check: bool, trust: 
     verification = result.verification
     if verification is not None and not verification.ok:
         kept = f"; {target} is not written" if target is not None else ""
-        outcome = (
-            "differs from the original"
-            if verification.verdict is Verdict.DIFFERS
-            else "could not be verified"
-        )
+        if verification.verdict is not Verdict.DIFFERS:
+            outcome = "could not be verified"
+        elif all(item.rewrite is not None for item in verification.differences):
+            outcome = "makes PyTensor's rewrites fail, and the original does not"
+        else:
+            outcome = "differs from the original"
         tell(f"the result {outcome}{kept}")
         return ExitCode.FINDING if verification.verdict is Verdict.DIFFERS else ExitCode.FAILED
     if target is not None:

@@ -11,28 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from scanopt_cli.cli.console import harmless_stderr, tell
-
-_FAILURE = "Rewrite failure due to: "
-
-
-class _Failures(logging.Handler):
-    """Keeps the names of the rewriters that failed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: dict[str, None] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if text.startswith(_FAILURE):
-            self.names[text.removeprefix(_FAILURE).partition("(")[0][:100]] = None
+from scanopt_cli.verification.rewrite_failures import RewriteFailures
 
 
 @contextmanager
 def reported_failures() -> Iterator[None]:
     """Keep PyTensor's log off stderr, and print at the end which of its rewriters failed."""
     logger = logging.getLogger("pytensor")
-    failures = _Failures()
+    failures = RewriteFailures()
     handlers, propagate = logger.handlers, logger.propagate
     logger.handlers, logger.propagate = [failures], False
     try:
@@ -40,6 +26,6 @@ def reported_failures() -> Iterator[None]:
             yield
     finally:
         logger.handlers, logger.propagate = handlers, propagate
-        if failures.names:
-            names = ", ".join(failures.names)
+        if failures.errors:
+            names = ", ".join(failures.errors)
             tell(f"note: rewriters of PyTensor's failed on this graph, and were left out: {names}")

@@ -38,7 +38,7 @@ class HoistStates(ScanPass):
     2. A nit_sot whose value depends on no sequence and no state. Its buffer becomes the value
        repeated. With ``outputs=false`` it stays.
 
-    PyTensor 3.3.7 miscompiles such a state if the loop computes nothing else: its
+    PyTensor <version> miscompiles such a state if the loop computes nothing else: its
     ``scan_push_out_non_seq`` drops the initial rows.
 
     Preconditions: the buffer provably holds the initial rows and every step. The loop has no stop

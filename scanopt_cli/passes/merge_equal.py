@@ -46,7 +46,7 @@ class MergeEqual(Pass):
         """Merge in one walk over ``context.fgraph``, from the inputs to the outputs."""
         if context.is_in_place():
             return
-        merged = dict(_duplicates(context))
+        merged = dict(duplicates(context))
         nodes = {variable.owner for variable in merged if variable.owner is not None}
         constants = sum(variable.owner is None for variable in merged)
         if nodes:
@@ -66,7 +66,7 @@ class MergeEqual(Pass):
                 yield Rewrite(dict(zip(node.outputs, made.outputs, strict=True)))
 
 
-def _duplicates(context: PassContext) -> Iterator[tuple[Variable, Variable]]:
+def duplicates(context: PassContext) -> Iterator[tuple[Variable, Variable]]:
     """Yield each duplicate variable with the first variable of the same value and type."""
     first: dict[object, Variable] = {}
     for constant in _constants(context):

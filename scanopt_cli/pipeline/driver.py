@@ -30,14 +30,22 @@ from scanopt_cli.pipeline.registry import package_of
 from scanopt_cli.remarks import Code, Remark, Why, because
 
 
-def smallest(forms: Mapping[str, FunctionGraph], state: str) -> str:
-    """Return the digest of the form with the fewest nodes of those since ``state``.
+def form_of(fgraph: FunctionGraph) -> str:
+    """Return what tells a graph from one that computes otherwise, or has more or fewer nodes.
 
-    ``forms`` are by digest, each made of the one before. Of forms of one size, the smallest digest
-    decides.
+    The digest alone is the same for a graph in which equal nodes were merged.
     """
-    digests = list(forms)
-    cycle = digests[digests.index(state) :]
+    return f"{digest(fgraph)} of {sum(1 for _ in walk(fgraph))}"
+
+
+def smallest(forms: Mapping[str, FunctionGraph], state: str) -> str:
+    """Return the key of the form with the fewest nodes of those since ``state``.
+
+    ``forms`` are by their digests or `form_of`, each made of the one before. Of forms of one size,
+    the smallest key decides.
+    """
+    keys = list(forms)
+    cycle = keys[keys.index(state) :]
     return min(cycle, key=lambda form: (sum(1 for _ in walk(forms[form])), form))
 
 

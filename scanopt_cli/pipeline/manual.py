@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, fields
 
+import pytensor
+
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.grammar import parse, pass_class
 from scanopt_cli.pipeline.registry import registry
@@ -21,7 +23,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Manual:
-    """The manual of a pass: ``text`` is its docstring, ``summary`` the first line of it."""
+    """The manual of a pass: ``text`` is its docstring, ``summary`` the first line of it.
+
+    Where the docstring says ``PyTensor <version>``, they name the PyTensor that is installed.
+    """
 
     name: str
     summary: str
@@ -42,7 +47,7 @@ def manuals(preset: str | None = None) -> tuple[Manual, ...]:
 
 
 def _manual(cls: type[Pass]) -> Manual:
-    text = inspect.getdoc(cls) or ""
+    text = (inspect.getdoc(cls) or "").replace("<version>", pytensor.__version__)
     options = tuple(
         Option(option.name, type(option.default).__name__, str(option.default).lower())
         for option in fields(cls)

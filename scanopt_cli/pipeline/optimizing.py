@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from scanopt_cli.analysis.same_draws import same_draws
 from scanopt_cli.analysis.statistics import Statistics, statistics
-from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.folding import bounded_folding
-from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, copy_nodes, take_over
 from scanopt_cli.pipeline.contract import Pass
+from scanopt_cli.pipeline.driver import form_of, smallest
 from scanopt_cli.pipeline.grammar import as_passes, print_pipeline
 from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.pipeline.runner import PassRun, run_pipeline
+from scanopt_cli.remarks import Remark
 from scanopt_cli.verification.modes import DEFAULT
 from scanopt_cli.verification.result import Verification
 from scanopt_cli.verification.verifying import verify as verify_graphs
+
+_LAST = "compile-safe"
+# How often passes and the last one may enable each other.
+_MOST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,7 @@ class OptimizeResult:
     graph
         The optimised graph; the argument is as it was.
     changed
-        Whether anything was rewritten.
+        Whether the result computes otherwise than the argument, or has more or fewer nodes.
     before, after
         Statistics of the graph before and after.
     pipeline
@@ -43,6 +49,8 @@ class OptimizeResult:
     passes
         What each pass did, in order; a pass that is listed twice has two entries. `compile-safe` is
         the last entry if it changed anything.
+    warnings
+        Likely mistakes in the graph: loops of which every step draws the same random numbers.
     verification
         The comparison with the original, if it was requested.
     """
@@ -53,6 +61,7 @@ class OptimizeResult:
     after: Statistics
     pipeline: str
     passes: tuple[PassRun, ...]
+    warnings: tuple[Remark, ...] = ()
     verification: Verification | None = None
 
 
@@ -70,7 +79,8 @@ def optimize(
     """Run ``passes`` on a copy of ``graph``, and then `compile-safe`.
 
     `compile-safe` brings the result into forms that PyTensor compiles correctly. It runs after any
-    ``passes``, unless there are none.
+    ``passes``, unless there are none. Both are repeated until the graph takes a form that it had
+    before, so optimizing a result again by the same ``passes`` leaves it as it is.
 
     Parameters
     ----------
@@ -83,7 +93,8 @@ def optimize(
     modes
         The modes in which the verification compiles the result, see `scanopt_cli.verify`.
     limit
-        Stop ``passes`` after this many rewrites, so that bisection finds a wrong one.
+        Stop ``passes`` after this many rewrites, so that bisection finds a wrong one. They are not
+        repeated then.
     watch
         Called with the graph after each pass that changed it.
     progress
@@ -99,28 +110,79 @@ def optimize(
     sequence = as_passes(passes)
     work = as_graph(graph)
     before = statistics(work.fgraph)
+    form, warnings = form_of(work.fgraph), same_draws(work.fgraph)
+    runs = _settle(work, sequence, form, limit, watch) if sequence else ()
+    after = statistics(work.fgraph)
+    is_same = form_of(work.fgraph) == form
+    if is_same:  # one pass may have undone another
+        runs = tuple(replace(run, changed=False) for run in runs)
+    return OptimizeResult(
+        graph=work,
+        changed=not is_same,
+        before=before,
+        after=after,
+        pipeline=print_pipeline(sequence),
+        passes=tuple(run for run in runs if run.changed or run.name != _LAST),
+        warnings=warnings,
+        verification=verify_graphs(graph, work, modes=modes, progress=progress) if verify else None,
+    )
 
+
+def _settle(
+    work: Graph,
+    passes: Sequence[Pass],
+    form: str,
+    limit: int | None,
+    watch: Callable[[Snapshot], None] | None,
+) -> tuple[PassRun, ...]:
+    """Run ``passes`` and `compile-safe` on ``work`` until it takes a form that it had before.
+
+    `compile-safe` is not in one pipeline with the others, since `simplify` would undo its rewrites
+    in every round; but these may enable others, and so may a later phase an earlier one. If some
+    forms lead to one another, the smallest of them is the result, whichever ``work`` had.
+    """
+    has_phases = any(item.starts_phase for item in passes)
+    forms = {form: copy_nodes(work.fgraph)}
+    runs: tuple[PassRun, ...] = ()
+    while True:
+        snapshots: list[Snapshot] = []
+        # What the first runs do is shown at once, in case one of them never ends.
+        later = snapshots.append if runs and watch is not None else watch
+        more = _run_once(work, passes, limit, later)
+        form = form_of(work.fgraph)
+        is_again = form in forms
+        if not (runs and is_again):
+            runs = _joined(runs, more)
+            if watch is not None:
+                for snapshot in snapshots:
+                    watch(snapshot)
+        if is_again:
+            kept = smallest(forms, form)
+            if kept != form:
+                take_over(work.fgraph, forms[kept])
+            return runs
+        may_go_on = has_phases or more[-1].changed
+        if limit is not None or not may_go_on or len(forms) > _MOST:
+            return runs
+        forms[form] = copy_nodes(work.fgraph)
+
+
+def _run_once(
+    work: Graph,
+    passes: Sequence[Pass],
+    limit: int | None,
+    watch: Callable[[Snapshot], None] | None,
+) -> tuple[PassRun, ...]:
     def watched(item: Pass, _: object) -> None:
         if watch is not None:
             watch(Snapshot(item.name, work.copy()))
 
-    digest_before = digest(work.fgraph)
-    runs = run_pipeline(work.fgraph, sequence, limit=limit, watch=watched)
-    if sequence:
-        # Not in one pipeline with the others: `simplify` would undo its rewrites in every round.
-        # PyTensor would compile some graphs wrongly if it failed, so an error of it is the user's.
-        safe = [registry()["compile-safe"]()]
-        last = run_pipeline(work.fgraph, safe, strict=True, watch=watched)
-        runs += tuple(run for run in last if run.changed)
-    after = statistics(work.fgraph)
-    # The passes may only have merged equal constants, or the last may have undone the others.
-    is_same = after == before and digest(work.fgraph) == digest_before
-    return OptimizeResult(
-        graph=work,
-        changed=any(run.changed for run in runs) and not is_same,
-        before=before,
-        after=after,
-        pipeline=print_pipeline(sequence),
-        passes=runs,
-        verification=verify_graphs(graph, work, modes=modes, progress=progress) if verify else None,
-    )
+    runs = run_pipeline(work.fgraph, passes, limit=limit, watch=watched)
+    # PyTensor would compile some graphs wrongly if it failed, so an error of it is the user's.
+    last = [registry()[_LAST]()]
+    return *runs, *run_pipeline(work.fgraph, last, strict=True, watch=watched)
+
+
+def _joined(first: Sequence[PassRun], more: Sequence[PassRun]) -> tuple[PassRun, ...]:
+    """Return the record of the same passes that ran twice."""
+    return tuple(map(PassRun.joined, first, more)) if first else tuple(more)

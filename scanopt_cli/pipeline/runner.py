@@ -10,7 +10,6 @@ from time import perf_counter
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.environment import STRICT
-from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.client_lists import fast_removal
 from scanopt_cli.ir.graph import copy_nodes, take_over
@@ -18,7 +17,7 @@ from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.integrity import check_integrity
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.driver import PassDriver, RewriteBudget, smallest
+from scanopt_cli.pipeline.driver import PassDriver, RewriteBudget, form_of, smallest
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
 # A pipeline runs to a fixpoint. Most graphs need a few rounds; a change to one loop may enable the
@@ -32,7 +31,9 @@ _ROUNDS_WITHOUT_DOUBT = 4
 class PassRun:
     """What one pass of a pipeline did, over all rounds.
 
-    ``seconds`` is wall time; ``rewrites`` counts what the pass rewrote, in each distinct body once.
+    ``changed`` says whether a graph came out of the pass that computes otherwise than the one that
+    went in, or has more or fewer nodes. ``seconds`` is wall time; ``rewrites`` counts what the pass
+    rewrote, in each distinct body once.
     """
 
     name: str
@@ -40,6 +41,16 @@ class PassRun:
     seconds: float
     rewrites: int
     remarks: tuple[Remark, ...]
+
+    def joined(self, later: PassRun) -> PassRun:
+        """Return the record of this run and a later one of the same pass."""
+        return PassRun(
+            name=self.name,
+            changed=self.changed or later.changed,
+            seconds=self.seconds + later.seconds,
+            rewrites=self.rewrites + later.rewrites,
+            remarks=_distinct((*self.remarks, *later.remarks)),
+        )
 
 
 type Watcher = Callable[[Pass, FunctionGraph], None]
@@ -87,14 +98,12 @@ def run_pipeline(
             raise PassError(
                 f"the pass {item.name} changed the graph's inputs or the types of outputs"
             )
-        if watch is not None:
-            watch(item, fgraph)
 
     runs: list[PassRun] = []
     with fast_removal(fgraph):
         for phase in _phases(passes):
             drivers = [PassDriver(item, budget, strict=strict) for item in phase]
-            runs += _run_phase(fgraph, drivers, rounds, check)
+            runs += _run_phase(fgraph, drivers, rounds, check, watch)
     return tuple(runs)
 
 
@@ -113,9 +122,11 @@ def _run_phase(
     drivers: Sequence[PassDriver],
     rounds: int | None,
     check: Callable[[Pass], None],
+    watch: Watcher | None,
 ) -> Iterator[PassRun]:
-    """Run passes in order until none finds anything, and return what each did."""
-    seconds = [0.0] * len(drivers)
+    """Run passes in order until none changes anything, and return what each did."""
+    seconds, changed = [0.0] * len(drivers), [False] * len(drivers)
+    state = form_of(fgraph)
     most = _ROUNDS + sum(is_loop(node) for node in walk(fgraph))
     forms: dict[str, FunctionGraph] = {}
     # A pass that changed nothing is skipped until another pass changes the graph.
@@ -126,18 +137,23 @@ def _run_phase(
             if idle_at[position] == changes:
                 continue
             begin = perf_counter()
-            changed = driver.run(fgraph)
+            is_rewritten = driver.run(fgraph)
             seconds[position] += perf_counter() - begin
-            if changed:
-                changes += 1
-                busy.append(driver)
+            before = state
+            if is_rewritten:
                 check(driver.item)
-            else:
+                state = form_of(fgraph)
+            if state == before:
                 idle_at[position] = changes
+                continue
+            changes += 1
+            changed[position] = True
+            busy.append(driver)
+            if watch is not None:
+                watch(driver.item, fgraph)
         if not busy:
             break
         if rounds is None and number >= _ROUNDS_WITHOUT_DOUBT:
-            state = digest(fgraph)
             is_again = state in forms
             if not is_again:
                 forms[state] = copy_nodes(fgraph)
@@ -146,10 +162,10 @@ def _run_phase(
                 since = state if is_again else next(iter(forms))
                 take_over(fgraph, forms[smallest(forms, since)])
                 break
-    for driver, spent in zip(drivers, seconds, strict=True):
+    for driver, spent, has_changed in zip(drivers, seconds, changed, strict=True):
         yield PassRun(
             name=driver.item.name,
-            changed=driver.rewrites > 0,
+            changed=has_changed,
             seconds=spent,
             rewrites=driver.rewrites,
             remarks=_distinct(driver.remarks),

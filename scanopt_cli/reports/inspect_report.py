@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from scanopt_cli.analysis.expression_text import at_tap, before_title
 from scanopt_cli.analysis.inspection import Inspection, ScanReport, SlotReport
+from scanopt_cli.analysis.same_draws import SAME_DRAWS
 from scanopt_cli.reports.document import (
     Block,
     Column,
@@ -44,9 +45,18 @@ def inspect_report(inspection: Inspection) -> Iterator[Block]:
         has_unnamed |= any("?" in text for text in (scan.steps, *sum(slots, ())))
         items: list[Block] = [*map(_item, slots), Paragraph()]
         table = Table(_COLUMNS, slots, least_width=_TABLE_WIDTH, otherwise=items)
-        yield Nested((_title(scan), table), depth=len(scan.path))
+        yield Nested((_title(scan), table, *_warnings(scan)), depth=len(scan.path))
     if has_unnamed:
         yield Paragraph(UNNAMED)
+
+
+def _warnings(scan: ScanReport) -> Iterator[Block]:
+    names = [slot.name for slot in scan.slots if slot.same_draws]
+    if names:
+        yield Paragraph(
+            [Span("warning: ", Style.WARNING), SAME_DRAWS.format(generators=", ".join(names))]
+        )
+        yield Paragraph()
 
 
 def _title(scan: ScanReport) -> Paragraph:

@@ -45,6 +45,7 @@ _SIGNS = {
     RemarkKind.PASSED: Sign("~", Style.GOOD, "passed"),
     RemarkKind.MISSED: Sign("=", Style.WARNING, "missed"),
     RemarkKind.ANALYSIS: Sign("?", Style.FAINT, "analysis"),
+    RemarkKind.WARNING: Sign("!", Style.WARNING, "warning"),
 }
 
 

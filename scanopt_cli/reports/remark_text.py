@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from scanopt_cli.analysis.same_draws import SAME_DRAWS
 from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.remarks import Code, Remark, Why
 from scanopt_cli.reports.wording import worded
@@ -20,6 +21,7 @@ TEXTS: Mapping[Code, str] = {
     Code.BODY_LEFT: "its body is left as it is: a rewrite would change its output types",
     Code.OPS_BY_IDENTITY: "compared by identity: {ops}",
     Code.OPS_BY_STATE: "Ops without __props__, compared by all their state: {ops}",
+    Code.SAME_DRAWS: SAME_DRAWS.format(generators="{slots!q}"),
     Code.LENGTH_COUNTED: "expressed {count:length} by the trip count",
     Code.BUFFER_DROPPED: "removed {count:buffer} of which every row is overwritten",
     Code.WRITE_MOVED: "merged {count:nested write} into zeros",
@@ -34,6 +36,7 @@ TEXTS: Mapping[Code, str] = {
     Code.READERS_COPIED: "readers of {slots!q} read a copy of it",
     Code.SEQUENCE_CUT: "cut the sequence {slots!q} to the trip count",
     Code.SUM_REGROUPED: "regrouped the sum {slots!q}, so that PyTensor does not push it out",
+    Code.UNIT_LENGTH_DECLARED: "declares lengths of 1 that PyTensor would find, and refuse",
     Code.LAST_GUARDED: "reads the last row of {slots!q} behind a check that {steps} is not 0",
     Code.LAST_UNGUARDED: "reads the last row of {slots!q}, if there is one, without a check: "
     "{reason}",

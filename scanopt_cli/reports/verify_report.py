@@ -49,12 +49,20 @@ def summary(verification: Verification) -> str:
         case Verdict.AGREES:
             return f"agrees on {done} of {tried} runs{compiled}{reason}"
         case Verdict.DIFFERS:
-            places = plural(len(verification.differences), "place")
-            return f"differs: {places} in {plural(tried, 'run')}{reason}"
+            failing = sum(item.run is None for item in verification.differences)
+            places = len(verification.differences) - failing
+            found = [f"{plural(places, 'place')} in {plural(tried, 'run')}"] * bool(places)
+            found += [f"{plural(failing, 'failing rewrite')} of PyTensor's"] * bool(failing)
+            return f"differs: {', '.join(found)}{reason}"
     return f"could not run{reason}"
 
 
 def _place(item: Difference) -> str:
+    if item.kind is DifferenceKind.REWRITE_FAILS:
+        return (
+            f"compiled by {item.mode}: PyTensor's {item.rewrite} fails on the second graph, and "
+            f"not on the first: {item.b}"
+        )
     where = f" at {list(item.where)}" if item.where else ""
     output = "" if item.output is None else f"output {item.name or item.output}{where}: "
     error = "" if item.abs_error is None else f", off by {item.abs_error:.3g}"

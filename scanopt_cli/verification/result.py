@@ -16,7 +16,7 @@ class Verdict(StrEnum):
 
 
 class DifferenceKind(StrEnum):
-    """What differs between two evaluations on the same arguments."""
+    """What differs between two graphs, or between two evaluations on the same arguments."""
 
     VALUES = "values"
     SHAPE = "shape"
@@ -24,18 +24,21 @@ class DifferenceKind(StrEnum):
     STATE = "state"
     ONLY_A_RAISES = "only_a_raises"
     ONLY_B_RAISES = "only_b_raises"
+    REWRITE_FAILS = "rewrite_fails"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """One output that differs in one run, or one run in which only one graph raises.
 
+    Or a rewrite of PyTensor's that fails while the second graph is compiled, and not the first.
+
     Attributes
     ----------
     kind
         What differs. ``state`` is for outputs that are not arrays, such as generators.
     run
-        Which run, counted from 0.
+        Which run, counted from 0; ``None`` for a rewrite that fails.
     mode
         The mode that compiled the second graph; ``None`` if it was evaluated as it is.
     arguments
@@ -46,6 +49,8 @@ class Difference:
         Index of the largest deviation within the output; ``()`` for a scalar.
     a, b
         The value, shape, dtype or error that each graph gives there, as text, exact for numbers.
+    rewrite
+        The name of the rewrite that fails, ``None`` for all else. Then ``b`` is its error.
     elements
         How many elements are out of tolerance.
     abs_error, rel_error
@@ -53,7 +58,7 @@ class Difference:
     """
 
     kind: DifferenceKind
-    run: int
+    run: int | None
     mode: str | None = None
     arguments: str
     a: str
@@ -61,6 +66,7 @@ class Difference:
     output: int | None = None
     name: str | None = None
     where: tuple[int, ...] | None = None
+    rewrite: str | None = None
     elements: int | None = None
     abs_error: float | None = None
     rel_error: float | None = None

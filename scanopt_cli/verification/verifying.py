@@ -38,6 +38,10 @@ def verify(
     of ``a`` compiled by the same mode. Everything runs in one child process, so a crash or an
     endless loop ends the child, not the caller.
 
+    A rewrite of PyTensor's that fails while a mode compiles ``b``, and not while it compiles ``a``,
+    is a difference too: PyTensor logs it and leaves it out, so that the function may be slow or
+    take much memory.
+
     ``a`` is the reference: where it gives values, ``b`` must give them too. Where ``a`` raises,
     ``b`` may compute, because a rewrite that removes dead nodes removes their errors. Such a run is
     not compared, and ``reason`` says so.

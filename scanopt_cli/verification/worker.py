@@ -12,7 +12,7 @@ import pickle
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, replace
@@ -39,6 +39,7 @@ from scanopt_cli.verification.comparison import Comparison, Sample, compare
 from scanopt_cli.verification.input_constraints import InputConstraints, input_constraints
 from scanopt_cli.verification.modes import compiling_mode, inner_mode, plain_mode
 from scanopt_cli.verification.result import Difference, DifferenceKind
+from scanopt_cli.verification.rewrite_failures import failing_rewrites
 from scanopt_cli.verification.spawning import PATIENCE, RECORD, REQUEST, Request
 
 type Outcome = list[Any] | Exception
@@ -135,6 +136,7 @@ class CompiledPair:
         self._graphs = graphs
         self._write = write
         self._functions: dict[int, Function | Exception] = {}
+        self._failing: dict[int, dict[str, BaseException | None]] = {}
 
     def values(self, place: int, sample: Sample) -> Outcome:
         """Return a graph's values, or the error if it raises or does not compile."""
@@ -148,11 +150,24 @@ class CompiledPair:
         """Return a compiled graph, or the error if it does not compile."""
         if place not in self._functions:
             self._write(doing=f"compiling graph {'ab'[place]}{self._how}")
-            try:
-                self._functions[place] = _compile(self._graphs[place], self._mode)
-            except Exception as error:
-                self._functions[place] = error
+            with failing_rewrites() as failures:
+                try:
+                    self._functions[place] = _compile(self._graphs[place], self._mode)
+                except Exception as error:
+                    self._functions[place] = error
+            self._failing[place] = failures.errors
         return self._functions[place]
+
+    def newly_failing(self) -> Iterator[tuple[str, BaseException | None]]:
+        """Yield the rewrites that fail on the second graph, and not on the first, with errors.
+
+        A graph that does not compile at all says so when it is evaluated.
+        """
+        if isinstance(self.function(1), Exception) or not self._failing[1]:
+            return
+        if not isinstance(self.function(0), Exception):
+            known = self._failing[0]
+            yield from ((n, error) for n, error in self._failing[1].items() if n not in known)
 
 
 class _Session:
@@ -209,6 +224,8 @@ class _Session:
         if isinstance(failed, Exception) and isinstance(compiled.function(0), Exception):
             self._write(fatal=f"mode {name} compiles neither graph: {_text(failed)}")
             return
+        failing = compiled.newly_failing() if self.agreeing else ()
+        self._write(compiled=[asdict(_fails(name, item, error)) for item, error in failing])
         for sample, values in self.agreeing:
             got = compiled.values(1, sample)
             differences = self._against(got, values, sample, name)
@@ -310,6 +327,18 @@ def _one_raises(a: Any, b: Any, sample: Sample) -> Difference:
         arguments=sample.text,
         a=_text(a) if a_raises else "values",
         b="values" if a_raises else _text(b),
+    )
+
+
+def _fails(mode: str, rewrite: str, error: BaseException | None) -> Difference:
+    return Difference(
+        kind=DifferenceKind.REWRITE_FAILS,
+        run=None,
+        mode=mode,
+        arguments="",
+        a="works",
+        b="fails" if error is None else _text(error),
+        rewrite=rewrite,
     )
 
 

@@ -19,6 +19,7 @@ from pytensor.scan.utils import until
 
 from evaluating import evaluate
 from graph_building import graph_of, optimized, power, scan
+from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import Graph, GraphLike
@@ -46,6 +47,21 @@ class Rounded(Op):
         if self.how == "null":
             return [grad_not_implemented(self, 0, inputs[0])]
         return super().pullback(inputs, outputs, cotangents)
+
+
+class RealPart(Op):
+    """The real part, with a pullback to which PyTensor does not object."""
+
+    __props__ = ()
+
+    def make_node(self, value: Variable) -> Apply:
+        return Apply(self, [value], [pt.dscalar()])
+
+    def perform(self, node: Apply, inputs: list[Any], outputs: Any) -> None:
+        outputs[0][0] = np.asarray(inputs[0].real)
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
+        return list(cotangents)
 
 
 def refused(graph: GraphLike, order: int = 1, **arguments: Any) -> str:
@@ -135,6 +151,40 @@ def test_an_input_that_counts_only_in_jumps(out: Variable) -> None:
 def test_nothing_to_differentiate_by() -> None:
     line = refused(([n], [pt.cast(n, "float64") ** 2]))
     assert "depends on no floating-point input in a differentiable way" in line
+
+
+def _complex_power() -> Graph:
+    """The size of a complex state that is squared in each step, by its real and imaginary start."""
+    start = pt.complex(x, a)
+    last = scan(lambda z, c: z**2 + c, outputs_info=[start], non_sequences=[start], n_steps=3)[-1]
+    return graph_of(pt.real(last) ** 2 + pt.imag(last) ** 2)
+
+
+@pytest.mark.parametrize("strategy", [*Strategy])
+@pytest.mark.parametrize("wrt", [None, ["x"]], ids=["all", "x"])
+def test_what_pytensor_says_of_complex_numbers_is_passed_on(
+    strategy: Strategy, wrt: list[str] | None
+) -> None:
+    graph = _complex_power()
+    with pytest.raises(TypeError) as caught:
+        pt.grad(graph.outputs[0], graph.inputs)
+    line = refused(graph, wrt=wrt, strategy=strategy)
+    assert " ".join(str(caught.value).split()) in line
+
+
+def test_complex_numbers_that_pytensor_differentiates() -> None:
+    size = RealPart()(pt.complex(x, a))
+    pt.grad(size, [x, a])
+    # A strategy that follows floats alone would find the derivative of the other part only.
+    for output in (size, size + x**2):
+        for strategy in Strategy:
+            line = refused(([x, a], [output]), strategy=strategy)
+            assert "the output depends on x, a through complex numbers, made by Complex" in line
+
+
+def test_complex_numbers_elsewhere_do_not_matter() -> None:
+    size = pt.real(pt.complex(a, a))
+    assert grad(([x, a], [x**2 + size]), wrt=["x"]).wrt == ("x",)
 
 
 @pytest.mark.parametrize("how", ["null", "missing"])

@@ -8,6 +8,7 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
+import pytensor
 import pytest
 from command_line import process, run, scanopt
 
@@ -163,6 +164,8 @@ def test_passes(files: Path) -> None:
     listed = scanopt("passes").out
     assert all(name in listed for name in ("remove-unused", "save-mem{prealloc=true", "default"))
     assert "Out of scope" in scanopt("passes", "save-mem").out
+    for name in ("compile-safe", "hoist-states"):
+        assert f"PyTensor {pytensor.__version__}" in scanopt("passes", name).out
     assert scanopt("passes", "nonsense").code == 2
     told = json.loads(scanopt("passes", "--format", "json").out)
     assert told["passes"][0]["name"] == "merge-equal"

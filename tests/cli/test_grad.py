@@ -36,6 +36,15 @@ def test_grad(files: Path, tmp_path: Path) -> None:
     assert "checked" not in shown.out
 
 
+def test_what_pytensor_cannot_differentiate_is_one_line(tmp_path: Path) -> None:
+    z = pt.complex(pt.dscalar("re"), pt.dscalar("im"))
+    save(graph_of(pt.real(z**2)), tmp_path / "complex.pkl")
+    done = scanopt("grad", tmp_path / "complex.pkl")
+    assert (done.code, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert "Real.grad illegally returned an integer-valued variable" in line
+
+
 def test_grad_by_several_strategies(files: Path, tmp_path: Path) -> None:
     target = tmp_path / "first.pkl"
     options = ["--strategy", "forward", "--strategy", "reverse", "-o", target]

@@ -11,6 +11,7 @@ from typing import Any
 import pytensor.tensor as pt
 import pytest
 from command_line import scanopt
+from pytensor.tensor.random.type import random_generator_type
 
 from graph_building import graph_of, scan
 from scanopt_cli.analysis.statistics import COUNTS, statistics
@@ -252,3 +253,24 @@ def test_a_file_that_is_named_like_an_option_is_a_file_to_the_hook(files: Path) 
     assert program == "scanopt"
     done = scanopt(*arguments, files / "clean.pkl", "-ostolen.pkl")
     assert (done.code, "-ostolen.pkl: no such file" in done.err) == (2, True)
+
+
+def test_draws_that_are_the_same_in_every_step_are_warned_of(tmp_path: Path) -> None:
+    x, rng = pt.dscalar("x"), random_generator_type("rng")
+    step = lambda h, rng: h + pt.random.normal(rng=rng)  # noqa: E731
+    walk = scan(step, outputs_info=[x], non_sequences=[rng], n_steps=4, name="walk")
+    save(graph_of(walk), tmp_path / "walk.pkl")
+    text = "every step draws the same numbers from"
+    done = scanopt("optimize", tmp_path / "walk.pkl", "--quiet")
+    assert done.code == 0
+    assert f"walk: {text} `rng`; carry the generator as a state" in " ".join(done.err.split())
+    told = json.loads(scanopt("optimize", tmp_path / "walk.pkl", "--format", "json", "-q").out)
+    (warning,) = told["graphs"][0]["warnings"]
+    assert (warning["code"], warning["kind"], warning["slots"]) == (
+        "same-draws",
+        "warning",
+        ["rng"],
+    )
+    for form in ("rich", "markdown"):
+        shown = scanopt("inspect", tmp_path / "walk.pkl", "--format", form).out
+        assert f"warning: {text} rng" in " ".join(shown.split())

@@ -75,6 +75,24 @@ def test_arrays_of_unknown_length_stay() -> None:
     assert remarks[1:] == ["missed scan_fn: computes `unknown` as an array: a length is not known"]
 
 
+def test_a_length_is_blamed_only_if_knowing_it_would_help() -> None:
+    """Nothing sorts entry by entry, so rows of a known length stay arrays of traces of any."""
+    trace = scan(lambda y: pt.tanh(y), outputs_info=[h], n_steps=3)
+    step = lambda row, y: y * pt.sort(row)  # noqa: E731
+    of_rows = graph_of(scan(step, sequences=[trace[::-1]], outputs_info=[h]))
+    of_all = graph_of(scan(lambda y: pt.sort(y), outputs_info=[unknown], n_steps=3))
+    for graph in (of_rows, of_all):
+        _, remarks = unrolled(graph)
+        assert not any("a length is not known" in remark for remark in remarks)
+
+
+@pytest.mark.parametrize("other", [pt.dvector("other"), pt.dvector("other")[::-1]])
+def test_constants_of_unknown_length_are_blamed_with_others_of_a_known_one(other: Any) -> None:
+    ys = scan(lambda y, c: y * c, outputs_info=[h], non_sequences=[other], n_steps=3)
+    _, remarks = unrolled(graph_of(ys))
+    assert any(remark.endswith("as an array: a length is not known") for remark in remarks)
+
+
 def test_rows_of_unknown_length_stay() -> None:
     ys = scan(lambda row, y: y * 0.5 + row[0], sequences=[pt.dmatrix("a")], outputs_info=[h])
     graph = graph_of(ys)

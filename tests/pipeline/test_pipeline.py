@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply, Variable
+from pytensor.scalar.basic import Add
 
 from graph_building import graph_of, power, scan, scan_views
 from scanopt_cli.analysis.statistics import statistics
@@ -35,9 +37,22 @@ N = pt.lscalar("n")
 
 @dataclass(frozen=True)
 class _Flip(Pass):
-    """Swap the operands of a sum, for ever."""
+    """Make a difference of a sum, and a sum of a difference, for ever."""
 
     name: ClassVar[str] = "flip"
+
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
+        (old,) = context.fgraph.outputs
+        left, right = old.owner.inputs
+        is_sum = isinstance(old.owner.op.scalar_op, Add)
+        yield Rewrite({old: left - -right if is_sum else left + right.owner.inputs[0]})
+
+
+@dataclass(frozen=True)
+class _Swap(Pass):
+    """Swap the operands of a sum, which changes nothing."""
+
+    name: ClassVar[str] = "swap"
 
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         (old,) = context.fgraph.outputs
@@ -77,10 +92,33 @@ def test_endless_passes_are_stopped() -> None:
     (run,) = run_pipeline(graph.fgraph, [_Flip()])
     assert run.changed
     assert text_of(run.remarks[-1]) == (
-        "stopped after 6 rounds: flip would change the graph again and again; "
+        "stopped after 7 rounds: flip would change the graph again and again; "
         "the smallest graph is kept"
     )
     graph.fgraph.check_integrity()
+
+
+def test_a_pass_that_leaves_the_graph_as_it_was_has_not_changed_it() -> None:
+    graph = graph_of(X + N)
+    seen: list[Pass] = []
+    (run,) = run_pipeline(graph.fgraph, [_Swap()], watch=lambda item, _: seen.append(item))
+    assert (run.changed, run.rewrites, seen) == (False, 1, [])
+    result = optimize(graph_of(X + N), [_Swap()])
+    assert not result.changed
+
+
+def test_equal_constants_that_are_merged_are_no_change() -> None:
+    ones = [pt.constant(np.ones(3)) for _ in range(2)]
+    graph = graph_of(pt.exp(X) * ones[0], pt.exp(N) * ones[1])
+    seen: list[str] = []
+    result = optimize(graph, "merge-equal", watch=lambda snapshot: seen.append(snapshot.pass_name))
+    assert "merged 1 constant" in text_of(result.passes[0].remarks[0])
+    assert (result.changed, result.passes[0].changed, seen) == (False, False, [])
+
+
+def test_two_passes_that_undo_each_other_are_not_named() -> None:
+    result = optimize(graph_of(X + N), [_Flip(), _Flip()])
+    assert [result.changed, *(run.changed for run in result.passes)] == [False] * 3
 
 
 def test_a_pass_that_changes_the_signature_is_told() -> None:
@@ -275,7 +313,7 @@ def test_of_graphs_that_return_the_smallest_is_kept() -> None:
 
 @dataclass(frozen=True)
 class _Late(_Flip):
-    """Swap the operands of a sum once, after what stands before."""
+    """Make a difference of a sum once, after what stands before."""
 
     name: ClassVar[str] = "late"
     starts_phase: ClassVar[bool] = True
@@ -284,7 +322,7 @@ class _Late(_Flip):
         (old,) = context.fgraph.outputs
         left, right = old.owner.inputs
         if right in context.fgraph.inputs:
-            yield Rewrite({old: right + left})
+            yield Rewrite({old: right - -left})
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from scanopt_cli.analysis.statistics import Statistics
     from scanopt_cli.pipeline.contract import Pass
     from scanopt_cli.pipeline.runner import PassRun
+    from scanopt_cli.remarks import Remark
 
 DEFAULT = "loop"
 """The default pipeline: what programs compile under `enabled` is mostly gradients."""
@@ -37,12 +38,16 @@ class Compilation:
         What each pass did, in order.
     seconds
         Wall time of the passes, which is part of the compilation time.
+    warnings
+        Likely mistakes in the graph: loops of which every step draws the same random numbers. They
+        are Python warnings as well.
     """
 
     before: Statistics
     after: Statistics
     passes: tuple[PassRun, ...]
     seconds: float
+    warnings: tuple[Remark, ...] = ()
 
 
 class Enabled:
@@ -62,7 +67,7 @@ class Enabled:
 
     @property
     def compilations(self) -> tuple[Compilation, ...]:
-        """What the passes did so far: one entry for each graph that they changed."""
+        """What the passes did so far: one entry for each graph that they changed or warn of."""
         return tuple(self._compilations)
 
     @property
@@ -83,6 +88,7 @@ class Enabled:
             before=earlier.before,
             passes=earlier.passes + done.passes,
             seconds=earlier.seconds + done.seconds,
+            warnings=earlier.warnings + done.warnings,
         )
 
 

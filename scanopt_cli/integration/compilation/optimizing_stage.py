@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Sequence
 from time import perf_counter
 from weakref import WeakKeyDictionary
@@ -12,6 +13,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
+from scanopt_cli.analysis.same_draws import same_draws, told
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.errors import PassError
 from scanopt_cli.integration.compilation.blocks import DEFAULT, Compilation, Enabled
@@ -92,18 +94,25 @@ def _run_passes(
     begin = perf_counter()
     work = _copy(fgraph)
     before = statistics(work)
+    # A later stage has the loops of the first.
+    found = same_draws(work) if stage is CompilationStage.LOOPS else ()
+    for remark in found:
+        warnings.warn(f"scanopt: {told(remark)}", stacklevel=2)
     try:
         runs = run_pipeline(work, passes, rounds=_ROUNDS, strict=True)
     except AssertionError as error:  # PyTensor handles all errors of a rewriter but this one
         raise PassError(f"a pass failed: {error!r}") from error
-    if any(run.changed for run in runs):
+    has_changed = any(run.changed for run in runs)
+    if has_changed:
         pairs = zip(fgraph.outputs, work.outputs, strict=True)
         fgraph.replace_all_validate([(old, new) for old, new in pairs if old is not new], "scanopt")
+    if has_changed or found:
         done = Compilation(
             before=before,
-            after=statistics(work),
+            after=statistics(work) if has_changed else before,
             passes=runs,
             seconds=perf_counter() - begin,
+            warnings=found,
         )
         if block is not None:
             block.record(fgraph, done)

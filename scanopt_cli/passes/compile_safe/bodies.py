@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar
@@ -92,9 +92,32 @@ def _long_sequences(view: ScanView) -> list[Slot]:
 
 def _is_cut(slot: Slot, view: ScanView, lengths: Lengths) -> bool:
     """Whether a sequence is provably as long as the loop, or is cut to the trip count."""
-    if lengths.length_of(slot.outer_input) == lengths.steps:
+    return any(_has_few_rows(v, view, lengths) for v in _of_as_many_rows(slot.outer_input))
+
+
+def _of_as_many_rows(variable: Any) -> Iterator[Variable]:
+    """Yield ``variable``, and what its rows are computed from, row by row."""
+    waiting: list[Any] = [variable]
+    seen: set[Variable] = set()
+    while waiting:
+        found = waiting.pop()
+        if found in seen:
+            continue
+        seen.add(found)
+        yield found
+        node = found.owner
+        match None if node is None else node.op:
+            case Dot():
+                waiting.append(node.inputs[0])
+            case Elemwise():
+                waiting += (v for v in node.inputs if v.type.ndim and v.type.shape[0] != 1)
+
+
+def _has_few_rows(variable: Variable, view: ScanView, lengths: Lengths) -> bool:
+    """Whether ``variable`` provably has no more rows than the loop has steps."""
+    if lengths.length_of(variable) == lengths.steps:
         return True
-    node = slot.outer_input.owner
+    node = variable.owner
     index = None if node is None else rows_index(node, 0)
     if not isinstance(index, slice) or not isinstance(node.op, Subtensor):
         return False

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
+
+from pytensor.graph.basic import Apply, Variable
 
 from scanopt_cli.passes.compile_safe.bodies import CompileSafeBodies
 from scanopt_cli.passes.compile_safe.conditions import mark_conditions
 from scanopt_cli.passes.compile_safe.copies import copy_buffers, copy_rows
 from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
+from scanopt_cli.passes.compile_safe.unit_lengths import declare_unit_lengths
 from scanopt_cli.passes.hoist_states import HoistStates
+from scanopt_cli.passes.merge_equal import duplicates
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 
 
 @dataclass(frozen=True)
 class CompileSafe(Pass):
-    """Rewrite loops into forms that PyTensor 3.3.7 compiles right.
+    """Rewrite loops into forms that PyTensor <version> compiles right.
 
     PyTensor may miscompile a correct graph, since some of its own rewrites of loops are unsound.
     `scanopt optimize` ends with this pass, whatever passes are named, so that anyone may compile
@@ -68,11 +72,16 @@ class CompileSafe(Pass):
        of it. Its virtual machine then overwrites the row before it reads the output, or sets both
        to None. Numba and JAX do not.) So it does with an output that is the earliest row of another
        state, whose buffer does not provably have room for one more.
+    8. A node leaves open a length of 1 that its inputs decide, or a body one that the loop is fed
+       with: both declare it. A state of which only one end would declare it keeps its type by a
+       copy. (PyTensor infers such a length when it makes a node anew, outside or on the way out of
+       a body. Its Scan then refuses the value, and all rewrites of the loop fail; of a state, so
+       does the rewrite of its body, without which nothing is compiled.)
 
     Values stay the same, to the last bit. Each copy costs time and memory.
 
     Preconditions: none. Batched loops, which PyTensor does not rewrite, are examined for case 7
-    only.
+    and, as readers, for case 8 only.
 
     Out of scope: miscompiled graphs without loops; errors that PyTensor loses (an index out of
     bounds, a sequence that is too short); a constant sequence of ``0.0`` and ``-0.0``.
@@ -82,7 +91,17 @@ class CompileSafe(Pass):
 
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Apply all cases to the loops of a graph."""
+        known = set(context.fgraph.apply_nodes)
         for item in (HoistStates(outputs=False), CompileSafeBodies(), CopyOverwritten()):
             yield from item.rewrites(context)
-        for case in (mark_conditions, copy_buffers, copy_rows):
+        for case in (mark_conditions, copy_buffers, copy_rows, declare_unit_lengths):
             yield from case(context)
+        if not known.issuperset(context.fgraph.apply_nodes) and not context.is_in_place():
+            merged = duplicates(replace(context))  # the digests of the old one are of the old graph
+            pairs = ((one, two) for one, two in merged if not known.issuperset(_owners(one, two)))
+            yield Rewrite(dict(reversed(list(pairs))), count=0)
+
+
+def _owners(*variables: Variable) -> set[Apply]:
+    """Return the nodes that compute ``variables``."""
+    return {variable.owner for variable in variables if variable.owner is not None}

@@ -82,6 +82,30 @@ class Unrolling:
             if not all(v in self._entries or v in self._arrays for v in node.outputs):
                 self._compute(node)
 
+    def lacks_length(self, node: Apply) -> bool:
+        """Whether a node that is kept would be computed entry by entry if all lengths were known.
+
+        They are assumed to be 2, or a length that another operand has.
+        """
+        shapes = [v.type.shape for v in node.inputs if isinstance(v.type, DenseTensorType)]
+        known = {n for shape in shapes for n in shape}
+        if None not in known or not all(self._may_be_small(v.type) for v in node.outputs):
+            return False
+        return any(self._computes_with(node, n) for n in {2, *known} if n is not None)
+
+    def _computes_with(self, node: Apply, length: int) -> bool:
+        trial = Unrolling(self.size, self._rule)
+        for variable in node.inputs:
+            kind = variable.type
+            if not isinstance(kind, DenseTensorType) or None not in kind.shape:
+                continue
+            shape = tuple(length if n is None else n for n in kind.shape)
+            if not self.is_small(shape):
+                return False
+            numbers = [kind.clone(shape=())() for _ in range(prod(shape))]
+            trial.set_input(variable, None, vector(numbers).reshape(shape))
+        return trial._add_entries(node)
+
     def is_small(self, shape: Sequence[int | None]) -> bool:
         """Whether arrays of a shape are computed entry by entry, if they can be."""
         return None not in shape and 0 < prod(shape) <= self.size  # type: ignore[arg-type]

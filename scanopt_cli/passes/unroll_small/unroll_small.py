@@ -186,8 +186,9 @@ class _Step:
         return self.unrolling.is_computed(new) or new in others
 
     def unknown(self) -> list[Slot]:
-        """Return the inputs that nodes read as arrays since a length is not known."""
-        read = {v for node in self.unrolling.kept for v in node.inputs}
+        """Return the inputs that nodes read as arrays for no other reason than unknown lengths."""
+        kept = filter(self.unrolling.lacks_length, self.unrolling.kept)
+        read = {v for node in kept for v in node.inputs}
         return [
             slot
             for slot in self.view.of_kind(SlotKind.STATE, SlotKind.CONSTANT)

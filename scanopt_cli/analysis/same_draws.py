@@ -1,0 +1,75 @@
+"""Loops that draw the same random numbers in every step, which is seldom what was meant.
+
+A generator is drawn from where it is read; the generator after the draw is another value. A step
+that reads a generator as a constant of the loop, and does not carry the one after the draw, draws
+from the same state each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.tensor.random.type import RandomType
+
+from scanopt_cli.analysis.expression_text import inner_names
+from scanopt_cli.ir.inner_graphs import inner_graphs
+from scanopt_cli.ir.naming import slot_names, titles
+from scanopt_cli.ir.scan_view import is_loop, view_of
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
+from scanopt_cli.remarks import Code, Remark, RemarkKind
+
+SAME_DRAWS = "every step draws the same numbers from {generators}; carry the generator as a state"
+"""What to tell, of the names of generators."""
+
+
+def same_draws(fgraph: AbstractFunctionGraph) -> tuple[Remark, ...]:
+    """Return a remark on each loop of which every step draws the same numbers.
+
+    The loops of bodies are among them, each distinct body once.
+    """
+    return tuple(_same_draws(fgraph, (), {}, set()))
+
+
+def told(remark: Remark) -> str:
+    """Return the remark as a sentence."""
+    return f"{remark.scan}: {SAME_DRAWS.format(generators=', '.join(remark.slots))}"
+
+
+def _same_draws(
+    fgraph: AbstractFunctionGraph,
+    path: tuple[str, ...],
+    around: Mapping[Variable, str],
+    seen: set[int],
+) -> Iterator[Remark]:
+    if id(fgraph) in seen:
+        return
+    seen.add(id(fgraph))
+    for node, title in titles(fgraph.outputs).items():
+        names: dict[Variable, str] = {}
+        if is_loop(node):
+            view = view_of(node)
+            called = slot_names(view, lambda v: list(fgraph.clients.get(v, ())), around)
+            names = inner_names(view, called)
+            both = zip(view.slots, called, strict=True)
+            generators = tuple(name for slot, name in both if is_fixed_generator(view, slot))
+            if generators:
+                yield Remark(
+                    pass_name="scanopt",
+                    code=Code.SAME_DRAWS,
+                    kind=RemarkKind.WARNING,
+                    scan="/".join((*path, title)),
+                    slots=generators,
+                )
+        for body in inner_graphs(node.op):
+            yield from _same_draws(body, (*path, title), names, seen)
+
+
+def is_fixed_generator(view: SlotView, slot: Slot) -> bool:
+    """Whether a slot is a generator that a step reads, and that is the same in every step."""
+    return (
+        slot.kind in (SlotKind.NON_SEQ, SlotKind.CONSTANT)
+        and isinstance(slot.inner_inputs[0].type, RandomType)
+        and bool(view.op.fgraph.clients.get(slot.inner_inputs[0]))
+    )
