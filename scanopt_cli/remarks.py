@@ -120,6 +120,7 @@ class Code(StrEnum):
     STEPS_WRITTEN_OUT = "steps-written-out"
     ARRAYS_KEPT = "arrays-kept"
     ARRAYS_UNROLLED = "arrays-unrolled"
+    SMALL_ARRAYS_LEFT = "small-arrays-left"
     # simplify
     NOT_SIMPLIFIED = "not-simplified"
     SIMPLIFIED = "simplified"
@@ -146,6 +147,7 @@ class Why(StrEnum):
     CONDITION_DIFFERS = "condition-differs"
     CONSTANT_LARGE = "constant-large"
     CONSTANT_RETURNED = "constant-returned"
+    ENTRIES_CROSS = "entries-cross"
     FITS_MEMORY = "fits-memory"
     GRADIENT_TRUNCATED = "gradient-truncated"
     IN_PLACE = "in-place"

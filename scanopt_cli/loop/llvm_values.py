@@ -16,6 +16,8 @@ from numba.extending import intrinsic
 
 _DOUBLE, _INTEGER = ir.DoubleType(), ir.IntType(64)
 _INDEX = ir.IntType(32)
+_WIDTH = 8
+"""How many numbers of an array are computed at a time; two vectors where they have four."""
 # A product and a sum may be one instruction.
 _FLAGS = ("contract",)
 
@@ -140,5 +142,47 @@ def in_llvm(function: Callable[[Value], Value]) -> Any:
             return cgutils.pack_array(builder, entries)
 
         return kind(kind), made
+
+    return code
+
+
+def in_place(function: Callable[[Value], Value]) -> Any:
+    """Return what Numba calls to replace each number of an array, which is contiguous."""
+
+    @intrinsic
+    def code(_context: Any, array: Any) -> Any:
+        def made(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            view = context.make_array(array)(context, builder, arguments[0])
+            vector = ir.VectorType(_DOUBLE, _WIDTH)
+            index = view.nitems.type
+            width, zero = index(_WIDTH), index(0)
+            # What is left of the array is computed in a vector of its own.
+            rest = cgutils.alloca_once_value(builder, ir.Constant(vector, [1.0] * _WIDTH))
+            numbers = builder.bitcast(rest, _DOUBLE.as_pointer())
+
+            def replaced(pointer: Any) -> None:
+                place = builder.bitcast(pointer, vector.as_pointer())
+                old = builder.load(place, align=8)
+                builder.store(function(Value(builder, old)).code, place, align=8)
+
+            n_rest = builder.urem(view.nitems, width)
+            n_whole = builder.sub(view.nitems, n_rest)
+            with cgutils.for_range_slice(builder, zero, n_whole, width) as (i, _):
+                replaced(builder.gep(view.data, [i]))
+            with builder.if_then(builder.icmp_unsigned("!=", n_rest, zero)):
+                start = builder.gep(view.data, [n_whole])
+                with cgutils.for_range(builder, n_rest) as loop:
+                    number = builder.load(builder.gep(start, [loop.index]))
+                    builder.store(number, builder.gep(numbers, [loop.index]))
+                replaced(numbers)
+                with cgutils.for_range(builder, n_rest) as loop:
+                    number = builder.load(builder.gep(numbers, [loop.index]))
+                    builder.store(number, builder.gep(start, [loop.index]))
+            return context.get_dummy_value()
+
+        is_contiguous = isinstance(array, types.Array) and array.layout == "C"
+        if not is_contiguous or array.dtype != types.float64:
+            raise TypeError("functions are computed in place of contiguous arrays of float64")
+        return types.void(array), made
 
     return code

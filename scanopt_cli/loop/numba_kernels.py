@@ -1,35 +1,68 @@
-"""Elementwise arithmetic for Numba, into arrays that there are already."""
+"""Elementwise arithmetic for Numba, into arrays that there are already, and sums of its results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numba.core.compiler import Compiler
+from numba.extending import register_jitable
 from pytensor.graph.basic import Apply
 from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch import basic
+from pytensor.scalar.basic import identity as same
+from pytensor.tensor.elemwise import Elemwise
+
+from scanopt_cli.loop.numba_math import IN_PLACE, VERSION
+from scanopt_cli.loop.reductions import combined, identity
+from scanopt_cli.loop.vector_math import WholeArrayFunction
+
+
+@register_jitable
+def row_at(index: Any, length: Any) -> Any:
+    """Return the row at an index, which counts from the end if it is negative."""
+    row = np.int64(index)
+    if row < 0:
+        row += length
+    if row < 0 or row >= length:
+        raise IndexError("index out of bounds")
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Where a dimension of an array is read.
+
+    Attributes
+    ----------
+    axis
+        The axis of the operand that the dimension is, if it is one.
+    start
+        The source of the row, or of the first row of the axis; of the first of all, if ``None``.
+    length
+        The source of the length of the axis.
+    indices
+        Which rows the entries of the axis are, if they are picked.
+    """
+
+    axis: int | None
+    start: str | None = None
+    length: str = "1"
+    indices: Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array in the source of a step, or a part of it.
-
-    ``places`` has what the part is in each dimension of the array: a row, rows from one to before
-    another, or ``None`` for all rows.
-    """
+    """An array in the source of a step, or a part of it, with what is read of each dimension."""
 
     name: str
-    places: tuple[str | tuple[str, str] | None, ...]
+    parts: tuple[Part, ...]
 
     def length(self, axis: int) -> str:
-        """Return the source of a length of the part."""
-        kept = [i for i, place in enumerate(self.places) if not isinstance(place, str)]
-        place = self.places[kept[axis]]
-        if isinstance(place, tuple):
-            return f"({place[1]} - {place[0]})"
-        return f"{self.name}.shape[{kept[axis]}]"
+        """Return the source of a length; a dimension that the array does not have has one entry."""
+        return next((part.length for part in self.parts if part.axis == axis), "1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +76,21 @@ type Operand = Array | Literal | str
 """The name of a number stands for it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The name of the array that a kernel writes, and the reduction of it, if it is one."""
+
+    name: str
+    reduction: Apply | None = None
+
+    def reduced(self, ndim: int) -> Sequence[int]:
+        """Return the axes that the result does not have."""
+        if self.reduction is None:
+            return ()
+        op: Any = self.reduction.op
+        return tuple(axis % ndim for axis in op.axis)
+
+
 class _KernelCompiler(Compiler):
     """Numba's compiler, for functions that write no array which they have by another name too."""
 
@@ -54,54 +102,206 @@ class _KernelCompiler(Compiler):
         super().__init__(*changed)
 
 
-def kernel(
-    node: Apply, results: Sequence[str], operands: Sequence[Operand], memo: Any
-) -> tuple[Any, str | None, Sequence[str]]:
-    """Return the kernel of an elementwise node, given the names of its results and its operands.
+type Kernel = tuple[Any, str | None, Sequence[str]]
+"""A function for Numba, which does not check indices; what it is cached by, ``None`` if it is not;
+and the sources of its arguments."""
 
-    That is a function for Numba, which does not check indices; what it is cached by, ``None`` if it
-    is not; and the sources of its arguments: the arrays for the results, and what it reads.
+
+@dataclass(slots=True)
+class _Source:
+    """The source of a kernel that is being written.
+
+    Attributes
+    ----------
+    lengths
+        The sources of the lengths of the loops over the entries.
+    """
+
+    lengths: Sequence[str]
+    arguments: dict[str, str] = field(default_factory=dict)
+    names: dict[str, Any] = field(default_factory=dict)
+    keys: list[Any] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    bounds: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Make arguments of the lengths that are not known."""
+        for axis, length in enumerate(self.lengths):
+            if length.isdigit():
+                self.bounds.append(length)
+            else:
+                self.arguments[f"n{axis}"] = length
+                self.bounds.append(f"n{axis}")
+
+    def loops(self, axes: Sequence[int], depth: int = 1) -> None:
+        """Begin loops over some axes."""
+        for i, axis in enumerate(axes):
+            self.line(depth + i, f"for k{axis} in range({self.bounds[axis]}):")
+
+    def line(self, depth: int, text: str) -> None:
+        """Add a line."""
+        self.lines.append("    " * depth + text)
+
+    def value(self, name: str, operand: Operand, shape: Sequence[int | None]) -> str:
+        """Return the source of an entry of an operand, of which a static shape is known."""
+        if isinstance(operand, Literal):
+            self.names[name] = operand.value
+            self.keys.append(basic.cache_key_for_constant(operand.value))
+            return name
+        if isinstance(operand, str):
+            self.arguments[name] = operand
+            return name
+        return self._entry(name, operand, ["0" if n == 1 else f"k{i}" for i, n in enumerate(shape)])
+
+    def _entry(self, name: str, array: Array, entries: Sequence[str]) -> str:
+        self.arguments[name] = array.name
+        places = list(self.places(name, array, entries))
+        return f"{name}[{', '.join(places) or '()'}]"
+
+    def places(self, name: str, array: Array, entries: Sequence[str]) -> Iterator[str]:
+        """Yield the sources of the indices of an entry, by dimension."""
+        for k, part in enumerate(array.parts):
+            entry = None if part.axis is None else entries[part.axis]
+            if part.indices is not None and entry is not None:
+                index = self._entry(f"{name}_{k}", part.indices, [entry])
+                yield f"row_at({index}, {name}.shape[{k}])"
+                continue
+            if part.start is None:
+                yield entry or "0"
+                continue
+            self.arguments[f"{name}_{k}"] = part.start
+            yield f"{name}_{k}" if entry is None else f"{name}_{k} + {entry}"
+
+    def compiled(self, key: str | None) -> Kernel:
+        """Return the kernel."""
+        text = f"def kernel({', '.join(self.arguments)}):\n" + "\n".join(self.lines) + "\n"
+        names = {**vars(basic), "row_at": row_at, **self.names}
+        made = compile_numba_function_src(text, "kernel", names)
+        compiled = basic.numba_njit(made, boundscheck=False, pipeline_class=_KernelCompiler)
+        whole_key = key and f"({text}, {key}, {self.keys}, {VERSION})"
+        return compiled, whole_key, list(self.arguments.values())
+
+
+def kernel(
+    node: Apply,
+    results: Sequence[Result],
+    operands: Sequence[Operand],
+    lengths: Sequence[str],
+    memo: Any,
+) -> Kernel:
+    """Return the kernel of a node, given its results, its operands and the lengths of its loops.
+
+    The node is elementwise, of which some results may be reduced; or it only reads its operand.
     ``memo`` is what PyTensor's functions for Ops remember in one compilation.
     """
-    op: Any = node.op
-    entries = [f"k{axis}" for axis in range(node.outputs[0].type.ndim)]
-    arguments = {f"out_{i}": name for i, name in enumerate(results)}
-    targets = [f"{target}[{', '.join(entries)}]" for target in arguments]
-    values, literals, keys = [], {}, []
-    for i, (v, operand) in enumerate(zip(node.inputs, operands, strict=True)):
-        match operand:
-            case Literal(value):
-                literals[f"c{i}"] = value
-                keys.append(basic.cache_key_for_constant(value))
-                values.append(f"c{i}")
-            case str(name):
-                arguments[f"a{i}"] = name
-                values.append(f"a{i}")
-            case Array(name, places):
-                arguments[f"a{i}"] = name
-                own = iter(["0" if v.type.shape[k] == 1 else e for k, e in enumerate(entries)])
-                at = []
-                for k, place in enumerate(places):
-                    if place is None:
-                        at.append(next(own))
-                        continue
-                    row = f"i{i}_{k}"
-                    arguments[row] = place if isinstance(place, str) else place[0]
-                    at.append(row if isinstance(place, str) else f"{row} + {next(own)}")
-                values.append(f"a{i}[{', '.join(at)}]")
-    function, key = basic.numba_funcify_and_cache_key(
-        op.scalar_op, node=op.make_scalar_node(*node.inputs), ofg_memo=memo
-    )
-    source = [f"def kernel({', '.join(arguments)}):"]
-    source += [
-        f"{'    ' * (axis + 1)}for {entry} in range(out_0.shape[{axis}]):"
-        for axis, entry in enumerate(entries)
-    ]
-    indent = "    " * (len(entries) + 1)
-    source.append(f"{indent}{', '.join(targets)} = function({', '.join(values)})\n")
-    text = "\n".join(source)
-    made = compile_numba_function_src(
-        text, "kernel", {**vars(basic), **literals, "function": function}
-    )
-    compiled = basic.numba_njit(made, boundscheck=False, pipeline_class=_KernelCompiler)
-    return compiled, key and f"({text}, {key}, {keys})", list(arguments.values())
+    op: Any = node.op if isinstance(node.op, Elemwise) else Elemwise(same)
+    source = _Source(lengths)
+    axes = range(len(lengths))
+    for i, result in enumerate(results):
+        source.arguments[f"out_{i}"] = result.name
+    shapes = [v.type.shape for v in node.inputs] if op is node.op else [(None,) * len(lengths)]
+    parts = zip(operands, shapes, strict=True)
+    values = [source.value(f"a{i}", operand, shape) for i, (operand, shape) in enumerate(parts)]
+    scalar_op, whole = op.scalar_op, None
+    if isinstance(scalar_op, WholeArrayFunction):
+        whole, scalar_op = scalar_op.function, scalar_op.argument()
+    key: str | None = "same"
+    call = values[0]
+    if scalar_op not in (None, same):
+        function, key = basic.numba_funcify_and_cache_key(
+            scalar_op, node=op.make_scalar_node(*node.inputs), ofg_memo=memo
+        )
+        source.names["function"] = function
+        call = f"function({', '.join(values)})"
+    _write(source, axes, results, call)
+    if whole is not None:
+        source.names["whole"] = IN_PLACE[whole]
+        source.line(1, "whole(out_0)")
+        key = key and f"{whole} of {key}"
+    return source.compiled(key)
+
+
+def _write(source: _Source, axes: Sequence[int], results: Sequence[Result], call: str) -> None:
+    """Write the loops that compute the results, each an entry of what ``call`` returns."""
+    ndim = len(axes)
+    totals = {}
+    for i, result in enumerate(results):
+        if result.reduction is None:
+            continue
+        source.names[f"none_{i}"] = identity(result.reduction)
+        reduced = result.reduced(ndim)
+        kept = [axis for axis in axes if axis not in reduced]
+        if list(reduced) == list(axes[len(kept) :]):
+            totals[i] = len(kept)
+            continue
+        source.loops(kept)
+        source.line(1 + len(kept), f"out_{i}[{_at(kept)}] = none_{i}")
+    values = [f"v{i}" for i in range(len(results))]
+    for axis in axes:
+        for i, first in totals.items():
+            if first == axis:
+                source.line(1 + axis, f"t{i} = none_{i}")
+        source.loops([axis], 1 + axis)
+    source.line(1 + ndim, f"{', '.join(values)} = {call}")
+    for i, result in enumerate(results):
+        if result.reduction is None:
+            source.line(1 + ndim, f"out_{i}[{_at(axes)}] = v{i}")
+            continue
+        kept = [axis for axis in axes if axis not in result.reduced(ndim)]
+        target = f"t{i}" if i in totals else f"out_{i}[{_at(kept)}]"
+        source.line(1 + ndim, f"{target} = {combined(result.reduction, target, f'v{i}')}")
+    for i, first in sorted(totals.items(), key=lambda item: -item[1]):
+        source.line(1 + first, f"out_{i}[{_at(axes[:first])}] = t{i}")
+
+
+def _at(axes: Sequence[int]) -> str:
+    return ", ".join(f"k{axis}" for axis in axes)
+
+
+def writing_kernel(
+    result: str,
+    before: Array | None,
+    target: Array,
+    value: Operand,
+    shape: Sequence[int | None],
+    *,
+    lengths: Sequence[str],
+    n_entries: Sequence[str],
+    adds: bool,
+) -> Kernel:
+    """Return the kernel that writes values into a part of an array, or of a copy of it.
+
+    Parameters
+    ----------
+    result
+        The name of the array, or of the copy.
+    before
+        The array that is copied, if one is.
+    target
+        The part that is written.
+    value
+        What is written, of static ``shape``.
+    lengths
+        The lengths of the array.
+    n_entries
+        The lengths of the part.
+    adds
+        Whether values are added to what is there.
+    """
+    source = _Source(lengths)
+    axes = range(len(lengths))
+    source.arguments["out_0"] = result
+    if before is not None:
+        old = source.value("a0", before, (None,) * len(lengths))
+        source.loops(axes)
+        source.line(1 + len(lengths), f"out_0[{_at(axes)}] = {old}")
+    for axis, length in enumerate(n_entries):
+        bound = length
+        if not length.isdigit():
+            bound = f"m{axis}"
+            source.arguments[bound] = length
+        source.line(1 + axis, f"for k{axis} in range({bound}):")
+    new = source.value("a1", value, shape)
+    places = list(source.places("out_0", target, [f"k{i}" for i in range(len(n_entries))]))
+    source.line(1 + len(n_entries), f"out_0[{', '.join(places)}] {'+=' if adds else '='} {new}")
+    return source.compiled("write")

@@ -23,10 +23,10 @@ from pytensor.link.numba.dispatch.basic import (
 )
 from pytensor.link.numba.dispatch.scalar import scalar_op_cache_key
 
-from scanopt_cli.loop.llvm_values import Value, in_llvm
+from scanopt_cli.loop.llvm_values import Value, in_llvm, in_place
 from scanopt_cli.loop.vector_math import VectorComposite, VectorFunction
 
-_VERSION = 6
+VERSION = 7
 """Part of the key under which Numba's code is cached; raise it when a function changes."""
 _LOG2_E = 1.4426950408889634
 # log(2) in two parts; the first has zeros at its end, so that n times it is exact.
@@ -182,6 +182,15 @@ IN_LLVM = {
     "tanh": in_llvm(tanh),
 }
 """What Numba calls for a function of a number, or of each number of a tuple, by name."""
+IN_PLACE = {
+    "exp": in_place(exp),
+    "expm1": in_place(expm1),
+    "log": in_place(log),
+    "log1p": in_place(log1p),
+    "sigmoid": in_place(sigmoid),
+    "tanh": in_place(tanh),
+}
+"""What Numba calls to replace the numbers of an array by the function of each, by name."""
 
 
 @register_funcify_and_cache_key(VectorFunction)  # type: ignore[untyped-decorator]
@@ -196,7 +205,7 @@ def _vector_function(op: VectorFunction, **_: Any) -> tuple[Callable[..., Any], 
     def of_numbers(*numbers: Any) -> Any:
         return function(numbers)
 
-    key = scalar_op_cache_key(op, function=op.function, count=op.nin, version=_VERSION)
+    key = scalar_op_cache_key(op, function=op.function, count=op.nin, version=VERSION)
     return (of_number if op.nin == 1 else of_numbers), key
 
 
@@ -209,4 +218,4 @@ def _vector_composite(
         op.fgraph, squeeze_output=True, fgraph_name="vector_composite", ofg_memo=ofg_memo
     )
     plain = getattr(function, "py_func", function)
-    return basic.numba_njit(plain, forceinline=True), key and f"vector_{_VERSION}_{key}"
+    return basic.numba_njit(plain, forceinline=True), key and f"vector_{VERSION}_{key}"

@@ -5,8 +5,10 @@ counting of references, in each operation of each step, which take longer than a
 dozen entries. Here elementwise arithmetic and products write into arrays that the loop allocates
 once:
 
-- An elementwise operation is a *kernel*, a function with a loop over the entries. It reads the rows
-  of arrays where they are, and never works in place.
+- An elementwise operation is a *kernel*, a function with a loop over the entries, and so is a sum
+  or an extremum along some axes, or a write at indices. It reads parts of arrays where they are
+  (`array_views`), adds up its results if a sum alone reads them, and, but for writes, never works
+  in place. Lengths that are known stand in its code; that arrays have them is checked.
 - Each result has a buffer, which is allocated in the first step, and again if its shape changes.
   Results of one shape share a buffer if one is read for the last time before the other is computed.
 - A state whose next value is such a result takes its buffer, and gives its own memory for the next
@@ -24,17 +26,31 @@ from numba.extending import register_jitable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.link.numba.dispatch import basic
-from pytensor.scalar.basic import ScalarType
-from pytensor.tensor.basic import TensorFromScalar
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.subtensor import Subtensor
-from pytensor.tensor.type import DenseTensorType
+from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
-from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
-from scanopt_cli.loop.memory import memory_of
-from scanopt_cli.loop.numba_kernels import Array, Literal, Operand, kernel
+from scanopt_cli.loop.array_views import (
+    Picked,
+    Row,
+    Span,
+    View,
+    index_arrays,
+    is_write,
+    whole,
+)
+from scanopt_cli.loop.numba_kernels import (
+    Array,
+    Literal,
+    Operand,
+    Part,
+    Result,
+    kernel,
+    row_at,
+    writing_kernel,
+)
 from scanopt_cli.loop.numba_products import matrices, matrix_by_vector
 from scanopt_cli.loop.products import Product
+from scanopt_cli.loop.reductions import is_reduction
+from scanopt_cli.loop.step_plan import StepPlan, is_kernel, is_number
 
 
 # What `register_jitable` marks is compiled for the code that calls it, and stays Python for Python;
@@ -44,15 +60,6 @@ def _same_length(one: Any, other: Any) -> None:
     """Raise if the operands of an elementwise operation differ in length."""
     if one != other:
         raise ValueError("Incompatible shapes of the operands of an elementwise operation")
-
-
-@register_jitable
-def _row_at(index: Any, length: Any) -> Any:
-    """Return the row at an index, which counts from the end if it is negative."""
-    row = index + length if index < 0 else index
-    if row < 0 or row >= length:
-        raise IndexError("index out of bounds")
-    return row
 
 
 @register_jitable
@@ -67,7 +74,7 @@ _NAMES: dict[str, Any] = {
     "bounds_at": _bounds_at,
     "matrices": matrices,
     "matrix_by_vector": matrix_by_vector,
-    "row_at": _row_at,
+    "row_at": row_at,
     "same_length": _same_length,
 }
 
@@ -121,11 +128,10 @@ class StepWriter:
     n_states: int
     memo: Any
     _names: dict[Variable, str] = field(default_factory=dict)
+    _plan: StepPlan = field(init=False)
     _parts: dict[Variable, Array] = field(default_factory=dict)
     _numbers: dict[Variable, str] = field(default_factory=dict)
     _lengths_of: dict[Variable, Sequence[str]] = field(default_factory=dict)
-    _kept: set[Variable] = field(default_factory=set)
-    _fresh: set[Variable] = field(default_factory=set)
     _free: dict[object, list[str]] = field(default_factory=dict)
     _before: list[str] = field(default_factory=list)
     _step: list[str] = field(default_factory=list)
@@ -135,34 +141,21 @@ class StepWriter:
     def write(self) -> StepCode:
         """Return the source."""
         self._names = dict(zip(self.body.inputs, self.inputs, strict=True))
-        swapped = self._swapped_states()
-        nodes = self.body.toposort()
-        computed = set(self.body.outputs)
-        for node in reversed(nodes):
-            is_read_by_kernels = _is_number(node) and computed.isdisjoint(node.outputs)
-            if not _is_kernel(node) and not is_read_by_kernels:
-                computed.update(node.inputs)
-        released = self._last_reads(nodes)
-        for node in nodes:
-            is_read_by_kernels = computed.isdisjoint(node.outputs)
-            if _is_number(node):
+        self._plan = plan = StepPlan(self.body, self.n_states)
+        released = plan.last_reads()
+        for node in plan.nodes:
+            if is_number(node):
                 source, output = node.inputs[0], node.outputs[0]
                 self._numbers[output] = self._numbers.get(source) or self._name(source)
-            if _is_kernel(node):
-                self._add_kernel(node)
-            elif isinstance(node.op, Product):
-                self._add_product(node)
-            elif not is_read_by_kernels or not (
-                _is_number(node) or (_is_part(node) and self._add_part(node))
-            ):
-                self._add_call(node)
+            if not plan.is_added_up(node) and not plan.is_read_in_place(node):
+                self._add(node)
             for output in released.get(node, ()):
                 self._free.setdefault(_form(output, self._lengths_of[output]), []).append(
                     self._name(output)
                 )
         outputs = [self._name(v) for v in self.body.outputs]
         after = []
-        for i, output in swapped.items():
+        for i, output in plan.swapped.items():
             state = self.inputs[1 + i]
             # A buffer is contiguous, which the memory of a state has to be that takes its place.
             self._before.append(f"{state} = np.ascontiguousarray({state})")
@@ -171,34 +164,16 @@ class StepWriter:
         key = None if None in self._keys else str(self._keys)
         return StepCode(self._before, self._step, outputs, after, self._globals, key)
 
-    def _swapped_states(self) -> dict[int, Variable]:
-        """Return the states that give their memory for the buffer of their next value.
-
-        Another result that is kept in a state, as it is or as a part, gets new memory in each step.
-        """
-        states = self.body.inputs[1 : 1 + self.n_states]
-        results = self.body.outputs[: self.n_states]
-        kept = [memory_of(v, _has_buffer) for v in results]
-        swapped = {
-            i: result
-            for i, result in enumerate(results)
-            if kept[i] is result and _has_buffer(result.owner) and states[i] not in kept
-        }
-        self._kept = set(kept)
-        self._fresh = set(kept) - set(swapped.values())
-        return swapped
-
-    def _last_reads(self, nodes: Sequence[Apply]) -> dict[Apply, list[Variable]]:
-        """Return for each node the buffers that no later node reads, and no output is."""
-        last: dict[Variable, Apply] = {}
-        for node in nodes:
-            last |= {memory_of(v, _has_buffer): node for v in node.inputs}
-        kept = {memory_of(v, _has_buffer) for v in self.body.outputs} | self._kept
-        found: dict[Apply, list[Variable]] = {}
-        for memory, node in last.items():
-            if _has_buffer(memory.owner) and memory not in kept:
-                found.setdefault(node, []).append(memory)
-        return found
+    def _add(self, node: Apply) -> None:
+        if is_kernel(node):
+            self._add_kernel(node)
+        elif isinstance(node.op, Product):
+            self._add_product(node)
+        elif isinstance(node.op, AdvancedIncSubtensor) and is_write(node):
+            self._names[node.outputs[0]] = self._name(node.inputs[0])
+            self._add_write(node, None)
+        else:
+            self._add_call(node)
 
     def _name(self, variable: Variable) -> str:
         if variable not in self._names:
@@ -225,27 +200,31 @@ class StepWriter:
         targets = ", ".join(outputs)
         self._step.append(f"{targets}{' = ' if targets else ''}{name}({', '.join(inputs)})")
 
-    def _add_part(self, node: Apply) -> bool:
-        """Let kernels read a part of an array where it is."""
-        array = node.inputs[0]
-        if not isinstance(array.type, DenseTensorType) or array in self._parts:
-            return False
-        name, indices = self._name(array), indices_of(node)
-        places: list[Any] = [None] * array.type.ndim
-        for axis, index in enumerate(indices):
-            place, length = f"row_{len(self._step)}", f"{name}.shape[{axis}]"
-            if is_full_slice(index):
-                continue
-            if isinstance(index, slice):
-                start = "0" if index.start is None else self._name(index.start)
-                stop = length if index.stop is None else self._name(index.stop)
-                self._step.append(f"{place}, end_{place} = bounds_at({start}, {stop}, {length})")
-                places[axis] = place, f"end_{place}"
-            else:
-                self._step.append(f"{place} = row_at({self._name(index)}, {length})")
-                places[axis] = place
-        self._parts[node.outputs[0]] = Array(name, tuple(places))
-        return True
+    def _part(self, view: View) -> Array:
+        """Return the source of a part of an array; write what finds the rows."""
+        array: Any = view.array
+        name, parts = self._name(array), []
+        for k, place in enumerate(view.places):
+            length, row = self._length(array, k), f"row_{len(self._step)}"
+            match place:
+                case Span(axis, _, _, True):
+                    parts.append(Part(axis, None, length))
+                case Span(axis, first, end):
+                    start = "0" if first is None else self._name(first)
+                    stop = length if end is None else self._name(end)
+                    self._step.append(f"{row}, end_{row} = bounds_at({start}, {stop}, {length})")
+                    parts.append(Part(axis, row, f"(end_{row} - {row})"))
+                case Row(None):
+                    if array.type.shape[k] != 1:
+                        self._check_lengths("1", [length])
+                    parts.append(Part(None))
+                case Row(Variable() as index):
+                    self._step.append(f"{row} = row_at({self._name(index)}, {length})")
+                    parts.append(Part(None, row))
+                case Picked(axis, indices):
+                    picked = self._part(indices)
+                    parts.append(Part(axis, None, picked.length(0), picked))
+        return Array(name, tuple(parts))
 
     def _operand(self, variable: Any) -> Operand:
         if isinstance(variable, Constant) and variable.data.size == 1:
@@ -255,26 +234,50 @@ class StepWriter:
         return self._array(variable)
 
     def _array(self, variable: Any) -> Array:
-        whole = (None,) * variable.type.ndim
-        return self._parts.get(variable) or Array(self._name(variable), whole)
+        if variable not in self._parts:
+            self._parts[variable] = self._part(self._plan.view(variable) or whole(variable))
+        return self._parts[variable]
 
     def _length(self, variable: Any, axis: int) -> str:
         """Return the source of a length, which of equal lengths is the same where that is known."""
-        lengths = self._lengths_of.get(variable)
-        return self._array(variable).length(axis) if lengths is None else lengths[axis]
+        known = self._lengths_of.get(variable)
+        if known is not None:
+            return known[axis]
+        if self._plan.view(variable) is not None:
+            return self._array(variable).length(axis)
+        name, static = self._name(variable), variable.type.shape[axis]
+        length = f"{name}.shape[{axis}]"
+        if static is None or isinstance(variable, Constant):
+            return length if static is None else str(static)
+        # The loops of a kernel run to a length that is known, and read no further.
+        check = f"same_length({length}, {static})"
+        lines = self._before if self._is_checked_once(variable) else self._step
+        if check not in lines:
+            lines.append(check)
+        return str(static)
+
+    def _is_checked_once(self, variable: Variable) -> bool:
+        """Whether an input has the same lengths in each step: a constant, or a swapped state."""
+        if variable not in self.body.inputs:
+            return False
+        place = self.body.inputs.index(variable) - 1
+        return place >= self.n_states or place in self._plan.swapped
 
     def _add_buffer(self, output: Any, lengths: Sequence[str]) -> str:
         """Give a result memory of some lengths."""
         self._lengths_of[output] = lengths
         free = self._free.get(_form(output, lengths))
-        if free and output not in self._kept:
+        if free and output not in self._plan.kept:
             self._names[output] = free.pop()
             return self._names[output]
         name = self._name(output)
         dtype = "bool_" if output.type.dtype == "bool" else output.type.dtype
         allocated = f"{name} = np.empty(({', '.join(lengths)},), np.{dtype})"
-        if output in self._fresh:
+        if output in self._plan.fresh:
             self._step.append(allocated)
+            return name
+        if all(map(str.isdigit, lengths)):
+            self._before.append(allocated)
             return name
         self._before.append(f"{name} = np.empty({(0,) * len(lengths)}, np.{dtype})")
         differs = " or ".join(f"{name}.shape[{i}] != {n}" for i, n in enumerate(lengths))
@@ -295,21 +298,79 @@ class StepWriter:
             self._step.append(f"matrices({made}, {left}, {right})")
 
     def _add_kernel(self, node: Apply) -> None:
+        if isinstance(node.op, AdvancedIncSubtensor):
+            array = node.inputs[0]
+            lengths = [self._length(array, axis) for axis in range(array.type.ndim)]
+            before = self._array(array)
+            self._add_buffer(node.outputs[0], lengths)
+            self._add_write(node, before)
+            return
         lengths = self._lengths(node)
-        results = [self._add_buffer(output, lengths) for output in node.outputs]
+        results = []
+        for output in node.outputs:
+            reduction = self._plan.reductions.get(output) or (node if is_reduction(node) else None)
+            made = output if reduction is None else reduction.outputs[0]
+            reduced = Result("", reduction).reduced(len(lengths))
+            kept = [length for axis, length in enumerate(lengths) if axis not in reduced]
+            results.append(Result(self._add_buffer(made, kept), reduction))
         operands = [self._operand(v) for v in node.inputs]
-        self._call(*kernel(node, results, operands, self.memo))
+        self._call(*kernel(node, results, operands, lengths, self.memo))
+
+    def _add_write(self, node: Apply, before: Array | None) -> None:
+        """Write values where arrays of indices say: in a copy of ``before``, or in place."""
+        array, value = node.inputs[:2]
+        lengths = [self._length(array, axis) for axis in range(array.type.ndim)]
+        result = self._name(node.outputs[0])
+        indices = {k: self._array(v) for k, v in (index_arrays(node) or {}).items()}
+        sources = [index.length(0) for index in indices.values()]
+        self._check_lengths(sources[0], sources[1:])
+        parts: list[Part] = []
+        picked: int | None = None
+        entries: list[str] = []
+        for k, length in enumerate(lengths):
+            if k not in indices:
+                parts.append(Part(len(entries), None, length))
+                entries.append(length)
+                continue
+            if picked is None:
+                picked = len(entries)
+                entries.append(sources[0])
+            parts.append(Part(picked, None, sources[0], indices[k]))
+        shape = value.type.shape
+        for axis, length in enumerate(entries):
+            if shape[axis] != 1:
+                self._check_lengths(length, [self._length(value, axis)])
+        op: Any = node.op
+        self._call(
+            *writing_kernel(
+                result,
+                before,
+                Array(result, tuple(parts)),
+                self._operand(value),
+                shape,
+                lengths=lengths,
+                n_entries=entries,
+                adds=not op.set_instead_of_inc,
+            )
+        )
+
+    def _check_lengths(self, first: str, others: Iterable[str]) -> None:
+        """Write what raises an error unless lengths are equal."""
+        differing = [other for other in dict.fromkeys(others) if other != first]
+        self._step += [f"same_length({first}, {other})" for other in differing]
 
     def _lengths(self, node: Apply) -> list[str]:
         """Return the source of the lengths of a result, and check that the operands have them."""
         found = []
-        for axis in range(node.outputs[0].type.ndim):
+        for axis in range(node.inputs[0].type.ndim):
             operands = [v for v in node.inputs if v.type.shape[axis] != 1]
-            known = {v.type.shape[axis] for v in operands}
             sources = dict.fromkeys(self._length(v, axis) for v in operands)
             first, *others = sources or ["1"]
-            if len(known) > 1 or None in known:
-                self._step += [f"same_length({first}, {other})" for other in others]
+            # Several arrays of indices may pick the entries of one axis.
+            views = [view for v in operands if (view := self._parts.get(v)) is not None]
+            parts = [part for view in views for part in view.parts if part.axis == axis]
+            picked = [part.length for part in parts if part.indices is not None]
+            self._check_lengths(first, [*others, *picked])
             found.append(first)
         return found
 
@@ -318,46 +379,3 @@ def _form(result: Any, lengths: Sequence[str]) -> object:
     """Return what results have in common that may share a buffer: a dtype, and lengths."""
     shape = result.type.shape
     return result.type.dtype, tuple(lengths) if None in shape else shape
-
-
-def _has_buffer(node: Apply | None) -> bool:
-    """Whether a step computes what a node computes in memory of its own."""
-    return node is not None and (_is_kernel(node) or isinstance(node.op, Product))
-
-
-def _is_kernel(node: Apply) -> bool:
-    return (
-        isinstance(node.op, Elemwise)
-        and node.outputs[0].type.ndim > 0
-        and all(isinstance(v.type, DenseTensorType) for v in (*node.inputs, *node.outputs))
-    )
-
-
-def _is_number(node: Apply) -> bool:
-    """Whether a node makes an array of one number, or gives such an array dimensions."""
-    if isinstance(node.op, DimShuffle):
-        (source,) = node.inputs
-        return source.owner is not None and _is_number(source.owner)
-    return isinstance(node.op, TensorFromScalar)
-
-
-def _is_part(node: Apply) -> bool:
-    """Whether a node takes rows of an array, one or those from one to another."""
-    return (
-        isinstance(node.op, Subtensor)
-        and isinstance(node.outputs[0].type, DenseTensorType)
-        and node.outputs[0].type.ndim > 0
-        and all(
-            all(bound is None or _is_signed(bound) for bound in (index.start, index.stop))
-            and number(index.step, 1) == 1
-            if isinstance(index, slice)
-            else _is_signed(index)
-            for index in indices_of(node)
-        )
-    )
-
-
-def _is_signed(index: Any) -> bool:
-    return isinstance(index, Variable) and (
-        isinstance(index.type, ScalarType) and index.type.dtype.startswith("int")
-    )

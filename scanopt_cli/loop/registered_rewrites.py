@@ -55,6 +55,7 @@ from scanopt_cli.loop.scalar_loops import has_no_dimensions, scalar_loop
 from scanopt_cli.loop.shifted_sums import keep_shifted
 from scanopt_cli.loop.static_lengths import make_lengths_static, static_lengths
 from scanopt_cli.loop.vector_math import use_vector_functions
+from scanopt_cli.loop.whole_arrays import split_functions, take_apart_fused
 
 _WITHOUT_MEMORY = (JAXLinker, PytorchLinker, MLXLinker)
 """The linkers whose functions never overwrite an array."""
@@ -155,8 +156,10 @@ def _rewrite_body(
     if isinstance(linker, NumbaLinker):
         use_products(body)
         take_apart_scalarized(body)
+        take_apart_fused(body)
         associate(body, op.n_states)
         use_vector_functions(body)
+        split_functions(body)
         use_rows(body, op.n_states, is_while=op.is_while)
         import scanopt_cli.loop.numba_dispatch
         import scanopt_cli.loop.numba_math  # noqa: F401

@@ -68,6 +68,27 @@ class VectorComposite(Composite):
     """
 
 
+class WholeArrayFunction(VectorComposite):
+    """A `VectorFunction` of some arithmetic, of arrays with a short last axis.
+
+    A kernel computes the arithmetic of all entries, and then the function of as many at a time as
+    vectors have, in whatever rows they are.
+    """
+
+    @property
+    def function(self) -> str:
+        """The name of the function."""
+        op: Any = self.fgraph.outputs[0].owner.op
+        name: str = op.function
+        return name
+
+    def argument(self) -> ScalarOp | None:
+        """Return the arithmetic; ``None`` if the function is one of an operand itself."""
+        graph = self.fgraph.unfreeze()  # type: ignore[attr-defined]
+        argument = graph.outputs[0].owner.inputs[0]
+        return None if argument.owner is None else VectorComposite(graph.inputs, [argument])
+
+
 def _gather(graph: FunctionGraph) -> bool:
     """Compute functions of several numbers, of which none depends on another, in one vector.
 

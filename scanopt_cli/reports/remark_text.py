@@ -90,6 +90,7 @@ TEXTS: Mapping[Code, str] = {
     Code.PRODUCTS_MERGED: "computes {count:product} of a vector as one",
     Code.STEPS_WRITTEN_OUT: "written out: {count:step}",
     Code.ARRAYS_KEPT: "computes {slots!q} as an array: {reason}",
+    Code.SMALL_ARRAYS_LEFT: "leaves {arrays:small array} of each step whole: {reason}",
     Code.ARRAYS_UNROLLED: "computes {count:small array} of each step entry by entry",
     Code.NOT_SIMPLIFIED: "not simplified: {reason}",
     Code.SIMPLIFIED: "simplified: {before} → {after} nodes",
@@ -114,6 +115,7 @@ REASONS: Mapping[Why, str] = {
     Why.CONSTANT_LARGE: "the constant has more than {elements} elements",
     Why.CONSTANT_RETURNED: "a step returns the constant as it is, and its type is narrower than "
     "the state's",
+    Why.ENTRIES_CROSS: "{entries} entries would be read from other arrays or put into some",
     Why.FITS_MEMORY: "its gradient would keep no more than {memory} MiB",
     Why.GRADIENT_TRUNCATED: "its gradient is truncated, and it has a stop condition or a mit_mot",
     Why.IN_PLACE: "{what} works in place",

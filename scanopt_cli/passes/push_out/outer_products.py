@@ -13,9 +13,9 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from scanopt_cli.analysis.costs import is_costly
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.loop.costs import is_costly
 
 
 class _Held(Op):

@@ -8,11 +8,11 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.scan.rewriting.push_out import scan_push_out_seq
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from scanopt_cli.analysis.costs import is_costly
 from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_map
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.loop.costs import is_costly
 from scanopt_cli.passes.push_out.outer_products import hold_products, release_products
 from scanopt_cli.remarks import Reason, Why, because
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 from typing import Any
 
@@ -35,7 +35,7 @@ type Symbolic = Any
 
 MOST_ENTRIES = 2_000
 """How many entries a step may compute; its code is compiled as one function."""
-_MOVES = (
+MOVES = (
     *(Alloc, ARange, DeepCopyOp, DimShuffle, ExtractDiag, Eye, Join, MakeVector, Reshape),
     *(AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor),
     *(Shape, Shape_i, SpecifyShape, Split, ViewOp),
@@ -52,9 +52,11 @@ class Unrolling:
         The most entries of an array that is small.
     rule
         What knows the entries of the outputs of nodes.
+    left
+        Nodes that are computed as arrays, whatever their size.
     """
 
-    def __init__(self, size: int, rule: Rule) -> None:
+    def __init__(self, size: int, rule: Rule, left: Collection[Apply] = ()) -> None:
         self.size = size
         self.n_arrays = 0
         """Of how many arrays entries are computed, and not only moved."""
@@ -62,7 +64,14 @@ class Unrolling:
         """How many entries are computed, each counted with the terms that it adds up."""
         self.kept: list[Apply] = []
         """The nodes that are computed as arrays."""
+        self.unrolled: list[Apply] = []
+        """The nodes that are computed entry by entry."""
+        self.formed: list[Variable] = []
+        """What is computed entry by entry, and formed as an array for a node that reads it so."""
+        self.read: set[Variable] = set()
+        """The arrays that are computed, or carried, as arrays, and of which entries are read."""
         self._rule = rule
+        self._left = left
         self._computed: set[Variable] = set()
         self._entries: dict[Variable, Entries] = {}
         self._arrays: dict[Variable, Variable] = {}
@@ -118,6 +127,8 @@ class Unrolling:
             if not isinstance(kind, DenseTensorType) or not self.is_small(kind.shape):
                 return None
             self._entries[variable] = _read(array)
+            if kind.ndim and not isinstance(array, Constant):
+                self.read.add(variable)
         return self._entries[variable]
 
     def array(self, variable: Variable) -> Symbolic:
@@ -130,8 +141,14 @@ class Unrolling:
                 made = self._of_arrays(variable.owner).outputs[0]
             else:
                 made = stacked(entries)
+                if entries.ndim:
+                    self.formed.append(variable)
             self._arrays[variable] = made
         return self._arrays[variable]
+
+    def has_computed(self, variable: Variable) -> bool:
+        """Whether the entries of a variable are computed, or moved, not read from an array."""
+        return variable in self._computed
 
     def is_computed(self, variable: Variable) -> bool:
         """Whether a variable is computed entry by entry, not read from an array."""
@@ -170,7 +187,11 @@ class Unrolling:
 
     def _compute(self, node: Apply) -> None:
         is_scalar = all(getattr(v.type, "ndim", 0) == 0 for v in (*node.inputs, *node.outputs))
-        may_be_small = not is_scalar and all(self._may_be_small(v.type) for v in node.outputs)
+        may_be_small = (
+            not is_scalar
+            and node not in self._left
+            and all(self._may_be_small(v.type) for v in node.outputs)
+        )
         if may_be_small and self.n_entries <= MOST_ENTRIES and self._add_entries(node):
             return
         new = self._of_arrays(node)
@@ -181,22 +202,24 @@ class Unrolling:
 
     def _add_entries(self, node: Apply) -> bool:
         """Compute the outputs of a node entry by entry, if they are small."""
-        before = self.n_arrays, self.n_entries
+        before = self.n_arrays, self.n_entries, len(self.unrolled)
         try:
             found = self._rule(node.op, node, self)
         except (ValueError, IndexError):
             found = []
         if not found or not all(map(self._fits, node.outputs, found)):
             # Of an OpFromGraph, some nodes inside may have been counted.
-            self.n_arrays, self.n_entries = before
+            self.n_arrays, self.n_entries, n_unrolled = before
+            del self.unrolled[n_unrolled:]
             return False
         for output, entries in zip(node.outputs, found, strict=True):
             self._entries[output] = entrywise(
                 lambda v, dtype=output.type.dtype: pt.cast(v, dtype), entries
             )
             self._computed.add(output)
-            self.n_arrays += not isinstance(node.op, _MOVES)
+            self.n_arrays += not isinstance(node.op, MOVES)
             self.n_entries += entries.size * _terms(node, self)
+        self.unrolled.append(node)
         return True
 
 
@@ -250,7 +273,7 @@ def folded(variable: Symbolic) -> Symbolic:
 
 def _terms(node: Apply, known: Unrolling) -> int:
     """Return how many terms an entry of the output of a node is made of, about."""
-    if isinstance(node.op, (Elemwise, *_MOVES)):
+    if isinstance(node.op, (Elemwise, *MOVES)):
         return 1
     shapes = [part.shape for v in node.inputs if (part := known.entries(v)) is not None]
     return max((length for shape in shapes for length in shape), default=1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import DenseTensorType
 
@@ -22,6 +22,7 @@ from scanopt_cli.passes.unroll_small.array_entries import (
     stacked,
     vector,
 )
+from scanopt_cli.passes.unroll_small.groups import Group, groups
 from scanopt_cli.passes.unroll_small.rules import entries_of
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
@@ -53,7 +54,10 @@ class UnrollSmall(TracedLoopPass):
     is traced, or read by a node that none of these cases covers; such nodes stay as they are.
 
     Preconditions: a step keeps the shape of a state, and computes at most 2,000 entries, counted
-    with the terms that each adds up. No step works in place.
+    with the terms that each adds up. No step works in place. Small arrays that are computed from
+    each other, over all steps, are a group, which is unrolled if that saves more time than it
+    takes: by an estimate, operations on arrays against the entries that are read from arrays which
+    stay, or put into them. Rows of constants are read, and traces written, for nothing.
 
     Sums and products of several terms are added from first to last, so the last digits may differ
     from those of PyTensor's order.
@@ -80,15 +84,32 @@ class UnrollSmall(TracedLoopPass):
             if (shape := _shape(slot, lengths)) is not None
         }
         kept: set[Slot] = set()
+        left: set[Apply] = set()
+        arrays_left = entries_left = 0
         while True:
-            step = _Step(view, self.size, shapes, kept)
+            step = _Step(view, self.size, shapes, kept, left)
             changing = step.changing_states()
             for slot in changing:
                 del shapes[slot]
             read = {slot for slot in step.states if slot in shapes and not step.computes(slot)}
             kept |= read
-            if not changing and not read:
+            if changing or read:
+                continue
+            losing = [group for group in step.groups() if not group.pays]
+            if not losing:
                 break
+            for group in losing:
+                left.update(group.nodes)
+                kept |= {slot for slot in step.states if slot.inner_inputs[0] in group.inputs}
+                arrays_left += group.n_computed
+                entries_left += group.n_crossing
+        if arrays_left:
+            context.missed(
+                view,
+                Code.SMALL_ARRAYS_LEFT,
+                because(Why.ENTRIES_CROSS, entries=entries_left),
+                arrays=arrays_left,
+            )
         for slot in step.unknown():
             context.missed(view, Code.ARRAYS_KEPT, Why.LENGTH_UNKNOWN, names[slot])
         if step.unrolling.n_entries > MOST_ENTRIES:
@@ -126,10 +147,15 @@ class _Step:
     """The step of a loop, whose small arrays are computed entry by entry."""
 
     def __init__(
-        self, view: LoopView, size: int, shapes: Mapping[Slot, Shape], kept: Set[Slot]
+        self,
+        view: LoopView,
+        size: int,
+        shapes: Mapping[Slot, Shape],
+        kept: Set[Slot],
+        left: Set[Apply],
     ) -> None:
         self.view = view
-        self.unrolling = Unrolling(size, entries_of)
+        self.unrolling = Unrolling(size, entries_of, left)
         self.entries: dict[Slot, Entries] = {}
         """The new inputs of the body, of the slots that are small."""
         self.arrays: dict[Slot, Variable] = {}
@@ -184,6 +210,12 @@ class _Step:
         (new,) = state.inner_outputs
         others = {slot.inner_inputs[0] for slot in self.states}
         return self.unrolling.is_computed(new) or new in others
+
+    def groups(self) -> Iterable[Group]:
+        """Return the arrays that are computed entry by entry, in groups."""
+        states = {slot.inner_inputs[0]: slot.inner_outputs[0] for slot in self.states}
+        constants = self.view.of_kind(SlotKind.CONSTANT)
+        return groups(self.unrolling, states, [v for slot in constants for v in slot.inner_inputs])
 
     def unknown(self) -> list[Slot]:
         """Return the inputs that nodes read as arrays for no other reason than unknown lengths."""

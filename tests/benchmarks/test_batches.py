@@ -1,0 +1,58 @@
+"""Batches of subjects and sequences in NUMBA, side by side: by PyTensor alone, and in `enabled()`.
+
+Run with ``make bench``; the ratio of two rows of a group is the figure. BLAS has one thread.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytest
+from batch_cases import batch
+from threadpoolctl import threadpool_limits
+
+import scanopt_cli as so
+
+_CASES = (
+    *(("Q-learning", n, 3, False) for n in (1, 4, 12, 50, 200)),
+    *(("Q-learning", 12, k, False) for k in (2, 10)),
+    *(("masked HMM", n, 3, False) for n in (4, 15, 50)),
+    *(("masked HMM", 15, k, False) for k in (2, 10)),
+    *((kind, n, 3, False) for kind in ("softmax", "volatility", "tanh") for n in (4, 12, 50)),
+    *(
+        (kind, 12, 3, True)
+        for kind in ("Q-learning", "masked HMM", "softmax", "volatility", "tanh")
+    ),
+)
+
+
+@cache
+def _compiled(case: tuple[str, int, int, bool], pipeline: str, gradient: bool) -> Any:
+    kind, n, k, is_symbolic = case
+    graph = batch(kind, n, k, is_symbolic=is_symbolic).graph(gradient=gradient)
+    given: Any = {"mode": "NUMBA", "trust_input": True, "on_unused_input": "ignore"}
+    if pipeline == "none":
+        return pytensor.function(list(graph.inputs), list(graph.outputs), **given)
+    with so.enabled(pipeline):
+        return pytensor.function(list(graph.inputs), list(graph.outputs), **given)
+
+
+@pytest.mark.parametrize("case", _CASES, ids=lambda case: " ".join(map(str, case)))
+@pytest.mark.parametrize("gradient", [False, True], ids=["value", "gradient"])
+@pytest.mark.parametrize("pipeline", ["none", "default", "grad", "loop"])
+def test_batch(benchmark, case: tuple[str, int, int, bool], pipeline: str, gradient: bool) -> None:
+    kind, n, k, is_symbolic = case
+    benchmark.group = (
+        f"{'gradient' if gradient else 'value'}: {kind}, {n} by {k}"
+        f"{', shapes unknown' if is_symbolic else ''}"
+    )
+    arguments = list(batch(kind, n, k).values.values())
+    with threadpool_limits(1, user_api="blas"):
+        wanted = _compiled(case, "none", gradient)(*arguments)
+        function = _compiled(case, pipeline, gradient)
+        got = benchmark.pedantic(function, args=arguments, rounds=30, warmup_rounds=2)
+    for new, old in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-8, atol=1e-10)
