@@ -106,7 +106,6 @@ class Code(StrEnum):
     SCAN_TURNED = "scan-turned"
     # checkpoint, constant-states, trace-to-last
     LOOP_SPLIT = "loop-split"
-    LAST_NOT_READ = "last-not-read"
     LAST_READ = "last-read"
     STATE_CONSTANT = "state-constant"
     TRACED_CARRIED = "traced-carried"

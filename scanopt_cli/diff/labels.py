@@ -8,6 +8,7 @@ import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.type import HasShape
+from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Composite
 from pytensor.tensor.basic import ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -108,6 +109,8 @@ def op_label(op: Op) -> str:
         return "Composite"
     if inner_graphs(op):
         return f"{type(core_op(op)).__name__} `{shortened(op_name(op))}`"
+    if type(op) is CheckAndRaise:
+        return f"CheckAndRaise{{{op.exc_type.__name__}}}"
     return shortened(str(op))
 
 

@@ -1,7 +1,7 @@
 """Logarithms of sums of exponentials that cannot overflow, in the bodies of loops.
 
 PyTensor computes ``log(exp(x) + exp(y))`` as ``log(exp(x - m) + exp(y - m)) + m``, with ``m`` the
-larger of both. When it compiles a step that has this form already, as `unroll-small` makes it, it
+larger of both. When it rewrites a step that has this form already, as `unroll-small` makes it, it
 finds the same sum inside, and subtracts a maximum, which is 0, again.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import walk
@@ -38,6 +39,14 @@ def keep_shifted(graph: FunctionGraph) -> None:
         if _is(node, Log) and _is_shifted(node.inputs[0]):
             made: Any = shifted_log(*node.inputs)
             graph.replace(node.outputs[0], made, reason="keep_shifted")
+
+
+def release_shifted(graph: FunctionGraph) -> None:
+    """Undo `keep_shifted`."""
+    for node in graph.toposort():
+        if node.op == shifted_log:
+            made: Any = pt.log(*node.inputs)
+            graph.replace(node.outputs[0], made, reason="release_shifted")
 
 
 def _is_shifted(total: Variable) -> bool:

@@ -70,7 +70,6 @@ TEXTS: Mapping[Code, str] = {
     Code.SUM_MOVED: "summed {slots!q} in a matrix product after the loop",
     Code.LOOP_KEPT: "stays a TracedLoop: {reason}",
     Code.LOOP_TURNED: "became a Scan",
-    Code.LAST_NOT_READ: "keeps the trace {slots!q}, of which the last row is read: {reason}",
     Code.LAST_READ: "reads the last row of the trace {slots!q} from the last value",
     Code.LOOP_SPLIT: "runs in blocks of {steps:step}; its gradient keeps {rows:row} of each "
     "state rather than {all}",

@@ -163,7 +163,7 @@ def test_markdown(derivative: Derivative) -> None:
     lines = marked(derivative, "square").splitlines()
     assert "| reverse 2 | 4 | 3 | 1 | 1 | 75 | 22 | 24 |" in lines
     assert r"- **square**: forward; reads x" in lines
-    assert any(line.startswith(r"  - **grad\_of\_square\#1**: backward;") for line in lines)
+    assert any(line.startswith(r"  - **grad\_of\_square\#&#8203;1**: backward;") for line in lines)
     assert any(line.startswith(r"    - **grad\_of\_grad\_of\_square**: forward;") for line in lines)
     assert "Scan{square, while_loop=False, inplace=none}" in lines
 

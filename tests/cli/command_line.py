@@ -65,4 +65,5 @@ def run(command: Sequence[str], cwd: Path | None, environment: dict[str, str]) -
         timeout=240,
         check=False,
     )
-    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+    encoding = {**defaults, **environment}["PYTHONIOENCODING"]
+    return Outcome(done.returncode, done.stdout.decode(encoding), done.stderr.decode(encoding))

@@ -28,7 +28,7 @@ def _only_graph(text: str) -> Any:
 def test_shows_counts_changes_and_remarks(files: Path) -> None:
     done = scanopt("optimize", files / "wasteful.pkl")
     assert done.code == 0
-    assert "changed by merge-equal, remove-unused, merge-duplicates, save-mem" in done.out
+    assert "changed by merge-equal, remove-unused, guard-last-rows, merge-duplicates, " in done.out
     assert "loop-buffer elements" in done.out
     assert "min(1,n)+1" in done.out
     assert "after merge-equal\nthe same computation, of fewer nodes: " in done.out
@@ -65,6 +65,7 @@ def test_writes_what_it_shows(files: Path, tmp_path: Path) -> None:
     assert [run["name"] for run in told["passes"] if run["changed"]] == [
         "merge-equal",
         "remove-unused",
+        "guard-last-rows",
         "merge-duplicates",
         "save-mem",
     ]
