@@ -23,6 +23,8 @@ from scanopt_cli.analysis.inspection import inspect_graph
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.integration.compilation.sealing import SealedScan, seal, unseal
 from scanopt_cli.ir.graph import from_io
+from scanopt_cli.passes.compile_safe.unit_lengths import loop_of_narrower
+from unit_lengths import FORMS, VALUES
 
 VM = Mode("vm", "fast_run").excluding("fusion")
 
@@ -160,3 +162,48 @@ def test_where_results_are_written_in_place_is_up_to_the_linker() -> None:
     with so.enabled():
         compiled = function([x, n], outputs, mode=VM.excluding("scan_reduce_trace_prealloc"))
     assert_same_outcomes(wanted, compiled(1.0, 3))
+
+
+@pytest.mark.parametrize("preset", ["default", "grad", "loop"])
+@pytest.mark.parametrize("subjects", [1, 3])
+def test_what_a_sealed_loop_reads_may_turn_out_to_be_narrower(preset: str, subjects: int) -> None:
+    """PyTensor folds ``arange(choices.shape[1])`` to an array of known length."""
+    choices = pt.tensor("choices", shape=(None, subjects), dtype="int64")
+
+    def step(choice: Any, values: Any, every: Any) -> Any:
+        return values[every, choice].inc(0.5 * (1 - values[every, choice]))
+
+    start = pt.full((subjects, 3), 0.5)
+    every = pt.arange(choices.shape[1])
+    last = scan(step, sequences=[choices], outputs_info=[start], non_sequences=[every])[-1]
+    with so.enabled(preset):
+        compiled = function([choices], last, mode=VM)
+    assert SealedScan not in kinds(compiled.maker.fgraph)
+    given = np.array([[0], [2], [2]] * subjects).reshape(-1, subjects)
+    plain = function([choices], last, mode=Mode("vm", None))
+    np.testing.assert_allclose(compiled(given), plain(given))
+
+
+@pytest.mark.parametrize("form", sorted(FORMS.keys() - {"a state"}))  # which nothing compiles
+def test_narrower_inputs_of_each_kind(form: str) -> None:
+    graph = FORMS[form]()
+    values = [np.asarray(VALUES[str(v.name)]) for v in graph.inputs]
+    plain = function(graph.inputs, graph.outputs, mode=Mode("vm", None))
+    with so.enabled("default"):
+        compiled = function(graph.inputs, graph.outputs, mode=VM)
+    assert SealedScan not in kinds(compiled.maker.fgraph)
+    for new, old in zip(compiled(*values), plain(*values), strict=True):
+        np.testing.assert_allclose(new, old)
+
+
+def test_a_loop_that_cannot_declare_what_its_inputs_do_reads_copies() -> None:
+    v, w = pt.dvectors("v", "w")
+    xs = scan(lambda x, w: x * w.sum(), outputs_info=[v], non_sequences=[w], n_steps=3)
+    (node,) = (n for n in graph_of(xs).fgraph.apply_nodes if isinstance(n.op, Scan))
+    kinds_of_inputs = [variable.type for variable in node.inputs]
+    buffer = node.inputs[1]
+    narrow: Any = pt.specify_shape(buffer, (4, 1))
+    inputs = [node.inputs[0], narrow, *node.inputs[2:]]
+    made = loop_of_narrower(node.op, inputs, kinds_of_inputs, node.outputs)
+    got = function([v, w], list(made), mode=Mode("vm", None))([2.0], [1.0, 2.0])
+    np.testing.assert_allclose(got[0], [[2.0], [6.0], [18.0], [54.0]])

@@ -8,7 +8,7 @@ loops are unsealed before PyTensor prepares them to run (in-place rewrites, bodi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
@@ -16,19 +16,26 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.scan.op import Scan
 
+from scanopt_cli.passes.compile_safe.unit_lengths import loop_of_narrower
+
 
 class SealedScan(Op):
-    """A `Scan` that rewrites do not recognise as one."""
+    """A `Scan` that rewrites do not recognise as one.
 
-    __props__ = ("scan",)
+    ``kinds`` are the types of its inputs when it was sealed. PyTensor may find out more about them
+    while the loop is hidden.
+    """
 
-    def __init__(self, scan: Scan) -> None:
+    __props__ = ("scan", "kinds")
+
+    def __init__(self, scan: Scan, kinds: tuple[Any, ...]) -> None:
         self.scan = scan
+        self.kinds = kinds
 
     def make_node(self, *inputs: Variable) -> Apply:
-        """Apply the Op to the inputs of a Scan node."""
-        node = self.scan.make_node(*inputs)
-        return Apply(self, list(node.inputs), [variable.type() for variable in node.outputs])
+        """Apply the Op to the inputs of a Scan, of the types that they had or narrower ones."""
+        node = self.scan.make_node(*(kind() for kind in self.kinds))
+        return Apply(self, list(inputs), [variable.type() for variable in node.outputs])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
         """Return the shapes of the Scan's outputs."""
@@ -52,25 +59,28 @@ def seal(fgraph: FunctionGraph) -> None:
     A Scan that works in place stays, because PyTensor must know which inputs it overwrites.
     """
 
-    def sealed(op: Op) -> Op | None:
-        return SealedScan(op) if isinstance(op, Scan) and not op.destroy_map else None
-
-    _replace_ops(fgraph, sealed, "scanopt_seal")
+    for node in fgraph.toposort():
+        if isinstance(node.op, Scan) and not node.op.destroy_map:
+            sealed = SealedScan(node.op, tuple(variable.type for variable in node.inputs))
+            made: Any = sealed.make_node(*node.inputs)
+            _replace(fgraph, node, made.outputs, "scanopt_seal")
 
 
 def unseal(fgraph: FunctionGraph) -> None:
     """Undo `seal`."""
-    _replace_ops(
-        fgraph, lambda op: op.scan if isinstance(op, SealedScan) else None, "scanopt_unseal"
-    )
-
-
-def _replace_ops(
-    fgraph: FunctionGraph, replacement: Callable[[Any], Op | None], reason: str
-) -> None:
     for node in fgraph.toposort():
-        op = replacement(node.op)
-        if op is not None:
-            new: Apply = op.make_node(*node.inputs)
-            pairs = list(zip(node.outputs, new.outputs, strict=True))
-            fgraph.replace_all(pairs, reason=reason)
+        if isinstance(node.op, SealedScan):
+            op: SealedScan = node.op
+            try:
+                made: Sequence[Variable] = op.scan.make_node(*node.inputs).outputs
+            except (TypeError, ValueError):
+                made = loop_of_narrower(op.scan, node.inputs, op.kinds, node.outputs)
+            _replace(fgraph, node, made, "scanopt_unseal")
+
+
+def _replace(fgraph: FunctionGraph, node: Apply, made: Sequence[Variable], reason: str) -> None:
+    pairs = [
+        (old, old.type.filter_variable(new, allow_convert=True))
+        for old, new in zip(node.outputs, made, strict=True)
+    ]
+    fgraph.replace_all(pairs, reason=reason)

@@ -46,6 +46,26 @@ def declare_unit_lengths(context: PassContext) -> Iterator[Rewrite]:
         yield Rewrite({old: _declaring(new, old) if old in kept else new for old, new in pairs})
 
 
+def loop_of_narrower(
+    op: Scan, inputs: Sequence[Variable], kinds: Sequence[Any], outputs: Sequence[Variable]
+) -> Sequence[Variable]:
+    """Return the outputs of a Scan whose inputs declare more lengths than when it was made.
+
+    ``kinds`` are the types that they had then. If the body cannot declare the same lengths, it
+    reads copies that declare as little as they did.
+    """
+    node = Apply(op, list(inputs), [variable.type() for variable in outputs])
+    try:
+        made = _remade_loop(node, inputs)
+        if made is not None:
+            return made
+    except (TypeError, ValueError):
+        pass  # what a step computes has other lengths then
+    wide = [v if v.type == kind else _copy(v, kind) for v, kind in zip(inputs, kinds, strict=True)]
+    rebuilt: Apply = op.make_node(*wide)
+    return rebuilt.outputs
+
+
 def _remade(node: Apply, inputs: Sequence[Variable], lengths: Lengths) -> Sequence[Variable] | None:
     """Return the outputs of ``node`` made anew of ``inputs``, ``None`` if it may stay as it is."""
     if isinstance(node.op, Scan):
@@ -136,7 +156,12 @@ def _declaring(variable: Variable, like: Variable) -> Variable:
     """Return ``variable``, or a copy of it that declares no more lengths of 1 than ``like``."""
     if _ones(variable) == _ones(like):
         return variable
-    return Apply(deep_copy_op, [variable], [like.type()]).outputs[0]
+    return _copy(variable, like.type)
+
+
+def _copy(variable: Variable, kind: Any) -> Variable:
+    """Return a copy that is declared to be of a type."""
+    return Apply(deep_copy_op, [variable], [kind()]).outputs[0]
 
 
 def _joined(kind: TensorType, shape: Sequence[int | None]) -> TensorType:
