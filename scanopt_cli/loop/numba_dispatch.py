@@ -31,7 +31,7 @@ from scanopt_cli.loop.numba_steps import StepCode, StepWriter
 from scanopt_cli.loop.operators import Loop, TracedLoop
 from scanopt_cli.loop.row_access import ReadNumber, WriteEntries, WriteRow, checked_before
 
-_VERSION = 11
+_VERSION = 12
 """Part of the key under which a compiled loop is cached.
 
 Raise it when the source below changes, or that of steps or products.

@@ -201,7 +201,16 @@ def kernel(
         source.arguments[f"out_{i}"] = result.name
     shapes = [v.type.shape for v in node.inputs] if op is node.op else [(None,) * len(lengths)]
     parts = zip(operands, shapes, strict=True)
-    values = [source.value(f"a{i}", operand, shape) for i, (operand, shape) in enumerate(parts)]
+    # What is overwritten is read by the same name: no kernel has an array by two.
+    names = {result.name: f"out_{i}" for i, result in enumerate(results)}
+    values = [
+        source.value(
+            names.get(operand.name, f"a{i}") if isinstance(operand, Array) else f"a{i}",
+            operand,
+            shape,
+        )
+        for i, (operand, shape) in enumerate(parts)
+    ]
     scalar_op, whole = op.scalar_op, None
     if isinstance(scalar_op, WholeArrayFunction):
         whole, scalar_op = scalar_op.function, scalar_op.argument()

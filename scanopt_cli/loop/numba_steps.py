@@ -12,7 +12,8 @@ once:
 - Each result has a buffer, which is allocated in the first step, and again if its shape changes.
   Results of one shape share a buffer if one is read for the last time before the other is computed.
 - A state whose next value is such a result takes its buffer, and gives its own memory for the next
-  step (double buffering).
+  step (double buffering). If each entry is computed of that of the state, which nobody reads later,
+  it is overwritten: half the memory stays in the caches.
 - All other operations are called as PyTensor calls them.
 """
 
@@ -159,6 +160,8 @@ class StepWriter:
             state = self.inputs[1 + i]
             # A buffer is contiguous, which the memory of a state has to be that takes its place.
             self._before.append(f"{state} = np.ascontiguousarray({state})")
+            if output in plan.overwriting:
+                continue
             self._step.append(f"old_{state} = {state}")
             after.append(f"{self._name(output)} = old_{state}")
         key = None if None in self._keys else str(self._keys)
@@ -266,6 +269,10 @@ class StepWriter:
     def _add_buffer(self, output: Any, lengths: Sequence[str]) -> str:
         """Give a result memory of some lengths."""
         self._lengths_of[output] = lengths
+        state = self._plan.overwriting.get(output)
+        if state is not None:
+            self._names[output] = self._name(state)
+            return self._names[output]
         free = self._free.get(_form(output, lengths))
         if free and output not in self._plan.kept:
             self._names[output] = free.pop()

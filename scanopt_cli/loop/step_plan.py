@@ -33,6 +33,9 @@ class StepPlan:
     swapped
         The states that give their memory for the buffer of their next value. Another result that is
         kept in a state, as it is or as a part, gets new memory in each step.
+    overwriting
+        Of those, the next values that are written over the state, entry by entry: each entry is
+        computed of that of the state, which nobody reads afterwards.
     kept
         The results that are kept in states.
     reductions
@@ -47,6 +50,7 @@ class StepPlan:
     n_states: int
     nodes: Sequence[Apply] = field(init=False)
     swapped: dict[int, Variable] = field(init=False)
+    overwriting: dict[Variable, Variable] = field(init=False)
     kept: set[Variable] = field(init=False)
     reductions: dict[Variable, Apply] = field(init=False, default_factory=dict)
     views: dict[Variable, View] = field(init=False, default_factory=dict)
@@ -59,6 +63,7 @@ class StepPlan:
         self._find_reductions()
         self._find_views()
         self._find_computed()
+        self._find_overwriting()
 
     @property
     def fresh(self) -> set[Variable]:
@@ -149,6 +154,20 @@ class StepPlan:
                 self.computed.update(node.inputs[:2])
             elif not is_kernel(node):
                 self.computed.update(node.inputs)
+
+    def _find_overwriting(self) -> None:
+        last = {memory: node for node in self.nodes for memory in self._reads(node)}
+        self.overwriting = {}
+        for i, result in self.swapped.items():
+            state = self.body.inputs[1 + i]
+            node = last.get(state)
+            if node is None or node is not result.owner or not isinstance(node.op, Elemwise):
+                continue
+            others = [v for v in node.inputs if v is not state]
+            is_alone = all(memory_of(v, has_buffer) is not state for v in others)
+            kinds = {(v.type.dtype, v.type.broadcastable) for v in (state, result)}
+            if len(others) < len(node.inputs) and is_alone and len(kinds) == 1:
+                self.overwriting[result] = state
 
     def last_reads(self) -> dict[Apply, list[Variable]]:
         """Return for each node the buffers that no later node reads, and no output is."""

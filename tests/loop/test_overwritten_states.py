@@ -1,0 +1,78 @@
+"""A state whose next value is computed of it entry by entry is overwritten, if nobody reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.mode import Mode
+from pytensor.graph.fg import FunctionGraph
+
+from compiled_ways import NUMBA
+from scanopt_cli.loop import Body, TracedLoop
+from scanopt_cli.loop.step_plan import StepPlan
+
+INDEX = pt.lscalar("index")
+V, W = pt.dvectors("v", "w")
+M = pt.dmatrix("m")
+
+
+def plan(states: list[Any], following: list[Any], *others: Any) -> StepPlan:
+    """Plan a step of states, which reads ``others``."""
+    graph = FunctionGraph([INDEX, *states, *others], following, clone=False)
+    return StepPlan(graph.freeze(), len(states))
+
+
+@pytest.mark.parametrize("step", [lambda v, w: v * w, lambda v, w: v * v, lambda v, w: pt.tanh(v)])
+def test_a_state_is_overwritten(step: Callable[[Any, Any], Any]) -> None:
+    made = plan([V], [step(V, W)], W)
+    assert list(made.overwriting.values()) == [made.body.inputs[1]]
+
+
+_TWICE = V * 2
+TWINS: dict[str, Callable[[], StepPlan]] = {
+    "it is read reversed": lambda: plan([V], [V * V[::-1]]),
+    "it is read transposed": lambda: plan([M], [M + M.T]),
+    "it is another state, too": lambda: plan([V, W], [V * W, V]),
+    "another result is computed of it later": lambda: plan([V, W], [_TWICE, pt.exp(_TWICE) + V[0]]),
+    "its entries are not read": lambda: plan([V], [W * 2], W),
+    "its row is read for all": lambda: plan([M], [M[0][None, :] * M]),
+}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_twin_the_state_is_kept(name: str) -> None:
+    made = TWINS[name]()
+    assert made.body.inputs[1] not in made.overwriting.values()
+
+
+STEPS: dict[str, Callable[[Any, Any], list[Any]]] = {
+    "both": lambda a, b: [a * 0.5 + b, b * 2 - a],
+    "in turn": lambda a, b: [a * 0.5, b + a],
+    "reversed": lambda a, b: [a * b[::-1], b * 0.5],
+    "shifted": lambda a, b: [b * 0.5, a],
+    "a sum": lambda a, b: [a - a.sum(), b * a[0]],
+    "functions": lambda a, b: [pt.exp(-(a**2)), pt.tanh(b) + pt.exp(-a)],
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_values(name: str) -> None:
+    """The initial values are as before, and a second call returns the same."""
+    a, b = pt.dvectors("a", "b")
+    body = Body(index=INDEX, states=[a, b], next_states=STEPS[name](a, b))
+    last_a, last_b, trace, *_ = TracedLoop.over(5, body, [V, W], {})
+    outputs = [last_a, last_b, trace]
+    given = [np.array([0.1, 0.2, 0.4]), np.array([1.0, -0.5, 0.3])]
+    before = [value.copy() for value in given]
+    expected = pytensor.function([V, W], outputs, mode=Mode("vm", None))(*given)
+    compiled = pytensor.function([V, W], outputs, mode=NUMBA)
+    for _ in range(2):
+        for new, old in zip(compiled(*given), expected, strict=True):
+            np.testing.assert_allclose(new, old, rtol=1e-12)
+    for value, old in zip(given, before, strict=True):
+        np.testing.assert_array_equal(value, old)
