@@ -20,7 +20,7 @@ from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class SlicedAxis:
     """An axis of a view: all of a dimension of the array, or from a bound to another."""
 
     axis: int
@@ -30,7 +30,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class IndexedAxis:
     """One index of a dimension of the array; the first, if there is no variable."""
 
     index: Variable | None
@@ -44,7 +44,7 @@ class Picked:
     indices: View
 
 
-type Place = Span | Row | Picked
+type Place = SlicedAxis | IndexedAxis | Picked
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class View:
         found = [self.array]
         for place in self.places:
             match place:
-                case Span(_, start, stop):
+                case SlicedAxis(_, start, stop):
                     found += [v for v in (start, stop) if v is not None]
-                case Row(index):
+                case IndexedAxis(index):
                     found += [] if index is None else [index]
                 case Picked(_, indices):
                     found += indices.variables()
@@ -70,7 +70,7 @@ class View:
 
 def whole(array: Any) -> View:
     """Return all of an array."""
-    return View(array, tuple(map(Span, range(array.type.ndim))))
+    return View(array, tuple(map(SlicedAxis, range(array.type.ndim))))
 
 
 def view_of(node: Apply, known: Mapping[Variable, View]) -> View | None:
@@ -96,12 +96,12 @@ def _shuffled(node: Apply, source: View) -> View | None:
     op: Any = node.op
     places: list[Place] = []
     for place in source.places:
-        if isinstance(place, Row):
+        if isinstance(place, IndexedAxis):
             places.append(place)
         elif place.axis in op.new_order:
             places.append(replace(place, axis=op.new_order.index(place.axis)))
-        elif isinstance(place, Span) and place.is_whole:
-            places.append(Row(None))
+        elif isinstance(place, SlicedAxis) and place.is_whole:
+            places.append(IndexedAxis(None))
         else:
             return None
     return View(source.array, tuple(places))
@@ -114,20 +114,20 @@ def _sliced(node: Apply, source: View) -> View | None:
     kept = {i: next(axes) for i, index in enumerate(indices) if isinstance(index, slice)}
     places: list[Place] = []
     for place in source.places:
-        if isinstance(place, Row):
+        if isinstance(place, IndexedAxis):
             places.append(place)
             continue
         index = indices[place.axis]
         if is_full_slice(index):
             places.append(replace(place, axis=kept[place.axis]))
-        elif not isinstance(place, Span) or not place.is_whole or not _is_plain(index):
+        elif not isinstance(place, SlicedAxis) or not place.is_whole or not _is_plain(index):
             return None
         elif isinstance(index, slice):
-            places.append(Span(kept[place.axis], index.start, index.stop, is_whole=False))
+            places.append(SlicedAxis(kept[place.axis], index.start, index.stop, is_whole=False))
         else:
-            places.append(Row(index))
+            places.append(IndexedAxis(index))
     # A dimension that was added has no place in the array.
-    has_place = {p.axis for p in source.places if not isinstance(p, Row)}
+    has_place = {p.axis for p in source.places if not isinstance(p, IndexedAxis)}
     is_plain = all(i in has_place or is_full_slice(index) for i, index in enumerate(indices))
     return View(source.array, tuple(places)) if is_plain else None
 
@@ -180,7 +180,7 @@ def _picked(node: Apply, source: View, known: Mapping[Variable, View]) -> View |
             index = arrays[axis]
             places.append(Picked(first, known.get(index) or whole(index)))
         else:
-            places.append(Span(axis if axis < first else axis - len(arrays) + 1))
+            places.append(SlicedAxis(axis if axis < first else axis - len(arrays) + 1))
     return View(source.array, tuple(places))
 
 

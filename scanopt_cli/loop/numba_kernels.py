@@ -15,8 +15,8 @@ from pytensor.link.numba.dispatch import basic
 from pytensor.scalar.basic import identity as same
 from pytensor.tensor.elemwise import Elemwise
 
+from scanopt_cli.loop.axis_reductions import combined, identity
 from scanopt_cli.loop.numba_math import IN_PLACE, VERSION
-from scanopt_cli.loop.reductions import combined, identity
 from scanopt_cli.loop.vector_math import WholeArrayFunction
 
 
@@ -32,7 +32,7 @@ def row_at(index: Any, length: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AxisSource:
     """Where a dimension of an array is read.
 
     Attributes
@@ -58,7 +58,7 @@ class Array:
     """An array in the source of a step, or a part of it, with what is read of each dimension."""
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[AxisSource, ...]
 
     def length(self, axis: int) -> str:
         """Return the source of a length; a dimension that the array does not have has one entry."""

@@ -30,19 +30,20 @@ from pytensor.link.numba.dispatch import basic
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
 from scanopt_cli.loop.array_views import (
+    IndexedAxis,
     Picked,
-    Row,
-    Span,
+    SlicedAxis,
     View,
     index_arrays,
     is_write,
     whole,
 )
+from scanopt_cli.loop.axis_reductions import is_reduction
 from scanopt_cli.loop.numba_kernels import (
     Array,
+    AxisSource,
     Literal,
     Operand,
-    Part,
     Result,
     kernel,
     row_at,
@@ -50,7 +51,6 @@ from scanopt_cli.loop.numba_kernels import (
 )
 from scanopt_cli.loop.numba_products import matrices, matrix_by_vector
 from scanopt_cli.loop.products import Product
-from scanopt_cli.loop.reductions import is_reduction
 from scanopt_cli.loop.step_plan import StepPlan, is_kernel, is_number
 
 
@@ -210,23 +210,23 @@ class StepWriter:
         for k, place in enumerate(view.places):
             length, row = self._length(array, k), f"row_{len(self._step)}"
             match place:
-                case Span(axis, _, _, True):
-                    parts.append(Part(axis, None, length))
-                case Span(axis, first, end):
+                case SlicedAxis(axis, _, _, True):
+                    parts.append(AxisSource(axis, None, length))
+                case SlicedAxis(axis, first, end):
                     start = "0" if first is None else self._name(first)
                     stop = length if end is None else self._name(end)
                     self._step.append(f"{row}, end_{row} = bounds_at({start}, {stop}, {length})")
-                    parts.append(Part(axis, row, f"(end_{row} - {row})"))
-                case Row(None):
+                    parts.append(AxisSource(axis, row, f"(end_{row} - {row})"))
+                case IndexedAxis(None):
                     if array.type.shape[k] != 1:
                         self._check_lengths("1", [length])
-                    parts.append(Part(None))
-                case Row(Variable() as index):
+                    parts.append(AxisSource(None))
+                case IndexedAxis(Variable() as index):
                     self._step.append(f"{row} = row_at({self._name(index)}, {length})")
-                    parts.append(Part(None, row))
+                    parts.append(AxisSource(None, row))
                 case Picked(axis, indices):
                     picked = self._part(indices)
-                    parts.append(Part(axis, None, picked.length(0), picked))
+                    parts.append(AxisSource(axis, None, picked.length(0), picked))
         return Array(name, tuple(parts))
 
     def _operand(self, variable: Any) -> Operand:
@@ -331,18 +331,18 @@ class StepWriter:
         indices = {k: self._array(v) for k, v in (index_arrays(node) or {}).items()}
         sources = [index.length(0) for index in indices.values()]
         self._check_lengths(sources[0], sources[1:])
-        parts: list[Part] = []
+        parts: list[AxisSource] = []
         picked: int | None = None
         entries: list[str] = []
         for k, length in enumerate(lengths):
             if k not in indices:
-                parts.append(Part(len(entries), None, length))
+                parts.append(AxisSource(len(entries), None, length))
                 entries.append(length)
                 continue
             if picked is None:
                 picked = len(entries)
                 entries.append(sources[0])
-            parts.append(Part(picked, None, sources[0], indices[k]))
+            parts.append(AxisSource(picked, None, sources[0], indices[k]))
         shape = value.type.shape
         for axis, length in enumerate(entries):
             if shape[axis] != 1:

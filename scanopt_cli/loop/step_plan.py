@@ -14,9 +14,9 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, S
 from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.loop.array_views import View, is_write, view_of
+from scanopt_cli.loop.axis_reductions import is_reduction
 from scanopt_cli.loop.memory import memory_of
 from scanopt_cli.loop.products import Product
-from scanopt_cli.loop.reductions import is_reduction
 from scanopt_cli.loop.vector_math import WholeArrayFunction
 
 

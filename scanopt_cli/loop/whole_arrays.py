@@ -23,8 +23,8 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.loop.array_views import index_arrays, is_write
+from scanopt_cli.loop.axis_reductions import is_reduction
 from scanopt_cli.loop.costs import is_costly
-from scanopt_cli.loop.reductions import is_reduction
 from scanopt_cli.loop.vector_math import VectorComposite, VectorFunction, WholeArrayFunction
 
 _SHORT = 32

@@ -20,6 +20,7 @@ from pytensor.graph.basic import Variable
 
 import scanopt_cli.loop
 from scanopt_cli import loop
+from scanopt_cli.loop.numba_kernels import row_at
 from scanopt_cli.loop.numba_math import IN_LLVM
 from scanopt_cli.loop.numba_products import (
     _by_rows,
@@ -28,7 +29,7 @@ from scanopt_cli.loop.numba_products import (
     matrices,
     matrix_by_vector,
 )
-from scanopt_cli.loop.numba_steps import _bounds_at, _row_at, _same_length
+from scanopt_cli.loop.numba_steps import _bounds_at, _same_length
 
 MATRIX = np.arange(24.0).reshape(6, 4) - 7
 MODULES = [found.name for found in pkgutil.iter_modules(scanopt_cli.loop.__path__)]
@@ -46,10 +47,10 @@ def test_no_module_holds_a_function_without_a_wrapper_for_python(name: str) -> N
 
 
 def test_rows_and_bounds() -> None:
-    assert [_row_at(index, 5) for index in (0, 4, -1, -5)] == [0, 4, 4, 0]
+    assert [row_at(index, 5) for index in (0, 4, -1, -5)] == [0, 4, 4, 0]
     for index in (5, -6):
         with pytest.raises(IndexError):
-            _row_at(index, 5)
+            row_at(index, 5)
     for start in range(-7, 8):
         for stop in range(-7, 8):
             first, end = _bounds_at(start, stop, 5)

@@ -34,7 +34,7 @@ _VIEWS = (DimShuffle, ExtractDiag, Reshape, Shape, Shape_i, SpecifyShape, Subten
 
 
 @dataclass(slots=True)
-class Group:
+class ArrayGroup:
     """Arrays that are computed from each other entry by entry.
 
     Attributes
@@ -68,7 +68,7 @@ class Group:
 
 def groups(
     unrolling: Unrolling, states: Mapping[Variable, Variable], outer: Collection[Variable]
-) -> Iterable[Group]:
+) -> Iterable[ArrayGroup]:
     """Return the groups of the arrays of a step.
 
     Parameters
@@ -89,10 +89,10 @@ def groups(
         members.find(state)
         if _belongs(following, states, unrolling):
             members.unite(state, following)
-    found: dict[Variable, Group] = {}
+    found: dict[Variable, ArrayGroup] = {}
 
-    def group_of(variable: Variable) -> Group:
-        return found.setdefault(members.find(variable), Group())
+    def group_of(variable: Variable) -> ArrayGroup:
+        return found.setdefault(members.find(variable), ArrayGroup())
 
     for state in states:
         group_of(state).inputs.append(state)

@@ -22,7 +22,7 @@ from scanopt_cli.passes.unroll_small.array_entries import (
     stacked,
     vector,
 )
-from scanopt_cli.passes.unroll_small.groups import Group, groups
+from scanopt_cli.passes.unroll_small.groups import ArrayGroup, groups
 from scanopt_cli.passes.unroll_small.rules import entries_of
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
@@ -211,7 +211,7 @@ class _Step:
         others = {slot.inner_inputs[0] for slot in self.states}
         return self.unrolling.is_computed(new) or new in others
 
-    def groups(self) -> Iterable[Group]:
+    def groups(self) -> Iterable[ArrayGroup]:
         """Return the arrays that are computed entry by entry, in groups."""
         states = {slot.inner_inputs[0]: slot.inner_outputs[0] for slot in self.states}
         constants = self.view.of_kind(SlotKind.CONSTANT)
