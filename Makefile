@@ -8,7 +8,7 @@ SCANOPT := $(VENV)/scanopt
 DEMO := build/demo
 PIP_INSTALL := $(VENV)/python -m pip install --quiet --disable-pip-version-check --editable
 PYTEST_ARGS ?= -n 2 --dist worksteal
-BENCH_ARGS ?= --benchmark-only
+BENCH_ARGS ?= --benchmark-only -m "not numba_zoo"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo samples test test-deep mutants fuzz lint bench clean FORCE

@@ -46,8 +46,10 @@ from scanopt_cli.loop.numba_kernels import (
     Operand,
     Result,
     kernel,
-    row_at,
     writing_kernel,
+)
+from scanopt_cli.loop.numba_kernels import (
+    row_at as _row_at,
 )
 from scanopt_cli.loop.numba_products import matrices, matrix_by_vector
 from scanopt_cli.loop.products import Product
@@ -75,7 +77,7 @@ _NAMES: dict[str, Any] = {
     "bounds_at": _bounds_at,
     "matrices": matrices,
     "matrix_by_vector": matrix_by_vector,
-    "row_at": row_at,
+    "row_at": _row_at,
     "same_length": _same_length,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytensor
 from beside_cases import Case
+from pytensor.compile.mode import Mode
 
 import scanopt_cli as so
 
@@ -34,7 +36,7 @@ class Measured:
     memory: float | None
 
 
-def compiled(case: Case, mode: str = "NUMBA") -> dict[str, Function]:
+def compiled(case: Case, mode: Mode) -> dict[str, Function]:
     """Compile a case in each way; a function takes its arguments as they are."""
     inputs, outputs = case.build()
     made = {}
@@ -81,8 +83,9 @@ def _memory(function: Function, arguments: Sequence[Any]) -> float | None:
     """Return how many MiB a call needs at its peak beside what there is before it (on Linux)."""
     gc.collect()
     try:
+        ctypes.CDLL(None).malloc_trim(0)  # what earlier calls left would be used again
         _CLEAR.write_text("5")
-    except OSError:
+    except (AttributeError, OSError):
         return None
     before = _status("VmRSS")
     result = function(*arguments)

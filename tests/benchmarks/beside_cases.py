@@ -226,7 +226,7 @@ def _q_learning(subjects: int, arms: int, *, is_gradient: bool) -> Case:
         _, densities = scan(
             step,
             sequences=[pt.as_tensor(choices), pt.as_tensor(rewards)],
-            outputs_info=[pt.full((subjects, arms), 0.5), None],
+            outputs_info=[pt.full((subjects, arms), np.float64(0.5)), None],
             non_sequences=[rate, noise],
         )
         cost = densities.sum()

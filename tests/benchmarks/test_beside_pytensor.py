@@ -1,8 +1,9 @@
 """Compiled by PyTensor alone and inside of `enabled()`: time and memory of a call, and growth.
 
-Run with ``make bench``, which prints the table at its end; ``-m numba_zoo`` selects the models of
-the zoo, which take an hour to compile. Times are the shortest of rounds that call all functions in
-turn, in processor time. With ``--benchmark-disable`` only the values are compared, and the memory.
+Run with ``make bench``, which compiles by Numba and prints the table at its end. The models of the
+zoo take an hour to compile, and run by ``make bench BENCH_ARGS="--benchmark-only -m numba_zoo"``.
+Times are the shortest of rounds that call all functions in turn, in processor time. With
+``--benchmark-disable`` the virtual machine computes the values, which are compared, once.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 import pytest
 from beside import ALONE, Measured, compiled, exponent, measured
 from beside_cases import REPORTED, SAMPLE_CASES, ZOO, Case
+
+from compiled_ways import NUMBA, VM
 
 type Row = tuple[str, ...]
 
@@ -45,7 +48,7 @@ def table(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
 )
 def test_beside_pytensor(benchmark: Any, table: list[Row], case: Case) -> None:
     benchmark.group = f"beside PyTensor: {case}"
-    functions = compiled(case)
+    functions = compiled(case, VM if benchmark.disabled else NUMBA)
     arguments = case.arguments(1)
     wanted = functions[ALONE](*deepcopy(arguments))
     for way, function in functions.items():

@@ -14,7 +14,9 @@ from pytensor.tensor.elemwise import Elemwise
 
 # Excluded tags and names of rewrites. Loops, work in place and fusion belong to other passes. A
 # generator is a value too, and a rewrite tagged ``random_unsafe`` returns a different one.
-# ``local_dimshuffle_subtensor`` turns the sum of `x[:-2:-1]` of a known length into `x[0]`.
+# ``local_dimshuffle_subtensor`` turns the sum of `x[:-2:-1]` of a known length into `x[0]`. How a
+# system is solved is for `factor-once` and the compilation: ``psd_solve_to_chol_solve`` takes the
+# triangle of the factor that is slower.
 _WITHOUT = (
     "scan",
     "inplace",
@@ -24,6 +26,7 @@ _WITHOUT = (
     "local_dimshuffle_subtensor",
     "local_merge_alloc",
     "local_view_op",
+    "psd_solve_to_chol_solve",
 )
 # A Join of more operands takes seconds.
 _OPERANDS = 100
