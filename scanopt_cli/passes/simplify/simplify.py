@@ -56,8 +56,8 @@ class Simplify(Pass):
     ``local_merge_alloc``, which asserts that lengths are equal where one may be 1,
     ``local_view_op``, which drops what only derivatives see (``zero_grad``, ``grad_scale``), and
     ``local_add_canonizer`` where a boolean is added or subtracted. Of a Join of over 100 operands,
-    neighbouring slices stay apart, since ``local_join_subtensors`` takes quadratic time. How a system
-    is solved (``psd_solve_to_chol_solve``) is for `factor-once` and the compilation to say.
+    neighbouring slices stay apart, since ``local_join_subtensors`` takes quadratic time. How a
+    system is solved (``psd_solve_to_chol_solve``) is for `factor-once` and the compilation to say.
     """
 
     name: ClassVar[str] = "simplify"
