@@ -42,7 +42,6 @@ class TraceToLast(TracedLoopPass):
     4. The same of a trace whose rows are moved behind batch dimensions, as those of a batched loop
        are. A check that every entry of the batch runs as many steps is dropped: the last value is
        that of the entry.
-
     5. A trace that is read in no other way than from its end, ``trace[-k:]``, is a ring of its last
        ``k`` rows, which the loop carries, unless it provably runs at most four times as many steps.
 
