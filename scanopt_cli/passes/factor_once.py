@@ -114,8 +114,11 @@ class FactorOnce(AnyLoopPass):
             if not (matrix in invariant or isinstance(matrix, Constant)):
                 continue
             matrix, is_transposed = _as_written(matrix)
-            key = matrix, _structure(body, op, matrix), bool(op.lower)
-            if key[1] == "tridiagonal" and not self.tridiagonal:
+            structure = _structure(body, op, matrix)
+            # Of a transposed matrix, the triangle that is read is the other one.
+            lower = structure in ("pos", "sym") and bool(op.lower) != is_transposed
+            key = matrix, structure, lower
+            if structure == "tridiagonal" and not self.tridiagonal:
                 continue
             if key not in solvers:
                 solvers[key] = _solver(*key)

@@ -14,6 +14,7 @@ from loops import ARGUMENTS, counts, growth
 from pytensor import function
 from pytensor.compile.io import In
 from pytensor.compile.mode import Mode, get_mode, optdb
+from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.utils import rewrite_graph
 
 import scanopt_cli as so
@@ -151,6 +152,23 @@ def test_graphs_without_loops_are_left_alone() -> None:
         f = function([x], x * 2 + x * 2, mode=VM)
     np.testing.assert_array_equal(f([1.0]), [4.0])
     assert done.compilations == ()
+
+
+def test_a_loop_equal_to_one_in_a_body_that_was_compiled_before_is_rewritten() -> None:
+    x, steps = pt.dvector("x"), pt.lvector("steps")
+
+    def last(count: object) -> Variable:
+        return scan(lambda state: state * 0.5 + 1, outputs_info=[x], n_steps=count)[-1]
+
+    count = pt.lscalar("count")
+    nested = scan(lambda count, _: last(count), sequences=[steps], non_sequences=[x])
+    with so.enabled("default"):
+        before = function([count, x], last(count), mode=VM)
+        function([steps, x], nested, mode=VM)
+        after = function([count, x], last(count), mode=VM)
+    assert len(after.maker.fgraph.apply_nodes) == len(before.maker.fgraph.apply_nodes)
+    with pytest.raises(IndexError):
+        after(0, [1.0])
 
 
 def test_registering_twice_changes_nothing() -> None:

@@ -78,6 +78,24 @@ def test_the_triangle_that_is_read(kind: str) -> None:
     assert_same_values(graph, work, a=matrix, b=np.arange(5.0), n=3)
 
 
+@pytest.mark.parametrize("kind", ["pos", "sym", "her"])
+@pytest.mark.parametrize("lower", [False, True])
+def test_the_triangle_that_is_read_of_a_transposed_matrix(kind: str, lower: bool) -> None:
+    graph = graph_of(
+        scan(
+            lambda b, a: solve(a.T, b, assume_a=kind, lower=lower),
+            outputs_info=[b],
+            non_sequences=[a],
+            n_steps=n,
+        )
+    )
+    work, remarks = optimized(graph, PASSES)
+    assert remarks
+    is_read = np.tri(5, dtype=bool).T if lower else np.tri(5, dtype=bool)
+    matrix = np.where(is_read, MATRICES["pos"], np.nan)
+    assert_same_values(graph, work, a=matrix, b=np.arange(5.0), n=3)
+
+
 def test_case_1_what_is_known_of_a_matrix() -> None:
     graph = graph_of(
         scan(lambda b, a: solve(a @ a.T, b), outputs_info=[b], non_sequences=[a], n_steps=n)

@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Sequence
 from time import perf_counter
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply
@@ -32,9 +32,12 @@ from scanopt_cli.remarks import RemarkKind
 # A third round would find little, and PyTensor finds most of that too. It would take as long as
 # the second, in a compilation that a user waits for.
 _ROUNDS = 2
-# The Ops of loops in bodies, with the stages and pipelines that rewrote them. PyTensor compiles
-# each body as a graph of its own, which the passes have rewritten with the graph around it.
-_done: WeakKeyDictionary[Op, set[tuple[CompilationStage, tuple[Pass, ...]]]] = WeakKeyDictionary()
+type _Rounds = set[tuple[CompilationStage, tuple[Pass, ...]]]
+
+# By the identities of Ops of loops in bodies, the stages and pipelines that rewrote them. PyTensor
+# compiles each body as a graph of its own, which the passes have rewritten with the graph around
+# it. An equal Op of another graph may have other readers, and is a loop that is not done.
+_done: dict[int, tuple[ref[Op], _Rounds]] = {}
 _logger = logging.getLogger("scanopt_cli.compiling")
 
 
@@ -78,10 +81,18 @@ def _is_rewritten(node: Apply) -> bool:
 def _is_done(fgraph: FunctionGraph, stage: CompilationStage, pipeline: tuple[Pass, ...]) -> bool:
     """Whether the loops of ``fgraph`` went through the stage before, in another loop's body."""
     return all(
-        (stage, pipeline) in _done.get(node.op, ())
+        (stage, pipeline) in _rounds_of(node.op)
         for node in fgraph.apply_nodes
         if _is_rewritten(node)
     )
+
+
+def _rounds_of(op: Op) -> _Rounds:
+    """Return the stages and pipelines that rewrote an Op in a body, to read and to add to."""
+    key = id(op)
+    if key not in _done:
+        _done[key] = ref(op, lambda _: _done.pop(key, None)), set()
+    return _done[key][1]
 
 
 def _run_passes(
@@ -132,7 +143,7 @@ def _run_passes(
     for body in (inner for node in fgraph.apply_nodes for inner in inner_graphs(node.op)):
         for node in walk(body):
             if _is_rewritten(node):
-                _done.setdefault(node.op, set()).update(reached)
+                _rounds_of(node.op).update(reached)
 
 
 def _copy(fgraph: FunctionGraph) -> FunctionGraph:
