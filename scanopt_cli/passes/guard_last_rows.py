@@ -47,7 +47,9 @@ class GuardLastRows(ScanPass):
 
     Preconditions: the buffer provably holds every step; the number of steps is not provably
     positive, and is the same for all entries of a batch. Of a loop with a stop condition, ``n`` is
-    the most steps that it may run: it runs one before it asks.
+    the most steps that it may run: it runs one before it asks. The row is not for one branch of an
+    IfElse alone: Numba computes both branches, so the check would raise in the one that is not
+    taken (``ifelse(n > 0, xs[-1], x0)``).
 
     Without ``check``, as for JAX, which cannot raise errors, case 1 only reads ``buffer[-1]``.
 
@@ -83,6 +85,7 @@ class GuardLastRows(ScanPass):
                 for access in accesses
                 if _is_last_of_steps(access, view, lengths)
                 and not is_checked(access.result, context.clients)
+                and not context.is_conditional(access.node)
             ]
             if not self.check:
                 reads = [access for access in reads if access.path]
@@ -115,6 +118,8 @@ class GuardLastRows(ScanPass):
                 target: Any = node.inputs[0]
                 length = lengths.length_of(target)
                 if node.outputs[0] in found or lengths.provably_le(1, length):
+                    continue
+                if context.is_conditional(node):
                     continue
                 checked = with_step_check(node.inputs[1], target.shape[0])
                 found[node.outputs[0]] = node.clone_with_new_inputs(

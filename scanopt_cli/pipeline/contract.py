@@ -16,6 +16,7 @@ from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.errors import ScanoptError, brief
 from scanopt_cli.facts import Fact
 from scanopt_cli.ir.inner_graphs import op_name
+from scanopt_cli.ir.levels import always_computed
 from scanopt_cli.ir.naming import slot_names, titles
 from scanopt_cli.ir.scan_view import ScanView, is_loop, scan_op, view_of
 from scanopt_cli.ir.slots import Slot, SlotView
@@ -77,6 +78,7 @@ class PassContext:
     strict: bool = True
     _digests: Digests | None = field(default=None, init=False)
     _titles: dict[Apply, str] = field(default_factory=dict, init=False)
+    _always: set[Apply] | None = field(default=None, init=False)
 
     def passed(
         self, view: SlotView | None, code: Code, *slots: str, count: int = 1, **details: Detail
@@ -174,6 +176,15 @@ class PassContext:
         Keys are equal only for loops that always stop after equally many steps.
         """
         return None if view.condition is None else condition_key(self.digests, view)
+
+    def is_conditional(self, node: Apply) -> bool:
+        """Whether a branch of an IfElse decides if ``node`` is computed.
+
+        So it seems of nodes that the pass added.
+        """
+        if self._always is None:
+            self._always = always_computed(self.fgraph)
+        return node not in self._always
 
     def is_in_place(self) -> bool:
         """Whether a node of the graph works in place; if so, remark that nothing is rewritten."""

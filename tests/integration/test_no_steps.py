@@ -9,6 +9,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
+from pytensor.conditional.op import ifelse
 
 import scanopt_cli as so
 from compiled_ways import NUMBA, VM
@@ -77,3 +78,28 @@ def test_the_virtual_machine(row: Any, preset: str) -> None:
 @pytest.mark.parametrize("row", [last_of_states, last_of_two_taps, last_of_outer_products])
 def test_numba_and_second_derivatives(row: Any, preset: str) -> None:
     check(derivatives(row()), preset, NUMBA)
+
+
+def check_branches(preset: str, mode: Mode) -> None:
+    """As people write loops that may run no step; Numba computes both branches."""
+    xs = scan(lambda h, w: h * w + 1, outputs_info=[V], non_sequences=[W], n_steps=N)
+    either = ifelse(N > 0, xs[-1], V * 3) + W
+    inputs = [N, V, W]
+    for output in (either, pt.grad(either.sum(), V)):
+        plain = pytensor.function(inputs, [output], mode=PLAIN, on_unused_input="ignore")
+        with so.enabled(preset):
+            function = pytensor.function(inputs, [output], mode=mode, on_unused_input="ignore")
+        for count in (1, 4, 0):
+            wanted = outcome(plain, count)
+            if wanted != "IndexError":
+                np.testing.assert_allclose(outcome(function, count)[0], wanted[0])
+
+
+@pytest.mark.parametrize("preset", WAYS)
+def test_a_branch_for_no_steps(preset: str) -> None:
+    check_branches(preset, VM)
+
+
+@pytest.mark.parametrize("preset", ["default", "loop"])
+def test_a_branch_for_no_steps_by_numba(preset: str) -> None:
+    check_branches(preset, NUMBA)

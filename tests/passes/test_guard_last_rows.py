@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from pytensor.conditional.op import ifelse
 from pytensor.scan.utils import until
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
@@ -153,6 +154,13 @@ def test_every_preset_has_the_error(loop: Callable[[], Any], preset: str) -> Non
     graph = graph_of(row, pt.grad(row.sum(), W))
     work, _ = optimized(graph, preset)
     agree(graph, work)
+
+
+def test_twin_a_branch_decides_whether_the_row_is_read() -> None:
+    xs = states()
+    either = ifelse(N > 0, xs[-1], W * 0) + W
+    assert not checks(guarded(either))
+    assert checks(guarded(either, xs[-1])) == 1
 
 
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "none"])

@@ -51,7 +51,8 @@ class PushOutSums(ScanPass):
     batched, and no step works in place.
 
     The sum is rounded in a different order, as by PyTensor's own ``push_out_dot1``. The traces hold
-    two vectors for every step, where the state held one matrix.
+    two vectors for every step, where the state held one matrix. Shapes that do not fit raise other
+    errors, or none where the sum can be broadcast.
 
     Out of scope: products of matrices that a step computes, since their shape is not known outside
     if the loop runs no step; and all other sums, which are cheaper as states than as traces.

@@ -49,7 +49,8 @@ class TraceToLast(TracedLoopPass):
     only an index of -1 is the last.
 
     Without ``check``, as for JAX, which cannot raise errors, the last row of a loop of no steps is
-    the initial value.
+    the initial value. So it is where the row is for one branch of an IfElse alone: Numba computes
+    both branches, and the check would raise in the one that is not taken.
 
     Out of scope: several last rows of a batched loop.
     """
@@ -120,7 +121,10 @@ class TraceToLast(TracedLoopPass):
             if not runs and not access.n_initial:
                 if access.index.is_slice:
                     row = row[along(reader.axis, slice(None, view.n_steps))]
-                elif self.check and not is_checked(access.result, context.clients):
+                elif self.check and not (
+                    is_checked(access.result, context.clients)
+                    or context.is_conditional(access.node)
+                ):
                     row = with_step_check(row, view.n_steps)
             found[access.result] = row
         return found
