@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
@@ -44,8 +45,9 @@ def is_full_slice(index: object) -> bool:
 def number(part: Any, missing: int | None = None) -> int | None:
     """Return a constant index, or bound of a slice, as a number; ``missing`` for no bound.
 
-    ``None`` if it is not constant.
+    ``None`` if it is not constant, or no scalar.
     """
     if part is None:
         return missing
-    return int(part.data) if isinstance(part, Constant) else None
+    is_number = isinstance(part, Constant) and not np.ndim(part.data)
+    return int(part.data) if is_number else None

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytensor.tensor as pt
-from pytensor.compile.ops import DeepCopyOp, deep_copy_op
+from pytensor.compile.ops import DeepCopyOp
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.traversal import io_toposort
@@ -20,6 +20,7 @@ from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.type import TensorType, integer_dtypes
 
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.declared_lengths import copy_of_type, declaring_as, ones
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind
@@ -43,7 +44,7 @@ def declare_unit_lengths(context: PassContext) -> Iterator[Rewrite]:
         if view is not None:
             context.keep_title(node, made[0].owner)
         pairs = zip(node.outputs, made, strict=True)
-        yield Rewrite({old: _declaring(new, old) if old in kept else new for old, new in pairs})
+        yield Rewrite({old: declaring_as(new, old) if old in kept else new for old, new in pairs})
 
 
 def loop_of_narrower(
@@ -61,7 +62,10 @@ def loop_of_narrower(
             return made
     except (TypeError, ValueError):
         pass  # what a step computes has other lengths then
-    wide = [v if v.type == kind else _copy(v, kind) for v, kind in zip(inputs, kinds, strict=True)]
+    wide = [
+        v if v.type == kind else copy_of_type(v, kind)
+        for v, kind in zip(inputs, kinds, strict=True)
+    ]
     rebuilt: Apply = op.make_node(*wide)
     return rebuilt.outputs
 
@@ -91,13 +95,13 @@ def _remade_loop(node: Apply, inputs: Sequence[Variable]) -> Sequence[Variable] 
     for inner in io_toposort([], view.inner_outputs()):
         made = _remade(inner, [memo.get(v, v) for v in inner.inputs], lengths)
         memo.update(zip(inner.outputs, made or inner.outputs, strict=True))
-    if all(_ones(old) == _ones(new) for old, new in memo.items()):
+    if all(ones(old) == ones(new) for old, new in memo.items()):
         return None if is_same else node.outputs
     for slot in fed:
         slot.inner_inputs = [memo[slot.inner_inputs[0]]]
     view.set_inner_outputs([memo.get(v, v) for v in view.inner_outputs()])
     for slot in view.of_kind(*STATES):
-        slot.inner_outputs = [_declaring(v, slot.inner_inputs[0]) for v in slot.inner_outputs]
+        slot.inner_outputs = [declaring_as(v, slot.inner_inputs[0]) for v in slot.inner_outputs]
     rebuilt = view.rebuild()
     return [rebuilt[variable] for variable in node.outputs]
 
@@ -152,27 +156,10 @@ def _stand_in(variable: Any, lengths: Lengths) -> Variable:
     return fresh
 
 
-def _declaring(variable: Variable, like: Variable) -> Variable:
-    """Return ``variable``, or a copy of it that declares no more lengths of 1 than ``like``."""
-    if _ones(variable) == _ones(like):
-        return variable
-    return _copy(variable, like.type)
-
-
-def _copy(variable: Variable, kind: Any) -> Variable:
-    """Return a copy that is declared to be of a type."""
-    return Apply(deep_copy_op, [variable], [kind()]).outputs[0]
-
-
 def _joined(kind: TensorType, shape: Sequence[int | None]) -> TensorType:
     """Return ``kind`` with the lengths of ``shape`` where it declares none."""
     both = zip(kind.shape, shape, strict=True)
     return kind.clone(shape=tuple(other if own is None else own for own, other in both))
-
-
-def _ones(variable: Any) -> tuple[bool, ...]:
-    """Return for each axis whether a variable declares a length of 1."""
-    return getattr(variable.type, "broadcastable", ())
 
 
 def _is(one: object, other: object) -> bool:

@@ -21,6 +21,7 @@ from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.analysis.dependence import dependent_nodes
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.declared_lengths import declaring_as
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.inner_graphs import core_op
@@ -73,7 +74,8 @@ def hoist(
         clone_replace(outputs, dict(zip(boundary, inner, strict=True)), rebuild_strict=False)
     )
     for variable, value in zip(inner, values, strict=True):
-        view.add_input(kind, variable, variable.type.filter_variable(value))
+        # Outside, more lengths of 1 may be known than in the body, and a Scan would refuse them.
+        view.add_input(kind, variable, declaring_as(variable.type.filter_variable(value), variable))
     context.passed(original, Code.INVARIANTS_MOVED, nodes=len(moved))
     return view.rebuild()
 
