@@ -100,7 +100,7 @@ def test_numbers_are_handed_to_kernels() -> None:
     graph = pytensor.function([X], last, mode="NUMBA").maker.fgraph
     (op,) = (node.op for node in graph.apply_nodes if isinstance(node.op, Loop))
     made = StepWriter(op.fgraph, ["index", "state_0", "constant_0"], 1, {}).write()
-    assert "constant_0" in made.step[-2]
+    assert any("constant_0" in line for line in made.step)
     assert not any("= f" in line for line in made.step)
 
 
@@ -124,7 +124,8 @@ SEPARATE: dict[str, tuple[Callable[..., list[Any]], int]] = {
     "read again later": (lambda i, x: [pt.tanh(pt.sin(pt.cos(e := pt.exp(x))) + e)], 4),
     "read as a part later": (lambda i, x: [pt.tanh(pt.sin(pt.cos(e := pt.exp(x))) + e[::-1])], 4),
     "of other lengths": (lambda i, x, y: [pt.tanh(pt.sin(pt.exp(x))), pt.cos(pt.exp(y))], 5),
-    "of another dtype": (lambda i, x: [pt.tanh(pt.cast(pt.exp(x), "float32")) + x], 4),
+    # The sum is written over the state.
+    "of another dtype": (lambda i, x: [pt.tanh(pt.cast(pt.exp(x), "float32")) + x], 3),
     "read by none": (lambda i, x, y: [pt.tanh(pt.exp(x)), y], 2),
 }
 
