@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from batch_cases import batch
 from pytensor.gradient import hessian
 from pytensor.graph.basic import Variable
 from pytensor.scan.utils import until
@@ -208,74 +209,23 @@ STEPS = [
 # Batches of subjects.
 
 
-def _q_learning(subjects: int, arms: int, *, is_gradient: bool) -> Case:
-    steps, rng = 100, _rng()
-    choices = rng.integers(0, arms, size=(steps, subjects))
-    rewards = (rng.random((steps, subjects)) < 0.5).astype("float64")
+def _batch(kind: str, subjects: int, *, is_gradient: bool = False) -> Case:
+    one = batch(kind, subjects, 3)
 
     def build() -> Built:
-        rate, noise = (pt.dvector(name, shape=(subjects,)) for name in ("rate", "noise"))
-        every = np.arange(subjects)
+        graph = one.graph(gradient=is_gradient)
+        return graph.inputs, graph.outputs
 
-        def step(choice: Any, reward: Any, values: Any, rate: Any, noise: Any) -> Any:
-            logits = noise[:, None] * values
-            density = logits[every, choice] - pt.logsumexp(logits, axis=1)
-            chosen = values[every, choice]
-            return values[every, choice].inc(rate * (reward - chosen)), density
-
-        _, densities = scan(
-            step,
-            sequences=[pt.as_tensor(choices), pt.as_tensor(rewards)],
-            outputs_info=[pt.full((subjects, arms), np.float64(0.5)), None],
-            non_sequences=[rate, noise],
-        )
-        cost = densities.sum()
-        outputs = [cost, *pt.grad(cost, [rate, noise])] if is_gradient else [cost]
-        return [rate, noise], outputs
-
-    def arguments(_scale: int) -> list[Any]:
-        return [_rng().random(subjects) * 0.5, _rng().random(subjects)]
-
-    what = "value and gradient" if is_gradient else "value"
-    return Case(f"Q-learning, {subjects} subjects, {arms} arms, {what}", build, arguments)
-
-
-def _ragged_chains(subjects: int, *, is_gradient: bool) -> Case:
-    steps, states, rng = 60, 3, _rng()
-    lengths = rng.integers(20, steps + 1, size=subjects)
-    mask = np.arange(steps)[:, None] < lengths
-
-    def build() -> Built:
-        emitted = pt.tensor("emitted", shape=(steps, subjects, states), dtype="float64")
-        moves = pt.tensor("moves", shape=(states, states), dtype="float64")
-
-        def step(e: Any, is_there: Any, logs: Any, moves: Any) -> Any:
-            new = pt.logsumexp(logs[:, :, None] + moves[None], axis=1) + e
-            return pt.switch(is_there[:, None], new, logs)
-
-        logs = scan(
-            step,
-            sequences=[emitted[1:], pt.as_tensor(mask[1:])],
-            outputs_info=[emitted[0]],
-            non_sequences=[moves],
-        )[-1]
-        cost = pt.logsumexp(logs, axis=-1).sum()
-        outputs = [cost, *pt.grad(cost, [emitted, moves])] if is_gradient else [cost]
-        return [emitted, moves], outputs
-
-    def arguments(_scale: int) -> list[Any]:
-        moves = np.log(_rng().dirichlet(np.ones(states), size=states))
-        return [_rng().normal(size=(steps, subjects, states)), moves]
-
-    what = "value and gradient" if is_gradient else "value"
-    return Case(f"ragged hidden Markov models, {subjects} subjects, {what}", build, arguments)
+    what = "gradient" if is_gradient else "value"
+    name = f"{kind}, {subjects} subjects, {what}"
+    return Case(name, build, lambda _scale: list(one.values.values()))
 
 
 BATCHES = [
-    *(_q_learning(12, 3, is_gradient=is_gradient) for is_gradient in (False, True)),
-    *(_q_learning(n, 3, is_gradient=False) for n in (4, 100)),
-    *(_ragged_chains(15, is_gradient=is_gradient) for is_gradient in (False, True)),
-    *(_ragged_chains(n, is_gradient=False) for n in (2, 120)),
+    *(_batch("Q-learning", 12, is_gradient=is_gradient) for is_gradient in (False, True)),
+    *(_batch("Q-learning", n) for n in (4, 100)),
+    *(_batch("masked HMM", 15, is_gradient=is_gradient) for is_gradient in (False, True)),
+    *(_batch("masked HMM", n) for n in (2, 120)),
 ]
 
 
