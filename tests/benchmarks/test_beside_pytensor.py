@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from beside import ALONE, Measured, compiled, exponent, measured
-from beside_cases import REPORTED, SAMPLE_CASES, ZOO, Case
+from beside_cases import REPORTED, Case
+from beside_models import SAMPLE_CASES, ZOO
 
 from compiled_ways import NUMBA, VM
 
