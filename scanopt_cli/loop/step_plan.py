@@ -157,11 +157,15 @@ class StepPlan:
 
     def _find_overwriting(self) -> None:
         last = {memory: node for node in self.nodes for memory in self._reads(node)}
+        # The loop reads these after the step, to write them into traces.
+        outputs = {memory_of(v, has_buffer) for v in self.body.outputs}
         self.overwriting = {}
         for i, result in self.swapped.items():
             state = self.body.inputs[1 + i]
             node = last.get(state)
-            if node is None or node is not result.owner or not isinstance(node.op, Elemwise):
+            if state in outputs or node is None or node is not result.owner:
+                continue
+            if not isinstance(node.op, Elemwise):
                 continue
             others = [v for v in node.inputs if v is not state]
             is_alone = all(memory_of(v, has_buffer) is not state for v in others)

@@ -21,6 +21,7 @@ _NODES_A_TRACED_LOOP = 6
 _NODES_A_NESTED_LOOP = 6
 _NODES_A_BACKWARD_LOOP = 20
 _NODES_A_NETWORK = 20
+_NODES_A_SOLVE = 12
 # `pytensor.scan` walks all that its inputs depend on, so one chain of a thousand loops takes hours.
 _CHAIN = 8
 
@@ -91,6 +92,21 @@ def networks_graph(nodes: int) -> Graph:
             non_sequences=[w, u],
         )
         results.append(ys[-1])
+    return graph_of(*results)
+
+
+def solves_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, loops that solve by one matrix in each step."""
+    results = []
+    for _ in range(max(nodes // _NODES_A_SOLVE, 1)):
+        x, w = pt.dvector("x"), pt.dmatrix("w")
+        ys = scan(
+            lambda y, w: pt.linalg.solve(w, y, b_ndim=1),
+            outputs_info=[x],
+            non_sequences=[w],
+            n_steps=9,
+        )
+        results += [ys[-1]]
     return graph_of(*results)
 
 

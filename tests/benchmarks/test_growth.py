@@ -23,6 +23,7 @@ from sized_graphs import (
     reading_graph,
     sized_graph,
     small_arrays_graph,
+    solves_graph,
     summing_graph,
     traced_graph,
 )
@@ -36,6 +37,7 @@ from scanopt_cli.passes.checkpoint import Checkpoint
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.constant_states import ConstantStates
+from scanopt_cli.passes.factor_once import FactorOnce
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.keep_values.keep_values import KeepValues
 from scanopt_cli.passes.loop_to_scan.loop_to_scan import LoopToScan
@@ -65,6 +67,7 @@ _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
     networks_graph: (PushOutProducts.name,),
     summing_graph: (PushOutSums.name,),
     gates_graph: (MergeProducts.name,),
+    solves_graph: (FactorOnce.name,),
     traced_graph: (TraceToLast.name, ConstantStates.name, LoopToScan.name),
     small_arrays_graph: (UnrollSmall.name, Checkpoint.name),
     loops_in_loops_graph: (UnrollLoops.name,),

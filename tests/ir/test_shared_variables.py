@@ -19,7 +19,7 @@ from pytensor.tensor.random.utils import RandomStream
 
 import scanopt_cli as so
 import tiers
-from evaluating import assert_same_outcomes, evaluate
+from evaluating import assert_same_outcomes, evaluate, has_unknown_shape
 from graph_building import scan
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import as_graph, listed_names
@@ -242,6 +242,8 @@ def test_generated_graphs_that_read_some(generated: GeneratedScan, data: st.Data
             variable.set_value(arguments[i])
         results = evaluate(inputs, generated.outputs, arguments)
         found = evaluate(graph.inputs, graph.outputs, [arguments[i] for i in kept])
+        if any(isinstance(result, Exception) for result in results):
+            continue  # the passes may have removed the error, or merged its loop with another
         for result, got in zip(results, found, strict=True):
-            if not isinstance(result, Exception):  # of what the passes may have removed
+            if not has_unknown_shape(result, got):
                 assert_same_outcomes([result], [got])

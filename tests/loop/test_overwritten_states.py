@@ -41,6 +41,8 @@ TWINS: dict[str, Callable[[], StepPlan]] = {
     "another result is computed of it later": lambda: plan([V, W], [_TWICE, pt.exp(_TWICE) + V[0]]),
     "its entries are not read": lambda: plan([V], [W * 2], W),
     "its row is read for all": lambda: plan([M], [M[0][None, :] * M]),
+    "the loop writes it into a trace": lambda: plan([V], [V * W, V], W),
+    "the loop writes a part of it into a trace": lambda: plan([V], [V * W, V[1:]], W),
 }
 
 
@@ -76,3 +78,24 @@ def test_values(name: str) -> None:
             np.testing.assert_allclose(new, old, rtol=1e-12)
     for value, old in zip(given, before, strict=True):
         np.testing.assert_array_equal(value, old)
+
+
+def test_the_rows_of_a_trace_are_of_before_the_step() -> None:
+    """The loop writes them after the step, where the step does not read the trace."""
+    x, kept = pt.dvector("x"), pt.dmatrix("kept")
+    body = Body(
+        index=INDEX,
+        states=[V, kept],
+        next_states=[V + 0.1 * (M @ V), pt.set_subtensor(kept[3 - INDEX], V)],
+        constants=[M],
+    )
+    results = TracedLoop.over(4, body, [x, pt.zeros((4, 2))], {M: M})[:2]
+    matrix, value = np.array([[0.3, -1.0], [2.0, 0.5]]), np.array([0.1, 0.4])
+    function = pytensor.function([x, M], results, mode=NUMBA)
+    found = function(value, matrix)
+    rows = []
+    for _ in range(4):
+        rows.append(value)
+        value = value + 0.1 * matrix @ value
+    for got, expected in zip(found, (value, rows[::-1]), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
