@@ -86,8 +86,7 @@ def test_passes_keep_values_and_settle(generated: GeneratedScan) -> None:
             # Where any error may be lost, another one may come in its place.
             refined = [
                 new
-                if isinstance(old, lost)
-                and (Exception in lost or not isinstance(new, Exception))
+                if (isinstance(old, lost) and (Exception in lost or not isinstance(new, Exception)))
                 or (pipeline in SHAPES_FOUND and has_unknown_shape(old, new))
                 else old
                 for old, new in zip(olds, got, strict=True)
