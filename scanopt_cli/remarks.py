@@ -221,6 +221,8 @@ class Remark:
         The names of the slots that it is about.
     details
         The fields of its text.
+    place
+        Where the loop was written, ``model.py:41 in step``, if that is known.
     reason
         Why not, for a *missed* rewrite.
     count
@@ -233,6 +235,7 @@ class Remark:
     scan: str
     slots: tuple[str, ...] = ()
     details: Mapping[str, Detail] = field(default_factory=dict)
+    place: str | None = None
     reason: Reason | None = None
     count: int = 1
 

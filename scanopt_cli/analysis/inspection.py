@@ -15,6 +15,7 @@ from scanopt_cli.analysis.buffers import is_trimmed, is_whole
 from scanopt_cli.analysis.expression_text import describe, inner_names, loop_results, titled
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.provenance.locating import places
 from scanopt_cli.analysis.same_draws import is_fixed_generator
 from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.ir.inner_graphs import inner_graphs
@@ -54,13 +55,15 @@ class ScanReport:
     """One loop, a Scan or a TracedLoop.
 
     ``name`` is its name, numbered where its graph has more loops of that name; ``path`` holds the
-    names of the loops and graphs around it, and ``batch_ndim`` is the number of its batch axes. The
-    condition of a Scan is in ``stops_when``, that of a TracedLoop in ``runs_while``.
+    names of the loops and graphs around it, ``place`` is where it was written (``model.py:41 in
+    step``), if that is known, and ``batch_ndim`` is the number of its batch axes. The condition of
+    a Scan is in ``stops_when``, that of a TracedLoop in ``runs_while``.
     """
 
     kind: str
     name: str
     path: tuple[str, ...]
+    place: str | None
     steps: str
     stops_when: str | None
     runs_while: str | None
@@ -100,6 +103,7 @@ def _scans(
 
     called = titles(fgraph.outputs)
     outside = {**around, **loop_results(called)}
+    found = places(fgraph)
     for node, name in called.items():
         names: dict[Variable, str] = {}
         if is_loop(node):
@@ -108,7 +112,8 @@ def _scans(
             names = inner_names(view, slots)
             inside = {**names, **loop_results(titles(view.op.fgraph.outputs))}
             naming = _Naming(called, outside, inside, clients, lengths)
-            yield _report(view, slots, (*path, name), naming)
+            place = found[node].place if node in found else None
+            yield _report(view, slots, (*path, name), place, naming)
         for inner in inner_graphs(node.op):
             yield from _scans(inner, (*path, name), names, lengths)
 
@@ -142,7 +147,9 @@ class _Naming:
         return str(node.op).partition("{")[0]
 
 
-def _report(view: SlotView, names: list[str], path: tuple[str, ...], naming: _Naming) -> ScanReport:
+def _report(
+    view: SlotView, names: list[str], path: tuple[str, ...], place: str | None, naming: _Naming
+) -> ScanReport:
     lengths = Lengths(view.n_steps)
     condition = None if view.condition is None else naming.describe_inside(view.condition)
     is_scan = isinstance(view, ScanView)
@@ -150,6 +157,7 @@ def _report(view: SlotView, names: list[str], path: tuple[str, ...], naming: _Na
         kind=view.design,
         name=path[-1],
         path=path[:-1],
+        place=place,
         steps=str(lengths.value_of(view.n_steps)),
         stops_when=condition if is_scan else None,
         runs_while=None if is_scan else condition,

@@ -18,6 +18,7 @@ from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.naming import slot_names, titles
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
+from scanopt_cli.ir.written import place_of
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
 SAME_DRAWS = "every step draws the same numbers from {generators}; carry the generator as a state"
@@ -61,6 +62,7 @@ def _same_draws(
                     kind=RemarkKind.WARNING,
                     scan="/".join((*path, title)),
                     slots=generators,
+                    place=place_of(node),
                 )
         for body in inner_graphs(node.op):
             yield from _same_draws(body, (*path, title), names, seen)

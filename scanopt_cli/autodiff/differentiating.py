@@ -13,6 +13,8 @@ from typing import Any
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 
+from scanopt_cli.analysis.provenance.inference import infer
+from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
 from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.autodiff.activity import useful
 from scanopt_cli.autodiff.checking import check_derivative
@@ -29,8 +31,6 @@ from scanopt_cli.autodiff.legality import (
     refuse_truncated,
     truncations,
 )
-from scanopt_cli.autodiff.provenance.inference import infer
-from scanopt_cli.autodiff.provenance.nearest_scans import NearestScans
 from scanopt_cli.autodiff.provenance.pedigree import pedigree_of
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import TangentError

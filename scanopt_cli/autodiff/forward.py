@@ -34,7 +34,8 @@ from scanopt_cli.autodiff.pushforward_rules import (
     transposed,
 )
 from scanopt_cli.ir.graph import substituted
-from scanopt_cli.ir.naming import TANGENTS, titles
+from scanopt_cli.ir.inner_graphs import TANGENTS
+from scanopt_cli.ir.naming import titles
 from scanopt_cli.ir.scan_view import view_of
 from scanopt_cli.ir.slots import HasSlots, Slot, SlotKind, SlotView
 

@@ -34,6 +34,7 @@ def load_graph(
     """
     from pytensor.configdefaults import config
 
+    from scanopt_cli.analysis.provenance.locating import locate
     from scanopt_cli.ir.folding import bounded_folding
     from scanopt_cli.ir.graph import listed_names
     from scanopt_cli.serialization.loading import load
@@ -49,6 +50,7 @@ def load_graph(
         warnings.simplefilter("always", UserWarning)
         packages = allow_packages or ()
         graph = load(path, trust=trust, allow_packages=packages, recorded=recorded)
+    locate(graph.fgraph)
     shared = graph.shared
     found = [f"{plural(len(shared), 'shared variable')}: {listed_names(shared)}"] if shared else []
     for note in [*(str(warning.message) for warning in caught), *graph.notes, *found]:

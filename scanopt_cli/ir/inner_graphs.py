@@ -27,6 +27,11 @@ HELD_OPS = (
 )
 """The attributes of an Op that hold other Ops."""
 
+PULLBACK = "grad_of_"
+"""The prefix of the name that PyTensor gives to a Scan's pullback."""
+TANGENTS = "rop_of_"
+"""The prefix of the name that PyTensor gives to the Scan that also carries a Scan's tangents."""
+
 
 def core_op(op: Op) -> Op:
     """Return the Op that a Blockwise applies to each entry of its batch; else ``op`` itself."""

@@ -23,11 +23,6 @@ from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
 
-PULLBACK = "grad_of_"
-"""The prefix of the name that PyTensor gives to a Scan's pullback."""
-TANGENTS = "rop_of_"
-"""The prefix of the name that PyTensor gives to the Scan that also carries a Scan's tangents."""
-
 _INDEX = re.compile(r"\[(t([+-]\d+)?|\d+:)\]$")
 # How many slices and expanded dimensions the search for a name looks through.
 _LOOK = 4
@@ -46,12 +41,14 @@ def titles(outputs: Sequence[Variable]) -> dict[Apply, str]:
 def slot_name(
     slot: Slot, clients: Clients, around: Mapping[Variable, str] = MappingProxyType({})
 ) -> str:
-    """Return a name for ``slot``: its result's, else its source's, else ``kind[position]``.
+    """Return a name for ``slot``: what the step calls it, else its result's or its source's name.
+
+    If there is none, it is ``kind[position]``.
 
     ``clients`` returns the readers of an outer variable; ``around`` holds the names that the
     enclosing loop gives to its variables.
     """
-    return _result_name(slot, clients) or _source_name(slot, around) or slot.label
+    return slot.argument or _result_name(slot, clients) or _source_name(slot, around) or slot.label
 
 
 def slot_names(

@@ -23,7 +23,15 @@ from pytensor.tensor.utils import safe_signature
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.interning import check_kept
-from scanopt_cli.ir.slots import STATES, HasSlots, InnerSlot, Slot, SlotKind, SlotView
+from scanopt_cli.ir.slots import (
+    STATES,
+    HasSlots,
+    InnerSlot,
+    Slot,
+    SlotKind,
+    SlotView,
+    with_arguments,
+)
 
 # The four orders in which Scan lists its categories (``ScanInfo`` and ``Scan.__init__`` upstream).
 _OUTER_INPUTS = (
@@ -115,6 +123,7 @@ class ScanView(SlotView):
         by_kind = _by_kind(self.slots)
         outer_inputs = [s.outer_input for s in _in_order(by_kind, _OUTER_INPUTS)]
         op = self._new_op(by_kind) if self.is_unfrozen else self.op
+        op = self.kept(op, _in_order(by_kind, _OUTER_INPUTS))
         new_node = apply_scan(op, [self.n_steps, *outer_inputs], self.node, self.batch_ndim)
         return {
             slot.outer_output: new
@@ -137,11 +146,15 @@ class ScanView(SlotView):
 
 
 def new_scan(
-    n_steps: Variable, slots: Sequence[Slot], condition: Variable | None, name: str | None
+    like: SlotView, slots: Sequence[Slot], condition: Variable | None
 ) -> dict[Slot, Variable]:
-    """Return the outputs of a new Scan made of ``slots``, whose inner variables are not frozen."""
-    by_kind = _by_kind(list(slots))
-    op = _scan_of(by_kind, condition, str(name), name=name)
+    """Return the outputs of a Scan made of ``slots``, whose inner variables are not frozen.
+
+    It has the steps and the name of ``like``, a loop of another design.
+    """
+    by_kind, name, n_steps = _by_kind(list(slots)), like.op.name, like.n_steps
+    made = _scan_of(by_kind, condition, str(name), name=name)
+    op = like.kept(made, _in_order(by_kind, _OUTER_INPUTS))
     node = op.make_node(n_steps, *(s.outer_input for s in _in_order(by_kind, _OUTER_INPUTS)))
     return dict(zip(_in_order(by_kind, _OUTPUTS), node.outputs, strict=True))
 
@@ -187,7 +200,7 @@ def _scan_slots(op: Scan) -> list[InnerSlot]:
         slot.inner_inputs = [next(inner_inputs) for _ in range(width)]
     for slot in _in_order(by_kind, _OUTPUTS):
         slot.inner_outputs = [next(inner_outputs) for _ in slot.out_taps]
-    return slots
+    return with_arguments(slots, op)
 
 
 def _outer_slot(node: Apply, info: ScanInfo, place: int) -> Slot:

@@ -7,13 +7,15 @@ of PyTensor's Scan, and `scanopt_cli.loop.loop_view` of a TracedLoop.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
+
+from scanopt_cli.ir.written import keep, written
 
 
 class SlotKind(StrEnum):
@@ -49,6 +51,7 @@ class InnerSlot:
     out_taps: tuple[int, ...] = ()
     inner_inputs: list[Variable] = field(default_factory=list)
     inner_outputs: list[Variable] = field(default_factory=list)
+    argument: str | None = field(default=None, kw_only=True)
 
     @property
     def has_input(self) -> bool:
@@ -74,6 +77,8 @@ class Slot(InnerSlot):
         The inner inputs, one for each tap.
     inner_outputs
         The inner outputs, one for each out-tap.
+    argument
+        What the user's step calls it, if that is known.
     outer_input
         The sequence, the initial buffer of a state, the buffer length of a nit_sot, the value of a
         non-sequence.
@@ -98,6 +103,7 @@ class Slot(InnerSlot):
             inner.out_taps,
             inner.inner_inputs,
             inner.inner_outputs,
+            argument=inner.argument,
             outer_input=outer_input,
         )
 
@@ -191,6 +197,10 @@ class SlotView(ABC):
         removed slots have no entry.
         """
 
+    def kept(self, op: Any, slots: Iterable[Slot | None]) -> Any:
+        """Return a loop with ``slots``, in its order, that says where this one was written."""
+        return keep(self.node, op, [None if slot is None else slot.argument for slot in slots])
+
     def inner_outputs(self) -> list[Variable]:
         """The inner outputs in the loop's order, the condition last."""
         computed = [variable for slot in self.outputs() for variable in slot.inner_outputs]
@@ -229,6 +239,15 @@ class SlotView(ABC):
             slot.inner_outputs = [unfrozen[variable] for variable in slot.inner_outputs]
         if self.condition is not None:
             self.condition = unfrozen[self.condition]
+
+
+def with_arguments(slots: list[InnerSlot], op: Op) -> list[InnerSlot]:
+    """Give the slots of a loop the names that its step has for them, if they are known."""
+    found = written(op)
+    if found is not None and len(found.arguments) == len(slots):
+        for slot, argument in zip(slots, found.arguments, strict=True):
+            slot.argument = argument
+    return slots
 
 
 class HasSlots(Op):

@@ -83,6 +83,7 @@ class LoopView(SlotView):
             name = op.name if self.new_name is None else self.new_name
             op = type(op).from_body(self.body(), name=name)
         fed = [*states, *self.of_kind(SlotKind.CONSTANT)]
+        op = self.kept(op, [*fed, *traced, None])
         new = op.make_node(self.n_steps, *(slot.outer_input for slot in fed)).outputs
         last, traces, values, n_done = op.split_outputs(new)
         pairs = [

@@ -18,7 +18,8 @@ from pytensor.tensor.basic import as_tensor_variable, cast, constant
 from pytensor.tensor.type import integer_dtypes
 
 from scanopt_cli.ir.connection_patterns import pattern_of_graph
-from scanopt_cli.ir.slots import HasSlots, InnerSlot, SlotKind
+from scanopt_cli.ir.slots import HasSlots, InnerSlot, SlotKind, with_arguments
+from scanopt_cli.ir.written import Names, copy_mark
 from scanopt_cli.loop.body import Body
 from scanopt_cli.loop.loop_view import LoopView
 from scanopt_cli.loop.shapes import kept_lengths
@@ -74,15 +75,18 @@ class LoopOperator(HasInnerFunction, HasSlots):
         constants: Mapping[Variable, Variable],
         *,
         name: str | None = None,
+        like: Names | None = None,
     ) -> list[Variable]:
         """Return the outputs of a loop over ``body``.
 
         ``constants`` maps the constants of the body, which need not name them, to their values;
-        those that it does not read are left out.
+        those that it does not read are left out. ``like`` says which loop it is made of.
         """
         read = set(explicit_graph_inputs(body.outputs))
         used = {inner: value for inner, value in constants.items() if inner in read}
         op = cls.from_body(replace(body, constants=list(used)), name=name)
+        if like is not None:
+            like.give(op, [*body.states, *used, *body.traced, body.index])
         return op.make_node(n_steps, *initial, *used.values()).outputs
 
     @property
@@ -109,7 +113,9 @@ class LoopOperator(HasInnerFunction, HasSlots):
     def clone_with_inner_graph(self, graph: FunctionGraph | FrozenFunctionGraph) -> Self:
         """Return the operator with another body of the same states, constants and traces."""
         frozen = graph if isinstance(graph, FrozenFunctionGraph) else graph.freeze()
-        return type(self)(frozen, self.n_states, self.is_while, name=self.name)
+        made = type(self)(frozen, self.n_states, self.is_while, name=self.name)
+        copy_mark(self, made)
+        return made
 
     def clone(self) -> Self:
         """Return the operator itself, since nothing changes it."""
@@ -134,7 +140,7 @@ class LoopOperator(HasInnerFunction, HasSlots):
         outputs = self.fgraph.outputs
         n, end = self.n_states, len(outputs) - self.is_while
         # Slots with inputs come first, in the order of the inputs.
-        return [
+        slots = [
             *(
                 InnerSlot(SlotKind.STATE, i, (-1,), (0,), [old], [new])
                 for i, (old, new) in enumerate(zip(inner[:n], outputs[:n], strict=True))
@@ -149,6 +155,7 @@ class LoopOperator(HasInnerFunction, HasSlots):
             ),
             InnerSlot(SlotKind.INDEX, 0, inner_inputs=[index]),
         ]
+        return with_arguments(slots, self)
 
     @property
     def inner_condition(self) -> Variable | None:

@@ -23,7 +23,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.type import lscalar
 
-from scanopt_cli.ir.naming import PULLBACK
+from scanopt_cli.ir.inner_graphs import PULLBACK
 from scanopt_cli.loop.body import Body, Symbolic
 from scanopt_cli.loop.inner_sums import going_on, is_zero
 from scanopt_cli.loop.trace_rows import as_type, has_buffer, is_continuous, row

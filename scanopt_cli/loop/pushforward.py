@@ -13,7 +13,7 @@ from pytensor.graph.op import io_connection_pattern
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import explicit_graph_inputs
 
-from scanopt_cli.ir.naming import TANGENTS
+from scanopt_cli.ir.inner_graphs import TANGENTS
 from scanopt_cli.loop.body import Symbolic
 from scanopt_cli.loop.pullback import vector_jacobian_product
 from scanopt_cli.loop.trace_rows import as_type, is_continuous

@@ -14,6 +14,7 @@ from pytensor.tensor.type import DenseTensorType, lscalar
 
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.ir.written import Names
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.loop.loop_view import LoopView
 from scanopt_cli.pipeline.contract import PassContext
@@ -126,6 +127,7 @@ def _split(view: LoopView, length: Any) -> dict[Variable, Variable]:
         states,
         {first: start, **dict(zip(body.constants, constants, strict=True))},
         name=op.name,
+        like=Names(view.node),
     )
     blocks = Body(index=block, states=states, next_states=made[: op.n_states])
     last = TracedLoop.over(
@@ -134,6 +136,7 @@ def _split(view: LoopView, length: Any) -> dict[Variable, Variable]:
         initial,
         {length_inside: length, n_inside: n_steps, **constants},
         name=op.name and f"blocks_of_{op.name}",
+        like=Names(view.node),
     )
     slots = view.of_kind(SlotKind.STATE)
     replacements = {

@@ -20,6 +20,7 @@ from scanopt_cli.ir.levels import always_computed
 from scanopt_cli.ir.naming import slot_names, titles
 from scanopt_cli.ir.scan_view import ScanView, is_loop, scan_op, view_of
 from scanopt_cli.ir.slots import Slot, SlotView
+from scanopt_cli.ir.written import place_of
 from scanopt_cli.remarks import Code, Detail, Reason, Remark, RemarkKind, Why, because
 
 
@@ -224,6 +225,7 @@ class PassContext:
                 scan="/".join(names) or "graph",
                 slots=slots,
                 details=details,
+                place=None if view is None else place_of(view.node),
                 reason=reason,
                 count=count,
             )

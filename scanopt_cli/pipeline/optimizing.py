@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from scanopt_cli.analysis.provenance.locating import locate
 from scanopt_cli.analysis.same_draws import same_draws
 from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.ir.folding import bounded_folding
@@ -109,6 +110,7 @@ def optimize(
     """
     sequence = as_passes(passes)
     work = as_graph(graph)
+    locate(work.fgraph)
     before = statistics(work.fgraph)
     form, warnings = form_of(work.fgraph), same_draws(work.fgraph)
     runs = _settle(work, sequence, form, limit, watch) if sequence else ()

@@ -72,7 +72,8 @@ def _title(scan: ScanReport) -> Paragraph:
         facts.append(f"gradient truncated after {plural(scan.truncate_gradient, 'step')}")
     kind, name = before_title(scan.kind, scan.name), Span(scan.name, Style.NAME)
     path = f" in {' / '.join(scan.path)}" if scan.path else ""
-    return Paragraph([kind, name, f"{path}: {', '.join(facts)}"])
+    place = "" if scan.place is None else f" ({scan.place})"
+    return Paragraph([kind, name, f"{path}{place}: {', '.join(facts)}"])
 
 
 def _item(cells: tuple[str, ...]) -> Item:

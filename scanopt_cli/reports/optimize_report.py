@@ -136,6 +136,7 @@ def _item(remark: Remark) -> Item:
     hint = hint_of(remark)
     text: Line = [
         Span(remark.scan, Style.NAME),
+        Span("" if remark.place is None else f" ({remark.place})", Style.FAINT),
         f": {text_of(remark)}",
         Span("" if hint is None else f" ({hint})", Style.FAINT),
     ]

@@ -24,6 +24,9 @@ from pytensor.scalar.sharedvar import ScalarSharedVariable
 from scanopt_cli.errors import LoadError
 from scanopt_cli.ir.graph import Graph, check_counts
 from scanopt_cli.ir.interning import beyond_equality, is_sparse
+from scanopt_cli.ir.scan_view import is_loop
+from scanopt_cli.ir.written import marked, written, written_at
+from scanopt_cli.serialization.written_loops import entries, mark_loops
 from scanopt_cli.version import __version__
 
 FORMAT = "scanopt-graph"
@@ -32,7 +35,7 @@ SCHEMA = 1
 _KEYS = frozenset(
     {
         *("format", "schema", "versions", "inputs", "constants", "types", "ops", "nodes"),
-        *("outputs", "output_names", "values", "recorded", "notes", "traces"),
+        *("outputs", "output_names", "values", "recorded", "notes", "traces", "written"),
     }
 )
 _MOST_EDGES = 2_000_000
@@ -75,8 +78,10 @@ def encode(graph: Graph, *, keep_traces: bool, cut_names: bool = False) -> dict[
     for position, node in enumerate(nodes):
         outputs = tuple((_type(types, output), _name(output, longest)) for output in node.outputs)
         inputs = tuple(numbers[variable] for variable in node.inputs)
-        key = (getattr(node.op, "name", None), *beyond_equality(node.op))
-        rows.append((ops.position(node.op, *key), inputs, outputs))
+        place = written_at(node) if is_loop(node) else None
+        op = node.op if place in (None, written(node.op)) else marked(node.op, place)
+        key = (getattr(op, "name", None), place, *beyond_equality(op))
+        rows.append((ops.position(op, *key), inputs, outputs))
         for index, output in enumerate(node.outputs):
             numbers[output] = len(numbers)
             trace = plain_trace(getattr(output.tag, "trace", None))
@@ -106,6 +111,7 @@ def encode(graph: Graph, *, keep_traces: bool, cut_names: bool = False) -> dict[
         "recorded": tuple(graph.recorded),
         "notes": tuple(graph.notes),
         "traces": traces,
+        "written": entries(ops.rows),
     }
 
 
@@ -157,6 +163,7 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
         Apply(ops[op], [variables[_number(source)] for source in sources], outputs)
         variables.extend(outputs)
     outputs = [variables[_number(output)] for output in payload["outputs"]]
+    mark_loops(ops, payload.get("written", ()))
     return Graph(
         fgraph=FunctionGraph(inputs, outputs, clone=False),
         source=where,

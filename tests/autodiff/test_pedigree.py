@@ -13,8 +13,8 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.replace import vectorize_graph
 
 from graph_building import graph_of, power, scan, scan_views
+from scanopt_cli.analysis.provenance.inference import TimeDirection
 from scanopt_cli.autodiff.differentiating import grad as differentiate
-from scanopt_cli.autodiff.provenance.inference import TimeDirection
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord, pedigree
 from scanopt_cli.autodiff.provenance.recorder import rename
 from scanopt_cli.errors import GradientError

@@ -15,9 +15,9 @@ from pytensor.raise_op import Assert
 
 from evaluating import evaluate
 from graph_building import graph_of, power, scan
+from scanopt_cli.analysis.provenance.inference import TimeDirection
 from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.autodiff.forward import jvp
-from scanopt_cli.autodiff.provenance.inference import TimeDirection
 from scanopt_cli.autodiff.provenance.pedigree import pedigree
 from scanopt_cli.autodiff.pushforward_rules import TangentError
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import AbstractFunctionGraph
 
+from scanopt_cli.analysis.provenance.inference import TimeDirection
+from scanopt_cli.analysis.provenance.origin import Origin
 from scanopt_cli.analysis.statistics import COUNTED
 from scanopt_cli.autodiff.printing import scan_text
-from scanopt_cli.autodiff.provenance.inference import TimeDirection
-from scanopt_cli.autodiff.provenance.recorder import Origin
 from scanopt_cli.autodiff.provenance.scan_instances import ScanInstance, collect
 from scanopt_cli.autodiff.selecting import input_names, position_of
 from scanopt_cli.errors import GradientError

@@ -6,47 +6,22 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pytensor.gradient import grad as reverse_mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 
+from scanopt_cli.analysis.provenance.origin import Origin
 from scanopt_cli.autodiff.activity import useful
 from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.pushforward_rules import Tangents
-from scanopt_cli.ir.inner_graphs import with_core
-from scanopt_cli.ir.naming import PULLBACK
+from scanopt_cli.ir.inner_graphs import PULLBACK, with_core
 from scanopt_cli.ir.scan_view import is_loop, loop_op
 
 # The prefix of temporary names. No loop is called this, so such a name identifies one node.
 _TOKEN = "scanopt:pedigree:"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The origin of a Scan.
-
-    Attributes
-    ----------
-    parent
-        The Scan that it is the pullback of; ``None`` for a loop that is no pullback, and for a
-        pullback whose parent is not known.
-    generation
-        How many times a loop was differentiated to get it: 0 for a loop, 1 for its pullback, 2 for
-        the pullback of that; ``None`` if not known.
-    reason
-        Why ``parent`` is ``None`` though the Scan is a pullback, or looks like one.
-    tangents_of
-        For a loop with tangents: the name of the original loop. The Scan computes what that loop
-        computed, and replaces it.
-    """
-
-    parent: Apply | None = None
-    generation: int | None = 0
-    reason: str | None = None
-    tangents_of: str | None = None
 
 
 class ProvenanceRecorder:

@@ -9,12 +9,12 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.analysis.expression_text import loop_results
-from scanopt_cli.autodiff.provenance.inference import TimeDirection, infer, time_directions
-from scanopt_cli.autodiff.provenance.nearest_scans import NearestScans
-from scanopt_cli.autodiff.provenance.recorder import Origin
+from scanopt_cli.analysis.provenance.inference import TimeDirection, infer, time_directions
+from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
+from scanopt_cli.analysis.provenance.origin import Origin
 from scanopt_cli.autodiff.selecting import input_names
-from scanopt_cli.ir.inner_graphs import inner_graphs
-from scanopt_cli.ir.naming import PULLBACK, Clients, slot_names, titles
+from scanopt_cli.ir.inner_graphs import PULLBACK, inner_graphs
+from scanopt_cli.ir.naming import Clients, slot_names, titles
 from scanopt_cli.ir.scan_view import view_of
 from scanopt_cli.ir.slots import SlotView
 

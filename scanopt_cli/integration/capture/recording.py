@@ -14,11 +14,13 @@ from pytensor.compile.io import SymbolicOutput
 from pytensor.graph.fg import FunctionGraph
 from pytensor.scan.op import Scan
 
+from scanopt_cli.analysis.provenance.locating import locate
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import LoadError
 from scanopt_cli.integration.capture.directory import made, reserve
 from scanopt_cli.integration.capture.hooks import FirstCall, listen, stop_listening
 from scanopt_cli.integration.capture.origin import CaptureOrigin, origin
+from scanopt_cli.integration.scan_calls import recorded_scan_calls
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.ir.inner_graphs import core_op, walk
 from scanopt_cli.serialization.loading import load
@@ -75,6 +77,7 @@ class Capture:
         )
         place = (caller.place or "").replace(".py:", "_")
         names = (name, caller.name, *asked, place, "graph")
+        locate(graph.fgraph)
         path = reserve(self.directory, next(filter(None, names)))
         try:
             save(graph, path, trust=True)
@@ -110,7 +113,8 @@ def capture(directory: str | os.PathLike[str] = "scanopt-capture") -> Iterator[C
     kept = Capture(made(directory))
     listen(kept)
     try:
-        yield kept
+        with recorded_scan_calls():
+            yield kept
     finally:
         stop_listening(kept)
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from scanopt_cli.integration.compilation.blocks import DEFAULT, Enabled, entered
 from scanopt_cli.integration.compilation.registering import register
+from scanopt_cli.integration.scan_calls import recorded_scan_calls
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.grammar import as_passes
 
@@ -55,5 +56,5 @@ def enabled(passes: str | Sequence[Pass] = DEFAULT) -> Iterator[Enabled]:
     """
     block = Enabled(as_passes(passes))
     register()
-    with entered(block):
+    with entered(block), recorded_scan_calls():
         yield block

@@ -62,14 +62,14 @@ class ScanBuilder:
         (inner,), outer = slot.inner_inputs, _as_tensor(slot.outer_input)
         reads = rows_read(self.view, self.index, inner, outer, self.lengths)
         if reads is None:
-            self.slots.append(Slot.of_input(SlotKind.NON_SEQ, self._inside(inner), outer))
+            self._add_input(SlotKind.NON_SEQ, self._inside(inner), outer, slot)
             return
         n_steps: Any = self.view.n_steps
         for ahead in sorted(set(reads.values())):
             is_whole = not ahead and self.lengths.length_of(outer) == self.lengths.steps
             sequence = outer if is_whole else outer[ahead : n_steps + ahead]
             value = sequence.type.clone(shape=sequence.type.shape[1:])()
-            self.slots.append(Slot.of_input(SlotKind.SEQ, value, sequence))
+            self._add_input(SlotKind.SEQ, value, sequence, slot)
             for read, offset in reads.items():
                 if offset == ahead:
                     self.values[read] = read.type.filter_variable(value, allow_convert=True)
@@ -91,7 +91,7 @@ class ScanBuilder:
                 for new in made
             ]
         counter = self._index(counts=counts, read=computed)
-        found = new_scan(view.n_steps, self.slots, condition, view.op.name)
+        found = new_scan(view, self.slots, condition)
         replacements: dict[Variable, Variable] = {}
         if counts and view.n_done is not None:
             replacements[view.n_done] = view.n_steps if counter is None else found[counter]
@@ -124,7 +124,13 @@ class ScanBuilder:
             self.slots.append(Slot.of_input(SlotKind.SEQ, self.index, steps))
         return None
 
+    def _add_input(self, kind: SlotKind, inner: Variable, outer: Variable, origin: Slot) -> None:
+        slot = Slot.of_input(kind, inner, outer)
+        slot.argument = origin.argument
+        self.slots.append(slot)
+
     def _add(self, slot: Slot, origin: Slot) -> None:
+        slot.argument = origin.argument
         self.slots.append(slot)
         self.origin[slot] = origin
 

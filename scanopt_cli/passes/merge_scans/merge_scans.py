@@ -10,8 +10,8 @@ from typing import ClassVar
 from pytensor.graph.basic import Apply
 from pytensor.tensor.blockwise import Blockwise
 
+from scanopt_cli.ir.inner_graphs import PULLBACK
 from scanopt_cli.ir.levels import levels
-from scanopt_cli.ir.naming import PULLBACK
 from scanopt_cli.ir.scan_view import ScanView, batch_ndim, scan_op
 from scanopt_cli.passes.merge_scans.fusion_criteria import FusionAnalysis, FusionCriteria
 from scanopt_cli.passes.merge_scans.trip_counts import StepCounts, loop_free

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import pytensor.tensor as pt
@@ -18,6 +19,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.ir.written import Names
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.loop.body import negation
 from scanopt_cli.loop.operator_base import as_step_count
@@ -51,6 +53,8 @@ class _LoopBuilder:
     initial: list[Any] = field(default_factory=list)
     next_states: list[Any] = field(default_factory=list)
     traced: list[Any] = field(default_factory=list)
+    arguments: dict[Variable, str] = field(default_factory=dict)
+    """What the user's step calls states and constants of the body."""
     place: dict[Slot, int] = field(default_factory=dict)
     """Of a slot with an output, the position of its state or traced value."""
 
@@ -58,7 +62,11 @@ class _LoopBuilder:
         """Return what replaces the outputs of the Scan, from a TracedLoop."""
         self.view.unfreeze()
         for slot in self.view.slots:
+            n_states, n_constants = len(self.states), len(self.constants)
             self._add(slot)
+            if slot.argument:
+                new = [*self.states[n_states:], *islice(self.constants, n_constants, None)]
+                self.arguments |= dict.fromkeys(new, slot.argument)
         condition = self.view.condition
         computed = [*self.next_states, *self.traced]
         computed += [] if condition is None else [negation(condition)]
@@ -76,7 +84,8 @@ class _LoopBuilder:
         )
         n_steps = as_step_count(self.view.n_steps)
         name = self.view.op.name
-        made = TracedLoop.over(n_steps, body, self.initial, self.constants, name=name)
+        names = Names(self.view.node, self.arguments)
+        made = TracedLoop.over(n_steps, body, self.initial, self.constants, name=name, like=names)
         n_done: Any = made[-1] if condition is not None else n_steps
         replacements: dict[Variable, Variable] = {}
         for slot in self.view.outputs():

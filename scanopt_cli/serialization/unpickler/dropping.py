@@ -20,10 +20,10 @@ CACHES = frozenset(
         *("_fn", "_fn_wrapped", "_lop_op_cache", "_rop_op_cache", "_frozen_lop", "_frozen_rop"),
         *("_inner_shape_template", "_inner_shape_frozen", "_ufunc", "prepare_node_called"),
         *("nodenames", "inner_float16", "t_call", "t_fn"),
-        *("__doc__", "__module__", "__epydoc_asRoutine", "__oplist_tags"),
+        *("written", "__doc__", "__module__", "__epydoc_asRoutine", "__oplist_tags"),
     }
 )
-"""Attributes of Ops that hold caches, mostly closures, or documentation."""
+"""Attributes of Ops that hold caches, mostly closures, or documentation; nothing of a graph."""
 
 _EMPTY: dict[str, type[dict[Any, Any]] | None] = {
     "_lop_op_cache": dict,

@@ -44,7 +44,9 @@ def _start(directory: str) -> None:
 
         from scanopt_cli.integration.capture.hooks import listen
         from scanopt_cli.integration.capture.recording import Capture
+        from scanopt_cli.integration.scan_calls import begin
 
+        begin()
         listen(Capture(Path(directory)))
     except Exception as error:
         print(

@@ -1,0 +1,1 @@
+"""Which loop of a graph comes from which, and where it was written."""
