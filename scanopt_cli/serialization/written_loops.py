@@ -12,8 +12,10 @@ from typing import Any
 
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.graph.op import Op
+from pytensor.scan.op import Scan
 
-from scanopt_cli.ir.inner_graphs import inner_graphs
+from scanopt_cli.ir.inner_graphs import core_op, inner_graphs
+from scanopt_cli.ir.slots import HasSlots
 from scanopt_cli.ir.written import Written, mark, written
 
 type Entry = tuple[tuple[int, ...], tuple[str, int, str, tuple[str | None, ...]]]
@@ -60,10 +62,14 @@ def mark_loops(ops: Sequence[Op], found: Any) -> None:
             raise ValueError("a loop was written in what is no name of a file or a function")
         if type(line) is not int or not 0 <= line <= _MOST_LINES:
             raise ValueError("a loop was written in a line of no number")
+        if not all(type(place) is int and place >= 0 for place in path):
+            raise ValueError("the place of a loop is no number")
         row, *rest = path
         op = ops[row]
         for i, k in zip(rest[::2], rest[1::2], strict=True):
             op = _nodes(inner_graphs(op)[i])[k].op
+        if not isinstance(core_op(op), Scan | HasSlots):  # others may be PyTensor's own objects
+            raise ValueError(f"{type(op).__name__} is said to be a loop")
         mark(op, Written(file, line, function, tuple(arguments)))
 
 

@@ -12,6 +12,7 @@ from pytensor.tensor.rewriting.basic import unconditional_constant_folding
 
 from graph_building import scan
 from scanopt_cli.cli.app import run
+from scanopt_cli.ir.written import Written, mark
 from scanopt_cli.serialization.saving import save
 from scanopt_cli.text import markdown
 from tiers import deep
@@ -35,7 +36,7 @@ UGLY = [
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two graphs of loops, whose inputs and names are ugly; the second computes more."""
+    """Two graphs of loops with ugly names, of inputs, files and arguments; one computes more."""
     outputs, inputs = [], []
     for place, name in enumerate(UGLY):
         sequence = pt.dvector(name)
@@ -49,6 +50,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
                 outputs_info=[start],
                 name=_loop_name(name),
             )
+            mark(ys.owner.inputs[0].owner.op, Written(name, 1, name, (name, name)))
             outputs.append(ys[-1])
         else:
             outputs.append(sequence.sum())

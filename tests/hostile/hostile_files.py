@@ -50,6 +50,21 @@ def forged(table: str, change: Callable[[Any], Any]) -> Callable[[], bytes]:
     return make
 
 
+WRITTEN: dict[str, Any] = {
+    "nowhere": ((99,), ("model.py", 1, "f", ())),
+    "in a last one": ((-1,), ("model.py", 1, "f", ())),
+    "in no loop": ((0,), ("model.py", 1, "f", ())),
+    "inside of what holds no graph": ((0, 0, 0), ("model.py", 1, "f", ())),
+    "half way in": ((0, 0), ("model.py", 1, "f", ())),
+    "in a file of no name": ((0,), (b"model.py", 1, "f", ())),
+    "in a long name": ((0,), ("x" * 1_001, 1, "f", ())),
+    "in a line of no number": ((0,), ("model.py", "1", "f", ())),
+    "in a line before the first": ((0,), ("model.py", -1, "f", ())),
+    "with an argument of no name": ((0,), ("model.py", 1, "f", (3,))),
+}
+"""What tables say of where loops were written, and cannot be so."""
+
+
 def with_node(change: Callable[[Any, Any, Any], Any], place: int = -1) -> Callable[[], bytes]:
     """Return what makes a graph of which one node is changed: its op, inputs and outputs."""
 
@@ -231,6 +246,11 @@ FILES: dict[str, Callable[[], bytes]] = {
     "values that are a text": lambda: tables(values="x"),
     "calls that are numbers": lambda: tables(recorded=(3,)),
     "a trace that is a number": lambda: tables(traces=3),
+    **{
+        f"a loop written {name}": lambda entry=entry: tables(written=[entry])
+        for name, entry in WRITTEN.items()
+    },
+    "a number of loops that were written": lambda: tables(written=3),
     "names that are a number": lambda: tables(output_names=3),
     **{
         f"an array {name}": lambda shape=shape: pickle.dumps([Array(shape)])
