@@ -45,6 +45,10 @@ class Formula:
             product = Formula(terms)
         return product
 
+    def scaled(self, factor: int) -> Formula:
+        """Return the formula times a number."""
+        return Formula({monomial: count * factor for monomial, count in self.terms.items()})
+
     def __str__(self) -> str:
         names = self._names()
         by_names: Counter[tuple[str, ...]] = Counter()

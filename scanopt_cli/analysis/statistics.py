@@ -102,7 +102,7 @@ class _Counter:
                     if slot.kind is not SlotKind.INDEX:
                         counts[COUNTED[slot.kind]] += 1
                     if _has_buffer(slot, graph):
-                        buffers = buffers + _elements(view, slot, lengths)
+                        buffers = buffers + buffer_elements(view, slot, lengths)
             for inner in inner_graphs(node.op):
                 inner_counts, inner_buffers = self.count(inner)
                 for name, count in inner_counts.items():
@@ -119,8 +119,8 @@ def _has_buffer(slot: Slot, graph: AbstractFunctionGraph) -> bool:
     return slot.kind in TRACED or slot.kind is SlotKind.MIT_MOT
 
 
-def _elements(view: SlotView, slot: Slot, lengths: Lengths) -> Formula:
-    """Elements in the buffer of ``slot``: its rows times the elements of a row."""
+def buffer_elements(view: SlotView, slot: Slot, lengths: Lengths) -> Formula:
+    """Return the elements in the buffer of ``slot``: its rows times the elements of a row."""
     assert slot.outer_output is not None
     # `rows` gives the length of the axis of rows; the other axes are those of the batch and of one
     # row. A nit_sot has no buffer before the loop runs, so the shape of its row is that of the

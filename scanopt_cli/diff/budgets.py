@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from scanopt_cli.analysis.inspection import ScanReport, inspect_graph
 from scanopt_cli.analysis.statistics import COUNTS, statistics
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import GraphLike, as_graph
-from scanopt_cli.serialization.files import read_bytes
+from scanopt_cli.serialization.pyproject import table_in_pyproject
 
 _SHORT = {"outer": "outer_nodes", "inner": "inner_nodes"}
 _KINDS = {"seqs": "seq", "non_seqs": "non_seq"}
 _OPTION = "--budget"
-_LARGEST_FILE = 1 << 20
-_LONGEST_LINE = 10_000
-_MOST_DOTS = 3_000
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
@@ -74,12 +69,15 @@ def budget_from_pyproject(start: Path) -> Budget | None:
     ScanoptError
         If the file cannot be read, or its table is not a budget.
     """
-    start = start.resolve()
-    for folder in (start, *start.parents):
-        path = folder / "pyproject.toml"
-        if path.is_file():
-            return _budget_in(path)
-    return None
+    found = table_in_pyproject(start, "budget")
+    if found is None:
+        return None
+    path, table = found
+    where = f"{path} [tool.scanopt.budget]"
+    for name, limit in table.items():
+        if type(limit) is not int or limit < 0:
+            raise ScanoptError(f"{name} is no limit", where=where, hint="a limit is a whole number")
+    return _budget(table.items(), where) if table else None
 
 
 def check(budget: Budget, graph: GraphLike) -> tuple[Violation, ...]:
@@ -92,34 +90,6 @@ def check(budget: Budget, graph: GraphLike) -> tuple[Violation, ...]:
         Violation(name, limit, getattr(counted, name), _blamed(scans, name))
         for name, limit in over.items()
     )
-
-
-def _budget_in(path: Path) -> Budget | None:
-    try:
-        data = read_bytes(path)
-        if len(data) > _LARGEST_FILE:
-            raise ValueError(f"it has more than {_LARGEST_FILE:,} bytes")
-        lines = data.splitlines()
-        if max(map(len, lines), default=0) > _LONGEST_LINE:
-            raise ValueError(f"a line is longer than {_LONGEST_LINE} characters")
-        # Parsing a key takes time and memory quadratic in the number of its dots.
-        if sum(line.count(b".") ** 2 for line in lines) > _MOST_DOTS**2:
-            raise ValueError("its lines have too many dots")
-        content = tomllib.loads(data.decode())
-    except (ValueError, RecursionError) as error:
-        raise ScanoptError(f"cannot be read ({error})", where=str(path)) from error
-    table: Any = content
-    for key in ("tool", "scanopt", "budget"):
-        table = table.get(key) if isinstance(table, dict) else None
-    if table is None:
-        return None
-    where = f"{path} [tool.scanopt.budget]"
-    if not isinstance(table, dict):
-        raise ScanoptError("is no table", where=where, hint="write lines such as scans = 2")
-    for name, limit in table.items():
-        if type(limit) is not int or limit < 0:
-            raise ScanoptError(f"{name} is no limit", where=where, hint="a limit is a whole number")
-    return _budget(table.items(), where) if table else None
 
 
 def _budget(pairs: Iterable[tuple[str, int]], where: str) -> Budget:

@@ -1,7 +1,6 @@
 """The differences between two graphs, as workflow commands for GitHub Actions.
 
-The commands and their escapes follow GitHub's documentation ("Workflow commands"). A step may have
-ten annotations of each kind and a summary of 1 MiB.
+A step may have ten annotations of each kind and a summary of 1 MiB.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from scanopt_cli.diff.changes import GraphDiff
 from scanopt_cli.reports import as_markdown
 from scanopt_cli.reports.change_text import same_text, sentence
 from scanopt_cli.reports.diff_report import diff_report
+from scanopt_cli.reports.workflow import command
 from scanopt_cli.text import printable
 
 _MOST = 10
@@ -24,7 +24,7 @@ def workflow_commands(diff: GraphDiff, violations: Sequence[Violation] = (), *, 
 
     There are at most ten lines of each kind; the last warning then counts the remaining changes.
     """
-    lines = [_command("error", file, "over budget", item.text) for item in violations[:_MOST]]
+    lines = [command("error", file, "over budget", item.text) for item in violations[:_MOST]]
     if diff.same:
         return "\n".join([*lines, printable(same_text(diff))])
     warnings = [
@@ -32,10 +32,10 @@ def workflow_commands(diff: GraphDiff, violations: Sequence[Violation] = (), *, 
         for change in diff.changes
     ]
     shown = warnings if len(warnings) <= _MOST else warnings[: _MOST - 1]
-    lines += [_command("warning", file, title, text) for title, text in shown]
+    lines += [command("warning", file, title, text) for title, text in shown]
     if len(shown) < len(warnings):
         rest = f"{len(warnings) - len(shown)} more changes are in the step summary"
-        lines.append(_command("warning", file, "more changes", rest))
+        lines.append(command("warning", file, "more changes", rest))
     return "\n".join(lines)
 
 
@@ -46,15 +46,3 @@ def step_summary(diff: GraphDiff, violations: Sequence[Violation] = ()) -> str:
         cut = text.encode()[:_SUMMARY_BYTES].decode(errors="ignore")
         text = f"{cut.rpartition('\n')[0]}\n- … the rest is too long for a step summary"
     return f"{text}\n"
-
-
-def _command(level: str, file: str, title: str, text: str) -> str:
-    return f"::{level} file={_property(file)},title={_property(title)}::{_data(text)}"
-
-
-def _data(text: str) -> str:
-    return printable(text).replace("%", "%25")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

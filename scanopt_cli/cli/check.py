@@ -1,0 +1,185 @@
+"""``scanopt check``: what is wrong or wasteful in the loops of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scanopt_cli.cli.batch import Batch, load_graph
+from scanopt_cli.cli.console import out, plug_in_warnings, tell
+from scanopt_cli.cli.exits import ExitCode, finding
+from scanopt_cli.cli.limits import limited
+from scanopt_cli.cli.options import (
+    AllowPackages,
+    Force,
+    Format,
+    OutputFile,
+    Trust,
+    require_use_of_force,
+)
+from scanopt_cli.cli.results import print_blocks, print_json
+from scanopt_cli.cli.targets import targets
+from scanopt_cli.errors import ScanoptError
+
+if TYPE_CHECKING:
+    from scanopt_cli.ir.graph import Graph
+    from scanopt_cli.rules.checking import CheckResult
+
+
+class CheckFormat(StrEnum):
+    """How findings are printed."""
+
+    RICH = "rich"
+    CONCISE = "concise"
+    JSON = "json"
+    GITHUB = "github"
+    MARKDOWN = "markdown"
+    SARIF = "sarif"
+
+
+Codes = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CODES", help="Codes of rules, or what they begin with: P001,R."),
+]
+
+
+def check(
+    graphs: Annotated[
+        list[Path],
+        typer.Argument(metavar="GRAPH|DIR...", help="Pickled graphs, or directories of them."),
+    ],
+    select: Codes = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CODES", help="Rules that are left out; as for --select."),
+    ] = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Write the graphs to -o, mended where that is safe.")
+    ] = False,
+    output: OutputFile = None,
+    force: Force = False,
+    statistics: Annotated[
+        bool, typer.Option("--statistics", help="Only how many findings each rule has.")
+    ] = False,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Findings that are known, which are left out."),
+    ] = None,
+    write_baseline: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write all findings to this baseline, and exit with 0."),
+    ] = None,
+    exit_zero: Annotated[
+        bool, typer.Option("--exit-zero", help="Exit with 0 in spite of findings.")
+    ] = False,
+    output_format: Annotated[CheckFormat, typer.Option("--format", help="How to print it.")] = (
+        CheckFormat.RICH
+    ),
+    trust: Trust = False,
+    allow_package: AllowPackages = None,
+) -> ExitCode:
+    """Report what is wrong or wasteful in loops: where, at what cost, and what mends it.
+
+    Exits with 1 if anything is found. [tool.scanopt.check] in pyproject.toml may hold select,
+    ignore, per-file-ignores and baseline; options win.
+    """
+    from scanopt_cli.rules.checking import check as check_graph
+    from scanopt_cli.rules.registry import selected
+    from scanopt_cli.rules.settings import read_baseline, settings_from_pyproject
+    from scanopt_cli.rules.settings import write_baseline as write
+
+    if fix and output is None:
+        raise ScanoptError("needs a place", where="--fix", hint="give -o OUT")
+    if output is not None and not fix:
+        raise ScanoptError("is for --fix", where="-o", hint="give both, or neither")
+    require_use_of_force(output, force=force)
+    settings = settings_from_pyproject(Path.cwd())
+    chosen = _codes(select) or settings.select
+    left_out = _codes(ignore) or settings.ignore
+    with plug_in_warnings():
+        selected(chosen, left_out)
+    known_in = baseline or (None if write_baseline else settings.baseline)
+    known = {} if known_in is None else read_baseline(known_in)
+    files = _files(graphs)
+    places = {} if output is None else targets(files, output, force=force)
+    batch = Batch(files)
+    results: dict[Path, CheckResult] = {}
+    for path in files:
+        with batch.attempt(path), limited(path, trust=trust, only_read=False):
+            graph = load_graph(path, trust=trust, allow_packages=allow_package)
+            ignored = (*left_out, *settings.ignored_in(path))
+            result = check_graph(graph, select=chosen, ignore=ignored, baseline=known)
+            results[path] = result
+            batch.results.append(path)
+            if fix:
+                _write_mended(graph, result, places[path], trust=trust)
+    _print(results, batch, output_format, statistics=statistics)
+    if write_baseline is not None:
+        write(write_baseline, [f for result in results.values() for f in result.findings])
+        tell(f"wrote {write_baseline}")
+        return batch.finish(ExitCode.CLEAN)
+    is_found = any(result.findings for result in results.values())
+    return batch.finish(finding(is_found and not exit_zero))
+
+
+def _codes(given: list[str] | None) -> tuple[str, ...]:
+    """Return the codes of options, of which each may hold several."""
+    texts = (code.strip() for text in given or () for code in text.split(","))
+    return tuple(code for code in texts if code)
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    """Return the graphs that are named, and those in the directories that are, once each."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        if not path.is_dir():
+            found[path] = None
+            continue
+        inside = sorted(p for pattern in ("*.pkl", "*.pkl.gz") for p in path.rglob(pattern))
+        if not inside:
+            raise ScanoptError("holds no graph", where=str(path), hint="graphs end in .pkl")
+        found |= dict.fromkeys(inside)
+    return list(found)
+
+
+def _write_mended(graph: Graph, result: CheckResult, target: Path, *, trust: bool) -> None:
+    """Write a graph after the passes that mend it; as it is, if none does."""
+    from scanopt_cli.pipeline.optimizing import optimize
+    from scanopt_cli.serialization.saving import save
+
+    mended = graph if result.fixes is None else optimize(graph, result.fixes).graph
+    target.parent.mkdir(parents=True, exist_ok=True)
+    save(mended, target, trust=trust)
+    tell(f"wrote {target}")
+
+
+def _print(
+    results: Mapping[Path, CheckResult],
+    batch: Batch,
+    output_format: CheckFormat,
+    *,
+    statistics: bool,
+) -> None:
+    from scanopt_cli.reports import check_report
+    from scanopt_cli.reports.sarif import sarif
+
+    if statistics and output_format in (CheckFormat.RICH, CheckFormat.MARKDOWN):
+        print_blocks(Format(output_format.value), check_report.statistics(results))
+        return
+    match output_format:
+        case CheckFormat.JSON:
+            print_json("check", {"graphs": check_report.as_json(batch.results, results)})
+        case CheckFormat.SARIF:
+            out().out(sarif(results))
+        case CheckFormat.CONCISE:
+            for line in check_report.concise(results):
+                out().out(line)
+        case CheckFormat.GITHUB:
+            for line in check_report.workflow_commands(results):
+                out().out(line)
+        case _:
+            print_blocks(Format(output_format.value), check_report.check_report(results))

@@ -1,0 +1,1 @@
+"""What `check` looks for: a rule is a small file, as a pass is."""

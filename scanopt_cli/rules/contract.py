@@ -1,0 +1,254 @@
+"""The contract of a rule, and what a check gives it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from types import EllipsisType
+from typing import Any, ClassVar
+
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
+
+from scanopt_cli.analysis.expression_text import inner_names
+from scanopt_cli.analysis.formulas import Formula
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.provenance.locating import places
+from scanopt_cli.analysis.statistics import buffer_elements
+from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.ir.graph import copy_nodes
+from scanopt_cli.ir.inner_graphs import inner_graphs
+from scanopt_cli.ir.naming import slot_names, titles
+from scanopt_cli.ir.scan_view import is_loop, view_of
+from scanopt_cli.ir.slots import Slot, SlotView
+from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.remarks import Remark, RemarkKind
+
+
+class Severity(StrEnum):
+    """How bad a finding is: values are wrong, or likely to be, or time and memory are wasted."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """The passes that mend a finding, and whether all values stay as they are."""
+
+    passes: str
+    is_safe: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a rule found.
+
+    Attributes
+    ----------
+    code, name, severity
+        Those of the rule.
+    loop
+        The name of the loop after those of the loops and graphs around it, joined by ``/``;
+        ``graph`` for what is in no loop.
+    place
+        Where the loop was written, ``model.py:41 in step``, if that is known.
+    slots
+        The names of the slots that it is about.
+    text
+        What is so, and why it matters, in one sentence without a stop.
+    cost
+        What it takes each call, as ``8*n+8 bytes``; ``None`` if that is not known.
+    fix
+        What mends it, if a pass does.
+    key
+        What identifies it in a baseline: equal as long as the loop computes the same, whatever it
+        is called and wherever it stands.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    loop: str
+    place: str | None = None
+    slots: tuple[str, ...] = ()
+    text: str
+    cost: str | None = None
+    fix: Fix | None = None
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoopAt:
+    """One loop of a graph: its view, its names and those of its slots, and the graph it is in."""
+
+    view: SlotView
+    path: tuple[str, ...]
+    names: Mapping[Slot, str]
+    place: str | None
+    graph: AbstractFunctionGraph
+
+    @property
+    def title(self) -> str:
+        """The name of the loop after those around it."""
+        return "/".join(self.path)
+
+    def readers(self, variable: Variable | None) -> Sequence[tuple[Any, int]]:
+        """Return what reads an outer variable, and at which position."""
+        return () if variable is None else self.graph.clients.get(variable, ())
+
+    def bytes_of(self, slots: Iterable[Slot]) -> str | None:
+        """Return how many bytes the buffers of slots take, as a formula; `None` without any."""
+        total, lengths = Formula(), Lengths(self.view.n_steps)
+        for slot in slots:
+            size = getattr(getattr(slot.outer_output, "type", None), "numpy_dtype", None)
+            if size is not None:
+                total += buffer_elements(self.view, slot, lengths).scaled(size.itemsize)
+        return f"{total} bytes" if total.terms else None
+
+
+@dataclass
+class CheckContext:
+    """One graph that is checked. It is not changed."""
+
+    fgraph: FunctionGraph
+    _remarks: dict[str, tuple[Remark, ...]] = field(default_factory=dict, init=False)
+    _sameness: Sameness = field(default_factory=Sameness, init=False)
+
+    @cached_property
+    def loops(self) -> tuple[LoopAt, ...]:
+        """All loops, those of a body after the loop; each distinct body once."""
+        return tuple(_loops(self.fgraph, (), {}, set()))
+
+    def loop(self, title: str) -> LoopAt | None:
+        """Return the loop of that name, if there is one."""
+        return next((loop for loop in self.loops if loop.title == title), None)
+
+    def remarks(self, passes: str) -> tuple[Remark, ...]:
+        """Return what ``passes`` would do to the graph, and what they would not, and why."""
+        if passes not in self._remarks:
+            runs = run_pipeline(copy_nodes(self.fgraph), parse(passes), rounds=1)
+            self._remarks[passes] = tuple(remark for run in runs for remark in run.remarks)
+        return self._remarks[passes]
+
+    def digest(self, loop: LoopAt | None) -> str:
+        """Return what is equal for loops that compute the same; of the graph, if there is none."""
+        graph = self.fgraph if loop is None else loop.view.op.fgraph
+        return self._sameness.of_graph(graph).hex()[:16]
+
+
+class Rule(ABC):
+    """What may be wrong with a loop, or wasteful. The docstring is the manual.
+
+    It says what is so, why it matters, and gives an example before and after.
+    """
+
+    code: ClassVar[str]
+    """One letter, for the kind, and three digits."""
+    name: ClassVar[str]
+    severity: ClassVar[Severity]
+    fix: ClassVar[Fix | None] = None
+
+    @abstractmethod
+    def find(self, context: CheckContext) -> Iterator[Finding]:
+        """Yield what is provably so; nothing that PyTensor does away with anyway."""
+
+    def at(
+        self,
+        context: CheckContext,
+        loop: LoopAt | None,
+        text: str,
+        *slots: Slot,
+        cost: str | None = None,
+        fix: Fix | EllipsisType | None = ...,
+    ) -> Finding:
+        """Return a finding about a loop, or about the graph; the fix is the rule's by default."""
+        names = () if loop is None else tuple(loop.names[slot] for slot in slots)
+        places = () if loop is None else tuple(str(loop.view.slots.index(slot)) for slot in slots)
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity=self.severity,
+            loop="graph" if loop is None else loop.title,
+            place=None if loop is None else loop.place,
+            slots=names,
+            text=text,
+            cost=cost,
+            fix=self.fix if isinstance(fix, EllipsisType) else fix,
+            key=":".join((self.code, context.digest(loop), *places)),
+        )
+
+
+class PassRule(Rule):
+    """A rule that finds what its fix would do.
+
+    So what it finds is proved by the preconditions of the passes, and is gone once they ran.
+    """
+
+    fix: ClassVar[Fix]
+    codes: ClassVar[frozenset[str]]
+    """The codes of the remarks that are findings."""
+    costs_buffers: ClassVar[bool] = True
+    """Whether the buffers of the slots are what it costs."""
+
+    @abstractmethod
+    def text(self, remarks: Sequence[Remark]) -> str:
+        """Return the text of the finding, of what the passes would do to one loop."""
+
+    def find(self, context: CheckContext) -> Iterator[Finding]:
+        """Yield a finding for each loop to which the passes would do something."""
+        by_loop: dict[str, list[Remark]] = {}
+        for remark in context.remarks(self.fix.passes):
+            if remark.kind is RemarkKind.PASSED and remark.code in self.codes:
+                by_loop.setdefault(remark.scan, []).append(remark)
+        for title, remarks in by_loop.items():
+            loop = context.loop(title)
+            if loop is None:
+                continue  # made by a pass of another
+            by_name = {name: slot for slot, name in loop.names.items()}
+            names = dict.fromkeys(name for remark in remarks for name in remark.slots)
+            slots = [by_name[name] for name in names if name in by_name]
+            cost = loop.bytes_of(slots) if self.costs_buffers else None
+            yield self.at(context, loop, self.text(remarks), *slots, cost=cost)
+
+
+def named(remarks: Iterable[Remark], *, with_kinds: bool = False) -> str:
+    """Return the names of the slots that remarks are about: ``seq `a` and `b`, nit_sot `c```."""
+    kinds: dict[str, list[str]] = {}
+    for remark in remarks:
+        kind = str(remark.details.get("kind", "")) if with_kinds else ""
+        kinds.setdefault(kind, []).extend(f"`{name}`" for name in remark.slots)
+    parts = []
+    for kind, names in kinds.items():
+        listed = list(dict.fromkeys(names))
+        text = ", ".join(listed[:-1]) + (" and " if len(listed) > 1 else "") + listed[-1]
+        parts.append(f"{kind} {text}".lstrip())
+    return ", ".join(parts)
+
+
+def _loops(
+    graph: AbstractFunctionGraph,
+    path: tuple[str, ...],
+    around: Mapping[Variable, str],
+    seen: set[int],
+) -> Iterator[LoopAt]:
+    if id(graph) in seen:
+        return
+    seen.add(id(graph))
+    found = places(graph)
+    for node, title in titles(graph.outputs).items():
+        names: Mapping[Variable, str] = {}
+        if is_loop(node):
+            view = view_of(node)
+            called = slot_names(view, lambda v: list(graph.clients.get(v, ())), around)
+            names = inner_names(view, called)
+            by_slot = dict(zip(view.slots, called, strict=True))
+            place = found[node].place if node in found else None
+            yield LoopAt(view, (*path, title), by_slot, place, graph)
+        for body in inner_graphs(node.op):
+            yield from _loops(body, (*path, title), names, seen)

@@ -1,0 +1,47 @@
+"""P006: states that are equal, and loops that could be one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from scanopt_cli.remarks import Code, Remark
+from scanopt_cli.rules.contract import Fix, PassRule, Severity, named
+
+
+class EqualLoops(PassRule):
+    """States are provably equal, inputs are given twice, or loops could be one loop.
+
+    Equal states are computed and kept twice; loops over the same steps read their sequences twice,
+    and each has its own overhead a step::
+
+        a = scan(f, sequences=[xs])
+        b = scan(g, sequences=[xs])
+
+    Merge them into one ``scan`` of a step that returns both; the fix does.
+    """
+
+    code: ClassVar[str] = "P006"
+    name: ClassVar[str] = "equal-loops"
+    severity: ClassVar[Severity] = Severity.WARNING
+    fix: ClassVar[Fix] = Fix("merge-scans,merge-duplicates,merge-states")
+    codes: ClassVar[frozenset[str]] = frozenset(
+        {Code.SCANS_MERGED, Code.SLOTS_MERGED, Code.TRACE_READ_FROM_STATE}
+    )
+
+    def text(self, remarks: Sequence[Remark]) -> str:
+        """Return the text of the finding."""
+        others = [other for remark in remarks for other in _listed(remark.details.get("others"))]
+        if others:
+            return f"could be one loop with {', '.join(f'`{other}`' for other in others)}"
+        traces = [r for r in remarks if r.code is Code.TRACE_READ_FROM_STATE]
+        equal = [r for r in remarks if r.code is Code.SLOTS_MERGED]
+        parts = [f"{named([r], with_kinds=True)} equals `{r.details['into']}`" for r in equal]
+        parts += [f"the trace {named([r])} is that of `{r.details['state']}`" for r in traces]
+        return ", ".join(parts)
+
+
+def _listed(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return value if isinstance(value, tuple) else (str(value),)

@@ -1,0 +1,83 @@
+"""The registry of rules: the built-in ones in a tuple, and those that other packages add."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from pkgutil import resolve_name
+from types import MappingProxyType
+
+from scanopt_cli.errors import PlugInWarning, ScanoptError, brief
+from scanopt_cli.rules.contract import Rule
+
+# A module of `scanopt_cli.rules` and a class in it, in the order of the codes.
+_BUILTIN = (
+    "trimmed_forward:TrimmedForward",
+    "last_of_no_steps:LastOfNoSteps",
+    "mixed_precision:MixedPrecision",
+    "unused_ends:UnusedEnds",
+    "unused_slots:UnusedSlots",
+    "equal_rows:EqualRows",
+    "invariant_products:InvariantProducts",
+    "maps:Maps",
+    "equal_loops:EqualLoops",
+    "backward_buffers:BackwardBuffers",
+    "equal_draws:EqualDraws",
+    "one_generator:OneGenerator",
+    "lost_generator:LostGenerator",
+)
+ENTRY_POINT_GROUP = "scanopt.rules"
+_CODE = re.compile(r"[A-Z]+\d{3}")
+
+
+@cache
+def rules() -> Mapping[str, type[Rule]]:
+    """Return every rule by its code, those that other packages add behind the built-in ones.
+
+    Of entry points that add none, a `PlugInWarning` says why.
+    """
+    builtin = [resolve_name(f"scanopt_cli.rules.{entry}") for entry in _BUILTIN]
+    found: dict[str, type[Rule]] = {cls.code: cls for cls in builtin}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            cls = point.load()
+            if not (isinstance(cls, type) and issubclass(cls, Rule)):
+                raise TypeError(f"{point.value} is not a subclass of scanopt's Rule")
+            if not _CODE.fullmatch(cls.code) or cls.code in found:
+                raise TypeError(f"its code {cls.code!r} is taken, or no code")
+        except (Exception, SystemExit) as error:
+            package = point.dist.name if point.dist is not None else point.module.partition(".")[0]
+            text = f"the package {package} adds no rule {point.name!r}: {brief(error)}"
+            warnings.warn(text, PlugInWarning, stacklevel=2)
+        else:
+            found[cls.code] = cls
+    return MappingProxyType(found)
+
+
+def selected(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> list[type[Rule]]:
+    """Return the rules whose codes begin with one of ``select``, or all, without those to ignore.
+
+    Of two prefixes that both fit a code, the longer one counts.
+
+    Raises
+    ------
+    ScanoptError
+        If no rule begins with one of them.
+    """
+    for prefix in (*select, *ignore):
+        if not prefix or not any(code.startswith(prefix) for code in rules()):
+            raise ScanoptError(
+                f"no rule's code begins with {prefix!r}", hint="`scanopt rules` lists them"
+            )
+
+    def longest(prefixes: tuple[str, ...], code: str) -> int:
+        return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=-1)
+
+    return [
+        rule
+        for code, rule in rules().items()
+        if (longest(select, code) if select else 0) > longest(ignore, code)
+    ]

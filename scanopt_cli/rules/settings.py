@@ -1,0 +1,122 @@
+"""The settings of `check` in pyproject.toml, and the baseline file."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from scanopt_cli.errors import ScanoptError
+from scanopt_cli.rules.checking import Baseline
+from scanopt_cli.rules.contract import Finding
+from scanopt_cli.serialization.files import read_bytes
+from scanopt_cli.serialization.pyproject import table_in_pyproject
+from scanopt_cli.serialization.writing import write_atomically
+
+_SCHEMA = 1
+_TABLE = "tool.scanopt.check"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What ``[tool.scanopt.check]`` says.
+
+    Attributes
+    ----------
+    select, ignore
+        Codes of rules, or what they begin with.
+    per_file_ignores
+        Such codes by patterns of files.
+    baseline
+        The file of known findings, beside pyproject.toml unless its path is absolute.
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    baseline: Path | None = None
+
+    def ignored_in(self, path: Path) -> tuple[str, ...]:
+        """Return the codes that are ignored in a file, by the patterns that its path fits."""
+        texts = (path.name, path.as_posix())
+        return tuple(
+            code
+            for pattern, codes in self.per_file_ignores.items()
+            if any(fnmatch(text, pattern) for text in texts)
+            for code in codes
+        )
+
+
+def settings_from_pyproject(start: Path) -> Settings:
+    """Return ``[tool.scanopt.check]`` of the nearest pyproject.toml at or above ``start``.
+
+    Raises
+    ------
+    ScanoptError
+        If the file cannot be read, or its table has other entries.
+    """
+    found = table_in_pyproject(start, "check")
+    if found is None:
+        return Settings()
+    path, table = found
+    known = {"select", "ignore", "per-file-ignores", "baseline"}
+    unknown = sorted(table.keys() - known)
+    if unknown:
+        raise ScanoptError(
+            f"[{_TABLE}] has no entry {unknown[0]!r}",
+            where=str(path),
+            hint=f"it may have {', '.join(sorted(known))}",
+        )
+    ignores = table.get("per-file-ignores", {})
+    if not isinstance(ignores, dict):
+        raise ScanoptError(f"[{_TABLE}] per-file-ignores is no table", where=str(path))
+    file = table.get("baseline")
+    if not isinstance(file, str | None):
+        raise ScanoptError(f"[{_TABLE}] baseline is no path", where=str(path))
+    return Settings(
+        _codes(table.get("select", []), "select", path),
+        _codes(table.get("ignore", []), "ignore", path),
+        {pattern: _codes(codes, "per-file-ignores", path) for pattern, codes in ignores.items()},
+        None if file is None else path.parent / file,
+    )
+
+
+def _codes(found: Any, entry: str, path: Path) -> tuple[str, ...]:
+    if not isinstance(found, list) or not all(isinstance(code, str) for code in found):
+        raise ScanoptError(f"[{_TABLE}] {entry} is no list of codes", where=str(path))
+    return tuple(found)
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Return the findings that a baseline file holds, and how many of each.
+
+    Raises
+    ------
+    ScanoptError
+        If the file cannot be read, or is no baseline.
+    """
+    data = read_bytes(path)
+    try:
+        content = json.loads(data)
+        counts = content["findings"]
+        is_baseline = content["schema"] == _SCHEMA and all(
+            isinstance(key, str) and type(count) is int for key, count in counts.items()
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        is_baseline = False
+    if not is_baseline:
+        raise ScanoptError(
+            "is no baseline", where=str(path), hint="write one by `scanopt check --write-baseline`"
+        )
+    return {str(key): int(count) for key, count in counts.items()}
+
+
+def write_baseline(path: Path, findings: Iterable[Finding]) -> None:
+    """Write the findings that are known from now on."""
+    counts = dict(sorted(Counter(finding.key for finding in findings).items()))
+    text = json.dumps({"schema": _SCHEMA, "findings": counts}, indent=1)
+    write_atomically(path, f"{text}\n".encode())
