@@ -168,7 +168,7 @@ class StepPlan:
             if not isinstance(node.op, Elemwise):
                 continue
             others = [v for v in node.inputs if v is not state]
-            is_alone = all(memory_of(v, has_buffer) is not state for v in others)
+            is_alone = all(memory is not state for v in others for memory in self._memories(v))
             kinds = {(v.type.dtype, v.type.broadcastable) for v in (state, result)}
             if len(others) < len(node.inputs) and is_alone and len(kinds) == 1:
                 self.overwriting[result] = state
@@ -189,9 +189,13 @@ class StepPlan:
     def _reads(self, node: Apply) -> Iterable[Variable]:
         """Yield whose memory a node reads."""
         for variable in node.inputs:
-            view = self.view(variable)
-            for read in [variable] if view is None else view.variables():
-                yield memory_of(read, has_buffer)
+            yield from self._memories(variable)
+
+    def _memories(self, variable: Variable) -> Iterable[Variable]:
+        """Yield whose memory is read where a variable is, that of indices included."""
+        view = self.view(variable)
+        for read in [variable] if view is None else view.variables():
+            yield memory_of(read, has_buffer)
 
 
 def has_buffer(node: Apply | None) -> bool:

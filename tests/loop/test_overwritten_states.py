@@ -19,6 +19,7 @@ from scanopt_cli.loop.step_plan import StepPlan
 INDEX = pt.lscalar("index")
 V, W = pt.dvectors("v", "w")
 M = pt.dmatrix("m")
+PLACES = pt.lvector("places")
 
 
 def plan(states: list[Any], following: list[Any], *others: Any) -> StepPlan:
@@ -36,6 +37,8 @@ def test_a_state_is_overwritten(step: Callable[[Any, Any], Any]) -> None:
 _TWICE = V * 2
 TWINS: dict[str, Callable[[], StepPlan]] = {
     "it is read reversed": lambda: plan([V], [V * V[::-1]]),
+    "indices pick its entries": lambda: plan([V], [V * V[PLACES]], PLACES),
+    "its entries are the indices": lambda: plan([PLACES], [PLACES + PLACES[PLACES]]),
     "it is read transposed": lambda: plan([M], [M + M.T]),
     "it is another state, too": lambda: plan([V, W], [V * W, V]),
     "another result is computed of it later": lambda: plan([V, W], [_TWICE, pt.exp(_TWICE) + V[0]]),
@@ -56,6 +59,7 @@ STEPS: dict[str, Callable[[Any, Any], list[Any]]] = {
     "both": lambda a, b: [a * 0.5 + b, b * 2 - a],
     "in turn": lambda a, b: [a * 0.5, b + a],
     "reversed": lambda a, b: [a * b[::-1], b * 0.5],
+    "picked": lambda a, b: [a * a[np.array([2, 0, 1])], b + b[np.array([1, 2, 0])] * 0.1],
     "shifted": lambda a, b: [b * 0.5, a],
     "a sum": lambda a, b: [a - a.sum(), b * a[0]],
     "functions": lambda a, b: [pt.exp(-(a**2)), pt.tanh(b) + pt.exp(-a)],

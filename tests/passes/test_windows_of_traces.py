@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from pytensor.compile.mode import Mode
+from pytensor.compile.mode import Mode, get_mode
 from pytensor.scan.utils import until
 
 from compiled_ways import NUMBA, VM, compiled
@@ -18,6 +18,7 @@ from scanopt_cli.loop import TracedLoop
 
 N = pt.lscalar("n")
 V = pt.dvector("v")
+X = pt.dvector("x")
 LIMIT = pt.dscalar("limit")
 COUNTS = (0, 1, 2, 3, 4, 7, 30)
 
@@ -127,3 +128,34 @@ def test_by_numba(loop: Any) -> None:
     work, _ = optimized(graph, "loop")
     for count in (0, 1, 7):
         agree(graph, work, count, mode=NUMBA)
+
+
+@pytest.mark.jax
+@pytest.mark.parametrize("n_steps", [X.shape[0], pt.minimum(X.shape[0], V.shape[0])])
+def test_jax_takes_a_window_of_a_loop_of_as_many_steps_as_an_array_has_rows(n_steps: Any) -> None:
+    """JAX takes no ``arange`` of a length that is computed of shapes."""
+    pytest.importorskip("jax")
+    rows = scan(
+        lambda row, h: h * 0.9 + row, sequences=[X[:n_steps]], outputs_info=[V[0]], n_steps=n_steps
+    )
+    graph = graph_of(rows[-3:], rows[-1:-4:-1])
+    work, _ = optimized(graph, "loop")
+    function = compiled(work.inputs, work.outputs, get_mode("JAX"))
+    for length in (1, 2, 3, 4, 12):
+        values = {"v": np.arange(12.0), "x": np.arange(float(length))}
+        found = [np.asarray(value) for value in run(function, values)]
+        assert_same_outcomes(outputs_of(graph, **values), found)
+
+
+@pytest.mark.jax
+def test_jax_knows_the_shape_of_a_window_in_a_loop() -> None:
+    pytest.importorskip("jax")
+
+    def outer(h: Any) -> Any:
+        rows = scan(lambda g: g * 0.9 + 1, outputs_info=[h], n_steps=20)
+        return rows[-2:].sum(0), rows[-3:]
+
+    graph = graph_of(scan(outer, outputs_info=[V, None], n_steps=4)[1][-1:])
+    work, _ = optimized(graph, "loop")
+    found = run(compiled(work.inputs, work.outputs, get_mode("JAX")), {"v": [1.0, 2.0]})
+    assert_same_outcomes(outputs_of(graph, v=[1.0, 2.0]), [np.asarray(found[0])])

@@ -104,7 +104,9 @@ def read_from_ring(
     ring: Any = made[window.last]
     n_rows = n_done + window.n_initial
     kept = pt.minimum(window.size, n_rows)
-    rows = ring[(n_rows - kept + pt.arange(kept)) % window.size]
+    # 0, 1, 2, … up to ``kept``; JAX takes no `arange` of a length that is computed of shapes.
+    counted = pt.cumsum(pt.ones(kept, dtype="int64"), axis=0) - 1
+    rows = ring[(n_rows - kept + counted) % window.size]
     found = {}
     for access in window.accesses:
         source = rows[::-1] if access.is_reversed else rows
