@@ -164,10 +164,15 @@ class Rule(ABC):
         loop: LoopAt | None,
         text: str,
         *slots: Slot,
+        others: Iterable[LoopAt] = (),
         cost: str | None = None,
         fix: Fix | EllipsisType | None = ...,
     ) -> Finding:
-        """Return a finding about a loop, or about the graph; the fix is the rule's by default."""
+        """Return a finding about a loop, or about the graph; the fix is the rule's by default.
+
+        ``others`` are loops that it is about as well: it is the same finding whichever comes first.
+        """
+        digests = sorted({context.digest(each) for each in (loop, *others)})
         names = () if loop is None else tuple(loop.names[slot] for slot in slots)
         places = () if loop is None else tuple(str(loop.view.slots.index(slot)) for slot in slots)
         return Finding(
@@ -180,7 +185,7 @@ class Rule(ABC):
             text=text,
             cost=cost,
             fix=self.fix if isinstance(fix, EllipsisType) else fix,
-            key=":".join((self.code, context.digest(loop), *places)),
+            key=":".join((self.code, *digests, *places)),
         )
 
 
@@ -214,7 +219,18 @@ class PassRule(Rule):
             names = dict.fromkeys(name for remark in remarks for name in remark.slots)
             slots = [by_name[name] for name in names if name in by_name]
             cost = loop.bytes_of(slots) if self.costs_buffers else None
-            yield self.at(context, loop, self.text(remarks), *slots, cost=cost)
+            others = [
+                other
+                for remark in remarks
+                for name in listed(remark.details.get("others"))
+                if (other := context.loop("/".join((*loop.path[:-1], name)))) is not None
+            ]
+            yield self.at(context, loop, self.text(remarks), *slots, others=others, cost=cost)
+
+
+def listed(value: object) -> tuple[str, ...]:
+    """Return a detail of a remark as texts."""
+    return () if value is None else value if isinstance(value, tuple) else (str(value),)
 
 
 def named(remarks: Iterable[Remark], *, with_kinds: bool = False) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from scanopt_cli.remarks import Code, Remark
-from scanopt_cli.rules.contract import Fix, PassRule, Severity, named
+from scanopt_cli.rules.contract import Fix, PassRule, Severity, listed, named
 
 
 class EqualLoops(PassRule):
@@ -31,7 +31,7 @@ class EqualLoops(PassRule):
 
     def text(self, remarks: Sequence[Remark]) -> str:
         """Return the text of the finding."""
-        others = [other for remark in remarks for other in _listed(remark.details.get("others"))]
+        others = [other for remark in remarks for other in listed(remark.details.get("others"))]
         if others:
             return f"could be one loop with {', '.join(f'`{other}`' for other in others)}"
         traces = [r for r in remarks if r.code is Code.TRACE_READ_FROM_STATE]
@@ -39,9 +39,3 @@ class EqualLoops(PassRule):
         parts = [f"{named([r], with_kinds=True)} equals `{r.details['into']}`" for r in equal]
         parts += [f"the trace {named([r])} is that of `{r.details['state']}`" for r in traces]
         return ", ".join(parts)
-
-
-def _listed(value: object) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    return value if isinstance(value, tuple) else (str(value),)

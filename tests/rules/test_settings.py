@@ -1,0 +1,148 @@
+"""Codes are selected by what they begin with; pyproject.toml and baselines hold what is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_rules import SEEDED, apart, unused
+
+from scanopt_cli.errors import ScanoptError
+from scanopt_cli.rules.checking import check
+from scanopt_cli.rules.registry import rules, selected
+from scanopt_cli.rules.settings import (
+    Settings,
+    read_baseline,
+    settings_from_pyproject,
+    write_baseline,
+)
+
+
+def codes(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> set[str]:
+    return {rule.code for rule in selected(select, ignore)}
+
+
+def test_prefixes() -> None:
+    every = set(rules())
+    assert codes() == every
+    assert codes(("P",)) == {code for code in every if code.startswith("P")}
+    assert codes((), ("P",)) == every - codes(("P",))
+    assert codes(("P",), ("P001",)) == codes(("P",)) - {"P001"}
+    assert codes(("P001",), ("P",)) == {"P001"}
+    assert codes(("R", "P006")) == codes(("R",)) | {"P006"}
+
+
+@pytest.mark.parametrize("prefix", ["X", "P9", "", "p001"])
+def test_a_prefix_of_no_rule_is_refused(prefix: str) -> None:
+    with pytest.raises(ScanoptError, match="no rule"):
+        selected((prefix,))
+    with pytest.raises(ScanoptError, match="no rule"):
+        selected((), (prefix,))
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "pyproject.toml").write_text(text)
+    inside = folder / "a" / "b"
+    inside.mkdir(parents=True)
+    return inside
+
+
+def test_settings(tmp_path: Path) -> None:
+    inside = written(
+        tmp_path,
+        """
+        [tool.scanopt.check]
+        select = ["P", "R"]
+        ignore = ["P004"]
+        baseline = "known.json"
+        per-file-ignores = { "old_*.pkl" = ["P"], "graphs/*" = ["R001"] }
+        """,
+    )
+    found = settings_from_pyproject(inside)
+    assert (found.select, found.ignore) == (("P", "R"), ("P004",))
+    assert found.baseline == tmp_path / "known.json"
+    assert found.ignored_in(Path("graphs/old_one.pkl")) == ("P", "R001")
+    assert found.ignored_in(Path("elsewhere/new.pkl")) == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[tool.scanopt.budget]\nscans = 2", "[tool.other]\nselect = 3"]
+)
+def test_no_settings(text: str, tmp_path: Path) -> None:
+    assert settings_from_pyproject(written(tmp_path, text)) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("select = 'P'", "select is no list"),
+        ("ignore = [1]", "ignore is no list"),
+        ("per-file-ignores = ['P']", "per-file-ignores is no table"),
+        ("per-file-ignores = { a = 'P' }", "per-file-ignores is no list"),
+        ("baseline = 3", "baseline is no path"),
+        ("selects = ['P']", "no entry 'selects'"),
+        ("select =", "cannot be read"),
+    ],
+)
+def test_bad_settings_are_one_line(entry: str, message: str, tmp_path: Path) -> None:
+    inside = written(tmp_path, f"[tool.scanopt.check]\n{entry}\n")
+    with pytest.raises(ScanoptError, match=message) as caught:
+        settings_from_pyproject(inside)
+    assert "pyproject.toml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_a_baseline_holds_is_not_told_again(tmp_path: Path) -> None:
+    graph = unused(read=False)
+    first = check(graph)
+    assert first.findings
+    path = tmp_path / "known.json"
+    write_baseline(path, first.findings)
+    again = check(graph, baseline=read_baseline(path))
+    assert (again.findings, again.known) == ((), len(first.findings))
+    other = check(apart(alike=True), baseline=read_baseline(path))
+    assert other.findings
+    assert other.known == 0
+
+
+def test_a_baseline_holds_when_names_and_order_change(tmp_path: Path) -> None:
+    inputs, outputs = apart(alike=True)
+    path = tmp_path / "known.json"
+    write_baseline(path, check((inputs, outputs)).findings)
+    for variable in (*inputs, *outputs):
+        variable.name = None if variable.name is None else f"{variable.name}_renamed"
+    try:
+        again = check((inputs[::-1], outputs[::-1]), baseline=read_baseline(path))
+    finally:
+        for variable in inputs:
+            variable.name = variable.name.removesuffix("_renamed")
+    assert not again.findings
+
+
+def test_one_more_of_the_same_is_told(tmp_path: Path) -> None:
+    graph = unused(read=False)
+    first, *others = check(graph).findings
+    assert check(graph, baseline={first.key: 0}).findings == (first, *others)
+    assert check(graph, baseline={first.key: 1}).findings == tuple(others)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{}", "{" * 9_000, '{"schema": 2, "findings": {}}'),
+        *('{"schema": 1, "findings": []}', '{"schema": 1, "findings": {"a": "b"}}'),
+        '{"schema": 1, "findings": {"a": true}}',
+    ],
+)
+def test_what_is_no_baseline_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "known.json"
+    path.write_text(text)
+    with pytest.raises(ScanoptError, match="is no baseline"):
+        read_baseline(path)
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_keys_are_the_same_each_time(name: str) -> None:
+    _, seeded, _ = SEEDED[name]
+    one, other = (tuple(f.key for f in check(seeded()).findings) for _ in range(2))
+    assert one == other
