@@ -48,13 +48,10 @@ def check_report(results: Results) -> Iterator[Block]:
             yield from (_item(finding) for finding in result.findings)
             yield Paragraph()
     yield Paragraph(total(results))
-    fixes = {str(path): result.fixes for path, result in results.items() if result.fixes}
+    fixes = {result.fixes for result in results.values() if result.fixes}
     if fixes:
-        first, passes = next(iter(fixes.items()))
-        others = "" if len(fixes) == 1 else f" and {len(fixes) - 1} more"
-        yield Paragraph(f"{_mended(results)}: scanopt check --fix {first}{others} -o OUT")
-        if len(fixes) == 1:
-            yield Paragraph(Span(f"that runs the passes {passes}", Style.FAINT))
+        passes = f", which runs {next(iter(fixes))}" if len(fixes) == 1 else ""
+        yield Paragraph(f"{_mended(results)} by --fix -o OUT{passes}")
 
 
 def total(results: Results) -> str:

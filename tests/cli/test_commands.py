@@ -28,6 +28,8 @@ def test_help_and_version() -> None:
         "hash",
         "inspect",
         "verify",
+        "check",
+        "rules",
         "passes",
         "audit",
         "capture",

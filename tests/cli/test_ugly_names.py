@@ -75,7 +75,8 @@ def check(text: str, *, commands: bool = False) -> None:
         assert not line.startswith("after: forged")
         if line.lstrip().startswith("::"):
             assert commands, line
-            assert re.match(r"::(warning|error) file=[^:,]*,title=[^:,]*::", line), line
+            wanted = r"::(notice|warning|error) file=[^:,]*(,line=\d+)?,title=[^:,]*::"
+            assert re.match(wanted, line), line
 
 
 CASES = {
@@ -88,6 +89,7 @@ CASES = {
     "inspect": ["inspect", "A"],
     "verify": ["verify", "A", "B", "--mode", "plain"],
     "grad": ["grad", "A", "--stage", "raw", "--no-check", "--wrt", UGLY[0], "--show", "#5"],
+    "check": ["check", "A", "B"],
     "audit": ["audit", "A"],
 }
 _SLOW = ("optimize", "verify", "grad")
@@ -99,7 +101,9 @@ _SLOW = ("optimize", "verify", "grad")
         *((case, "rich") for case in CASES),
         *((case, "json") for case in CASES if case not in _SLOW),
         *deep(*((case, "json") for case in _SLOW), *((case, "markdown") for case in CASES)),
-        *((case, "github") for case in CASES if case.startswith("diff")),
+        *((case, "github") for case in CASES if case.startswith(("diff", "check"))),
+        ("check", "concise"),
+        ("check", "sarif"),
     ],
 )
 @pytest.mark.usefixtures("evaluated_here")

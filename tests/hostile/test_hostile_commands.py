@@ -39,6 +39,7 @@ COMMANDS: dict[str, list[str]] = {
     "verify": ["verify", "FILE", "HONEST"],
     "verify, second": ["verify", "HONEST", "FILE"],
     "grad": ["grad", "FILE", "--order", "2", "-o", "TARGET"],
+    "check": ["check", "FILE", "--fix", "-o", "TARGET"],
     "audit": ["audit", "FILE"],
 }
 # What evaluates a graph does so in a child, for as long as it is given.
