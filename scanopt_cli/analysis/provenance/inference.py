@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -51,8 +51,8 @@ class TimeDirection(StrEnum):
 
 def infer(nearest: NearestScans) -> dict[Apply, Origin]:
     """Return the origin of each Scan of a graph."""
-    views = {node: view_of(node) for node in nearest.scans}
-    found = {node: _origin(view, views, nearest) for node, view in views.items()}
+    candidates = _Candidates({node: view_of(node) for node in nearest.scans}, nearest)
+    found = {node: _origin(view, candidates) for node, view in candidates.views.items()}
     return {node: _with_generation(origin, found) for node, origin in found.items()}
 
 
@@ -90,7 +90,56 @@ def rows_read(view: SlotView) -> Iterator[tuple[Variable, bool]]:
         yield source, is_reversed ^ (direction == -1)
 
 
-def _origin(view: SlotView, views: Mapping[Apply, SlotView], nearest: NearestScans) -> Origin:
+@dataclass(slots=True)
+class _Candidates:
+    """The Scans of a graph by what a pullback of theirs would read: one of many is found at once.
+
+    ``holders`` are the Scans that read or compute a variable, ``timed`` those of a step count.
+    """
+
+    views: Mapping[Apply, SlotView]
+    nearest: NearestScans
+    holders: dict[Variable, list[Apply]] = field(default_factory=dict)
+    timed: dict[Variable, list[Apply]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Index the Scans."""
+        for node, view in self.views.items():
+            for variable in {source for source, _ in rows_read(view)}.union(node.outputs):
+                self.holders.setdefault(variable, []).append(node)
+            if not isinstance(view.n_steps, Constant):
+                self.timed.setdefault(view.n_steps, []).append(node)
+
+    def alike(self, view: SlotView, name: str | None) -> list[Apply]:
+        """Return the Scans that ``view`` may be the pullback of, by their name and their place."""
+        return [node for node in self.views if self._is_alike(node, view, name)]
+
+    def evidence(
+        self, view: SlotView, name: str | None, backwards: set[Variable]
+    ) -> dict[Apply, tuple[int, int]]:
+        """Return how strongly ``view`` looks like the pullback of Scans, of those that it may be.
+
+        First, how many of its ``backwards`` sources are sequences or outputs of the Scan; second,
+        whether its trip count is computed from the Scan or is the same variable.
+        """
+        read = Counter(node for source in backwards for node in self.holders.get(source, ()))
+        as_long = {*self.nearest.scans_before(view.n_steps), *self.timed.get(view.n_steps, ())}
+        found = (node for node in self.views.keys() & {*read, *as_long})
+        return {
+            node: (read[node], int(node in as_long))
+            for node in found
+            if self._is_alike(node, view, name)
+        }
+
+    def _is_alike(self, node: Apply, view: SlotView, name: str | None) -> bool:
+        return (
+            node is not view.node
+            and (self.views[node].op.name or None) == name
+            and view.node not in self.nearest.ancestors(node)
+        )
+
+
+def _origin(view: SlotView, candidates: _Candidates) -> Origin:
     """The origin of ``view``, without its generation if it is a pullback."""
     if _carries_tangents(view):
         of = view.name.removeprefix(TANGENTS)
@@ -106,24 +155,18 @@ def _origin(view: SlotView, views: Mapping[Apply, SlotView], nearest: NearestSca
     if view.op.name and name is None:
         why = "has the mit_mots of a pullback, but not the name of one"
         return Origin(None, None, why)
-    alike = [
-        other
-        for node, other in views.items()
-        if node is not view.node
-        and (other.op.name or None) == name
-        and view.node not in nearest.ancestors(node)
-    ]
-    if not alike:
-        why = f"there is no Scan {name or 'without a name'} that it could be the pullback of"
-        return Origin(None, None, why)
-    evidence = {other.node: _evidence(view, other, backwards, nearest) for other in alike}
+    evidence = candidates.evidence(view, name, backwards)
+    if not evidence:
+        called = name or "without a name"
+        if candidates.alike(view, name):
+            return Origin(None, None, f"reads nothing of Scan {called}")
+        return Origin(None, None, f"there is no Scan {called} that it could be the pullback of")
     best = tuple(max(column) for column in zip(*evidence.values(), strict=True))
-    if not any(best):
-        return Origin(None, None, f"reads nothing of Scan {name or 'without a name'}")
     fitting = [node for node, found in evidence.items() if found == best]
     if len(fitting) == 1:
         return Origin(fitting[0], None)
-    why = f"could be the pullback of any of {len(alike)} Scans called {name or 'nothing'}"
+    count = len(candidates.alike(view, name))
+    why = f"could be the pullback of any of {count} Scans called {name or 'nothing'}"
     return Origin(None, None, why)
 
 
@@ -170,21 +213,6 @@ def _is_zero(variable: Variable) -> bool:
         else:
             return False
     return not np.any(variable.data)
-
-
-def _evidence(
-    view: SlotView, other: SlotView, backwards: set[Variable], nearest: NearestScans
-) -> tuple[int, int]:
-    """How strongly ``view`` looks like the pullback of ``other``.
-
-    First, how many of its ``backwards`` sources are sequences or outputs of ``other``; second,
-    whether its trip count is computed from ``other`` or is the same variable.
-    """
-    has = {source for source, _ in rows_read(other)} | set(other.node.outputs)
-    runs_as_long = other.node in nearest.scans_before(view.n_steps) or (
-        view.n_steps is other.n_steps and not isinstance(view.n_steps, Constant)
-    )
-    return len(backwards & has), int(runs_as_long)
 
 
 def _with_generation(origin: Origin, origins: Mapping[Apply, Origin]) -> Origin:
