@@ -46,7 +46,8 @@ def _invariant(loop: LoopAt) -> list[Apply]:
     view = loop.view
     given = {s.inner_inputs[0] for s in view.of_kind(SlotKind.NON_SEQ, SlotKind.CONSTANT)}
     nodes = view.op.fgraph.toposort()
-    return [node for node in nodes if node in invariant_nodes(nodes, given)]
+    invariant = invariant_nodes(nodes, given)
+    return [node for node in nodes if node in invariant]
 
 
 def _is_costly(op: Op) -> bool:

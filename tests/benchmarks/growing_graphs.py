@@ -27,6 +27,15 @@ def scans_apart(n: int) -> Graph:
     return graph_of(*(_last(step, x, y) for step, (x, y) in zip(steps, inputs, strict=True)))
 
 
+def gradients_apart(n: int) -> Graph:
+    """Return ``n`` loops of one name, each with its gradient."""
+    results = []
+    for _ in range(n):
+        x, y = pt.dvector("x"), pt.dscalar("y")
+        results.append(pt.grad(_last(lambda s, h: pt.sin(h * s), x, y), y))
+    return graph_of(*results)
+
+
 def states(n: int) -> Graph:
     """Return a loop of ``n`` states, each of which reads another."""
     starts, s = [pt.dscalar(f"y{i}") for i in range(n)], pt.dvector("s")

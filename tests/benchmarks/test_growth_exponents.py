@@ -12,6 +12,7 @@ import pytest
 from growing_graphs import (
     chain_before,
     constants,
+    gradients_apart,
     joined_sequence,
     long_body,
     many_taps,
@@ -29,6 +30,7 @@ from scanopt_cli.analysis.inspection import inspect_graph
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.optimizing import optimize
+from scanopt_cli.rules.checking import check
 
 _MAKERS = (
     chain_before,
@@ -65,12 +67,24 @@ def _comparing(graph: Graph) -> Callable[[], object]:
     return lambda: diff(graph, after)
 
 
-@pytest.mark.parametrize("maker", _MAKERS, ids=lambda maker: maker.__name__)
+def _checking(graph: Graph) -> Callable[[], object]:
+    return lambda: check(graph)
+
+
+_WORKS = (_inspecting, _by_default, _to_loops, _comparing)
+
+
 @pytest.mark.parametrize(
-    "work", [_inspecting, _by_default, _to_loops, _comparing], ids=lambda work: work.__name__[1:]
+    ("work", "maker"),
+    [
+        *((work, maker) for work in _WORKS for maker in _MAKERS),
+        (_inspecting, gradients_apart),  # of which all else takes minutes
+        *((_checking, maker) for maker in (scans_apart, states)),
+    ],
+    ids=lambda one: one.__name__.removeprefix("_"),
 )
 def test_growth(
-    benchmark, maker: Callable[[int], Graph], work: Callable[[Graph], Callable[[], object]]
+    benchmark, work: Callable[[Graph], Callable[[], object]], maker: Callable[[int], Graph]
 ) -> None:
     benchmark.group = f"{work.__name__[1:].replace('_', ' ')}, growth"
     work(maker(2))()  # Imports and tables that are made once are not counted.
