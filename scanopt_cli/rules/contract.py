@@ -125,9 +125,13 @@ class CheckContext:
         """All loops, those of a body after the loop; each distinct body once."""
         return tuple(_loops(self.fgraph, (), {}, set()))
 
+    @cached_property
+    def _by_title(self) -> Mapping[str, LoopAt]:
+        return {loop.title: loop for loop in self.loops}
+
     def loop(self, title: str) -> LoopAt | None:
         """Return the loop of that name, if there is one."""
-        return next((loop for loop in self.loops if loop.title == title), None)
+        return self._by_title.get(title)
 
     def remarks(self, passes: str) -> tuple[Remark, ...]:
         """Return what ``passes`` would do to the graph, and what they would not, and why."""

@@ -22,7 +22,7 @@ from tiers import examples
 _PASSES = ("default", *registry())
 # A changed node may be read in several ways, and change the steps and the buffers of loops.
 _FEW = 8
-_EXAMPLES = examples(8, 200)
+_EXAMPLES = examples(8, 100)
 _NUMBERS = re.compile(r"new |#\d+|\[\d+\]")
 _OPPOSITE = {ChangeKind.ADDED: ChangeKind.REMOVED, ChangeKind.REMOVED: ChangeKind.ADDED}
 
