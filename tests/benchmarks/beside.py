@@ -13,12 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytensor
+import pytest
 from beside_cases import Case
 from pytensor.compile.mode import Mode
 
 import scanopt_cli as so
 
 type Function = Callable[..., Any]
+type Row = tuple[str, ...]
+
+ROWS = pytest.StashKey[list[Row]]()
+"""Where the rows of the table are until all tests are done."""
 
 ALONE = "PyTensor"
 WAYS: Mapping[str, str | None] = {ALONE: None, "default": "default", "grad": "grad", "loop": "loop"}

@@ -8,34 +8,19 @@ Times are the shortest of rounds that call all functions in turn, in processor t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import pytest
-from beside import ALONE, Measured, compiled, exponent, measured
+from beside import ALONE, ROWS, Measured, Row, compiled, exponent, measured
 from beside_cases import REPORTED, Case
 from beside_models import SAMPLE_CASES, ZOO
 
 from compiled_ways import NUMBA, VM
 
-type Row = tuple[str, ...]
-
-_HEADS = ("beside PyTensor alone", "PyTensor, µs", "default", "grad", "loop", "MiB", "growth")
 _SLACK = 4.0
 """MiB of memory that say nothing: pages are allocated in advance."""
-
-
-@pytest.fixture(scope="module")
-def table(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
-    """The rows of all cases, which are printed at the end as Markdown, as the README has them."""
-    rows: list[Row] = []
-    yield rows
-    printer: Any = request.config.pluginmanager.getplugin("terminalreporter")
-    lines = [] if not rows else [_HEADS, ("---", *["---:"] * (len(_HEADS) - 1)), *rows]
-    for line in lines:
-        printer.write_line(f"| {' | '.join(line)} |")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +32,7 @@ def table(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
     ],
     ids=str,
 )
-def test_beside_pytensor(benchmark: Any, table: list[Row], case: Case) -> None:
+def test_beside_pytensor(benchmark: Any, request: pytest.FixtureRequest, case: Case) -> None:
     benchmark.group = f"beside PyTensor: {case}"
     functions = compiled(case, VM if benchmark.disabled else NUMBA)
     arguments = case.arguments(1)
@@ -62,11 +47,11 @@ def test_beside_pytensor(benchmark: Any, table: list[Row], case: Case) -> None:
     grown = None
     if case.larger is not None:
         grown = measured(functions, case.arguments(case.larger))
+    request.config.stash.setdefault(ROWS, []).append(_row(case, found, grown))
     for way, one in found.items():
         alone = found[ALONE].memory
         if alone is not None and one.memory is not None:
             assert one.memory <= 1.1 * alone + _SLACK, way
-    table.append(_row(case, found, grown))
 
 
 def _row(case: Case, found: dict[str, Measured], grown: dict[str, Measured] | None) -> Row:

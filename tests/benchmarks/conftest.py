@@ -1,0 +1,16 @@
+"""The table of `test_beside_pytensor` is printed when all tests are done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from beside import ROWS
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
+    """Print the rows as Markdown, as the README has them."""
+    rows = config.stash.get(ROWS, [])
+    heads = ("beside PyTensor alone", "PyTensor, µs", "default", "grad", "loop", "MiB", "growth")
+    lines = [] if not rows else [heads, ("---", *["---:"] * (len(heads) - 1)), *rows]
+    for line in lines:
+        terminalreporter.write_line(f"| {' | '.join(line)} |")
