@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scanopt_cli.integration.compilation.enabling import enabled
     from scanopt_cli.ir.graph import Graph
     from scanopt_cli.pipeline.optimizing import optimize
-    from scanopt_cli.rules.checking import check
+    from scanopt_cli.rules.graph_checking import check
     from scanopt_cli.serialization.loading import load
     from scanopt_cli.serialization.saving import save
     from scanopt_cli.verification.verifying import verify
@@ -57,7 +57,7 @@ _MODULES = {
     "Graph": "scanopt_cli.ir.graph",
     "ScanoptError": "scanopt_cli.errors",
     "capture": "scanopt_cli.integration.capture.recording",
-    "check": "scanopt_cli.rules.checking",
+    "check": "scanopt_cli.rules.graph_checking",
     "diff": "scanopt_cli.diff.comparing",
     "digest": "scanopt_cli.equivalence.canonical",
     "enabled": "scanopt_cli.integration.compilation.enabling",

@@ -96,6 +96,7 @@ def test_json_carries_codes_and_fields() -> None:
         "scan": "scan_fn",
         "slots": ["x0"],
         "details": {"rows": 2, "reads": ["[-1]"]},
+        "place": None,
         "reason": None,
         "count": 1,
     }

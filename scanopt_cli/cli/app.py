@@ -20,9 +20,9 @@ from scanopt_cli.cli import diff as diff_command
 from scanopt_cli.cli import grad as grad_command
 from scanopt_cli.cli import hash as hash_command
 from scanopt_cli.cli import inspect as inspect_command
+from scanopt_cli.cli import list_rules
 from scanopt_cli.cli import optimize as optimize_command
 from scanopt_cli.cli import passes as passes_command
-from scanopt_cli.cli import rules as rules_command
 from scanopt_cli.cli import verify as verify_command
 from scanopt_cli.cli.batch import until_command_ends
 from scanopt_cli.cli.console import finish, set_up, tell
@@ -49,7 +49,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("inspect", inspect_command.inspect),
     ("verify", verify_command.verify),
     ("check", check_command.check),
-    ("rules", rules_command.rules),
+    ("rules", list_rules.rules),
     ("passes", passes_command.passes),
     ("audit", audit_command.audit),
 )

@@ -27,7 +27,7 @@ from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
     from scanopt_cli.ir.graph import Graph
-    from scanopt_cli.rules.checking import CheckResult
+    from scanopt_cli.rules.graph_checking import CheckResult
 
 
 class CheckFormat(StrEnum):
@@ -87,8 +87,8 @@ def check(
     Exits with 1 if anything is found. [tool.scanopt.check] in pyproject.toml may hold select,
     ignore, per-file-ignores and baseline; options win.
     """
-    from scanopt_cli.rules.checking import check as check_graph
-    from scanopt_cli.rules.registry import selected
+    from scanopt_cli.rules.graph_checking import check as check_graph
+    from scanopt_cli.rules.rule_registry import selected
     from scanopt_cli.rules.settings import read_baseline, settings_from_pyproject
     from scanopt_cli.rules.settings import write_baseline as write
 

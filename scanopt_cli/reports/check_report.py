@@ -20,8 +20,8 @@ from scanopt_cli.reports.document import (
     Table,
 )
 from scanopt_cli.reports.workflow import command
-from scanopt_cli.rules.checking import CheckResult
-from scanopt_cli.rules.contract import Finding, Severity
+from scanopt_cli.rules.graph_checking import CheckResult
+from scanopt_cli.rules.rule_contract import Finding, Severity
 from scanopt_cli.text import plural, printable
 
 type Results = Mapping[Path, CheckResult]

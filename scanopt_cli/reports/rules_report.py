@@ -15,7 +15,7 @@ from scanopt_cli.reports.document import (
     Style,
     Table,
 )
-from scanopt_cli.rules.manual import RuleManual
+from scanopt_cli.rules.rule_manuals import RuleManual
 
 # In a narrower table the texts would be only a few letters wide.
 _TABLE_WIDTH = 70

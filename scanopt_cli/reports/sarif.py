@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 from scanopt_cli.reports.check_report import Results, about, location
-from scanopt_cli.rules.contract import Finding
-from scanopt_cli.rules.manual import rule_manual
+from scanopt_cli.rules.rule_contract import Finding
+from scanopt_cli.rules.rule_manuals import rule_manual
 from scanopt_cli.text import printable
 from scanopt_cli.version import __version__
 

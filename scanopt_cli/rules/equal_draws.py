@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from scanopt_cli.analysis.same_draws import is_fixed_generator
-from scanopt_cli.rules.contract import CheckContext, Finding, Rule, Severity
+from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
 
 
 class EqualDraws(Rule):

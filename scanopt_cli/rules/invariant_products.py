@@ -13,7 +13,7 @@ from pytensor.tensor.math import Dot
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.passes.push_out.hoisting import invariant_nodes
-from scanopt_cli.rules.contract import CheckContext, Finding, Fix, LoopAt, Rule, Severity
+from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, LoopAt, Rule, Severity
 
 
 class InvariantProducts(Rule):

@@ -10,7 +10,7 @@ from pytensor.graph.basic import Constant
 from pytensor.tensor.random.type import RandomType
 
 from scanopt_cli.ir.slots import STATES
-from scanopt_cli.rules.contract import CheckContext, Finding, Rule, Severity
+from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
 
 
 class LostGenerator(Rule):

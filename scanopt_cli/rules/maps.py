@@ -12,7 +12,7 @@ from pytensor.tensor.elemwise import Elemwise
 from scanopt_cli.analysis.dependence import is_elementwise_map
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind
-from scanopt_cli.rules.contract import CheckContext, Finding, Fix, LoopAt, Rule, Severity
+from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, LoopAt, Rule, Severity
 
 
 class Maps(Rule):

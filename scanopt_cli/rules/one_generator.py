@@ -10,7 +10,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.random.type import RandomType
 
 from scanopt_cli.ir.inner_graphs import core_op
-from scanopt_cli.rules.contract import CheckContext, Finding, LoopAt, Rule, Severity
+from scanopt_cli.rules.rule_contract import CheckContext, Finding, LoopAt, Rule, Severity
 
 
 class OneGenerator(Rule):

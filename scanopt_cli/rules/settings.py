@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.rules.checking import Baseline
-from scanopt_cli.rules.contract import Finding
+from scanopt_cli.rules.graph_checking import Baseline
+from scanopt_cli.rules.rule_contract import Finding
 from scanopt_cli.serialization.files import read_bytes
 from scanopt_cli.serialization.pyproject import table_in_pyproject
 from scanopt_cli.serialization.writing import write_atomically

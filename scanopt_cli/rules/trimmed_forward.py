@@ -10,7 +10,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.provenance.inference import infer
 from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
 from scanopt_cli.ir.slots import TRACED
-from scanopt_cli.rules.contract import CheckContext, Finding, Rule, Severity
+from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
 
 
 class TrimmedForward(Rule):

@@ -11,7 +11,7 @@ from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs
 from scanopt_cli.ir.naming import titles
-from scanopt_cli.rules.contract import CheckContext, Finding, Rule, Severity
+from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
 
 
 class UnusedEnds(Rule):

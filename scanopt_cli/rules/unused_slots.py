@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from scanopt_cli.remarks import Code, Remark
-from scanopt_cli.rules.contract import Fix, PassRule, Severity, named
+from scanopt_cli.rules.rule_contract import Fix, PassRule, Severity, named
 
 
 class UnusedSlots(PassRule):

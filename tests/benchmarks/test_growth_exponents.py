@@ -30,7 +30,7 @@ from scanopt_cli.analysis.inspection import inspect_graph
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.optimizing import optimize
-from scanopt_cli.rules.checking import check
+from scanopt_cli.rules.graph_checking import check
 
 _MAKERS = (
     chain_before,

@@ -14,7 +14,7 @@ from command_line import scanopt
 
 import scanopt_cli as so
 from scanopt_cli.integration.scan_calls import recorded_scan_calls
-from scanopt_cli.rules.registry import rules
+from scanopt_cli.rules.rule_registry import rules
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from pytensor.compile.builders import OpFromGraph
 
 import scanopt_cli as so
 from scanopt_cli.integration.scan_calls import recorded_scan_calls
-from scanopt_cli.rules.checking import check
-from scanopt_cli.rules.registry import rules
+from scanopt_cli.rules.graph_checking import check
+from scanopt_cli.rules.rule_registry import rules
 
 scan = partial(pytensor.scan, return_updates=False)
 type Graph = tuple[list[Any], list[Any]]

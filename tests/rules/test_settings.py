@@ -8,8 +8,8 @@ import pytest
 from test_rules import SEEDED, apart, unused
 
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.rules.checking import check
-from scanopt_cli.rules.registry import rules, selected
+from scanopt_cli.rules.graph_checking import check
+from scanopt_cli.rules.rule_registry import rules, selected
 from scanopt_cli.rules.settings import (
     Settings,
     read_baseline,

@@ -13,7 +13,7 @@ from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 
 from scanopt_cli.analysis.provenance.inference import infer
 from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
-from scanopt_cli.analysis.provenance.origin import Origin
+from scanopt_cli.analysis.provenance.scan_origin import Origin
 from scanopt_cli.ir.inner_graphs import PULLBACK, op_name
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.written import Written, marked, written, written_at

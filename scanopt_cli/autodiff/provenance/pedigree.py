@@ -9,7 +9,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.analysis.provenance.inference import TimeDirection
-from scanopt_cli.analysis.provenance.origin import Origin
+from scanopt_cli.analysis.provenance.scan_origin import Origin
 from scanopt_cli.analysis.statistics import COUNTED
 from scanopt_cli.autodiff.printing import scan_text
 from scanopt_cli.autodiff.provenance.scan_instances import ScanInstance, collect

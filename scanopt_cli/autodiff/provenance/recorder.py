@@ -13,7 +13,7 @@ from pytensor.gradient import grad as reverse_mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 
-from scanopt_cli.analysis.provenance.origin import Origin
+from scanopt_cli.analysis.provenance.scan_origin import Origin
 from scanopt_cli.autodiff.activity import useful
 from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.pushforward_rules import Tangents

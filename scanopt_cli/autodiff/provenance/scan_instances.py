@@ -11,7 +11,7 @@ from pytensor.graph.fg import AbstractFunctionGraph
 from scanopt_cli.analysis.expression_text import loop_results
 from scanopt_cli.analysis.provenance.inference import TimeDirection, infer, time_directions
 from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
-from scanopt_cli.analysis.provenance.origin import Origin
+from scanopt_cli.analysis.provenance.scan_origin import Origin
 from scanopt_cli.autodiff.selecting import input_names
 from scanopt_cli.ir.inner_graphs import PULLBACK, inner_graphs
 from scanopt_cli.ir.naming import Clients, slot_names, titles

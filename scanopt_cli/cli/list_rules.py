@@ -20,7 +20,7 @@ def rules(
 ) -> ExitCode:
     """List the rules of `check`, or print the manual of one rule."""
     from scanopt_cli.reports.rules_report import rules_report
-    from scanopt_cli.rules.manual import rule_manual, rule_manuals
+    from scanopt_cli.rules.rule_manuals import rule_manual, rule_manuals
 
     with plug_in_warnings():
         found = rule_manuals() if code is None else (rule_manual(code),)

@@ -12,8 +12,8 @@ from scanopt_cli.ir.graph import GraphLike, as_graph
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.registry import builtin
 from scanopt_cli.pipeline.runner import run_pipeline
-from scanopt_cli.rules.contract import CheckContext, Finding
-from scanopt_cli.rules.registry import selected
+from scanopt_cli.rules.rule_contract import CheckContext, Finding
+from scanopt_cli.rules.rule_registry import selected
 
 _MERGED_ANYWAY = "merge-equal"
 """What PyTensor does to equal nodes, loops among them, whenever it compiles a graph."""

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass
 
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.rules.registry import rules
+from scanopt_cli.rules.rule_registry import rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 
 from scanopt_cli.errors import PlugInWarning, ScanoptError, brief
-from scanopt_cli.rules.contract import Rule
+from scanopt_cli.rules.rule_contract import Rule
 
 # A module of `scanopt_cli.rules` and a class in it, in the order of the codes.
 _BUILTIN = (
