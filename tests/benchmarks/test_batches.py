@@ -45,6 +45,8 @@ def _compiled(case: tuple[str, int, int, bool], pipeline: str, gradient: bool) -
 @pytest.mark.parametrize("pipeline", ["none", "default", "grad", "loop"])
 def test_batch(benchmark, case: tuple[str, int, int, bool], pipeline: str, gradient: bool) -> None:
     kind, n, k, is_symbolic = case
+    if benchmark.disabled and not (pipeline == "loop" and (n, k) == (4, 3)):
+        pytest.skip("a case that is there to be timed")
     benchmark.group = (
         f"{'gradient' if gradient else 'value'}: {kind}, {n} by {k}"
         f"{', shapes unknown' if is_symbolic else ''}"
