@@ -12,12 +12,14 @@ from copy import deepcopy
 from typing import Any
 
 import numpy as np
+import pytensor
 import pytest
 from beside import ALONE, ROWS, Measured, Row, compiled, exponent, measured
 from beside_cases import REPORTED, Case
 from beside_models import SAMPLE_CASES, ZOO
 
 from compiled_ways import NUMBA, VM
+from evaluating import PLAIN
 
 _SLACK = 4.0
 """MiB of memory that say nothing: pages are allocated in advance."""
@@ -37,9 +39,14 @@ def test_beside_pytensor(benchmark: Any, request: pytest.FixtureRequest, case: C
     functions = compiled(case, VM if benchmark.disabled else NUMBA)
     arguments = case.arguments(1)
     wanted = functions[ALONE](*deepcopy(arguments))
+    if case in ZOO:  # of which PyTensor alone compiles some wrongly
+        inputs, outputs = case.build()
+        plain = pytensor.function(list(inputs), list(outputs), mode=PLAIN, on_unused_input="ignore")
+        wanted = plain(*deepcopy(arguments))
     for way, function in functions.items():
         for new, old in zip(function(*deepcopy(arguments)), wanted, strict=True):
-            np.testing.assert_allclose(new, old, rtol=1e-7, atol=1e-12, err_msg=way)
+            if not (isinstance(old, np.random.Generator) or (case in ZOO and way == ALONE)):
+                np.testing.assert_allclose(new, old, rtol=1e-7, atol=1e-12, err_msg=way)
     benchmark.pedantic(functions["loop"], args=arguments, rounds=5)
     if benchmark.disabled:
         return
