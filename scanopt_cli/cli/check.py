@@ -167,6 +167,8 @@ def _print(
     from scanopt_cli.reports import check_report
     from scanopt_cli.reports.sarif import sarif
 
+    if not results and output_format not in (CheckFormat.JSON, CheckFormat.SARIF):
+        return  # each file has an error of its own
     if statistics and output_format in (CheckFormat.RICH, CheckFormat.MARKDOWN):
         print_blocks(Format(output_format.value), check_report.statistics(results))
         return

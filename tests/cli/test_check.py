@@ -107,6 +107,13 @@ def test_a_bad_file_stops_no_other(graphs: Path, tmp_path: Path) -> None:
     assert "1 finding in 1 of 2 graphs" in done.out
 
 
+def test_a_bad_file_alone_is_one_line(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.pkl"
+    bad.write_bytes(b"no pickle")
+    done = scanopt("check", bad)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+
+
 def test_annotations_are_at_the_line_that_wrote_the_loop(graphs: Path) -> None:
     done = scanopt("check", graphs, "--format", "github")
     first = done.out.splitlines()[0]
