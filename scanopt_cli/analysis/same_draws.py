@@ -7,18 +7,13 @@ from the same state each time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from pytensor.graph.basic import Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.tensor.random.type import RandomType
 
-from scanopt_cli.analysis.expression_text import inner_names
-from scanopt_cli.ir.inner_graphs import inner_graphs
-from scanopt_cli.ir.naming import slot_names, titles
-from scanopt_cli.ir.scan_view import is_loop, view_of
+from scanopt_cli.analysis.named_loops import named_loops
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
-from scanopt_cli.ir.written import place_of
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
 SAME_DRAWS = "every step draws the same numbers from {generators}; carry the generator as a state"
@@ -30,7 +25,7 @@ def same_draws(fgraph: AbstractFunctionGraph) -> tuple[Remark, ...]:
 
     The loops of bodies are among them, each distinct body once.
     """
-    return tuple(_same_draws(fgraph, (), {}, set()))
+    return tuple(_same_draws(fgraph))
 
 
 def told(remark: Remark) -> str:
@@ -38,34 +33,18 @@ def told(remark: Remark) -> str:
     return f"{remark.scan}: {SAME_DRAWS.format(generators=', '.join(remark.slots))}"
 
 
-def _same_draws(
-    fgraph: AbstractFunctionGraph,
-    path: tuple[str, ...],
-    around: Mapping[Variable, str],
-    seen: set[int],
-) -> Iterator[Remark]:
-    if id(fgraph) in seen:
-        return
-    seen.add(id(fgraph))
-    for node, title in titles(fgraph.outputs).items():
-        names: dict[Variable, str] = {}
-        if is_loop(node):
-            view = view_of(node)
-            called = slot_names(view, lambda v: list(fgraph.clients.get(v, ())), around)
-            names = inner_names(view, called)
-            both = zip(view.slots, called, strict=True)
-            generators = tuple(name for slot, name in both if is_fixed_generator(view, slot))
-            if generators:
-                yield Remark(
-                    pass_name="scanopt",
-                    code=Code.SAME_DRAWS,
-                    kind=RemarkKind.WARNING,
-                    scan="/".join((*path, title)),
-                    slots=generators,
-                    place=place_of(node),
-                )
-        for body in inner_graphs(node.op):
-            yield from _same_draws(body, (*path, title), names, seen)
+def _same_draws(fgraph: AbstractFunctionGraph) -> Iterator[Remark]:
+    for loop in named_loops(fgraph):
+        generators = [slot for slot in loop.view.slots if is_fixed_generator(loop.view, slot)]
+        if generators:
+            yield Remark(
+                pass_name="scanopt",
+                code=Code.SAME_DRAWS,
+                kind=RemarkKind.WARNING,
+                scan=loop.title,
+                slots=tuple(loop.names[slot] for slot in generators),
+                place=loop.place,
+            )
 
 
 def is_fixed_generator(view: SlotView, slot: Slot) -> bool:

@@ -96,6 +96,8 @@ def check(
         raise ScanoptError("needs a place", where="--fix", hint="give -o OUT")
     if output is not None and not fix:
         raise ScanoptError("is for --fix", where="-o", hint="give both, or neither")
+    if statistics and output_format not in (CheckFormat.RICH, CheckFormat.MARKDOWN):
+        raise ScanoptError("is for rich and markdown", where="--statistics", hint="leave it out")
     require_use_of_force(output, force=force)
     settings = settings_from_pyproject(Path.cwd())
     chosen = _codes(select) or settings.select
@@ -169,7 +171,7 @@ def _print(
 
     if not results and output_format not in (CheckFormat.JSON, CheckFormat.SARIF):
         return  # each file has an error of its own
-    if statistics and output_format in (CheckFormat.RICH, CheckFormat.MARKDOWN):
+    if statistics:
         print_blocks(Format(output_format.value), check_report.statistics(results))
         return
     match output_format:

@@ -175,8 +175,11 @@ def shown_path(file: str) -> str:
     for directory in _INSTALLED:
         if directory in parts:
             return PurePath(*parts[parts.index(directory) + 1 :]).as_posix()
-    here = PurePath(os.getcwd()).parts
-    if parts[: len(here)] == here and len(parts) > len(here):
+    try:
+        here = PurePath(os.getcwd()).parts
+    except OSError:  # it was removed
+        here = ()
+    if here and parts[: len(here)] == here and len(parts) > len(here):
         return PurePath(*parts[len(here) :]).as_posix()
     return parts[-1] if parts else file
 

@@ -85,7 +85,7 @@ def plug_ins() -> PlugIns:
     packages: dict[type[Pass], str] = {}
     problems: dict[str, str] = {}
     for point in entry_points(group=ENTRY_POINT_GROUP):
-        package = point.dist.name if point.dist is not None else point.module.partition(".")[0]
+        package = package_name(point)
         try:
             cls = _loaded(point, passes)
         except PassError as error:
@@ -95,6 +95,11 @@ def plug_ins() -> PlugIns:
         else:
             passes[cls.name], packages[cls] = cls, package
     return PlugIns(passes, packages, problems)
+
+
+def package_name(point: EntryPoint) -> str:
+    """Return the package that an entry point belongs to."""
+    return point.dist.name if point.dist is not None else point.module.partition(".")[0]
 
 
 def _loaded(point: EntryPoint, others: Mapping[str, type[Pass]]) -> type[Pass]:

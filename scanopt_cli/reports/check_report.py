@@ -79,7 +79,7 @@ def concise(results: Results) -> Iterator[str]:
     """Yield one line for each finding, and a line of counts."""
     for path, result in results.items():
         for finding in result.findings:
-            mark = " [*]" if finding.fix is not None and finding.fix.is_safe else ""
+            mark = " [*]" if finding.is_mended_safely else ""
             yield printable(f"{path}: {finding.code}{mark} {about(finding)}: {finding.text}")
     yield total(results)
 
@@ -110,7 +110,7 @@ def as_json(found: Sequence[Any], results: Results) -> list[Any]:
 def _item(finding: Finding) -> Item:
     text = [
         Span(finding.code, _STYLES[finding.severity]),
-        " [*] " if finding.fix is not None and finding.fix.is_safe else " ",
+        " [*] " if finding.is_mended_safely else " ",
         Span(finding.loop, Style.NAME),
         Span("" if finding.place is None else f" ({finding.place})", Style.FAINT),
         f": {finding.text}",
@@ -129,7 +129,7 @@ def _mended(results: Results) -> str:
         finding
         for result in results.values()
         for finding in result.findings
-        if finding.fix is not None and finding.fix.is_safe
+        if finding.is_mended_safely
     ]
     return f"{plural(len(fixable), 'finding')} marked [*] can be mended"
 

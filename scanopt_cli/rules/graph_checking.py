@@ -10,7 +10,7 @@ from scanopt_cli.analysis.provenance.locating import locate
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import GraphLike, as_graph
 from scanopt_cli.pipeline.grammar import parse
-from scanopt_cli.pipeline.registry import builtin
+from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.rules.rule_contract import CheckContext, Finding
 from scanopt_cli.rules.rule_registry import selected
@@ -43,10 +43,10 @@ class CheckResult:
         names = [
             name
             for finding in self.findings
-            if finding.fix is not None and finding.fix.is_safe
+            if finding.fix is not None and finding.is_mended_safely
             for name in finding.fix.passes.split(",")
         ]
-        order = {cls.name: place for place, cls in enumerate(builtin())}
+        order = {name: place for place, name in enumerate(registry())}
         distinct = sorted(dict.fromkeys(names), key=lambda name: order[name.partition("{")[0]])
         return ",".join(distinct) or None
 

@@ -10,10 +10,11 @@ from pytensor.graph.op import Op
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.math import Dot
 
+from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.passes.push_out.hoisting import invariant_nodes
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, LoopAt, Rule, Severity
+from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
 
 
 class InvariantProducts(Rule):
@@ -42,7 +43,7 @@ class InvariantProducts(Rule):
                 yield self.at(context, loop, text)
 
 
-def _invariant(loop: LoopAt) -> list[Apply]:
+def _invariant(loop: NamedLoop) -> list[Apply]:
     view = loop.view
     given = {s.inner_inputs[0] for s in view.of_kind(SlotKind.NON_SEQ, SlotKind.CONSTANT)}
     nodes = view.op.fgraph.toposort()

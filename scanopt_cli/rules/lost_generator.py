@@ -41,7 +41,11 @@ class LostGenerator(Rule):
                     start.type, RandomType
                 )
                 updated = getattr(start, "default_update", None) is not None
-                if is_kept and not updated and not any(map(loop.readers, slot.outer_outputs)):
+                if (
+                    is_kept
+                    and not updated
+                    and not any(map(loop.graph.clients.get, slot.outer_outputs))
+                ):
                     name = loop.names[slot]
                     text = f"nothing keeps `{name}` after the last step: each call draws the same"
                     yield self.at(context, loop, text, slot)

@@ -10,9 +10,10 @@ from pytensor.scalar.basic import Add, Mul
 from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.analysis.dependence import is_elementwise_map
+from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, LoopAt, Rule, Severity
+from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
 
 
 class Maps(Rule):
@@ -48,7 +49,7 @@ class Maps(Rule):
                 )
                 yield self.at(context, loop, text, slot, fix=None)
 
-    def _map(self, context: CheckContext, loop: LoopAt, view: ScanView) -> Finding:
+    def _map(self, context: CheckContext, loop: NamedLoop, view: ScanView) -> Finding:
         text = "no step depends on another"
         if is_elementwise_map(view):
             text += ", and all is elementwise: whole arrays need no loop"
@@ -56,7 +57,7 @@ class Maps(Rule):
         return self.at(context, loop, f"{text} (a map): pt.vectorize needs no loop", fix=None)
 
 
-def _running(loop: LoopAt) -> tuple[Slot, str] | None:
+def _running(loop: NamedLoop) -> tuple[Slot, str] | None:
     """Return the only state of a loop, and the sum or product that it is, if it is one."""
     states = loop.view.of_kind(*STATES)
     if len(states) != 1 or states[0].taps != (-1,):

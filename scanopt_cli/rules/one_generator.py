@@ -9,8 +9,9 @@ from typing import ClassVar
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.random.type import RandomType
 
+from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.inner_graphs import core_op
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, LoopAt, Rule, Severity
+from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
 
 
 class OneGenerator(Rule):
@@ -43,7 +44,7 @@ class OneGenerator(Rule):
                 yield self.at(context, loop, text, *slots)
 
 
-def _draws(loop: LoopAt) -> dict[Variable, list[Apply]]:
+def _draws(loop: NamedLoop) -> dict[Variable, list[Apply]]:
     """Return what draws from each generator of a step."""
     found: dict[Variable, list[Apply]] = defaultdict(list)
     for node in loop.view.op.fgraph.toposort():

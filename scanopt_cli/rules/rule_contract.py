@@ -8,22 +8,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from types import EllipsisType
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from pytensor.graph.basic import Variable
-from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
+from pytensor.graph.fg import FunctionGraph
 
-from scanopt_cli.analysis.expression_text import inner_names
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.provenance.locating import places
+from scanopt_cli.analysis.named_loops import NamedLoop, named_loops
 from scanopt_cli.analysis.statistics import buffer_elements
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.graph import copy_nodes
-from scanopt_cli.ir.inner_graphs import inner_graphs
-from scanopt_cli.ir.naming import slot_names, titles
-from scanopt_cli.ir.scan_view import is_loop, view_of
-from scanopt_cli.ir.slots import Slot, SlotView
+from scanopt_cli.ir.slots import Slot
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.remarks import Remark, RemarkKind
@@ -82,34 +77,10 @@ class Finding:
     fix: Fix | None = None
     key: str
 
-
-@dataclass(frozen=True, slots=True)
-class LoopAt:
-    """One loop of a graph: its view, its names and those of its slots, and the graph it is in."""
-
-    view: SlotView
-    path: tuple[str, ...]
-    names: Mapping[Slot, str]
-    place: str | None
-    graph: AbstractFunctionGraph
-
     @property
-    def title(self) -> str:
-        """The name of the loop after those around it."""
-        return "/".join(self.path)
-
-    def readers(self, variable: Variable | None) -> Sequence[tuple[Any, int]]:
-        """Return what reads an outer variable, and at which position."""
-        return () if variable is None else self.graph.clients.get(variable, ())
-
-    def bytes_of(self, slots: Iterable[Slot]) -> str | None:
-        """Return how many bytes the buffers of slots take, as a formula; `None` without any."""
-        total, lengths = Formula(), Lengths(self.view.n_steps)
-        for slot in slots:
-            size = getattr(getattr(slot.outer_output, "type", None), "numpy_dtype", None)
-            if size is not None:
-                total += buffer_elements(self.view, slot, lengths).scaled(size.itemsize)
-        return f"{total} bytes" if total.terms else None
+    def is_mended_safely(self) -> bool:
+        """Whether a pass mends it that keeps all values."""
+        return self.fix is not None and self.fix.is_safe
 
 
 @dataclass
@@ -121,15 +92,15 @@ class CheckContext:
     _sameness: Sameness = field(default_factory=Sameness, init=False)
 
     @cached_property
-    def loops(self) -> tuple[LoopAt, ...]:
+    def loops(self) -> tuple[NamedLoop, ...]:
         """All loops, those of a body after the loop; each distinct body once."""
-        return tuple(_loops(self.fgraph, (), {}, set()))
+        return tuple(named_loops(self.fgraph))
 
     @cached_property
-    def _by_title(self) -> Mapping[str, LoopAt]:
+    def _by_title(self) -> Mapping[str, NamedLoop]:
         return {loop.title: loop for loop in self.loops}
 
-    def loop(self, title: str) -> LoopAt | None:
+    def loop(self, title: str) -> NamedLoop | None:
         """Return the loop of that name, if there is one."""
         return self._by_title.get(title)
 
@@ -140,7 +111,7 @@ class CheckContext:
             self._remarks[passes] = tuple(remark for run in runs for remark in run.remarks)
         return self._remarks[passes]
 
-    def digest(self, loop: LoopAt | None) -> str:
+    def digest(self, loop: NamedLoop | None) -> str:
         """Return what is equal for loops that compute the same; of the graph, if there is none."""
         graph = self.fgraph if loop is None else loop.view.op.fgraph
         return self._sameness.of_graph(graph).hex()[:16]
@@ -165,10 +136,10 @@ class Rule(ABC):
     def at(
         self,
         context: CheckContext,
-        loop: LoopAt | None,
+        loop: NamedLoop | None,
         text: str,
         *slots: Slot,
-        others: Iterable[LoopAt] = (),
+        others: Iterable[NamedLoop] = (),
         cost: str | None = None,
         fix: Fix | EllipsisType | None = ...,
     ) -> Finding:
@@ -222,7 +193,7 @@ class PassRule(Rule):
             by_name = {name: slot for slot, name in loop.names.items()}
             names = dict.fromkeys(name for remark in remarks for name in remark.slots)
             slots = [by_name[name] for name in names if name in by_name]
-            cost = loop.bytes_of(slots) if self.costs_buffers else None
+            cost = buffer_bytes(loop, slots) if self.costs_buffers else None
             others = [
                 other
                 for remark in remarks
@@ -230,6 +201,16 @@ class PassRule(Rule):
                 if (other := context.loop("/".join((*loop.path[:-1], name)))) is not None
             ]
             yield self.at(context, loop, self.text(remarks), *slots, others=others, cost=cost)
+
+
+def buffer_bytes(loop: NamedLoop, slots: Iterable[Slot]) -> str | None:
+    """Return how many bytes the buffers of slots take, as a formula; ``None`` without any."""
+    total, lengths = Formula(), Lengths(loop.view.n_steps)
+    for slot in slots:
+        size = getattr(getattr(slot.outer_output, "type", None), "numpy_dtype", None)
+        if size is not None:
+            total += buffer_elements(loop.view, slot, lengths).scaled(size.itemsize)
+    return f"{total} bytes" if total.terms else None
 
 
 def listed(value: object) -> tuple[str, ...]:
@@ -249,26 +230,3 @@ def named(remarks: Iterable[Remark], *, with_kinds: bool = False) -> str:
         text = ", ".join(listed[:-1]) + (" and " if len(listed) > 1 else "") + listed[-1]
         parts.append(f"{kind} {text}".lstrip())
     return ", ".join(parts)
-
-
-def _loops(
-    graph: AbstractFunctionGraph,
-    path: tuple[str, ...],
-    around: Mapping[Variable, str],
-    seen: set[int],
-) -> Iterator[LoopAt]:
-    if id(graph) in seen:
-        return
-    seen.add(id(graph))
-    found = places(graph)
-    for node, title in titles(graph.outputs).items():
-        names: Mapping[Variable, str] = {}
-        if is_loop(node):
-            view = view_of(node)
-            called = slot_names(view, lambda v: list(graph.clients.get(v, ())), around)
-            names = inner_names(view, called)
-            by_slot = dict(zip(view.slots, called, strict=True))
-            place = found[node].place if node in found else None
-            yield LoopAt(view, (*path, title), by_slot, place, graph)
-        for body in inner_graphs(node.op):
-            yield from _loops(body, (*path, title), names, seen)

@@ -11,6 +11,7 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 
 from scanopt_cli.errors import PlugInWarning, ScanoptError, brief
+from scanopt_cli.pipeline.registry import package_name
 from scanopt_cli.rules.rule_contract import Rule
 
 # A module of `scanopt_cli.rules` and a class in it, in the order of the codes.
@@ -49,8 +50,7 @@ def rules() -> Mapping[str, type[Rule]]:
             if not _CODE.fullmatch(cls.code) or cls.code in found:
                 raise TypeError(f"its code {cls.code!r} is taken, or no code")
         except (Exception, SystemExit) as error:
-            package = point.dist.name if point.dist is not None else point.module.partition(".")[0]
-            text = f"the package {package} adds no rule {point.name!r}: {brief(error)}"
+            text = f"the package {package_name(point)} adds no rule {point.name!r}: {brief(error)}"
             warnings.warn(text, PlugInWarning, stacklevel=2)
         else:
             found[cls.code] = cls

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from scanopt_cli.analysis.buffers import is_trimmed
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.provenance.inference import infer
+from scanopt_cli.analysis.provenance.inference import infer, rows_read
 from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
 from scanopt_cli.ir.slots import TRACED
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
@@ -44,7 +44,12 @@ class TrimmedForward(Rule):
             if parent is None:
                 continue
             view, lengths = parent.view, Lengths(parent.view.n_steps)
-            slots = [slot for slot in view.of_kind(*TRACED) if is_trimmed(view, slot, lengths)]
+            read = {source for source, _ in rows_read(loop.view)}
+            slots = [
+                slot
+                for slot in view.of_kind(*TRACED)
+                if slot.outer_output in read and is_trimmed(view, slot, lengths)
+            ]
             if slots:
                 names = ", ".join(f"`{parent.names[slot]}`" for slot in slots)
                 text = (

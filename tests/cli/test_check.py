@@ -183,6 +183,7 @@ def test_fix_writes_what_is_mended(graphs: Path, tmp_path: Path) -> None:
         (["--fix"], "--fix: needs a place"),
         (["-o", "x.pkl"], "-o: is for --fix"),
         (["--force"], "--force: is for -o"),
+        (["--statistics", "--format", "json"], "--statistics: is for rich"),
         (["--select", "X"], "no rule's code begins with 'X'"),
         (["--baseline", "none.json"], "none.json"),
     ],

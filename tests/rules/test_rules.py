@@ -245,6 +245,15 @@ def test_each_body_is_checked_once() -> None:
     assert finding.loop == "scan_fn/scan_fn"
 
 
+@pytest.mark.parametrize("passes", ["default", "grad", "loop"])
+def test_what_was_trimmed_after_it_was_differentiated_is_right(passes: str) -> None:
+    _, sums = scan(lambda x, s, t: [pt.tanh(s * x), t + s], sequences=[X], outputs_info=[V, V])
+    graph = [X, V], [sums[-1], pt.grad(sums[-1], V)]
+    assert not found(graph, "C001")
+    optimized = so.optimize(graph, passes).graph
+    assert not [f for f in check(optimized).findings if f.code == "C001"]
+
+
 def test_what_pytensor_merges_is_no_finding() -> None:
     ys = scan(lambda x, s: pt.sin(s * x), sequences=[X], outputs_info=[V])
     zs = scan(lambda x, s: pt.sin(s * x), sequences=[X], outputs_info=[V])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from test_rules import SEEDED, apart, unused
 
-from scanopt_cli.errors import ScanoptError
+from scanopt_cli.errors import PlugInWarning, ScanoptError
+from scanopt_cli.rules import rule_registry
+from scanopt_cli.rules.equal_draws import EqualDraws
 from scanopt_cli.rules.graph_checking import check
 from scanopt_cli.rules.rule_registry import rules, selected
 from scanopt_cli.rules.settings import (
@@ -146,3 +150,54 @@ def test_keys_are_the_same_each_time(name: str) -> None:
     _, seeded, _ = SEEDED[name]
     one, other = (tuple(f.key for f in check(seeded()).findings) for _ in range(2))
     assert one == other
+
+
+def point(value: str, name: str = "mine") -> EntryPoint:
+    return EntryPoint(name, value, "scanopt.rules")
+
+
+class OfAPackage(EqualDraws):
+    """What a package looks for."""
+
+    code = "X001"
+    name = "of-a-package"
+
+
+class Taken(EqualDraws):
+    """A rule with a code that there is already."""
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Let entry points add rules; afterwards there are the built-in ones alone."""
+
+    def register(*points: EntryPoint) -> None:
+        monkeypatch.setattr(rule_registry, "entry_points", lambda group: points)
+        rules.cache_clear()
+
+    yield register
+    monkeypatch.undo()
+    rules.cache_clear()
+
+
+def test_a_package_adds_a_rule(registered: Callable[..., None]) -> None:
+    registered(point("test_settings:OfAPackage"))
+    assert rules()["X001"] is OfAPackage
+    assert codes(("X",)) == {"X001"}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("no_such_module:Rule", "No module named"),
+        ("test_settings:codes", "is not a subclass"),
+        ("test_settings:Taken", "is taken"),
+    ],
+)
+def test_what_is_no_rule_is_told_and_stops_nothing(
+    value: str, message: str, registered: Callable[..., None]
+) -> None:
+    builtin = set(rules())
+    registered(point(value))
+    with pytest.warns(PlugInWarning, match=message):
+        assert set(rules()) == builtin
