@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.scan.op import Scan
 
@@ -67,11 +66,7 @@ def mark_loops(ops: Sequence[Op], found: Any) -> None:
         row, *rest = path
         op = ops[row]
         for i, k in zip(rest[::2], rest[1::2], strict=True):
-            op = _nodes(inner_graphs(op)[i])[k].op
+            op = inner_graphs(op)[i].toposort()[k].op
         if not isinstance(core_op(op), Scan | HasSlots):  # others may be PyTensor's own objects
             raise ValueError(f"{type(op).__name__} is said to be a loop")
         mark(op, Written(file, line, function, tuple(arguments)))
-
-
-def _nodes(graph: AbstractFunctionGraph) -> Sequence[Any]:
-    return graph.toposort()

@@ -19,26 +19,22 @@ from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.written import Written, marked, written, written_at
 
 
-def locate(fgraph: FunctionGraph, origins: Mapping[Apply, Origin] | None = None) -> None:
+def locate(fgraph: FunctionGraph) -> None:
     """Mark the outer loops of ``fgraph`` that do not say where they were written, if that is known.
 
-    The nodes get other Ops. ``origins`` are those of the loops, if they were recorded; else they
-    are inferred.
+    The nodes get other Ops.
     """
-    for node, place in places(fgraph, origins).items():
+    for node, place in places(fgraph).items():
         if written(node.op) is None:
             node.op = marked(node.op, place)
 
 
-def places(
-    fgraph: AbstractFunctionGraph, origins: Mapping[Apply, Origin] | None = None
-) -> dict[Apply, Written]:
+def places(fgraph: AbstractFunctionGraph) -> dict[Apply, Written]:
     """Return where the outer loops of ``fgraph`` were written, of those of which it is known."""
     loops = [node for node in fgraph.apply_nodes if is_loop(node)]
     unknown = [node for node in loops if written(node.op) is None]
-    if origins is None:
-        is_differentiated = any(op_name(node.op).startswith(PULLBACK) for node in unknown)
-        origins = infer(NearestScans(fgraph)) if is_differentiated else {}
+    is_differentiated = any(op_name(node.op).startswith(PULLBACK) for node in unknown)
+    origins = infer(NearestScans(fgraph)) if is_differentiated else {}
     found = {}
     for node in loops:
         root = _root(node, origins)
