@@ -1,0 +1,199 @@
+"""What a step of a loop computes: operations on numbers, and operations on arrays.
+
+A loop whose step is on numbers alone is compiled to machine code that keeps them in registers. Each
+operation on an array is a call, and may allocate memory: a step costs as much as they do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+from pytensor.scalar.basic import Second
+from pytensor.tensor.basic import (
+    Alloc,
+    AllocEmpty,
+    Join,
+    MakeVector,
+    ScalarFromTensor,
+    TensorFromScalar,
+)
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.math import Dot
+from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
+from pytensor.tensor.type import TensorType
+
+from scanopt_cli.analysis.affine import AffineExpr, Atom, as_affine, total
+from scanopt_cli.analysis.formulas import Formula
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.inner_graphs import core_op, op_name
+from scanopt_cli.ir.scan_view import is_loop
+from scanopt_cli.ir.slots import SlotKind, SlotView
+
+_FREE = (Shape, Shape_i, SpecifyShape, ScalarFromTensor, TensorFromScalar, DimShuffle)
+"""What takes no time: conversions, and what reads the shape of an array."""
+_MOVES = (AllocEmpty, Alloc, Join, MakeVector, IncSubtensor, AdvancedIncSubtensor, Second)
+"""What moves elements, or makes room for them, and computes none."""
+_OF_ROWS = (*(SlotKind.SEQ, SlotKind.MIT_MOT, SlotKind.MIT_SOT, SlotKind.SIT_SOT),)
+"""The kinds of slots that give a step a row of an array."""
+_WITH_SOURCE = (*_OF_ROWS, SlotKind.STATE, SlotKind.NON_SEQ, SlotKind.CONSTANT)
+_ONCE = Formula({(): 1})
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOperation:
+    """An operation that reads or makes arrays.
+
+    Attributes
+    ----------
+    name
+        The name of the Op, without its parameters.
+    shapes
+        The shapes of its results, ``(12,3)``; lengths that are unknown are formulas.
+    dtype
+        The dtype of the first result.
+    allocates
+        Whether it takes new memory in each step.
+    count
+        How many of these there are in a step.
+    """
+
+    name: str
+    shapes: tuple[str, ...]
+    dtype: str
+    allocates: bool
+    count: int = 1
+
+    def __str__(self) -> str:
+        shapes = f" {' '.join(self.shapes)}" if self.shapes else ""
+        times = f"{self.count} " if self.count > 1 else ""
+        return f"{times}{self.name}{shapes}"
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """What one step of a loop computes.
+
+    Attributes
+    ----------
+    numbers
+        How many operations on numbers there are.
+    arrays
+        The operations on arrays; what merely reads a part of one is left out.
+    inner_loops
+        The names of the loops that run in each step.
+    operations
+        How many results of arithmetic a step computes, without those of loops inside: a formula in
+        the lengths of its arrays. A sum counts the elements that it reads, and a matrix product its
+        multiplications.
+    """
+
+    numbers: int
+    arrays: tuple[ArrayOperation, ...]
+    inner_loops: tuple[str, ...]
+    operations: str
+
+    def __str__(self) -> str:
+        parts = [f"{self.numbers} on numbers"] if self.numbers else []
+        if self.arrays:
+            parts.append(f"arrays: {', '.join(map(str, self.arrays))}")
+        if self.inner_loops:
+            parts.append(f"loops: {', '.join(self.inner_loops)}")
+        return "; ".join(parts) or "nothing"
+
+
+def step_cost(view: SlotView) -> StepCost:
+    """Return what a step of a loop computes."""
+    lengths = _StepLengths(view)
+    numbers, operations = 0, Formula()
+    arrays: Counter[ArrayOperation] = Counter()
+    loops = []
+    for node in view.op.fgraph.toposort():
+        if is_loop(node):
+            loops.append(op_name(node.op))
+        elif _is_read_in_place(node.op):
+            continue
+        elif all(map(_is_number, (*node.inputs, *node.outputs))):
+            numbers += 1
+            operations += _ONCE
+        else:
+            arrays[_operation(node, lengths)] += 1
+            operations += _results(node, lengths)
+    found = tuple(replace(operation, count=count) for operation, count in arrays.items())
+    return StepCost(numbers, found, tuple(loops), str(operations))
+
+
+class _StepLengths:
+    """The shapes of the arrays of a step, told by those of the arrays around the loop."""
+
+    def __init__(self, view: SlotView) -> None:
+        self._inside, self._outside = Lengths(), Lengths()
+        self._sources: dict[Variable, tuple[Variable, int]] = {}
+        for slot in view.slots:
+            if slot.kind in _WITH_SOURCE:
+                row = int(slot.kind in _OF_ROWS)
+                for variable in slot.inner_inputs:
+                    self._sources[variable] = (slot.outer_input, view.batch_ndim + row)
+
+    def shape(self, variable: Any) -> list[AffineExpr]:
+        """Return the lengths of the axes of ``variable``."""
+        axes = range(getattr(variable.type, "ndim", 0))
+        return [self._resolved(self._inside.length_of(variable, axis)) for axis in axes]
+
+    def _resolved(self, length: AffineExpr) -> AffineExpr:
+        known = as_affine(length.constant)
+        return total((known, *(self._atom(atom).scaled(n) for atom, n in length.terms)))
+
+    def _atom(self, atom: Atom) -> AffineExpr:
+        source = self._sources.get(atom.variable)
+        if source is None or atom.axis is None:
+            return AffineExpr.of(atom)
+        outer, first = source
+        return self._outside.length_of(outer, first + atom.axis)
+
+
+def _is_read_in_place(op: Op) -> bool:
+    """Whether an Op copies nothing: it converts, reads a shape, or takes a part of an array."""
+    return isinstance(op, _FREE) or bool(op.view_map)
+
+
+def _is_number(variable: Variable) -> bool:
+    """Whether a variable is one number, or no array at all: a generator, or None."""
+    return getattr(variable.type, "ndim", 0) == 0
+
+
+def _operation(node: Apply, lengths: _StepLengths) -> ArrayOperation:
+    arrays = [v for v in node.outputs if isinstance(v.type, TensorType)]
+    shapes = tuple(f"({','.join(map(str, lengths.shape(v)))})" for v in arrays if v.type.ndim)
+    dtype = str(arrays[0].type.dtype) if arrays else ""
+    is_new = bool(shapes) and not node.op.destroy_map
+    return ArrayOperation(_name(node.op), shapes, dtype, is_new)
+
+
+def _arithmetic(op: Op) -> Any:
+    """Return what an Op does with numbers or arrays, whatever applies it to several."""
+    op = core_op(op)
+    return op.scalar_op if isinstance(op, Elemwise) else op
+
+
+def _name(op: Op) -> str:
+    op = _arithmetic(op)
+    return str(getattr(op, "name", None) or op).partition("{")[0] or type(op).__name__
+
+
+def _results(node: Apply, lengths: _StepLengths) -> Formula:
+    """Return how many results of arithmetic a node computes."""
+    op = _arithmetic(node.op)
+    if isinstance(op, _MOVES):
+        return Formula()
+    if isinstance(op, Dot):
+        return _elements(node.outputs[0], lengths).times(lengths.shape(node.inputs[0])[-1:])
+    return _elements(node.inputs[0] if isinstance(op, CAReduce) else node.outputs[0], lengths)
+
+
+def _elements(variable: Variable, lengths: _StepLengths) -> Formula:
+    return _ONCE.times(lengths.shape(variable))
