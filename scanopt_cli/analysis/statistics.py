@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from math import prod
 
+from pytensor.graph.basic import Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.tensor.type import TensorType
 
@@ -114,7 +115,7 @@ class _Counter:
                 for slot in view.slots:
                     if slot.kind is not SlotKind.INDEX:
                         counts[COUNTED[slot.kind]] += 1
-                    if _has_buffer(slot, graph):
+                    if has_buffer(slot, lambda output: bool(graph.clients.get(output))):
                         elements = buffer_elements(view, slot, lengths)
                         sizes += _Sizes(elements, elements.scaled(_item_size(slot)))
             for inner in inner_graphs(node.op):
@@ -142,11 +143,11 @@ def _item_size(slot: Slot) -> int:
     return 0 if dtype is None else int(dtype.itemsize)
 
 
-def _has_buffer(slot: Slot, graph: AbstractFunctionGraph) -> bool:
+def has_buffer(slot: Slot, is_read: Callable[[Variable], bool]) -> bool:
     """Whether a buffer is allocated for a slot; for a trace only if somebody reads it."""
     output = slot.outer_output
     if output is not None and slot.kind in (SlotKind.STATE, SlotKind.TRACED):
-        return isinstance(output.type, TensorType) and bool(graph.clients.get(output))
+        return isinstance(output.type, TensorType) and is_read(output)
     return slot.kind in TRACED or slot.kind is SlotKind.MIT_MOT
 
 

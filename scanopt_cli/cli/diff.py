@@ -38,7 +38,17 @@ def diff(
         bool,
         typer.Option("--only-budget", help="Exit with 1 for a broken budget, not for differences."),
     ] = False,
-    stat: Annotated[bool, typer.Option("--stat", help="Only counts, one line a category.")] = False,
+    stat: Annotated[
+        bool, typer.Option("--stat", help="Only counts: a line for each loop, and the totals.")
+    ] = False,
+    lines: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="At a terminal, tell what matters most in about as many lines; 0 for all changes, "
+            "with all that is known of them.",
+        ),
+    ] = 40,
     names: Annotated[
         bool, typer.Option("--names", help="Report renamed inputs and loops as differences too.")
     ] = False,
@@ -65,7 +75,7 @@ def diff(
     before, after = (load_graph(path, trust=trust, allow_packages=allow_package) for path in (a, b))
     found = diff_graphs(before, after, names=names)
     violations = check(limits, after) if limits is not None else ()
-    _print(found, violations, b, output_format, stat=stat)
+    _print(found, violations, b, output_format, stat=stat, lines=lines)
     return finding(bool(violations) or not (found.same or only_budget))
 
 
@@ -76,16 +86,19 @@ def _print(
     output_format: DiffFormat,
     *,
     stat: bool,
+    lines: int,
 ) -> None:
     from scanopt_cli.reports import diff_github
     from scanopt_cli.reports.as_json import plain
     from scanopt_cli.reports.diff_report import diff_report
+    from scanopt_cli.reports.loop_text import headline
 
     for note in found.notes:
         tell(f"note: {note}")
     match output_format:
         case DiffFormat.JSON:
-            print_json("diff", plain(found) | {"violations": plain(violations)})
+            told = {"headline": headline(found)} | plain(found)
+            print_json("diff", told | {"violations": plain(violations)})
         case DiffFormat.GITHUB:
             out().out(diff_github.workflow_commands(found, violations, file=str(file)))
             summary = os.environ.get("GITHUB_STEP_SUMMARY")
@@ -94,5 +107,11 @@ def _print(
                     step_summary.write(diff_github.step_summary(found, violations))
         case _:
             stands_alone = output_format is DiffFormat.MARKDOWN
-            report = diff_report(found, violations, stat=stat, stands_alone=stands_alone)
+            report = diff_report(
+                found,
+                violations,
+                stat=stat,
+                lines=0 if stands_alone else lines,
+                stands_alone=stands_alone,
+            )
             print_blocks(Format(output_format.value), report)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
-from scanopt_cli.diff.changes import Change
+from scanopt_cli.diff.changes import Change, LoopChange
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.ir.inner_graphs import inner_graphs, op_name
 
@@ -29,11 +29,14 @@ class Found:
         For each side, the nodes behind outputs that only it has; the caller reports them.
     unchanged
         How many nodes are on both sides without a change.
+    loops
+        What became of the loops; their ``path`` starts inside of these graphs.
     """
 
     changes: tuple[Change, ...]
     behind: tuple[Behind, Behind]
     unchanged: int
+    loops: tuple[LoopChange, ...] = ()
 
 
 class BodyDiffs:
@@ -42,14 +45,19 @@ class BodyDiffs:
     def __init__(self) -> None:
         self._found: dict[Hashable, Found] = {}
         self._holders: dict[tuple[Change, ...], list[Apply]] = {}
+        self._of: dict[Apply, Found] = {}
 
     def compare(self, node: Apply, key: Hashable, compare: Callable[[], Found]) -> Found:
         """Return what ``compare`` finds in a body of ``node``, calling it once for each ``key``."""
         if key not in self._found:
             self._found[key] = compare()
-        found = self._found[key]
+        found = self._of[node] = self._found[key]
         self._holders.setdefault(found.changes, []).append(node)
         return found
+
+    def of(self, node: Apply) -> Found | None:
+        """Return what was found in the body of a node of the first side, if it was compared."""
+        return self._of.get(node)
 
     def changes(self, side: IndexedGraph) -> Iterator[tuple[Apply, Change]]:
         """Yield every change with the first of the nodes of ``side`` in whose bodies it is.
@@ -61,6 +69,13 @@ class BodyDiffs:
             for change in changes:
                 where, count = (around, *change.where), change.count * len(nodes)
                 yield nodes[0], replace(change, where=where, count=count)
+
+    def loops(self, side: IndexedGraph) -> Iterator[tuple[Apply, LoopChange]]:
+        """Yield what became of each loop in the bodies, as `changes` does."""
+        for nodes in self._holders.values():
+            around = _name_of_all(side, nodes)
+            for loop in self._of[nodes[0]].loops:
+                yield nodes[0], loop.times_inside(around, len(nodes))
 
 
 def nodes_inside(op: Op) -> int:

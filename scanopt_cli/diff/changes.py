@@ -142,6 +142,82 @@ class Change:
         )
 
 
+class LoopFate(StrEnum):
+    """What became of a loop."""
+
+    NEW = "new"
+    GONE = "gone"
+    MERGED = "merged"
+    REPLACED = "replaced"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopChange:
+    """One loop that is not in both graphs as it was.
+
+    Attributes
+    ----------
+    fate
+        ``new``, ``gone``, ``merged`` (another loop computes what it computed), ``replaced`` (a
+        new loop does, in its place alone) or ``changed``.
+    path
+        The names of the loops and graphs around it, outermost first.
+    name, design
+        Its name, and whether it is a Scan or a TracedLoop.
+    place
+        Where it was written: ``model.py:41 in step``; ``None`` if not known.
+    into, into_design
+        The loop that computes what this one did, if it was merged or replaced; the new name, if a
+        changed loop was renamed.
+    of
+        For a new loop: the loops that were merged into it.
+    times
+        How many loops this stands for: loops of equal bodies around it.
+    copies
+        How many equal loops there are in the first graph, and in the second.
+    added, removed, changed
+        How many changes there are of its slots and its body, without those of loops inside of it.
+    nodes, nodes_after
+        How many nodes are in its body, in the first graph and in the second.
+    buffers, buffers_after
+        The bytes of its buffers, as formulas.
+    """
+
+    fate: LoopFate
+    path: tuple[str, ...] = ()
+    name: str
+    design: str = "Scan"
+    place: str | None = None
+    into: str | None = None
+    into_design: str | None = None
+    of: tuple[str, ...] = ()
+    times: int = 1
+    copies: tuple[int, int] = (1, 1)
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    nodes: int = 0
+    nodes_after: int = 0
+    buffers: str = "0"
+    buffers_after: str = "0"
+
+    @property
+    def title(self) -> str:
+        """The name after those of the loops around it, joined by ``/``."""
+        return "/".join((*self.path, self.name))
+
+    @property
+    def changes(self) -> int:
+        """How many changes there are of it."""
+        return self.added + self.removed + self.changed
+
+    def times_inside(self, holder: str, times: int) -> LoopChange:
+        """Return what this is of a loop in the bodies of ``times`` others, called ``holder``."""
+        counts = {name: getattr(self, name) * times for name in ("added", "removed", "changed")}
+        return replace(self, path=(holder, *self.path), times=self.times * times, **counts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphDiff:
     """How two graphs differ.
@@ -153,6 +229,8 @@ class GraphDiff:
         the names of inputs and loops must be equal, too.
     changes
         The changes, the outer graph first; only renamed loops if ``same``.
+    loops
+        The loops that are new, gone, merged, replaced or changed, each before those inside of it.
     before, after
         The counts of the two graphs.
     digest_before, digest_after
@@ -165,6 +243,7 @@ class GraphDiff:
 
     same: bool
     changes: tuple[Change, ...]
+    loops: tuple[LoopChange, ...] = ()
     before: Statistics
     after: Statistics
     digest_before: str

@@ -66,6 +66,7 @@ def diff(a: GraphLike, b: GraphLike, *, names: bool = False) -> GraphDiff:
     return GraphDiff(
         same=same and not (names and found.changes),
         changes=_by_loop(found.changes),
+        loops=() if same else found.loops,
         before=counts[0],
         after=counts[1],
         digest_before=digests[0].hex(),

@@ -16,6 +16,7 @@ from scanopt_cli.diff.edge_changes import entries
 from scanopt_cli.diff.grouping import Located, gathered, unnumbered
 from scanopt_cli.diff.labels import node_subject, op_text, slot_subject, variable_text
 from scanopt_cli.diff.loop_changes import loop_changes
+from scanopt_cli.diff.loop_fates import loop_fates
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.match import match
@@ -89,12 +90,14 @@ class _GraphComparison:
         for lost in self._lost:
             self._report_lost(lost, groups)
         self._found += entries(matching, groups, reported)
+        loops = loop_fates(matching, self._found, self._bodies)
         for node, change in self._bodies.changes(matching.first):
             self._add(node, change, (node, change), change.subject)
         return Found(
             tuple(gathered(self._found)),
             (_behind_ends(groups[0]), _behind_ends(groups[1])),
             self._unchanged,
+            loops,
         )
 
     def _report_pair(self, node: Apply, other: Apply) -> None:

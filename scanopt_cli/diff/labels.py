@@ -92,15 +92,18 @@ def op_text(side: IndexedGraph, node: Apply) -> str:
     """Return a text for the Op of a node, with the index where it has one."""
     op = node.op
     if node in side.titles:
-        kind = type(core_op(op)).__name__
-        name = side.titles[node]
-        return kind if name == kind else f"{kind} `{shortened(name)}`"
+        return holder_text(type(core_op(op)).__name__, side.titles[node])
     if isinstance(op, Subtensor):
         return f"Subtensor{index_text(side, node)}"
     if isinstance(op, IncSubtensor):
         verb = "Set" if op.set_instead_of_inc else "Inc"
         return f"{verb}Subtensor{index_text(side, node)}"
     return op_label(op)
+
+
+def holder_text(kind: str, name: str) -> str:
+    """Return the text for an Op that holds a graph, by its kind and its name: ``Scan `rnn```."""
+    return kind if name == kind else f"{kind} `{shortened(name)}`"
 
 
 def op_label(op: Op) -> str:

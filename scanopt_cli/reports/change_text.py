@@ -44,8 +44,13 @@ _NAMED = 2
 
 
 def subject_text(subject: Subject) -> str:
-    """Return what a change is about: ``input 1 of Add of x, y``."""
+    """Return what a change is about: ``input 1 of Add of x, y``.
+
+    A slot is alone, if the subject does not say of which loop.
+    """
     fields = {"node": subject.node, "place": subject.place, "slot": subject.slot}
+    if subject.kind is SubjectKind.SLOT and not subject.op:
+        return subject.slot
     text = worded(SUBJECTS[subject.kind], {**fields, "variable": subject.variable})
     is_shown = subject.variable and subject.kind is not SubjectKind.INPUT
     return f"{text}: {subject.variable}" if is_shown else text
@@ -54,7 +59,7 @@ def subject_text(subject: Subject) -> str:
 def sentence(change: Change) -> str:
     """Return a change as one line, without its sign and its notes."""
     text = subject_text(change.subject)
-    text += f": {change.aspect}" if change.aspect else ""
+    text = ": ".join(part for part in (text, change.aspect) if part)
     inline = [_note(change, note) for note in change.notes if note.code in _INLINE]
     if inline:
         text += f"{'' if change.aspect else ':'} {' '.join(inline)}"

@@ -74,7 +74,7 @@ def headline(result: OptimizeResult, findings: int) -> str:
         return "; ".join((*loops, nothing, *left))
     before, after = result.before, result.after
     done = ", ".join(_deeds(r for run in result.passes for r in run.remarks))
-    parts = [f"{_loops(before, after)}: {done}" if done else _loops(before, after)]
+    parts = [f"{loop_counts(before, after)}: {done}" if done else loop_counts(before, after)]
     nodes = [s.outer_nodes + s.inner_nodes for s in (before, after)]
     if not done:
         parts.append(f"nodes {nodes[0]} → {nodes[1]}")
@@ -100,7 +100,7 @@ def importance(remark: Remark) -> int:
     return len(_DEEDS) + (2 if remark.code in _TRIVIAL else 1)
 
 
-def _loops(before: Statistics, after: Statistics) -> str:
+def loop_counts(before: Statistics, after: Statistics) -> str:
     """Return ``5 Scans → 2``, ``1 Scan → 1 TracedLoop``, ``3 Scans`` or ``1 Scan → no loop``."""
     if not (before.has_loops or after.has_loops):
         return "no loop in this graph"

@@ -10,6 +10,7 @@ import cloudpickle
 import pytensor.tensor as pt
 import pytest
 from command_line import scanopt
+from pytensor.configdefaults import config
 
 from foreign_ops import Opaque
 from graph_building import graph_of, power
@@ -36,17 +37,45 @@ def test_a_renamed_loop_is_no_difference_unless_names_count(tmp_path: Path) -> N
     told = "the graphs are the same, but for names: Scan `old` is now `new`\n"
     assert (done.code, done.out) == (0, told)
     counted = scanopt("diff", old, new, "--names")
-    assert (counted.code, counted.out) == (1, "~ renamed Scan `old`: old → new\n")
+    assert (counted.code, counted.out.splitlines()[-1]) == (1, "~ renamed Scan `old`: old → new")
     stat = scanopt("diff", old, new, "--names", "--stat")
-    assert (stat.code, stat.out.splitlines()[-1]) == (1, "renamed |  1 ~")
+    assert (stat.code, stat.out.splitlines()[0]) == (1, "graph | 1 ~")
 
 
-def test_stat_is_one_line_a_category(files: Path) -> None:
+def test_stat_is_one_line_a_loop_and_the_totals(files: Path) -> None:
     done = scanopt("diff", files / "wasteful.pkl", files / "off.pkl", "--stat")
     assert done.code == 1
-    lines = [line.split(" | ") for line in done.out.splitlines()]
-    assert [line[0].strip() for line in lines] == ["same", "added"]
-    assert lines[1][1].split() == ["1", "+"]
+    assert done.out.splitlines()[:2] == [
+        "graph | 1 +",
+        "1 change: 1 added(+), 0 removed(-), 0 changed(~)",
+    ]
+
+
+def test_the_headline_and_the_lines_of_loops_are_in_every_format(tmp_path: Path) -> None:
+    with config.change_flags(traceback__limit=8):
+        pair = [saved(graph_of(power(steps)[1][-1]), tmp_path / f"{steps}.pkl") for steps in (3, 4)]
+    shown = scanopt("diff", *pair).out
+    headline = " ".join(shown.partition("\n\n")[0].split())
+    assert headline.startswith("1 Scan: ")
+    told = json.loads(scanopt("diff", *pair, "--format", "json").out)
+    assert told["headline"] == headline
+    places = {loop["place"] for loop in told["loops"]}
+    assert places
+    assert all("graph_building.py:" in place for place in places)
+    for output_format in ("rich", "markdown", "github"):
+        text = " ".join(scanopt("diff", *pair, "--format", output_format).out.split())
+        text = text.replace("\\", "").replace("%2C", ",").replace("%3A", ":")
+        assert headline.partition(":")[0] in text
+        assert all(place in text for place in places), output_format
+
+
+def test_what_is_left_out_is_counted(files: Path) -> None:
+    pair = (files / "wasteful.pkl", files / "grad.pkl")
+    few, all_of_it = (scanopt("diff", *pair, "--lines", n).out.splitlines() for n in ("8", "0"))
+    assert few[-1].startswith("… ")
+    assert few[-1].endswith("; --lines 0 shows all")
+    assert len(few) <= 10 < len(all_of_it)
+    assert not any("more change" in line for line in all_of_it)
 
 
 @pytest.mark.deep

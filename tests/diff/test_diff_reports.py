@@ -15,12 +15,20 @@ from recurrences import base, tensor, variant
 from printing import printed
 from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.diff.budgets import Violation, check, parse_budget
-from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, Subject
+from scanopt_cli.diff.changes import (
+    Change,
+    ChangeKind,
+    GraphDiff,
+    LoopChange,
+    LoopFate,
+    Subject,
+)
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.reports import as_markdown, diff_github
 from scanopt_cli.reports.as_json import to_json
-from scanopt_cli.reports.diff_report import SIGNS, diff_report
+from scanopt_cli.reports.diff_report import diff_report
+from scanopt_cli.reports.diff_signs import FATES, SIGNS
 
 HOSTILE = [
     "[red]x[/red]",
@@ -63,18 +71,20 @@ def many(count: int) -> GraphDiff:
 def test_signs_tell_the_kind_without_colour(width: int) -> None:
     lines = shown(diff(base.graph(), variant(states=("h", "c"))), width=width).splitlines()
     assert all(len(line) <= width for line in lines)
-    assert any(line.startswith("- sit_sot `b` of Scan `rnn`") for line in lines)
+    assert any(line.startswith("  - sit_sot `b`") for line in lines)
 
 
 def test_each_kind_of_change_has_a_sign() -> None:
     assert set(SIGNS) == set(ChangeKind)
+    assert set(FATES) == set(LoopFate)
 
 
 def test_changes_are_grouped_by_loop() -> None:
     """Each loop is headed once, behind everything outside."""
     text = shown(diff(base.graph(gradient=True), variant(sequences=("x", "y"))))
-    heads = [line for line in text.splitlines() if line.startswith("in ")]
-    assert len(heads) == len(set(heads))
+    heads = [line for line in text.splitlines() if "Scan `" in line and line[0] in "+-~"]
+    assert len(heads) == 2
+    assert text.count("outside of loops") == 1
 
 
 def test_equal_graphs_are_said_to_be_the_same() -> None:
@@ -84,14 +94,32 @@ def test_equal_graphs_are_said_to_be_the_same() -> None:
     assert diff_github.workflow_commands(found, file="g.pkl").startswith("the graphs")
 
 
-def test_stat_has_one_line_a_category() -> None:
+def test_stat_has_one_line_a_loop() -> None:
     found = diff(base.graph(), variant(sequences=("x", "z")))
-    assert shown(found, stat=True).splitlines() == [
-        f"same    | {found.unchanged}",
-        "removed |  2 --",
-        "changed |  1 ~",
+    place = "recurrences.py" if found.loops[0].place else ""
+    lines = shown(found, stat=True).splitlines()
+    assert place in lines[0]
+    assert (lines[0].split()[0], lines[0].rpartition("|")[2].split()) == ("rnn", ["3", "--~"])
+    assert lines[1:] == [
+        "1 loop, 3 changes: 0 added(+), 2 removed(-), 1 changed(~)",
+        f"{found.unchanged} nodes the same",
     ]
-    assert "\nremoved |  2 --\nchanged |  1 ~\n```" in marked(found, stat=True)
+    assert f"| 3 --~\n{lines[1]}\n{lines[2]}\n```" in marked(found, stat=True)
+
+
+def test_a_bar_and_a_name_fit_in_a_line() -> None:
+    loops = (
+        LoopChange(fate=LoopFate.CHANGED, name="f", changed=4_000, added=1, place="m.py:3 in g"),
+        LoopChange(fate=LoopFate.MERGED, name="long" * 30, into="f", removed=1),
+        LoopChange(fate=LoopFate.NEW, name="h", path=("f",), place=f"{'a/' * 40}m.py:7", added=1),
+    )
+    lines = shown(replace(many(4_003), loops=loops), width=80, stat=True).splitlines()
+    assert max(map(len, lines)) < 80
+    assert lines[0].startswith("f (m.py:3 in g) ")
+    assert lines[0].endswith(f"| 4001 +{'~' * 20}")
+    assert lines[1].split(" | ")[0].strip().endswith("…")
+    assert lines[2].startswith("f/h (m.py:7), new")
+    assert lines[3].startswith("outside of loops")
 
 
 def test_equal_graphs_are_one_line_whatever_is_asked_for() -> None:
@@ -115,6 +143,8 @@ def test_json_has_the_names_of_the_library() -> None:
     told = json.loads(to_json("diff", found))
     assert told["same"] is False
     assert told["digest_before"] == found.digest_before
+    (loop,) = told["loops"]
+    assert (loop["fate"], loop["name"], loop["changed"]) == ("changed", "rnn", 1)
     (change,) = told["changes"]
     assert (change["kind"], change["where"], change["after"]) == ("changed", ["rnn"], "0.75")
 
@@ -132,7 +162,8 @@ def test_broken_budgets_are_in_every_format() -> None:
 
 def test_no_more_annotations_than_a_step_may_have() -> None:
     lines = diff_github.workflow_commands(many(50), file="g.pkl").splitlines()
-    assert len(lines) == 10
+    assert lines[0].startswith("::notice file=g.pkl,title=the graphs differ::")
+    assert len(lines) == 1 + 10
     assert "41 more changes" in lines[-1]
 
 
@@ -143,7 +174,7 @@ def test_a_summary_fits_the_limit() -> None:
 
 
 def test_properties_of_annotations_are_escaped() -> None:
-    (line,) = diff_github.workflow_commands(many(1), file="a,b:c%\n.pkl").splitlines()
+    _, line = diff_github.workflow_commands(many(1), file="a,b:c%\n.pkl").splitlines()
     assert line == "::warning file=a%2Cb%3Ac%25\\n.pkl,title=added in the graph::node 0"
 
 
@@ -166,6 +197,8 @@ def test_names_from_files_are_shown_and_do_nothing(name: str) -> None:
         assert all(char.isprintable() or char == "\n" for char in printed_text)
     if name.startswith("["):
         assert name in text
-    assert all(line.startswith("::warning file=") for line in commands.splitlines())
-    assert len(commands.splitlines()) == len(found.changes)
+    notice, *warnings = commands.splitlines()
+    assert notice.startswith("::notice file=")
+    assert all(line.startswith("::warning file=") for line in warnings)
+    assert len(warnings) == len(found.changes)
     assert "<script>" not in marked(found).replace("\\<script\\>", "")

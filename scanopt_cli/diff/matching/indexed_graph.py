@@ -11,6 +11,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
+from scanopt_cli.analysis.provenance.locating import places
 from scanopt_cli.diff.deduplicated import count_loops, deduplicated, node_digest
 from scanopt_cli.diff.matching.pairing import Pairs
 from scanopt_cli.equivalence.digests import Digests
@@ -37,6 +38,8 @@ class IndexedGraph:
     ----------
     titles
         The name of each node that holds a graph.
+    places
+        Where each loop was written, of those of which that is known.
     copies
         How many nodes of the graph each node stands for.
     """
@@ -45,10 +48,11 @@ class IndexedGraph:
         self.inputs: list[Variable] = list(graph.inputs)
         self.sameness = digests.sameness
         self._digests = digests
-        known = titles(graph.outputs)
+        known, written = titles(graph.outputs), places(graph)
         merged = deduplicated(graph, digests, loops=loops_once)
         self.nodes, self.outputs, self.copies = merged.nodes, merged.outputs, merged.copies
         self.titles: Mapping[Apply, str] = {n: known[n] for n in self.nodes if n in known}
+        self.places = {node: found.place for node, found in written.items()}
         self.rank = {node: rank for rank, node in enumerate(self.nodes)}
         self.readers: dict[Variable, list[tuple[Apply, int]]] = defaultdict(list)
         for node in self.nodes:
