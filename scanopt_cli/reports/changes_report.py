@@ -68,9 +68,7 @@ def changes_report(
             f"{old.inner_nodes} → {new.inner_nodes} inside"
         )
     elif structural:
-        yield from diff_report(
-            diff(before, after), lines=lines, stat=stat, has_headline=False
-        )
+        yield from diff_report(diff(before, after), lines=lines, stat=stat, has_headline=False)
     else:
         yield from _trees(tree_diff(before.fgraph, after.fgraph, depth), lines)
 
