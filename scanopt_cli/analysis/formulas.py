@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+from pytensor.graph.basic import Constant, Variable
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom, multiple
+from scanopt_cli.analysis.expression_text import describe
 from scanopt_cli.analysis.minima import minimum_parts
+
+# An expression that is longer, or deeper, is a number without a name.
+_LONGEST = 24
+_DEPTH = 2
 
 # A product of atoms, in the order of `_sort_key`; the empty product belongs to the constant term.
 type _Monomial = tuple[Atom, ...]
@@ -17,8 +26,8 @@ type _Monomial = tuple[Atom, ...]
 class Formula:
     """A polynomial in trip counts and dimensions.
 
-    Atoms are compared by identity, not by name: two without a name are printed as ``?1`` and
-    ``?2``.
+    Atoms are compared by identity, not by name: two without a name, and without a short expression
+    that makes them, are printed as ``?1`` and ``?2``.
     """
 
     terms: Mapping[_Monomial, int] = field(default_factory=dict)
@@ -45,6 +54,20 @@ class Formula:
             product = Formula(terms)
         return product
 
+    def replaced(self, value: Callable[[Atom], AffineExpr]) -> Formula:
+        """Return the formula with a value in place of each atom."""
+        parts = Formula()
+        for monomial, count in self.terms.items():
+            parts += Formula({(): count}).times([value(atom) for atom in monomial])
+        return parts
+
+    def at(self, length: float) -> float:
+        """Return what the formula is if all that is unknown is ``length``."""
+        return sum(
+            count * prod(_at(atom.variable, length, atom.axis) for atom in monomial)
+            for monomial, count in self.terms.items()
+        )
+
     def scaled(self, factor: int) -> Formula:
         """Return the formula times a number."""
         return Formula({monomial: count * factor for monomial, count in self.terms.items()})
@@ -67,11 +90,11 @@ class Formula:
         atoms = dict.fromkeys(
             atom for monomial, count in self.terms.items() if count for atom in monomial
         )
-        texts = Counter(map(str, atoms))
+        written = {atom: _text(atom) for atom in atoms}
+        texts = Counter(written.values())
         seen: Counter[str] = Counter()
         names = {}
-        for atom in atoms:
-            text = str(atom)
+        for atom, text in written.items():
             seen[text] += 1
             # Each loop makes a minimum of its own: minima of named quantities that print alike are
             # taken as one.
@@ -79,6 +102,29 @@ class Formula:
             alone = texts[text] == 1 or is_clear
             names[atom] = text if alone else _numbered(text, seen[text])
         return names
+
+
+def _at(variable: Variable, length: float, axis: int | None = None) -> float:
+    """Return what a number is, a minimum of numbers for one, if all that is unknown is one."""
+    if isinstance(variable, Constant):
+        return float(np.min(variable.data))
+    parts = None if axis is not None else minimum_parts(variable)
+    return length if parts is None else min(_at(part, length) for part in parts)
+
+
+def _text(atom: Atom) -> str:
+    """Return an atom as text: an expression, if its variable has no name, and that is short."""
+    text = str(atom)
+    if "?" not in text or atom.text or atom.variable.owner is None:
+        return text
+    expression = describe(atom.variable, depth=_DEPTH)
+    if len(expression) > _LONGEST or any(mark in expression for mark in "?…"):
+        return text
+    if atom.axis is None:
+        return f"({expression})"
+    if " " in expression and not expression.endswith("]"):
+        expression = f"({expression})"
+    return f"{expression}.shape[{atom.axis}]"
 
 
 def _sort_key(atom: Atom) -> tuple[str, int, int]:

@@ -13,6 +13,7 @@ from pytensor.tensor.type import TensorType
 from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.outer_lengths import OuterLengths
 from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import ScanView, is_loop, view_of
@@ -79,6 +80,11 @@ def statistics(fgraph: AbstractFunctionGraph) -> Statistics:
     return Statistics(**counts, buffers=str(sizes.elements), buffer_bytes=str(sizes.bytes))
 
 
+def buffer_formula(fgraph: AbstractFunctionGraph) -> Formula:
+    """Return the memory that the loop buffers of ``fgraph`` take, in bytes."""
+    return _Counter().count(fgraph)[1].bytes
+
+
 @dataclass(frozen=True, slots=True)
 class _Sizes:
     """How large buffers are."""
@@ -88,6 +94,10 @@ class _Sizes:
 
     def __add__(self, other: _Sizes) -> _Sizes:
         return _Sizes(self.elements + other.elements, self.bytes + other.bytes)
+
+    def around(self, outer: OuterLengths) -> _Sizes:
+        """Return sizes in the body of a node in what is known around it."""
+        return _Sizes(outer.of_formula(self.elements), outer.of_formula(self.bytes))
 
 
 class _Counter:
@@ -120,6 +130,8 @@ class _Counter:
                         sizes += _Sizes(elements, elements.scaled(_item_size(slot)))
             for inner in inner_graphs(node.op):
                 inner_counts, inner_sizes = self.count(inner)
+                if inner_sizes.elements.terms:
+                    inner_sizes = inner_sizes.around(OuterLengths(node))
                 for name, count in inner_counts.items():
                     counts["inner_nodes" if name == "outer_nodes" else name] += count
                 sizes += inner_sizes

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import Second
+from pytensor.scalar.basic import Composite, Second
 from pytensor.tensor.basic import (
     Alloc,
     AllocEmpty,
@@ -27,20 +27,18 @@ from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.analysis.affine import AffineExpr, Atom, as_affine, total
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.outer_lengths import OuterLengths
 from scanopt_cli.ir.inner_graphs import core_op, op_name
 from scanopt_cli.ir.scan_view import is_loop
-from scanopt_cli.ir.slots import SlotKind, SlotView
+from scanopt_cli.ir.slots import SlotView
 
 _FREE = (Shape, Shape_i, SpecifyShape, ScalarFromTensor, TensorFromScalar, DimShuffle)
 """What takes no time: conversions, and what reads the shape of an array."""
 _MOVES = (AllocEmpty, Alloc, Join, MakeVector, IncSubtensor, AdvancedIncSubtensor, Second)
 """What moves elements, or makes room for them, and computes none."""
-_OF_ROWS = (*(SlotKind.SEQ, SlotKind.MIT_MOT, SlotKind.MIT_SOT, SlotKind.SIT_SOT),)
-"""The kinds of slots that give a step a row of an array."""
-_WITH_SOURCE = (*_OF_ROWS, SlotKind.STATE, SlotKind.NON_SEQ, SlotKind.CONSTANT)
 _ONCE = Formula({(): 1})
 
 
@@ -122,38 +120,29 @@ def step_cost(view: SlotView) -> StepCost:
             operations += _ONCE
         else:
             arrays[_operation(node, lengths)] += 1
-            operations += _results(node, lengths)
+            operations += results_of(node, lengths)
     found = tuple(replace(operation, count=count) for operation, count in arrays.items())
     return StepCost(numbers, found, tuple(loops), str(operations))
+
+
+class Shapes(Protocol):
+    """Tells the shapes of variables."""
+
+    def shape(self, variable: Any) -> list[AffineExpr]:
+        """Return the lengths of the axes of ``variable``."""
 
 
 class _StepLengths:
     """The shapes of the arrays of a step, told by those of the arrays around the loop."""
 
     def __init__(self, view: SlotView) -> None:
-        self._inside, self._outside = Lengths(), Lengths()
-        self._sources: dict[Variable, tuple[Variable, int]] = {}
-        for slot in view.slots:
-            if slot.kind in _WITH_SOURCE:
-                row = int(slot.kind in _OF_ROWS)
-                for variable in slot.inner_inputs:
-                    self._sources[variable] = (slot.outer_input, view.batch_ndim + row)
+        self._inside, self._outside = Lengths(), OuterLengths(view.node)
 
     def shape(self, variable: Any) -> list[AffineExpr]:
         """Return the lengths of the axes of ``variable``."""
         axes = range(getattr(variable.type, "ndim", 0))
-        return [self._resolved(self._inside.length_of(variable, axis)) for axis in axes]
-
-    def _resolved(self, length: AffineExpr) -> AffineExpr:
-        known = as_affine(length.constant)
-        return total((known, *(self._atom(atom).scaled(n) for atom, n in length.terms)))
-
-    def _atom(self, atom: Atom) -> AffineExpr:
-        source = self._sources.get(atom.variable)
-        if source is None or atom.axis is None:
-            return AffineExpr.of(atom)
-        outer, first = source
-        return self._outside.length_of(outer, first + atom.axis)
+        lengths = (self._inside.length_of(variable, axis) for axis in axes)
+        return [self._outside.of_length(length) for length in lengths]
 
 
 def _is_read_in_place(op: Op) -> bool:
@@ -185,15 +174,17 @@ def _name(op: Op) -> str:
     return str(getattr(op, "name", None) or op).partition("{")[0] or type(op).__name__
 
 
-def _results(node: Apply, lengths: _StepLengths) -> Formula:
-    """Return how many results of arithmetic a node computes."""
+def results_of(node: Apply, lengths: Shapes) -> Formula:
+    """Return how many results of arithmetic a node computes, one without a body."""
     op = _arithmetic(node.op)
-    if isinstance(op, _MOVES):
+    if isinstance(op, _MOVES) or _is_read_in_place(node.op):
         return Formula()
     if isinstance(op, Dot):
         return _elements(node.outputs[0], lengths).times(lengths.shape(node.inputs[0])[-1:])
-    return _elements(node.inputs[0] if isinstance(op, CAReduce) else node.outputs[0], lengths)
+    fused = len(op.fgraph.apply_nodes) if isinstance(op, Composite) else 1
+    source = node.inputs[0] if isinstance(op, CAReduce) else node.outputs[0]
+    return _elements(source, lengths).scaled(fused)
 
 
-def _elements(variable: Variable, lengths: _StepLengths) -> Formula:
+def _elements(variable: Variable, lengths: Shapes) -> Formula:
     return _ONCE.times(lengths.shape(variable))

@@ -21,6 +21,7 @@ from scanopt_cli.autodiff.strategies import entries
 
 # Up to this many entries, forward mode builds a faster gradient than reverse mode; see `choose`.
 FEW = 3
+ROOT_OF_ZERO = "a root or power of what starts at a constant 0 would be NaN in forward mode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,8 @@ def choose(output: Variable, wrt: Sequence[Variable], order: int, *, full: bool 
     truncated = next(truncations(wrt, output), None)
     if truncated is not None:
         return Choice(Strategy.REVERSE, f"reverse mode only: {truncated}")
-    if _may_take_root_of_zero(output):
-        why = "a root or power of what starts at a constant 0 would be NaN in forward mode"
-        return Choice(Strategy.REVERSE, f"reverse mode: {why}")
+    if may_take_root_of_zero(output):
+        return Choice(Strategy.REVERSE, f"reverse mode: {ROOT_OF_ZERO}")
     if full:
         return Choice(
             Strategy.FORWARD_OVER_REVERSE,
@@ -89,7 +89,7 @@ def choose(output: Variable, wrt: Sequence[Variable], order: int, *, full: bool 
     return Choice(Strategy.REVERSE, f"{size}: one gradient, two loops for each loop")
 
 
-def _may_take_root_of_zero(output: Variable) -> bool:
+def may_take_root_of_zero(output: Variable) -> bool:
     """Whether a root or power depends on a variable into which a constant 0 was written or joined.
 
     The initial values of states are written into their buffers.

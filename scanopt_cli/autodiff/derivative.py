@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scanopt_cli.analysis.statistics import Statistics
+from scanopt_cli.autodiff.candidates import Candidate
 from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree
 from scanopt_cli.autodiff.stages import StageReport
@@ -119,6 +120,8 @@ class Derivative:
         The result of checking its values, if that was asked for.
     compared
         The same derivative by the other strategies of a comparison.
+    candidates
+        The strategies side by side, if that was asked for.
     """
 
     output: str
@@ -130,6 +133,7 @@ class Derivative:
     notes: tuple[str, ...] = ()
     check: Check | None = None
     compared: tuple[Derivative, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
 
     @property
     def graph(self) -> Graph:

@@ -17,9 +17,10 @@ from scanopt_cli.analysis.provenance.inference import infer
 from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
 from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.autodiff.activity import useful
+from scanopt_cli.autodiff.candidates import Contest
 from scanopt_cli.autodiff.checking import check_derivative
 from scanopt_cli.autodiff.choices import Stage, Strategy
-from scanopt_cli.autodiff.choosing import Choice, choose
+from scanopt_cli.autodiff.choosing import ROOT_OF_ZERO, Choice, choose, may_take_root_of_zero
 from scanopt_cli.autodiff.derivative import Derivative, OrderReport
 from scanopt_cli.autodiff.diagnose import blamed, refuse_complex
 from scanopt_cli.autodiff.hessian import hessian_rows
@@ -41,7 +42,7 @@ from scanopt_cli.autodiff.selecting import (
     output_position,
 )
 from scanopt_cli.autodiff.stages import NotCountedError, staged
-from scanopt_cli.autodiff.strategies import derivatives_by_order, record_inferred
+from scanopt_cli.autodiff.strategies import derivatives_by_order, few_entries, record_inferred
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, copy_nodes
@@ -68,6 +69,7 @@ def grad(
     timeout: float = 300.0,
     stages: Sequence[Stage | str] = (),
     stage_timeout: float = inf,
+    compare: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Derivative:
     """Build the ``order``-th derivative of one output of ``graph``.
@@ -113,6 +115,9 @@ def grad(
     stage_timeout
         Seconds of processor time that all stages together may take. Those that PyTensor does not
         finish are left out, and a note says so.
+    compare
+        Whether to count what other strategies would build, too: `Derivative.candidates`. Of large
+        graphs they are left out.
     progress
         Called with a few words on what is done next.
 
@@ -165,6 +170,9 @@ def grad(
         orders=tuple(orders),
         notes=tuple(notes),
     )
+    if compare:
+        contest = _contest(problem, order, full=full, announce=announce)
+        derivative = replace(derivative, candidates=contest.run(choice, derivative.graph))
     if not check:
         return derivative
     announce(f"{choice.strategy}, order {order}: checking values")
@@ -256,6 +264,37 @@ def _solve(
         choice = Choice(Strategy.REVERSE, f"reverse mode only: {error}")
     announce(f"{choice.strategy}, order {order}")
     return *_orders(problem, order, choice.strategy, full=full), choice
+
+
+def _contest(
+    problem: _Problem, order: int, *, full: bool, announce: Callable[[str], None]
+) -> Contest:
+    """Return what compares other strategies for a derivative with the one that was chosen."""
+    counts = statistics(problem.original.fgraph)
+
+    def build(strategy: Strategy) -> Graph:
+        orders, _ = _orders(problem, order, strategy, full=full)
+        return orders[-1].graph
+
+    def why_not(strategy: Strategy) -> str | None:
+        try:
+            _refuse_strategy(problem, strategy, full=full)
+            if strategy in (Strategy.FORWARD, Strategy.TAYLOR):
+                few_entries(problem.inputs, problem.names)
+        except GradientError as error:
+            return error.what
+        is_forward = strategy is not Strategy.REVERSE
+        return ROOT_OF_ZERO if is_forward and may_take_root_of_zero(problem.target) else None
+
+    return Contest(
+        order=order,
+        full=full,
+        nodes=counts.outer_nodes + counts.inner_nodes,
+        scans=counts.scans + counts.loops,
+        build=build,
+        why_not=why_not,
+        announce=announce,
+    )
 
 
 def _refuse_strategy(problem: _Problem, strategy: Strategy, *, full: bool) -> None:

@@ -117,7 +117,7 @@ def _forward(
     *,
     is_cleaned: bool,
 ) -> Iterator[list[Variable]]:
-    sizes = _sizes(wrt, names)
+    sizes = few_entries(wrt, names)
     units = list(_units(wrt, sizes))
     base: Any = total([output])
     while True:
@@ -135,8 +135,14 @@ def _forward(
             (base,) = cleaned([base], recorder)
 
 
-def _sizes(wrt: Sequence[Variable], names: Sequence[str]) -> list[int]:
-    """How many entries each input has; forward mode needs a direction for each entry."""
+def few_entries(wrt: Sequence[Any], names: Sequence[str]) -> list[int]:
+    """Return how many entries each input has; forward mode needs a direction for each entry.
+
+    Raises
+    ------
+    GradientError
+        If there are too many, or their number is not known.
+    """
     sizes = []
     for name, variable in zip(names, wrt, strict=True):
         size = entries(variable)

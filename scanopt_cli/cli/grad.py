@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 # Seconds of processor time for the check, by whether the user asked for it.
 _TIMEOUTS = {True: 300.0, False: 20.0}
-# The same for counting the stages of all orders, if the user does not ask for them.
-_STAGE_TIMEOUT = 10.0
 
 
 def grad(
@@ -67,9 +64,9 @@ def grad(
         list[Stage] | None,
         typer.Option(
             metavar="STAGE",
-            help="Also count the graph after these rewrites: pytensor, scanopt, both (scanopt, "
-            "then pytensor), or raw for none. Repeatable; by default pytensor and both, for "
-            f"{_STAGE_TIMEOUT:.0f} seconds of processor time at most.",
+            help="Rather than strategies, compare orders: count each as it is built, and after "
+            "these rewrites: pytensor, scanopt, both (scanopt, then pytensor), or raw for none. "
+            "Repeatable.",
         ),
     ] = None,
     check: Annotated[
@@ -84,6 +81,9 @@ def grad(
         ),
     ] = None,
     mode: Modes = None,
+    lines: Annotated[
+        int, typer.Option(min=0, help="Cut the pedigree of a report of more lines; 0 for all.")
+    ] = 40,
     show: Annotated[
         str | None, typer.Option(metavar="NAME", help="Print the tree of this Scan too.")
     ] = None,
@@ -96,7 +96,9 @@ def grad(
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
-    """Build the N-th derivative; show the counts of each order, and the pedigree of its Scans."""
+    """Build the N-th derivative; compare what strategies build; show the pedigree of its Scans."""
+    from scanopt_cli.autodiff.candidates import beside_each_other
+    from scanopt_cli.autodiff.choosing import Choice
     from scanopt_cli.autodiff.differentiating import grad as differentiate
     from scanopt_cli.reports.grad_report import grad_report
     from scanopt_cli.verification.modes import DEFAULT, PLAIN
@@ -111,11 +113,11 @@ def grad(
         graph, trust=trust, allow_packages=allow_package, recorded=check is not False
     )
     position = int(output) if output.lstrip("+-").isdigit() else output
-    stages = stage or (Stage.PYTENSOR, Stage.BOTH)
+    strategies = list(dict.fromkeys(strategy or [Strategy.AUTO]))
     found: list[Derivative] = []
     codes = [ExitCode.CLEAN]
     with status(str(graph), "differentiating") as show_progress:
-        for name in dict.fromkeys(strategy or [Strategy.AUTO]):
+        for name in strategies:
             try:
                 one = differentiate(
                     loaded,
@@ -127,8 +129,8 @@ def grad(
                     check=check is not False,
                     modes=mode or (DEFAULT if check else PLAIN),
                     timeout=_TIMEOUTS[check is True],
-                    stages=stages,
-                    stage_timeout=inf if stage else _STAGE_TIMEOUT,
+                    stages=stage or (),
+                    compare=not stage and len(strategies) == 1,
                     progress=show_progress,
                 )
             except ScanoptError as error:
@@ -138,8 +140,15 @@ def grad(
                 codes.append(ExitCode.FAILED)
             else:
                 found.append(one)
-    derivative = replace(found[0], compared=tuple(found[1:]))
-    print_result(output_format, "grad", derivative, grad_report(derivative, show=show))
+        derivative = replace(found[0], compared=tuple(found[1:]))
+        if not stage and len(strategies) > 1:
+            show_progress("counting")
+            built = [(Choice(one.strategy, one.reason), one.graph) for one in found]
+            derivative = replace(derivative, candidates=beside_each_other(built))
+    report = grad_report(
+        derivative, show=show, lines=0 if output_format is Format.MARKDOWN else lines
+    )
+    print_result(output_format, "grad", derivative, report)
     codes += [_code(one, is_asked_for=check is True) for one in found]
     code = _code(found[0], is_asked_for=check is True)
     _write(derivative, output_file, code=code, trust=trust)

@@ -8,21 +8,18 @@ from dataclasses import dataclass
 from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.autodiff.choices import Stage
 from scanopt_cli.autodiff.derivative import Derivative, OrderReport
-from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord
+from scanopt_cli.reports.candidates_report import candidates_report, height
 from scanopt_cli.reports.document import (
     Block,
     Column,
     Heading,
     Item,
-    Line,
     Paragraph,
     Preformatted,
-    Span,
-    Style,
     Table,
-    Tree,
 )
-from scanopt_cli.text import UNNAMED
+from scanopt_cli.reports.pedigree_report import pedigree_report
+from scanopt_cli.text import UNNAMED, size_text
 
 _COUNTS = ("loops", "mit-mots", "states", "traces", "nodes outside", "nodes inside")
 _LABELS = {
@@ -38,6 +35,8 @@ _LEGEND = {
 }
 # The length of the longest formula that fits in the table.
 _SHORT = 14
+# The empty line above the pedigree, and its title.
+_AROUND = 2
 # A narrower table would have no room for the names of graphs beside the numbers.
 _TABLE_WIDTH = 72
 
@@ -52,8 +51,12 @@ class Row:
     buffers: str
 
 
-def grad_report(derivative: Derivative, *, show: str | None = None) -> Iterator[Block]:
-    """Yield the table of all orders, the pedigree, the notes, and the Scan called ``show``.
+def grad_report(
+    derivative: Derivative, *, show: str | None = None, lines: int = 0
+) -> Iterator[Block]:
+    """Yield the table of strategies or of all orders, the pedigree, the notes, the Scan ``show``.
+
+    With ``lines``, the pedigree is cut so that the report has about as many lines of 80 columns.
 
     Raises
     ------
@@ -62,28 +65,43 @@ def grad_report(derivative: Derivative, *, show: str | None = None) -> Iterator[
     """
     order = derivative.orders[-1].order
     what = "Hessian" if derivative.full else f"derivative of order {order}"
-    yield Heading(f"{what} of {derivative.output} by {', '.join(derivative.wrt)}")
-    for one in derivative.every:
-        yield Item(f"strategy {one.strategy}: {one.reason}")
-    if any(report.statistics.has_loops for one in derivative.every for report in one.orders):
-        found = rows(derivative)
-        yield from _table(found, headings(derivative))
-        yield from map(Paragraph, _legend(found))
-        yield Paragraph()
-        yield _tree(derivative.pedigree)
+    above: list[Block] = [Heading(f"{what} of {derivative.output} by {', '.join(derivative.wrt)}")]
+    has_loops = any(
+        report.statistics.has_loops for one in derivative.every for report in one.orders
+    )
+    if not has_loops:
+        above += _strategies(derivative)
+        above.append(Paragraph("no loop in this graph, nor in the derivative"))
+    elif derivative.candidates:
+        above += candidates_report(derivative.candidates)
     else:
-        yield Paragraph("no loop in this graph, nor in the derivative")
+        above += _strategies(derivative)
+        found = rows(derivative)
+        above += _table(found, headings(derivative))
+        above += map(Paragraph, _legend(found))
+    below: list[Block] = []
     if derivative.notes:
-        yield Paragraph()
-        yield from (Item(f"note: {note}") for note in derivative.notes)
+        below.append(Paragraph())
+        below += (Item(f"note: {note}") for note in derivative.notes)
     checks = [f"{one.strategy}: {one.check}" for one in derivative.every if one.check is not None]
     if checks:
+        below.append(Paragraph())
+        below += map(Item, checks)
+    yield from above
+    if has_loops:
         yield Paragraph()
-        yield from map(Item, checks)
+        taken = sum(map(height, (*above, *below))) + _AROUND
+        yield from pedigree_report(derivative.pedigree, max(lines - taken, 4) if lines else 0)
+    yield from below
     if show is not None:
         yield Paragraph()
         yield Paragraph(f"Scan {show}:")
         yield Preformatted(derivative.show(show).split("\n"))
+
+
+def _strategies(derivative: Derivative) -> Iterator[Block]:
+    for one in derivative.every:
+        yield Item(f"strategy {one.strategy}: {one.reason}")
 
 
 def headings(derivative: Derivative) -> tuple[str, ...]:
@@ -118,7 +136,7 @@ def _row(graph: str, stage: Stage, counted: Statistics) -> Row:
         graph=graph,
         stage=stage,
         counts=tuple(map(str, (*counts, *nodes))),
-        buffers=counted.buffers,
+        buffers=size_text(counted.buffer_bytes),
     )
 
 
@@ -153,41 +171,3 @@ def _legend(found: Sequence[Row]) -> list[str]:
     shown = dict.fromkeys(row.stage for row in found)
     lines = [f"{_LABELS[stage]}: {_LEGEND[stage]}" for stage in shown if stage in _LEGEND]
     return [*lines, UNNAMED] if any("?" in row.buffers for row in found) else lines
-
-
-def _tree(pedigree: Pedigree) -> Block:
-    """Return the Scans, each below its parent in the same graph, or below the Scan that holds it.
-
-    Scans are identified by their full names.
-    """
-    if not pedigree.scans:
-        return Paragraph("no loop in the derivative")
-    root: list[Tree] = []
-    below: dict[str, list[Tree]] = {record.full_name: [] for record in pedigree.scans}
-    for record in pedigree.scans:
-        beside = "/".join((*record.path, record.parent or ""))
-        around = ("/".join(record.path[:depth]) for depth in range(len(record.path), 0, -1))
-        siblings = next((below[name] for name in (beside, *around) if name in below), root)
-        label: Line = [Span(record.name, Style.NAME), f": {_origin(record)}"]
-        siblings.append(Tree(label, below[record.full_name]))
-    return Tree(Span("pedigree", Style.STRONG), root)
-
-
-def _origin(record: ScanRecord) -> str:
-    way = "unknown direction" if record.direction == "unknown" else record.direction.value
-    parts = [way]
-    if record.tangents_of is not None:
-        parts.append(f"{record.tangents_of} with its tangents")
-    if record.parent is not None:
-        parts.append(f"pullback of {record.parent}")
-    elif record.generation and record.tangents_of is None:
-        parts.append(f"pullback, generation {record.generation}")
-    if record.reason is not None:
-        parts.append(f"parent unknown: {record.reason}")
-    if record.path:
-        parts.append(f"in {'/'.join(record.path)}")
-    if record.depends_on:
-        parts.append(f"depends on {', '.join(record.depends_on)}")
-    if record.reads_inputs:
-        parts.append(f"reads {', '.join(record.reads_inputs)}")
-    return "; ".join(parts)

@@ -107,7 +107,7 @@ def loop_counts(before: Statistics, after: Statistics) -> str:
     old = _counted(before)
     if (before.scans, before.loops) == (after.scans, after.loops):
         return old
-    if before.loops == after.loops == 0 and after.scans:
+    if before.loops == after.loops == 0 and before.scans and after.scans:
         return f"{old} → {after.scans}"
     return f"{old} → {_counted(after)}"
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 from command_line import scanopt
+from pytensor.configdefaults import config
 
 import scanopt_cli as so
 from evaluating import evaluate
-from graph_building import graph_of, scan, scan_views
+from graph_building import graph_of, power, scan, scan_views
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
 
@@ -52,10 +53,10 @@ def test_grad_by_several_strategies(files: Path, tmp_path: Path) -> None:
     assert done.code == 0
     assert max(map(len, done.out.splitlines())) <= 80
     for told in (
-        "forward 1",
-        "reverse 1",
-        "- compiled",
-        "- scanopt, compiled",
+        " * forward ",
+        " reverse, as built ",
+        "* forward: as asked for",
+        "- reverse: ",
         "forward: agrees with",
     ):
         assert told in done.out
@@ -113,6 +114,46 @@ def test_values_that_differ_are_a_finding(tmp_path: Path) -> None:
 def _evaluate(path: Path, value: float) -> list[np.ndarray]:
     graph = load(path)
     return evaluate(graph.inputs, graph.outputs, [np.asarray(value)])  # type: ignore[return-value]
+
+
+def test_strategies_are_compared_unless_stages_are(files: Path) -> None:
+    quick = ["grad", files / "power.pkl", "--order", "2", "--no-check"]
+    done = scanopt(*quick)
+    assert " * taylor " in done.out
+    assert " forward-over-reverse " in done.out
+    told = json.loads(scanopt(*quick, "--format", "json").out)
+    verdicts = {(one["strategy"], one["verdict"]) for one in told["candidates"]}
+    assert ("taylor", "chosen") in verdicts
+    assert ("reverse", "counted") in verdicts
+    assert all(not order["stages"] for order in told["orders"])
+    staged = scanopt(*quick, "--stage", "pytensor", "--stage", "both")
+    for label in ("taylor 2", "- compiled", "- scanopt, compiled"):
+        assert label in staged.out
+    staged_told = scanopt(*quick, "--stage", "pytensor", "--format", "json")
+    assert json.loads(staged_told.out)["candidates"] == []
+
+
+def test_the_report_is_one_screen(files: Path, tmp_path: Path) -> None:
+    assert len(scanopt("grad", files / "power.pkl", "--order", "2").out.splitlines()) <= 40
+    few = ["--no-check", "--order", "3", "--strategy", "reverse"]
+    cut, whole = (
+        scanopt("grad", files / "power.pkl", *few, "--lines", count).out for count in ("24", "0")
+    )
+    assert "more loops; --lines 0 shows all" in cut
+    assert len(cut.splitlines()) <= 28 < len(whole.splitlines())
+
+
+def test_loops_have_the_lines_that_wrote_them(tmp_path: Path) -> None:
+    with config.change_flags(traceback__limit=8):
+        save(graph_of(power(4)[1][-1]), tmp_path / "power.pkl")
+    options = ["--strategy", "reverse", "--order", "2", "--no-check"]
+    done = scanopt("grad", tmp_path / "power.pkl", *options)
+    assert done.out.count("graph_building.py:") == 1  # that of pullbacks is the same
+    told = json.loads(scanopt("grad", tmp_path / "power.pkl", *options, "--format", "json").out)
+    places = [scan["place"] for scan in told["orders"][2]["pedigree"]["scans"]]
+    assert len(places) == 4
+    assert len(set(places)) == 1
+    assert "graph_building.py:" in places[0]
 
 
 @pytest.mark.parametrize(

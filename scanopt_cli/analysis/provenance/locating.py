@@ -29,12 +29,18 @@ def locate(fgraph: FunctionGraph) -> None:
             node.op = marked(node.op, place)
 
 
-def places(fgraph: AbstractFunctionGraph) -> dict[Apply, Written]:
-    """Return where the outer loops of ``fgraph`` were written, of those of which it is known."""
+def places(
+    fgraph: AbstractFunctionGraph, origins: Mapping[Apply, Origin] | None = None
+) -> dict[Apply, Written]:
+    """Return where the outer loops of ``fgraph`` were written, of those of which it is known.
+
+    Without ``origins``, which pullback is of which loop is inferred.
+    """
     loops = [node for node in fgraph.apply_nodes if is_loop(node)]
     unknown = [node for node in loops if written(node.op) is None]
     is_differentiated = any(op_name(node.op).startswith(PULLBACK) for node in unknown)
-    origins = infer(NearestScans(fgraph)) if is_differentiated else {}
+    if origins is None:
+        origins = infer(NearestScans(fgraph)) if is_differentiated else {}
     found = {}
     for node in loops:
         root = _root(node, origins)

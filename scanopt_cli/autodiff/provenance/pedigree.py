@@ -51,6 +51,8 @@ class ScanRecord:
         How many slots of each kind it has; the last three are a TracedLoop's.
     nodes
         How many nodes its body has, without those of inner graphs.
+    place
+        Where it was written, or the loop that it is the pullback of: ``model.py:41 in step``.
     """
 
     name: str
@@ -74,6 +76,7 @@ class ScanRecord:
     states: int = 0
     traced: int = 0
     constants: int = 0
+    place: str | None = None
 
     @property
     def full_name(self) -> str:
@@ -149,6 +152,7 @@ def _record(member: ScanInstance) -> ScanRecord:
         reads_inputs=tuple(dict.fromkeys(member.input_names)),
         nodes=len(member.view.op.fgraph.apply_nodes),
         design=member.view.design,
+        place=member.place,
         **{name: len(member.view.of_kind(kind)) for kind, name in COUNTED.items()},
     )
 

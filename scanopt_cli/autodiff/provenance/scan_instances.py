@@ -10,6 +10,7 @@ from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.analysis.expression_text import loop_results
 from scanopt_cli.analysis.provenance.inference import TimeDirection, infer, time_directions
+from scanopt_cli.analysis.provenance.locating import places
 from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
 from scanopt_cli.analysis.provenance.scan_origin import Origin
 from scanopt_cli.autodiff.selecting import input_names
@@ -24,9 +25,10 @@ class ScanInstance:
     """A Scan at one place of a graph.
 
     ``title`` is its name in its graph, and ``path`` holds the titles of the nodes whose bodies it
-    is in, outermost first. ``results`` names the results of Scans in its graph. ``holder`` is the
-    innermost Scan whose body it is in, ``inside`` are the Scans in its own body, ``depends_on`` the
-    nearest Scans before it, and ``input_names`` the names of the graph's inputs that it reads.
+    is in, outermost first; ``place`` is where it was written. ``results`` names the results of
+    Scans in its graph. ``holder`` is the innermost Scan whose body it is in, ``inside`` are the
+    Scans in its own body, ``depends_on`` the nearest Scans before it, and ``input_names`` the names
+    of the graph's inputs that it reads.
     """
 
     view: SlotView
@@ -37,6 +39,7 @@ class ScanInstance:
     origin: Origin
     direction: TimeDirection
     holder: ScanInstance | None
+    place: str | None = None
     parent: ScanInstance | None = None
     depends_on: list[ScanInstance] = field(default_factory=list)
     input_names: list[str] = field(default_factory=list)
@@ -63,7 +66,7 @@ def collect(
     nearest = NearestScans(graph)
     known = infer(nearest) if origins is None else origins
     direction_of, title_of = time_directions(nearest.scans, known), titles(graph.outputs)
-    results = loop_results(title_of)
+    results, written = loop_results(title_of), places(graph, known)
     members = {
         node: ScanInstance(
             view=view_of(node),
@@ -74,6 +77,7 @@ def collect(
             origin=known[node],
             direction=direction_of[node],
             holder=holder,
+            place=written[node].place if node in written else None,
         )
         for node in nearest.scans
     }

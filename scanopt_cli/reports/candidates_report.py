@@ -1,0 +1,109 @@
+"""The strategies for a derivative side by side: what each builds, which is chosen, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+
+from scanopt_cli.analysis.statistics import Statistics
+from scanopt_cli.autodiff.candidates import LENGTH, PRESET, Candidate, Verdict
+from scanopt_cli.reports.document import (
+    Block,
+    Column,
+    Heading,
+    Item,
+    Paragraph,
+    Sign,
+    Span,
+    Style,
+    Table,
+)
+from scanopt_cli.text import UNNAMED, size_text
+
+_COUNTS = ("mit-mots", "states", "traces", "nodes inside")
+# The longest size that fits in the table.
+_SHORT = 14
+# A narrower table would have no room for the names of strategies beside the numbers.
+_TABLE_WIDTH = 72
+_COLUMNS = 76
+_SIGNS = {
+    Verdict.CHOSEN: Sign("*", Style.GOOD, "chosen"),
+    Verdict.COUNTED: Sign("-", Style.PLAIN, "beside it"),
+    Verdict.REFUSED: Sign("!", Style.WARNING, "refused"),
+    Verdict.LEFT_OUT: Sign("?", Style.FAINT, "left out"),
+}
+
+
+def candidates_report(candidates: Sequence[Candidate]) -> Iterator[Block]:
+    """Yield a table with a row for each strategy that was built, and why each is chosen or not."""
+    counted = [one for one in candidates if one.statistics is not None]
+    sizes = {one: size_text(one.statistics.buffer_bytes) for one in counted if one.statistics}
+    is_short = all(len(size) <= _SHORT for size in sizes.values())
+    loops = "loops" if any(one.statistics and one.statistics.loops for one in counted) else "Scans"
+    titles = (loops, *_COUNTS, *(["loop buffers"] if is_short else []), "cost")
+    cells = [
+        (*_counts(one.statistics), *([sizes[one]] if is_short else []), _cost(one))
+        for one in counted
+        if one.statistics is not None
+    ]
+    items = [
+        Item(_label(one), notes=[", ".join(map(" ".join, zip(titles, row, strict=True)))])
+        for one, row in zip(counted, cells, strict=True)
+    ]
+    yield Table(
+        (Column("strategy", wraps=False), *(Column(title, is_number=True) for title in titles)),
+        [(_label(one), *row) for one, row in zip(counted, cells, strict=True)],
+        least_width=_TABLE_WIDTH,
+        otherwise=items,
+        is_dense=True,
+    )
+    for one in candidates:
+        if not one.is_raw:
+            refused = "does not apply: " if one.verdict is Verdict.REFUSED else ""
+            yield Item(f"{one.strategy}: {refused}{one.reason}", sign=_SIGNS[one.verdict])
+    if not is_short:
+        yield Paragraph("loop buffers")
+        for one, size in sizes.items():
+            yield Item(f"{_label(one).removeprefix('* ')}: {size}", depth=1)
+    yield from map(Paragraph, _legend(candidates))
+
+
+def _legend(candidates: Sequence[Candidate]) -> Iterator[str]:
+    raw = ", but for what is as built" if any(one.is_raw for one in candidates) else ""
+    yield f"counted after `scanopt optimize -p {PRESET}`{raw}"
+    lengths = (one for one in candidates if one.operations and not one.operations.isdecimal())
+    at = f"; unknown lengths count as {LENGTH}" if any(lengths) else ""
+    yield f"cost: the operations of a call, relative to those of what is chosen{at}"
+    if any("?" in one.statistics.buffer_bytes for one in candidates if one.statistics):
+        yield UNNAMED
+
+
+def _counts(counted: Statistics) -> tuple[str, ...]:
+    states = counted.mit_sot + counted.sit_sot + counted.untraced + counted.states
+    traces = counted.nit_sot + counted.traced
+    found = (counted.scans + counted.loops, counted.mit_mot, states, traces, counted.inner_nodes)
+    return tuple(map(str, found))
+
+
+def _cost(one: Candidate) -> str:
+    return "" if one.cost is None else f"{one.cost:.2f}"
+
+
+def _label(one: Candidate) -> str:
+    """Return the strategy with a mark, if it is chosen."""
+    mark = "* " if one.verdict is Verdict.CHOSEN else ""
+    return f"{mark}{one.strategy}{', as built' if one.is_raw else ''}"
+
+
+def height(block: Block) -> int:
+    """Return how many lines of a terminal of 80 columns a block of a report on ``grad`` takes."""
+    match block:
+        case Table(columns, rows):
+            return len(rows) + 2 + max(column.title.count(" ") + 1 for column in columns)
+        case Item(text) | Paragraph(text):
+            spans = [text] if isinstance(text, str | Span) else text
+            length = sum(len(s if isinstance(s, str) else s.text) for s in spans)
+            return max(1, ceil(length / _COLUMNS))
+        case Heading(title):
+            return ceil(len(title) / _COLUMNS)
+    return 1
