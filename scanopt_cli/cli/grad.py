@@ -82,7 +82,8 @@ def grad(
     ] = None,
     mode: Modes = None,
     lines: Annotated[
-        int, typer.Option(min=0, help="Cut the pedigree of a report of more lines; 0 for all.")
+        int,
+        typer.Option(min=0, help="Cut formulas and pedigree to about as many lines; 0 for none."),
     ] = 40,
     show: Annotated[
         str | None, typer.Option(metavar="NAME", help="Print the tree of this Scan too.")

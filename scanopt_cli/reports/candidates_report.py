@@ -23,6 +23,8 @@ from scanopt_cli.text import UNNAMED, size_text
 _COUNTS = ("mit-mots", "states", "traces", "nodes inside")
 # The longest size that fits in the table.
 _SHORT = 14
+# The longest formula below the table, in brief.
+_LONG = 100
 # A narrower table would have no room for the names of strategies beside the numbers.
 _TABLE_WIDTH = 72
 _COLUMNS = 76
@@ -34,8 +36,13 @@ _SIGNS = {
 }
 
 
-def candidates_report(candidates: Sequence[Candidate]) -> Iterator[Block]:
-    """Yield a table with a row for each strategy that was built, and why each is chosen or not."""
+def candidates_report(
+    candidates: Sequence[Candidate], *, is_brief: bool = False
+) -> Iterator[Block]:
+    """Yield a table with a row for each strategy that was built, and why each is chosen or not.
+
+    In brief, long formulas are cut.
+    """
     counted = [one for one in candidates if one.statistics is not None]
     sizes = {one: size_text(one.statistics.buffer_bytes) for one in counted if one.statistics}
     is_short = all(len(size) <= _SHORT for size in sizes.values())
@@ -64,6 +71,8 @@ def candidates_report(candidates: Sequence[Candidate]) -> Iterator[Block]:
     if not is_short:
         yield Paragraph("loop buffers")
         for one, size in sizes.items():
+            if is_brief and len(size) > _LONG:
+                size = f"{size[:_LONG]}…"
             yield Item(f"{_label(one).removeprefix('* ')}: {size}", depth=1)
     yield from map(Paragraph, _legend(candidates))
 

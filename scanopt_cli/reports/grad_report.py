@@ -56,7 +56,8 @@ def grad_report(
 ) -> Iterator[Block]:
     """Yield the table of strategies or of all orders, the pedigree, the notes, the Scan ``show``.
 
-    With ``lines``, the pedigree is cut so that the report has about as many lines of 80 columns.
+    With ``lines``, long formulas and the pedigree are cut, so that the report has about as many
+    lines of 80 columns.
 
     Raises
     ------
@@ -73,7 +74,7 @@ def grad_report(
         above += _strategies(derivative)
         above.append(Paragraph("no loop in this graph, nor in the derivative"))
     elif derivative.candidates:
-        above += candidates_report(derivative.candidates)
+        above += candidates_report(derivative.candidates, is_brief=bool(lines))
     else:
         above += _strategies(derivative)
         found = rows(derivative)

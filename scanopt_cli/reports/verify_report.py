@@ -16,6 +16,8 @@ _STYLES = {
 }
 # A wrong graph differs everywhere; the first few places say enough.
 _MOST = 10
+# How many of the loops that an output comes from are named.
+_LOOPS = 2
 
 
 def verify_report(verification: Verification, *, title: str = "") -> Iterator[Block]:
@@ -77,4 +79,15 @@ def _place(item: Difference) -> str:
             what = f"{item.a} against {item.b}{error}"
         case _:
             what = f"{item.kind} {item.a} against {item.b}"
-    return f"{run}: {output}{what}"
+    return f"{run}: {output}{what}{_after(item)}"
+
+
+def _after(item: Difference) -> str:
+    """Return the loops that an output comes from: ``, after rnn (model.py:41 in step)``."""
+    if not item.loops:
+        return ""
+    names = [
+        f"{loop.name} ({loop.place})" if loop.place else loop.name for loop in item.loops[:_LOOPS]
+    ]
+    more = len(item.loops) - len(names)
+    return f", after {', '.join([*names, *([f'{more} more loops'] if more else [])])}"

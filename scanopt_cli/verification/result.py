@@ -28,6 +28,14 @@ class DifferenceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoopAt:
+    """A loop, and where it was written: ``model.py:41 in step``; ``None`` if that is not known."""
+
+    name: str
+    place: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """One output that differs in one run, or one run in which only one graph raises.
 
@@ -55,6 +63,9 @@ class Difference:
         How many elements are out of tolerance.
     abs_error, rel_error
         Largest deviations over the elements that are finite on both sides; ``None`` if none is.
+    loops
+        The loops of the second graph that the output comes from: the first ones that the first
+        graph does not compute, or else those nearest to the output.
     """
 
     kind: DifferenceKind
@@ -70,6 +81,7 @@ class Difference:
     elements: int | None = None
     abs_error: float | None = None
     rel_error: float | None = None
+    loops: tuple[LoopAt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.ir.graph import GraphLike, as_graph
 from scanopt_cli.verification.input_pairing import matched
+from scanopt_cli.verification.loops_behind import loops_behind
 from scanopt_cli.verification.modes import DEFAULT, compiling_modes
 from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict, Verification
 from scanopt_cli.verification.spawning import Record, Request, run_child, tables
@@ -92,7 +93,13 @@ def verify(
     comparable = {i for i, output in enumerate(pair.a.outputs) if not _is_always_empty(output)}
     record = run_child(request, progress)
     result = _verification(record, planned, compiling, comparable, strict=strict)
-    return replace(result, remarks=(*pair.remarks, *result.remarks))
+    found = result.differences
+    if any(difference.output is not None for difference in found):
+        loops = loops_behind(pair.a.fgraph, pair.b.fgraph)
+        found = tuple(
+            one if one.output is None else replace(one, loops=loops[one.output]) for one in found
+        )
+    return replace(result, differences=found, remarks=(*pair.remarks, *result.remarks))
 
 
 def _is_always_empty(output: Variable) -> bool:

@@ -138,6 +138,13 @@ def test_long_formulas_stand_below_the_table() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_formulas_are_cut_in_brief_only() -> None:
+    n = pt.lscalar("number_of_steps" * 5)
+    found = compared(graph_of(power(n)[1][-1]), 2, strategy="reverse")
+    assert "…" in printed(grad_report(found, lines=40), 200)
+    assert "…" not in printed(grad_report(found), 200)
+
+
 def test_in_markdown() -> None:
     text = as_markdown.render(grad_report(compared(scalar(), 2)))
     assert r"| \* taylor | 1 | 0 | 3 | 0 | 5 | 48 bytes | 1.00 |" in text
