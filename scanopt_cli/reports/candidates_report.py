@@ -24,7 +24,7 @@ _COUNTS = ("mit-mots", "states", "traces", "nodes inside")
 # The longest size that fits in the table.
 _SHORT = 14
 # The longest formula below the table, in brief.
-_LONG = 100
+_LONG = 90
 # A narrower table would have no room for the names of strategies beside the numbers.
 _TABLE_WIDTH = 72
 _COLUMNS = 76
@@ -64,10 +64,13 @@ def candidates_report(
         otherwise=items,
         is_dense=True,
     )
+    groups: dict[tuple[Verdict, str], list[str]] = {}
     for one in candidates:
         if not one.is_raw:
-            refused = "does not apply: " if one.verdict is Verdict.REFUSED else ""
-            yield Item(f"{one.strategy}: {refused}{one.reason}", sign=_SIGNS[one.verdict])
+            groups.setdefault((one.verdict, one.reason), []).append(one.strategy)
+    for (verdict, reason), names in groups.items():
+        refused = "does not apply: " if verdict is Verdict.REFUSED else ""
+        yield Item(f"{', '.join(names)}: {refused}{reason}", sign=_SIGNS[verdict])
     if not is_short:
         yield Paragraph("loop buffers")
         for one, size in sizes.items():

@@ -70,7 +70,7 @@ def test_what_does_not_apply_says_why() -> None:
         assert "a direction for each entry of v" in rows[strategy].reason
         assert rows[strategy].statistics is None
     text = printed(grad_report(compared(graph, 2)), 200)
-    assert "! taylor: does not apply: forward mode needs" in text
+    assert "! forward, taylor: does not apply: forward mode needs" in text
 
 
 def test_a_root_of_zero_rules_forward_mode_out() -> None:
