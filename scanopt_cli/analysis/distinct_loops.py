@@ -15,7 +15,6 @@ _FACETS: Sequence[tuple[Callable[[ScanReport], object], str]] = (
     (lambda scan: scan.path, "what they are in"),
     (lambda scan: scan.steps, "how many steps they run"),
     (lambda scan: scan.fed_digest, "what feeds them"),
-    (lambda scan: scan.place, "where they were written"),
 )
 """What copies of a loop may differ in."""
 
@@ -41,9 +40,16 @@ class DistinctLoop:
         return self.copies[0]
 
     @property
+    def places(self) -> list[str]:
+        """Where they were written, as far as that is known."""
+        return list(dict.fromkeys(scan.place for scan in self.copies if scan.place))
+
+    @property
     def differences(self) -> list[str]:
         """What the copies differ in."""
         found = [text for fact, text in _FACETS if len(set(map(fact, self.copies))) > 1]
+        if len(self.places) > 1:
+            found.append("where they were written")
         return found or ["who reads them"]
 
 

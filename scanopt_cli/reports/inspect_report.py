@@ -38,8 +38,8 @@ _COLUMNS = (
 _TABLE_WIDTH = 120
 # With so few loops and rows of slots, a screen has room for all of them.
 _FEW_LOOPS, _FEW_SLOTS = 2, 8
-_MOST_LOOPS = 12
-# Of more loops than `_SOME`, one operation on arrays is shown, not three.
+_MOST_LOOPS = 11
+# Of more loops than `_SOME`, operations are counted, not named.
 _SOME, _MOST_ARRAYS = 8, 3
 _LONGEST = 40
 _NAMED = 3
@@ -75,7 +75,7 @@ def _overview(inspection: Inspection, loops: Sequence[DistinctLoop]) -> Iterator
     dtype = f"; {dtypes.pop()}" if len(dtypes) == 1 else ""
     yield Paragraph(f"{plural(count, 'loop')}{distinct}{dtype}{size}")
     shown = loops[:_MOST_LOOPS]
-    arrays = _MOST_ARRAYS if len(shown) <= _SOME else 1
+    arrays = _MOST_ARRAYS if len(shown) <= _SOME else 0
     rows = [_row(loop, arrays) for loop in shown]
     items: list[Block] = [
         Paragraph(),
@@ -159,9 +159,13 @@ def _item(loop: DistinctLoop, most_arrays: int, *, with_dtype: bool) -> Item:
         Span(f" ({where})" if where else "", Style.FAINT),
         f": {', '.join(filter(None, facts))}",
     ]
-    notes = [f"{_slots(scan)}; a step: {_cost(scan.step, most_arrays)}"]
-    if len(loop.copies) > 1:
-        notes.insert(0, _copies(loop))
+    step = f"{_slots(scan)}; a step: {_cost(scan.step, most_arrays)}"
+    if len(loop.copies) == 1:
+        notes = [step]
+    elif most_arrays:
+        notes = [_copies(loop), step]
+    else:
+        notes = [f"{len(loop.copies)} copies; {step}"]
     return Item(first, notes=notes, depth=loop.level)
 
 
@@ -172,9 +176,9 @@ def _own_name(loop: DistinctLoop) -> str:
 
 
 def _where(loop: DistinctLoop) -> str:
-    places = list(dict.fromkeys(scan.place or "" for scan in loop.copies))
-    first = places[0].partition(" in ")[0]
-    return f"{first} and {len(places) - 1} more" if first and len(places) > 1 else first
+    places = loop.places
+    first = places[0].partition(" in ")[0] if places else ""
+    return f"{first} and {len(places) - 1} more" if len(places) > 1 else first
 
 
 def _copies(loop: DistinctLoop) -> str:
@@ -205,14 +209,24 @@ def _dtypes(scan: ScanReport) -> str:
 
 
 def _cost(step: StepCost, most: int | None = None) -> str:
-    """Return what a step computes, with the first operations on arrays, or with all."""
+    """Return what a step computes, with ``most`` operations on arrays, or with all.
+
+    With 0, all is counted.
+    """
     if step.is_on_numbers:
         return f"{plural(step.numbers, 'node')} on numbers alone"
     parts = [f"{plural(step.numbers, 'node')} on numbers"] if step.numbers else []
+    if most == 0:
+        on_arrays = sum(operation.count for operation in step.arrays)
+        parts += [f"{on_arrays} on arrays"] if on_arrays else []
+        parts += [plural(step.draws, "draw")] if step.draws else []
+        parts += [plural(len(step.inner_loops), "loop")] if step.inner_loops else []
+        return ", ".join(parts) or "nothing"
     if step.arrays:
-        shown = list(map(str, step.arrays[:most]))
-        if len(step.arrays) > len(shown):
-            shown.append(f"{len(step.arrays) - len(shown)} more")
+        frequent = sorted(step.arrays, key=lambda operation: -operation.count)
+        shown = list(map(str, frequent[:most]))
+        if len(frequent) > len(shown):
+            shown.append(f"{len(frequent) - len(shown)} more")
         parts.append(f"arrays: {', '.join(shown)}")
     if step.draws:
         parts.append(plural(step.draws, "draw"))

@@ -205,7 +205,7 @@ def test_many_loops_are_some_rows_and_a_count() -> None:
         graph_of(*(scan(f, sequences=[x], outputs_info=[zero])[-1] for f in steps)).fgraph
     )
     text = shown(found, 80)
-    assert "and 18 distinct loops more" in text
+    assert "and 19 distinct loops more" in text
     assert len(text.splitlines()) <= 40
 
 
@@ -233,6 +233,15 @@ def test_each_sample_is_one_screen(name: str) -> None:
 def test_each_model_and_its_derivatives_are_one_screen(model: Any) -> None:
     for order in range(model.order + 1 if model.wrt else 1):
         fits(as_graph(outputs_of(model, order)))
+
+
+@pytest.mark.pymc
+@pytest.mark.parametrize("name", ["garch", "sir", "local_level", "statespace"])
+def test_a_hessian_of_many_loops_is_one_screen(name: str) -> None:
+    import pymc_models
+
+    model = getattr(pymc_models, name)()
+    fits(as_graph((list(model.value_vars), [model.d2logp()])))
 
 
 def test_one_report_needs_the_inspection_alone() -> None:
