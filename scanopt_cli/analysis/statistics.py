@@ -114,7 +114,7 @@ class _Counter:
                 for slot in view.slots:
                     if slot.kind is not SlotKind.INDEX:
                         counts[COUNTED[slot.kind]] += 1
-                    if _has_buffer(slot, graph):
+                    if has_buffer(slot, graph):
                         elements = buffer_elements(view, slot, lengths)
                         sizes += _Sizes(elements, elements.scaled(_item_size(slot)))
             for inner in inner_graphs(node.op):
@@ -125,15 +125,17 @@ class _Counter:
         return counts, sizes
 
 
-def buffer_bytes(view: SlotView, slots: Iterable[Slot]) -> Formula:
-    """Return the memory that the buffers of ``slots`` take, in bytes."""
-    lengths = Lengths(view.n_steps)
-    total = Formula()
-    for slot in slots:
-        size = _item_size(slot)
-        if size:
-            total += buffer_elements(view, slot, lengths).scaled(size)
-    return total
+def buffer_bytes(view: SlotView, slots: Iterable[Slot], lengths: Lengths | None = None) -> Formula:
+    """Return the memory that the buffers of ``slots`` take, in bytes.
+
+    ``lengths`` are those of the loop, if they are at hand.
+    """
+    lengths = lengths or Lengths(view.n_steps)
+    return Formula.total(
+        buffer_elements(view, slot, lengths).scaled(size)
+        for slot in slots
+        if (size := _item_size(slot))
+    )
 
 
 def _item_size(slot: Slot) -> int:
@@ -142,7 +144,7 @@ def _item_size(slot: Slot) -> int:
     return 0 if dtype is None else int(dtype.itemsize)
 
 
-def _has_buffer(slot: Slot, graph: AbstractFunctionGraph) -> bool:
+def has_buffer(slot: Slot, graph: AbstractFunctionGraph) -> bool:
     """Whether a buffer is allocated for a slot; for a trace only if somebody reads it."""
     output = slot.outer_output
     if output is not None and slot.kind in (SlotKind.STATE, SlotKind.TRACED):

@@ -12,7 +12,7 @@ from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import Second
+from pytensor.scalar.basic import ScalarType, Second
 from pytensor.tensor.basic import (
     Alloc,
     AllocEmpty,
@@ -23,24 +23,22 @@ from pytensor.tensor.basic import (
 )
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.analysis.affine import AffineExpr, Atom, as_affine, total
 from scanopt_cli.analysis.formulas import Formula
-from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.step_lengths import StepLengths
 from scanopt_cli.ir.inner_graphs import core_op, op_name
 from scanopt_cli.ir.scan_view import is_loop
-from scanopt_cli.ir.slots import SlotKind, SlotView
+from scanopt_cli.ir.slots import SlotView
+from scanopt_cli.text import plural
 
 _FREE = (Shape, Shape_i, SpecifyShape, ScalarFromTensor, TensorFromScalar, DimShuffle)
 """What takes no time: conversions, and what reads the shape of an array."""
 _MOVES = (AllocEmpty, Alloc, Join, MakeVector, IncSubtensor, AdvancedIncSubtensor, Second)
 """What moves elements, or makes room for them, and computes none."""
-_OF_ROWS = (*(SlotKind.SEQ, SlotKind.MIT_MOT, SlotKind.MIT_SOT, SlotKind.SIT_SOT),)
-"""The kinds of slots that give a step a row of an array."""
-_WITH_SOURCE = (*_OF_ROWS, SlotKind.STATE, SlotKind.NON_SEQ, SlotKind.CONSTANT)
 _ONCE = Formula({(): 1})
 
 
@@ -71,7 +69,8 @@ class ArrayOperation:
     def __str__(self) -> str:
         shapes = f" {' '.join(self.shapes)}" if self.shapes else ""
         times = f"{self.count} " if self.count > 1 else ""
-        return f"{times}{self.name}{shapes}"
+        where = " in place" if shapes and not self.allocates else ""
+        return f"{times}{self.name}{shapes}{where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +83,8 @@ class StepCost:
         How many operations on numbers there are.
     arrays
         The operations on arrays; what merely reads a part of one is left out.
+    draws
+        How many random numbers are drawn one by one.
     inner_loops
         The names of the loops that run in each step.
     operations
@@ -96,64 +97,46 @@ class StepCost:
     arrays: tuple[ArrayOperation, ...]
     inner_loops: tuple[str, ...]
     operations: str
+    draws: int = 0
+
+    @property
+    def is_on_numbers(self) -> bool:
+        """Whether a step computes with numbers, and with nothing else."""
+        return bool(self.numbers) and not (self.arrays or self.draws or self.inner_loops)
 
     def __str__(self) -> str:
         parts = [f"{self.numbers} on numbers"] if self.numbers else []
         if self.arrays:
             parts.append(f"arrays: {', '.join(map(str, self.arrays))}")
+        if self.draws:
+            parts.append(plural(self.draws, "draw"))
         if self.inner_loops:
             parts.append(f"loops: {', '.join(self.inner_loops)}")
         return "; ".join(parts) or "nothing"
 
 
-def step_cost(view: SlotView) -> StepCost:
-    """Return what a step of a loop computes."""
-    lengths = _StepLengths(view)
-    numbers, operations = 0, Formula()
+def step_cost(view: SlotView, lengths: StepLengths | None = None) -> StepCost:
+    """Return what a step of a loop computes; ``lengths`` are those of the step, if at hand."""
+    lengths = lengths or StepLengths(view)
+    numbers = draws = 0
+    operations: list[Formula] = []
     arrays: Counter[ArrayOperation] = Counter()
     loops = []
     for node in view.op.fgraph.toposort():
         if is_loop(node):
             loops.append(op_name(node.op))
-        elif _is_read_in_place(node.op):
+        elif _is_read_in_place(node.op) or not any(map(_is_numeric, node.outputs)):
             continue
         elif all(map(_is_number, (*node.inputs, *node.outputs))):
             numbers += 1
-            operations += _ONCE
+        elif _is_draw(node):
+            draws += 1
         else:
             arrays[_operation(node, lengths)] += 1
-            operations += _results(node, lengths)
+            operations.append(_results(node, lengths))
     found = tuple(replace(operation, count=count) for operation, count in arrays.items())
-    return StepCost(numbers, found, tuple(loops), str(operations))
-
-
-class _StepLengths:
-    """The shapes of the arrays of a step, told by those of the arrays around the loop."""
-
-    def __init__(self, view: SlotView) -> None:
-        self._inside, self._outside = Lengths(), Lengths()
-        self._sources: dict[Variable, tuple[Variable, int]] = {}
-        for slot in view.slots:
-            if slot.kind in _WITH_SOURCE:
-                row = int(slot.kind in _OF_ROWS)
-                for variable in slot.inner_inputs:
-                    self._sources[variable] = (slot.outer_input, view.batch_ndim + row)
-
-    def shape(self, variable: Any) -> list[AffineExpr]:
-        """Return the lengths of the axes of ``variable``."""
-        axes = range(getattr(variable.type, "ndim", 0))
-        return [self._resolved(self._inside.length_of(variable, axis)) for axis in axes]
-
-    def _resolved(self, length: AffineExpr) -> AffineExpr:
-        known = as_affine(length.constant)
-        return total((known, *(self._atom(atom).scaled(n) for atom, n in length.terms)))
-
-    def _atom(self, atom: Atom) -> AffineExpr:
-        source = self._sources.get(atom.variable)
-        if source is None or atom.axis is None:
-            return AffineExpr.of(atom)
-        outer, first = source
-        return self._outside.length_of(outer, first + atom.axis)
+    total = Formula.total((Formula({(): numbers}), *operations))
+    return StepCost(numbers, found, tuple(loops), str(total), draws)
 
 
 def _is_read_in_place(op: Op) -> bool:
@@ -162,11 +145,20 @@ def _is_read_in_place(op: Op) -> bool:
 
 
 def _is_number(variable: Variable) -> bool:
-    """Whether a variable is one number, or no array at all: a generator, or None."""
-    return getattr(variable.type, "ndim", 0) == 0
+    return _is_numeric(variable) and variable.type.ndim == 0
 
 
-def _operation(node: Apply, lengths: _StepLengths) -> ArrayOperation:
+def _is_numeric(variable: Variable) -> bool:
+    return isinstance(variable.type, TensorType | ScalarType)
+
+
+def _is_draw(node: Apply) -> bool:
+    """Whether a node draws one random number."""
+    numbers = filter(_is_numeric, node.outputs)
+    return isinstance(core_op(node.op), RandomVariable) and all(map(_is_number, numbers))
+
+
+def _operation(node: Apply, lengths: StepLengths) -> ArrayOperation:
     arrays = [v for v in node.outputs if isinstance(v.type, TensorType)]
     shapes = tuple(f"({','.join(map(str, lengths.shape(v)))})" for v in arrays if v.type.ndim)
     dtype = str(arrays[0].type.dtype) if arrays else ""
@@ -185,7 +177,7 @@ def _name(op: Op) -> str:
     return str(getattr(op, "name", None) or op).partition("{")[0] or type(op).__name__
 
 
-def _results(node: Apply, lengths: _StepLengths) -> Formula:
+def _results(node: Apply, lengths: StepLengths) -> Formula:
     """Return how many results of arithmetic a node computes."""
     op = _arithmetic(node.op)
     if isinstance(op, _MOVES):
@@ -195,5 +187,5 @@ def _results(node: Apply, lengths: _StepLengths) -> Formula:
     return _elements(node.inputs[0] if isinstance(op, CAReduce) else node.outputs[0], lengths)
 
 
-def _elements(variable: Variable, lengths: _StepLengths) -> Formula:
+def _elements(variable: Variable, lengths: StepLengths) -> Formula:
     return _ONCE.times(lengths.shape(variable))

@@ -310,4 +310,4 @@ def test_draws_that_are_the_same_in_every_step_are_warned_of(tmp_path: Path) -> 
     )
     for form in ("rich", "markdown"):
         shown = scanopt("inspect", tmp_path / "walk.pkl", "--format", form).out
-        assert f"warning: {text} rng" in " ".join(shown.split())
+        assert f"warning: walk: {text} rng" in " ".join(shown.split())
