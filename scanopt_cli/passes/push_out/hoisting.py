@@ -131,7 +131,8 @@ def _without_reads(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
     Reading them may raise, and the conditional that would prevent it takes longer than a step does
     to read them.
     """
-    hoisted, needed = set(hoisted), set()
+    hoisted = set(hoisted)
+    needed: set[Apply | None] = set()
     for node in reversed(nodes):
         if node in hoisted:
             if isinstance(node.op, Subtensor) and not _is_total(node) and node not in needed:
