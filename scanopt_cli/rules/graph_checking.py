@@ -64,7 +64,7 @@ def check(
     Parameters
     ----------
     graph
-        A loaded graph, a FunctionGraph or an ``(inputs, outputs)`` pair.
+        A loaded graph, the path of its file, a FunctionGraph or an ``(inputs, outputs)`` pair.
     select, ignore
         Codes of rules, or what they begin with: ``P`` for all that waste time or memory. All rules
         by default.
@@ -74,7 +74,7 @@ def check(
     Raises
     ------
     ScanoptError
-        If ``graph`` is no graph, or a code is of no rule.
+        If ``graph`` is no graph, its file cannot be loaded, or a code is of no rule.
     """
     chosen = selected(tuple(select), tuple(ignore))
     work = as_graph(graph)
