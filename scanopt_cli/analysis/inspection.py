@@ -22,12 +22,13 @@ from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.naming import Clients, slot_names, titles
 from scanopt_cli.ir.scan_view import ScanView, is_loop, loop_op, view_of
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
+from scanopt_cli.presentation import Presented
 
 _WITH_BUFFER = TRACED | {SlotKind.MIT_MOT, SlotKind.STATE, SlotKind.TRACED}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SlotReport(Presented):
     """One slot of a loop, as text.
 
     ``rows`` is the buffer's length (``None`` for slots without a buffer). ``whole`` says whether
@@ -50,8 +51,8 @@ class SlotReport:
     same_draws: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ScanReport(Presented):
     """One loop, a Scan or a TracedLoop.
 
     ``name`` is its name, numbered where its graph has more loops of that name; ``path`` holds the
@@ -73,8 +74,8 @@ class ScanReport:
     slots: tuple[SlotReport, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+@dataclass(frozen=True, slots=True, repr=False)
+class Inspection(Presented):
     """Every loop of a graph, outer ones before those in their bodies.
 
     ``shared`` has the names of the graph's shared variables.

@@ -14,14 +14,15 @@ from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.traversal import graph_inputs, io_toposort
 
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.presentation import Presented
 
 _MOST_INPUTS = 5_000
 _MOST_OUTPUTS = 100_000
 _MOST_LISTED = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Graph(Presented):
     """A graph with distinct inputs, and its origin.
 
     Shared variables stay what they are: ``pytensor.function(graph.inputs, graph.outputs)`` reads

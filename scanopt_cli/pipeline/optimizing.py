@@ -15,6 +15,7 @@ from scanopt_cli.pipeline.driver import form_of, smallest
 from scanopt_cli.pipeline.grammar import as_passes, print_pipeline
 from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.pipeline.runner import PassRun, run_pipeline
+from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Remark
 from scanopt_cli.verification.modes import DEFAULT
 from scanopt_cli.verification.result import Verification
@@ -33,8 +34,8 @@ class Snapshot:
     graph: Graph
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizeResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class OptimizeResult(Presented):
     """What `optimize` did.
 
     Attributes

@@ -15,6 +15,8 @@ from weakref import WeakKeyDictionary
 
 from pytensor.graph.fg import FunctionGraph
 
+from scanopt_cli.presentation import Presented
+
 if TYPE_CHECKING:
     from scanopt_cli.analysis.statistics import Statistics
     from scanopt_cli.pipeline.contract import Pass
@@ -25,8 +27,8 @@ DEFAULT = "loop"
 """The default pipeline: what programs compile under `enabled` is mostly gradients."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compilation:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Compilation(Presented):
     """What the passes did to one compiled graph, or to the body of one of its loops.
 
     Attributes
@@ -50,7 +52,7 @@ class Compilation:
     warnings: tuple[Remark, ...] = ()
 
 
-class Enabled:
+class Enabled(Presented):
     """What `enabled` yields: the passes, which run in every compilation, and what they did."""
 
     def __init__(self, passes: Sequence[Pass]) -> None:
