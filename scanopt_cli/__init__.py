@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from scanopt_cli.integration.compilation.blocks import Compilation as Compilation
     from scanopt_cli.integration.compilation.blocks import Enabled as Enabled
     from scanopt_cli.integration.compilation.enabling import enabled as enabled
+    from scanopt_cli.integration.compilation.left_loops import LoopLeft as LoopLeft
     from scanopt_cli.ir.graph import Graph as Graph
     from scanopt_cli.pipeline.optimizing import OptimizeResult as OptimizeResult
     from scanopt_cli.pipeline.optimizing import optimize as optimize
@@ -90,6 +91,7 @@ _MODULES = {
         "integration.capture.recording": "Capture capture",
         "integration.compilation.blocks": "Compilation Enabled",
         "integration.compilation.enabling": "enabled",
+        "integration.compilation.left_loops": "LoopLeft",
         "ir.graph": "Graph",
         "pipeline.optimizing": "OptimizeResult optimize",
         "pipeline.runner": "PassRun",

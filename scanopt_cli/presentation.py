@@ -35,5 +35,10 @@ class Presented:
         return str(_reports().html(self))
 
 
+def show(result: Presented) -> None:
+    """Print a result: in colour at a terminal, as plain text elsewhere."""
+    _reports().show(result)
+
+
 def _reports() -> Any:
     return import_module("scanopt_cli.reports.result_reports")

@@ -17,6 +17,7 @@ from scanopt_cli.autodiff.stages import StageReport
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff
 from scanopt_cli.integration.capture.recording import Capture
 from scanopt_cli.integration.compilation.blocks import Compilation, Enabled
+from scanopt_cli.integration.compilation.left_loops import LoopLeft
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.grammar import described
 from scanopt_cli.pipeline.optimizing import OptimizeResult
@@ -205,7 +206,14 @@ def _capture(kept: Capture) -> str:
 
 @in_short.register
 def _compilation(done: Compilation) -> str:
-    return f"{from_to(done.before, done.after)}, {done.seconds:.2f} s"
+    name = f"{done.function or done.place}: " if done.function or done.place else ""
+    return f"{name}{from_to(done.before, done.after)}, {done.seconds:.2f} s"
+
+
+@in_short.register
+def _left(loop: LoopLeft) -> str:
+    place = "" if loop.place is None else f" ({loop.place})"
+    return f"{loop.design} {loop.name}{place}: {loop.cost}"
 
 
 @in_short.register

@@ -5,6 +5,7 @@ The text of a result is what its command prints; one without a command of its ow
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from functools import singledispatch
 from pathlib import Path
@@ -14,6 +15,7 @@ from scanopt_cli.analysis.inspection import Inspection, ScanReport
 from scanopt_cli.autodiff.derivative import Derivative
 from scanopt_cli.diff.changes import GraphDiff
 from scanopt_cli.integration.capture.recording import Capture
+from scanopt_cli.integration.compilation.blocks import Compilation, Enabled
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
@@ -21,6 +23,7 @@ from scanopt_cli.reports.audit_report import audit_report
 from scanopt_cli.reports.check_report import check_report
 from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.reports.document import Block, Heading, Item, Paragraph
+from scanopt_cli.reports.enabled_report import compilation_report, enabled_report
 from scanopt_cli.reports.grad_report import grad_report
 from scanopt_cli.reports.graph_report import graph_report
 from scanopt_cli.reports.inspect_report import inspect_report
@@ -63,6 +66,17 @@ def html(result: Any) -> str:
     from scanopt_cli.reports import as_html
 
     return as_html.render(blocks(result))
+
+
+def show(result: Any) -> None:
+    """Print a result on stdout: in colour at a terminal, as plain text elsewhere."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        from rich.console import Console
+
+        Console(highlight=False, markup=False, emoji=False).print(renderable(result))
+        return
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text(result).encode(encoding, "replace").decode(encoding))
 
 
 @singledispatch
@@ -128,6 +142,16 @@ def _derivative(derivative: Derivative) -> Iterable[Block]:
 @blocks.register
 def _audit(report: AuditReport) -> Iterable[Block]:
     return audit_report(report)
+
+
+@blocks.register
+def _enabled(done: Enabled) -> Iterable[Block]:
+    return enabled_report(done)
+
+
+@blocks.register
+def _compilation(done: Compilation) -> Iterable[Block]:
+    return compilation_report(done)
 
 
 @blocks.register

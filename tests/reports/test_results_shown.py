@@ -13,6 +13,7 @@ from typing import Any
 
 import pytensor.tensor as pt
 import pytest
+from pytensor import function
 from rich.console import Console
 
 import scanopt_cli as so
@@ -52,7 +53,7 @@ def _results(graph: so.Graph, file: Path) -> Iterator[Any]:
     yield from (runs[0], next(remark for run in runs for remark in run.remarks))
     yield from (inspection.scans[0], inspection.scans[0].slots[0], checked.findings[0])
     yield from (audited.globals[0], diff.changes[0], verified.differences[0])
-    yield derivative.pedigree.scans[0]
+    yield from (derivative.pedigree.scans[0], done.compilations[0].left[0])
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +124,10 @@ COMMANDS = {
 }
 
 
+TABLES = {"Graph", "OptimizeResult", "Inspection", "ScanReport", "Derivative", "AuditReport"}
+TABLES |= {"Enabled", "Compilation"}
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_text_is_what_the_command_prints(
     name: str, results: dict[str, Any], file: Path
@@ -173,15 +178,17 @@ def test_a_notebook_shows_tables(results: dict[str, Any]) -> None:
         reader = read(result._repr_html_())
         assert reader.tags[0] == "div"
         tables = reader.tags.count("table")
-        has_table = name in ("Graph", "OptimizeResult", "Inspection", "ScanReport", "AuditReport")
-        assert bool(tables) == (has_table or name == "Derivative"), name
+        assert bool(tables) == (name in TABLES), name
 
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
 def test_names_of_strangers_are_text(name: str) -> None:
     graph = _graph(name)
     result = so.optimize(graph)
-    for shown in (graph, result, so.inspect(graph), so.check(graph), so.grad(graph, wrt=[0])):
+    with so.enabled() as done:
+        function(graph.inputs, graph.outputs, name=name)
+    assert done.compilations[0].function == name
+    for shown in (graph, result, done, so.inspect(graph), so.check(graph), so.grad(graph, wrt=[0])):
         assert repr(shown).isprintable()
         assert all(line.isprintable() for line in str(shown).split("\n"))
         read(shown._repr_html_())
