@@ -45,7 +45,7 @@ def check_report(results: Results) -> Iterator[Block]:
     for path, result in results.items():
         if result.findings:
             yield Heading(str(path))
-            yield from (_item(finding) for finding in result.findings)
+            yield from map(finding_item, result.findings)
             yield Paragraph()
     yield Paragraph(total(results))
     fixes = {result.fixes for result in results.values() if result.fixes}
@@ -107,7 +107,8 @@ def as_json(found: Sequence[Any], results: Results) -> list[Any]:
     return entries
 
 
-def _item(finding: Finding) -> Item:
+def finding_item(finding: Finding) -> Item:
+    """Return a finding as an entry of a list."""
     text = [
         Span(finding.code, _STYLES[finding.severity]),
         " [*] " if finding.is_mended_safely else " ",

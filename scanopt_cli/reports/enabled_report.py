@@ -22,8 +22,8 @@ from scanopt_cli.reports.document import (
     Style,
     Table,
 )
+from scanopt_cli.reports.headline import loops_of
 from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
-from scanopt_cli.reports.result_lines import loops
 from scanopt_cli.text import UNNAMED, plural
 
 _ON_NUMBERS = Sign("~", Style.GOOD, "on numbers")
@@ -60,8 +60,8 @@ def _compilations(found: Sequence[Compilation]) -> Iterator[Block]:
         (
             str(number),
             _function(done),
-            loops(done.before),
-            loops(done.after),
+            loops_of(done.before),
+            loops_of(done.after),
             f"{done.seconds:.2f}",
         )
         for number, done in enumerate(found[:_MOST_COMPILATIONS], 1)

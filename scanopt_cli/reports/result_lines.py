@@ -25,6 +25,7 @@ from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.remarks import Remark
 from scanopt_cli.reports.change_text import same_text, sentence
 from scanopt_cli.reports.check_report import about
+from scanopt_cli.reports.headline import from_to, loops_of
 from scanopt_cli.reports.remark_text import text_of
 from scanopt_cli.reports.verify_report import difference_text, summary
 from scanopt_cli.rules.graph_checking import CheckResult
@@ -54,7 +55,7 @@ def contents(graph: Graph) -> str:
     if graph.shared:
         parts.append(plural(len(graph.shared), "shared variable"))
     parts += [plural(len(graph.outputs), "output"), plural(counted.outer_nodes, "node")]
-    return ", ".join((*parts, loops(counted)))
+    return ", ".join((*parts, loops_of(counted)))
 
 
 @in_short.register
@@ -69,7 +70,7 @@ def _optimize(result: OptimizeResult) -> str:
     checked = "" if result.verification is None else f", {summary(result.verification)}"
     if not result.changed:
         pipeline = described(result.pipeline)
-        return f"{loops(result.before)}, nothing to clean up ({pipeline}){checked}"
+        return f"{loops_of(result.before)}, nothing to clean up ({pipeline}){checked}"
     names = list(dict.fromkeys(run.name for run in result.passes if run.changed))
     changed = f"changed by {_listed(names)}"
     return f"{from_to(result.before, result.after)}, {changed}{checked}"
@@ -156,7 +157,7 @@ def _derivative(derivative: Derivative) -> str:
     checked = "" if derivative.check is None else f", {derivative.check}"
     return (
         f"{what} of {derivative.output} by {by}, {derivative.strategy}: "
-        f"{loops(last.statistics)}{checked}"
+        f"{loops_of(last.statistics)}{checked}"
     )
 
 
@@ -220,27 +221,6 @@ def _left(loop: LoopLeft) -> str:
 def _enabled(done: Enabled) -> str:
     compilations = plural(len(done.compilations), "compilation")
     return f"{described(done.pipeline)}: {compilations}, {done.seconds:.2f} s"
-
-
-def loops(counted: Statistics) -> str:
-    """Return how many loops of each kind there are."""
-    return ", ".join(_kinds(counted)) or "no loop"
-
-
-def from_to(before: Statistics, after: Statistics) -> str:
-    """Return how many loops became how many: ``5 Scans → 2``."""
-    old, new = loops(before), loops(after)
-    if old == new:
-        return old
-    is_alike = bool(before.scans and after.scans and not (before.loops or after.loops))
-    return f"{old} → {after.scans}" if is_alike else f"{old} → {new}"
-
-
-def _kinds(counted: Statistics) -> Iterable[str]:
-    if counted.scans:
-        yield plural(counted.scans, "Scan")
-    if counted.loops:
-        yield plural(counted.loops, "TracedLoop")
 
 
 def _listed(names: Iterable[str]) -> str:

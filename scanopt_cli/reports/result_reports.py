@@ -22,7 +22,7 @@ from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.reports.audit_report import audit_report
 from scanopt_cli.reports.check_report import check_report
 from scanopt_cli.reports.diff_report import diff_report
-from scanopt_cli.reports.document import Block, Heading, Item, Paragraph
+from scanopt_cli.reports.document import Block, Item, Paragraph
 from scanopt_cli.reports.enabled_report import compilation_report, enabled_report
 from scanopt_cli.reports.grad_report import grad_report
 from scanopt_cli.reports.graph_report import graph_report
@@ -91,15 +91,9 @@ def _graph(graph: Graph) -> Iterable[Block]:
 
 
 @blocks.register
-def _optimize(result: OptimizeResult) -> Iterator[Block]:
-    source = result.graph.source
-    report = list(optimize_report(source, result))
-    yield from report
-    found = list(remarks(result.passes))
-    if found:
-        yield from [Paragraph()] * (report[-1] != Paragraph())
-        yield Heading(source, "remarks")
-        yield from found
+def _optimize(result: OptimizeResult) -> Iterable[Block]:
+    # What `check` finds in it, which the command reports as well, would have to be computed.
+    return optimize_report(result.graph.source, result)
 
 
 @blocks.register

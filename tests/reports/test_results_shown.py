@@ -137,15 +137,14 @@ def test_the_text_is_what_the_command_prints(
     assert str(results[name]) == done.out.rstrip("\n")
 
 
-def test_the_text_of_optimize_has_the_report_and_the_remarks(
+def test_the_text_of_optimize_is_the_report_without_findings(
     results: dict[str, Any], file: Path
 ) -> None:
-    done = scanopt("optimize", file, "--diff", "none", COLUMNS="100")
-    text = str(results["OptimizeResult"])
-    assert text.startswith(done.out.rstrip("\n"))
-    remarks = [line for line in done.err.splitlines() if line.startswith("  ")]
-    assert remarks
-    assert [line for line in text.splitlines() if line in remarks] == remarks
+    first, *text = filter(None, str(results["OptimizeResult"]).splitlines())
+    shown = scanopt("optimize", file, COLUMNS="100").out.splitlines()
+    assert shown[0].startswith(first)
+    assert len(text) > 5
+    assert text == [line for line in shown if line in text]
 
 
 def test_texts_are_plain(results: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
