@@ -17,6 +17,7 @@ from pytensor.compile.debug import profiling
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.presentation import Presented, show
+from scanopt_cli.remarks import RemarkKind
 
 if TYPE_CHECKING:
     from scanopt_cli.analysis.statistics import Statistics
@@ -73,7 +74,7 @@ class Compilation(Presented):
             for run in self.passes
             if run.name in (_TO_LOOPS if loop.design == "Scan" else _TO_NUMBERS)
             for remark in run.remarks
-            if remark.kind == "missed"
+            if remark.kind is RemarkKind.MISSED
             and remark.scan == loop.name
             and (remark.place is None or loop.place is None or remark.place == loop.place)
         )
