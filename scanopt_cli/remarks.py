@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scanopt_cli.facts import Fact
+from scanopt_cli.presentation import Presented
 
 type Detail = str | int | tuple[str, ...]
 
@@ -205,8 +206,8 @@ def because(code: Why, **fields: Detail) -> Reason:
     return Fact(code, fields)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Remark(Presented):
     """A note that a pass rewrote something, or did not, or found something out.
 
     Attributes

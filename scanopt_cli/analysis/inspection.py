@@ -28,6 +28,7 @@ from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.naming import entry_of, titles
 from scanopt_cli.ir.scan_view import ScanView, is_loop, loop_op
 from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.presentation import Presented
 
 _WITHOUT_SOURCE = (SlotKind.NIT_SOT, SlotKind.TRACED, SlotKind.INDEX)
 
@@ -40,8 +41,8 @@ class Entry:
     place: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SlotReport(Presented):
     """One slot of a loop, as text.
 
     ``dtype`` and ``shape`` are those of what a step reads or computes: of one row, with lengths
@@ -70,8 +71,8 @@ class SlotReport:
     same_draws: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ScanReport(Presented):
     """One loop, a Scan or a TracedLoop.
 
     Attributes
@@ -138,8 +139,8 @@ class ScanReport:
         return "/".join((*self.path, self.name))
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+@dataclass(frozen=True, slots=True, repr=False)
+class Inspection(Presented):
     """Every loop of a graph, outer ones before those in their bodies.
 
     ``shared`` has the names of the graph's shared variables, and ``bytes`` is the memory that the

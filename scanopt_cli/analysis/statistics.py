@@ -16,13 +16,14 @@ from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import ScanView, is_loop, view_of
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
+from scanopt_cli.presentation import Presented
 
 # A product of sums that expands to more terms takes each of them as an atom.
 _MOST_TERMS = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Statistics(Presented):
     """Counts over a graph and all its inner graphs, each occurrence of a body counted.
 
     ``outer_nodes`` are the nodes of the graph itself, ``inner_nodes`` those of all inner graphs.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scanopt_cli.analysis.provenance.locating import locate
 from scanopt_cli.ir.folding import bounded_folding
@@ -12,6 +12,7 @@ from scanopt_cli.ir.graph import GraphLike, as_graph
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.presentation import Presented
 from scanopt_cli.rules.rule_contract import CheckContext, Finding
 from scanopt_cli.rules.rule_registry import selected
 
@@ -22,8 +23,8 @@ type Baseline = Mapping[str, int]
 """How many findings of each key are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class CheckResult(Presented):
     """What `check` found.
 
     Attributes
@@ -32,10 +33,13 @@ class CheckResult:
         What is wrong or wasteful, in the order of the rules.
     known
         How many findings are left out, since the baseline has them.
+    source
+        The name of the graph: the path it was read from, or ``<memory>``.
     """
 
     findings: tuple[Finding, ...]
     known: int = 0
+    source: str = field(default="<memory>", metadata={"as_json": False})
 
     @property
     def fixes(self) -> str | None:
@@ -64,7 +68,7 @@ def check(
     Parameters
     ----------
     graph
-        A loaded graph, a FunctionGraph or an ``(inputs, outputs)`` pair.
+        A loaded graph, the path of its file, a FunctionGraph or an ``(inputs, outputs)`` pair.
     select, ignore
         Codes of rules, or what they begin with: ``P`` for all that waste time or memory. All rules
         by default.
@@ -74,7 +78,7 @@ def check(
     Raises
     ------
     ScanoptError
-        If ``graph`` is no graph, or a code is of no rule.
+        If ``graph`` is no graph, its file cannot be loaded, or a code is of no rule.
     """
     chosen = selected(tuple(select), tuple(ignore))
     work = as_graph(graph)
@@ -91,4 +95,4 @@ def check(
                 known += 1
             else:
                 findings.append(finding)
-    return CheckResult(tuple(findings), known)
+    return CheckResult(tuple(findings), known, work.source)

@@ -19,6 +19,7 @@ from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Remark, RemarkKind
 from scanopt_cli.text import size_text
 
@@ -39,8 +40,8 @@ class Fix:
     is_safe: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Finding(Presented):
     """What a rule found.
 
     Attributes

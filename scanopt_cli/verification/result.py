@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from scanopt_cli.presentation import Presented
+
 
 class Verdict(StrEnum):
     """The answer to "do the two graphs compute the same?"."""
@@ -27,8 +29,8 @@ class DifferenceKind(StrEnum):
     REWRITE_FAILS = "rewrite_fails"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Difference(Presented):
     """One output that differs in one run, or one run in which only one graph raises.
 
     Or a rewrite of PyTensor's that fails while the second graph is compiled, and not the first.
@@ -72,8 +74,8 @@ class Difference:
     rel_error: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Verification(Presented):
     """Whether two graphs compute the same values, and on what evidence.
 
     Attributes
