@@ -25,7 +25,7 @@ from scanopt_cli.cli.options import (
     require_use_of_force,
 )
 from scanopt_cli.cli.results import print_aside, print_blocks, print_json
-from scanopt_cli.cli.targets import targets
+from scanopt_cli.cli.targets import targets, write
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.text import plural
 
@@ -176,7 +176,6 @@ def _print(
 
 def _finish(result: OptimizeResult, target: Path | None, *, check: bool, trust: bool) -> ExitCode:
     """Write the result unless its verification failed, and return the exit code."""
-    from scanopt_cli.serialization.saving import save
     from scanopt_cli.verification.result import Verdict
 
     verification = result.verification
@@ -191,11 +190,5 @@ def _finish(result: OptimizeResult, target: Path | None, *, check: bool, trust: 
         tell(f"the result {outcome}{kept}")
         return ExitCode.FINDING if verification.verdict is Verdict.DIFFERS else ExitCode.FAILED
     if target is not None:
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = error.strerror or error
-            raise ScanoptError(f"cannot be made: {reason}", where=str(target.parent)) from None
-        save(result.graph, target, trust=trust)
-        tell(f"wrote {target}")
+        write(result.graph, target, trust=trust)
     return ExitCode.FINDING if check and result.changed else ExitCode.CLEAN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from scanopt_cli.remarks import Code, Remark
+from scanopt_cli.remarks import Code, Remark, Why
 from scanopt_cli.rules.rule_contract import Fix, PassRule, Severity, named
 
 
@@ -34,3 +34,14 @@ class LastOfNoSteps(PassRule):
         read = [remark for remark in remarks if remark.slots]
         what = f"the last row of {named(read)} is read" if read else "a last row is written"
         return f"{what}, and there may be no step: compiled, that raises no IndexError"
+
+    def doubt(self, remark: Remark) -> str | None:
+        """Return the text for a last row of a buffer that may not hold every step."""
+        if remark.code is not Code.LAST_UNGUARDED or remark.reason is None:
+            return None
+        if remark.reason.code != Why.BUFFERS_NOT_WHOLE:
+            return None
+        return (
+            f"the last row of {named([remark])} is read: if it keeps every step, and there is "
+            "none, compiled that raises no IndexError"
+        )

@@ -82,6 +82,11 @@ class Finding:
         """Whether a pass mends it that keeps all values."""
         return self.fix is not None and self.fix.is_safe
 
+    @property
+    def is_mended_unsafely(self) -> bool:
+        """Whether a pass mends it that may change values."""
+        return self.fix is not None and not self.fix.is_safe
+
 
 @dataclass
 class CheckContext:
@@ -133,6 +138,10 @@ class Rule(ABC):
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield what is provably so; nothing that PyTensor does away with anyway."""
 
+    def suspects(self, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG002
+        """Yield what may be so, and is not proved. `check` tells it with ``-v`` alone."""
+        yield from ()
+
     def at(
         self,
         context: CheckContext,
@@ -179,6 +188,26 @@ class PassRule(Rule):
     @abstractmethod
     def text(self, remarks: Sequence[Remark]) -> str:
         """Return the text of the finding, of what the passes would do to one loop."""
+
+    def doubt(self, remark: Remark) -> str | None:  # noqa: ARG002
+        """Return what may be so, of a rewrite that the passes missed for lack of a proof.
+
+        ``None`` if they missed it for another reason.
+        """
+        return None
+
+    def suspects(self, context: CheckContext) -> Iterator[Finding]:
+        """Yield what the passes would do, were a precondition proved."""
+        told = set()
+        for remark in context.remarks(self.fix.passes):
+            loop = context.loop(remark.scan)
+            is_missed = remark.kind is RemarkKind.MISSED and loop is not None
+            text = self.doubt(remark) if is_missed else None
+            if loop is None or text is None or (loop.title, text) in told:
+                continue
+            told.add((loop.title, text))
+            slots = [slot for slot, name in loop.names.items() if name in remark.slots]
+            yield self.at(context, loop, text, *slots, fix=None)
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop to which the passes would do something."""
