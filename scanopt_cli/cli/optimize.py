@@ -10,7 +10,7 @@ import typer
 
 from scanopt_cli.cli.batch import Batch, load_graph
 from scanopt_cli.cli.console import out, plug_in_warnings, status, tell
-from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
     AllowPackages,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from scanopt_cli.pipeline.optimizing import OptimizeResult
     from scanopt_cli.reports.document import Block
+    from scanopt_cli.rules.graph_checking import CheckResult
 
 
 class DiffKind(StrEnum):
@@ -74,7 +75,10 @@ def optimize(
         int | None, typer.Option(min=0, help="Stop after so many rewrites, for bisection.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 if anything could be cleaned up.")
+        bool,
+        typer.Option(
+            "--check", help="Exit with 1 if `scanopt check` finds anything that the passes mend."
+        ),
     ] = False,
     verify: Annotated[
         bool,
@@ -94,21 +98,26 @@ def optimize(
     """Run passes on graphs; show the counts before and after, the changes and the remarks."""
     from scanopt_cli.pipeline.grammar import parse
     from scanopt_cli.pipeline.optimizing import optimize as optimize_graph
+    from scanopt_cli.reports import check_report
     from scanopt_cli.reports.as_json import plain
     from scanopt_cli.reports.changes_report import showing_changes
+    from scanopt_cli.reports.document import Paragraph
     from scanopt_cli.reports.optimize_report import timings
     from scanopt_cli.reports.remark_text import failures, text_of
+    from scanopt_cli.rules.gate import PassesGate
     from scanopt_cli.verification.modes import DEFAULT
 
     if mode and not verify:
         raise ScanoptError("is for --verify", where="--mode", hint="give both, or neither")
     with plug_in_warnings():
-        parse(passes)
+        sequence = parse(passes)
+        gate = PassesGate.of(sequence) if check else None
     graphs = list(dict.fromkeys(graphs))
     require_use_of_force(output, force=force)
     places = {} if output is None else targets(graphs, output, force=force)
     batch = Batch(graphs)
     codes = [ExitCode.CLEAN]
+    found: dict[Path, CheckResult] = {}
     wants_diff = output_format is Format.RICH and diff is not DiffKind.NONE
     for place, path in enumerate(graphs, 1):
         title = f"{path} ({place} of {len(graphs)})" if len(graphs) > 1 else str(path)
@@ -132,8 +141,11 @@ def optimize(
                     watch=watch if wants_diff or print_changed else None,
                     progress=show_progress,
                 )
+            if gate is not None:
+                found[path] = gate.check(graph, path)
             if output_format is Format.JSON:
-                batch.results.append({"source": str(path)} | plain(result))
+                findings = {"findings": plain(found[path].findings)} if path in found else {}
+                batch.results.append({"source": str(path)} | plain(result) | findings)
             else:
                 _print(result, graph.source, changes, output_format, quiet=quiet, verbose=verbose)
                 if time_passes:
@@ -144,9 +156,14 @@ def optimize(
                 tell(f"warning: {path}: {text_of(remark)} (pass {remark.pass_name}, {remark.scan})")
             if limit is not None and sum(run.rewrites for run in result.passes) >= limit:
                 tell(f"stopped after {plural(limit, 'rewrite')}, as --limit says")
-            codes.append(_finish(result, places.get(path), check=check, trust=trust))
+            codes.append(_finish(result, places.get(path), trust=trust))
     if output_format is Format.JSON:
         print_json("optimize", {"graphs": batch.results})
+    elif found:
+        print_blocks(
+            output_format, [*check_report.findings(found), Paragraph(check_report.total(found))]
+        )
+    codes.append(finding(any(result.findings for result in found.values())))
     return batch.finish(max(codes))
 
 
@@ -174,7 +191,7 @@ def _print(
         print_aside([Heading(source, "remarks"), *found])
 
 
-def _finish(result: OptimizeResult, target: Path | None, *, check: bool, trust: bool) -> ExitCode:
+def _finish(result: OptimizeResult, target: Path | None, *, trust: bool) -> ExitCode:
     """Write the result unless its verification failed, and return the exit code."""
     from scanopt_cli.verification.result import Verdict
 
@@ -191,4 +208,4 @@ def _finish(result: OptimizeResult, target: Path | None, *, check: bool, trust: 
         return ExitCode.FINDING if verification.verdict is Verdict.DIFFERS else ExitCode.FAILED
     if target is not None:
         write(result.graph, target, trust=trust)
-    return ExitCode.FINDING if check and result.changed else ExitCode.CLEAN
+    return ExitCode.CLEAN

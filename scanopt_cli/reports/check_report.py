@@ -82,21 +82,26 @@ def check_report(results: Results, mending: Mending = _NOTHING) -> Iterator[Bloc
         yield Heading(str(path))
         yield from diff_report(difference)
         yield Paragraph()
+    yield from findings(results)
+    yield from map(Paragraph, closing(results, mending))
+
+
+def findings(results: Results) -> Iterator[Block]:
+    """Yield the findings of each graph that has some."""
     for path, result in results.items():
         if result.findings or result.suspects:
             yield Heading(str(path))
             yield from (_item(finding, _SIGNS[finding.severity]) for finding in result.findings)
             yield from (_item(finding, _UNSURE) for finding in result.suspects)
             yield Paragraph()
-    yield from map(Paragraph, closing(results, mending))
 
 
 def closing(results: Results, mending: Mending = _NOTHING) -> Iterator[str]:
     """Yield the line of counts, and what mends what was found."""
     yield total(results, mending)
-    findings = [finding for result in results.values() for finding in result.findings]
-    safe = sum(finding.is_mended_safely for finding in findings)
-    unsafe = sum(finding.is_mended_unsafely for finding in findings)
+    found = [finding for result in results.values() for finding in result.findings]
+    safe = sum(finding.is_mended_safely for finding in found)
+    unsafe = sum(finding.is_mended_unsafely for finding in found)
     if mending.results:  # what --fix could mend is mended
         safe = 0
     if unsafe and (mending.unsafe and not mending.results):

@@ -39,6 +39,11 @@ class Fix:
     passes: str
     is_safe: bool = True
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the passes, without options."""
+        return frozenset(item.name for item in parse(self.passes))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
