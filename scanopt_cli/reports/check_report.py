@@ -162,7 +162,7 @@ def concise(results: Results, mending: Mending = _NOTHING) -> Iterator[str]:
     """Yield one line for each finding, and the lines that close a report."""
     for path, result in results.items():
         for finding in result.findings:
-            yield printable(f"{path}: {_marked(finding)} {about(finding)}: {finding.text}")
+            yield f"{printable(str(path))}: {told(finding)}"
         for finding in result.suspects:
             text = f"{finding.code} not sure: {about(finding)}: {finding.text}"
             yield printable(f"{path}: {text}")
@@ -199,6 +199,11 @@ def as_json(found: Sequence[Any], results: Results, mending: Mending = _NOTHING)
             item["diff"] = plain(mending.diffs[entry])
         entries.append(item)
     return entries
+
+
+def told(finding: Finding) -> str:
+    """Return a finding as one line."""
+    return printable(f"{_marked(finding)} {about(finding)}: {finding.text}")
 
 
 def _marked(finding: Finding) -> str:
