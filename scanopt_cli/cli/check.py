@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scanopt_cli.cli.batch import Batch, load_graph
+from scanopt_cli.cli.batch import Batch, Failure, load_graph
 from scanopt_cli.cli.console import out, plug_in_warnings, tell
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.limits import limited
@@ -202,7 +202,8 @@ def _print(
         case CheckFormat.JSON:
             print_json("check", {"graphs": check_report.as_json(batch.results, results, mending)})
         case CheckFormat.SARIF:
-            out().out(sarif(results))
+            errors = [entry.error for entry in batch.results if isinstance(entry, Failure)]
+            out().out(sarif(results, errors))
         case CheckFormat.CONCISE:
             for line in check_report.concise(results, mending):
                 out().out(line)

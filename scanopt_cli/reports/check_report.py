@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ _SIGNS = {
     Severity.NOTE: Sign("?", Style.FAINT, "note"),
 }
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+# As `Written.place` has it. Names of files and functions may be any text.
+_PLACE = re.compile(r"(?P<file>.+?):(?P<line>[1-9][0-9]{0,8})(?: in .*)?", re.DOTALL)
 _UNSURE = Sign(".", Style.FAINT, "not sure")
 
 
@@ -233,6 +236,5 @@ def about(finding: Finding) -> str:
 
 def location(finding: Finding) -> tuple[str, int] | None:
     """Return the file and the line where a loop was written, if they are known."""
-    file, colon, rest = (finding.place or "").rpartition(":")
-    line = rest.partition(" ")[0]
-    return (file, int(line)) if colon and line.isdigit() else None
+    found = _PLACE.fullmatch(finding.place or "")
+    return None if found is None else (found["file"], int(found["line"]))
