@@ -7,12 +7,15 @@ from the same state each time.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.tensor.random.type import RandomType
 
 from scanopt_cli.analysis.named_loops import named_loops
+from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
@@ -45,6 +48,18 @@ def _same_draws(fgraph: AbstractFunctionGraph) -> Iterator[Remark]:
                 slots=tuple(loop.names[slot] for slot in generators),
                 place=loop.place,
             )
+
+
+def draws_of(view: SlotView) -> dict[Variable, list[Apply]]:
+    """Return what draws from each generator of a step, in topological order."""
+    found: dict[Variable, list[Apply]] = defaultdict(list)
+    for node in view.op.fgraph.toposort():
+        is_draw = any(isinstance(v.type, RandomType) for v in node.outputs)
+        if is_draw and hasattr(core_op(node.op), "update"):
+            for variable in node.inputs:
+                if isinstance(variable.type, RandomType):
+                    found[variable].append(node)
+    return found
 
 
 def is_fixed_generator(view: SlotView, slot: Slot) -> bool:

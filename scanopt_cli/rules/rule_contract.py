@@ -194,6 +194,14 @@ class PassRule(Rule):
     def text(self, remarks: Sequence[Remark]) -> str:
         """Return the text of the finding, of what the passes would do to one loop."""
 
+    def proved(
+        self,
+        loop: NamedLoop,  # noqa: ARG002
+        remarks: Sequence[Remark],
+    ) -> Sequence[Remark]:
+        """Return those of the remarks on a loop that are findings; all of them by default."""
+        return remarks
+
     def doubt(self, remark: Remark) -> str | None:  # noqa: ARG002
         """Return what may be so, of a rewrite that the passes missed for lack of a proof.
 
@@ -224,6 +232,9 @@ class PassRule(Rule):
             loop = context.loop(title)
             if loop is None:
                 continue  # made by a pass of another
+            remarks = list(self.proved(loop, remarks))
+            if not remarks:
+                continue
             by_name = {name: slot for slot, name in loop.names.items()}
             names = dict.fromkeys(name for remark in remarks for name in remark.slots)
             slots = [by_name[name] for name in names if name in by_name]
