@@ -54,8 +54,7 @@ def draws_of(view: SlotView) -> dict[Variable, list[Apply]]:
     """Return what draws from each generator of a step, in topological order."""
     found: dict[Variable, list[Apply]] = defaultdict(list)
     for node in view.op.fgraph.toposort():
-        is_draw = any(isinstance(v.type, RandomType) for v in node.outputs)
-        if is_draw and hasattr(core_op(node.op), "update"):
+        if _is_draw(node):
             for variable in node.inputs:
                 if isinstance(variable.type, RandomType):
                     found[variable].append(node)
@@ -68,4 +67,18 @@ def is_fixed_generator(view: SlotView, slot: Slot) -> bool:
         slot.kind in (SlotKind.NON_SEQ, SlotKind.CONSTANT)
         and isinstance(slot.inner_inputs[0].type, RandomType)
         and bool(view.op.fgraph.clients.get(slot.inner_inputs[0]))
+    )
+
+
+def is_handed_on(view: SlotView, slot: Slot) -> bool:
+    """Whether a slot is a generator that a step draws from, and hands on as it was given."""
+    if slot.kind not in (SlotKind.UNTRACED, SlotKind.STATE):
+        return False
+    (generator,) = slot.inner_inputs
+    return slot.inner_outputs == [generator] and generator in draws_of(view)
+
+
+def _is_draw(node: Apply) -> bool:
+    return hasattr(core_op(node.op), "update") and any(
+        isinstance(v.type, RandomType) for v in node.outputs
     )

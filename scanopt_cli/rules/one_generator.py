@@ -14,7 +14,8 @@ from pytensor.tensor.random.type import RandomType
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.same_draws import draws_of
 from scanopt_cli.ir.levels import IfElse
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
+from scanopt_cli.rules.equal_draws import EqualDraws, carried
+from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
 
 
 class OneGenerator(Rule):
@@ -28,12 +29,14 @@ class OneGenerator(Rule):
             _, b = pt.random.normal(rng=rng, return_next_rng=True)  # b equals a
             return after, a - b
 
-    Give the second draw the generator that the first one returns (``rng=after``).
+    Give the second draw the generator that the first one returns (``rng=after``). The fix does,
+    which changes what is drawn.
     """
 
     code: ClassVar[str] = "R002"
     name: ClassVar[str] = "one-generator"
     severity: ClassVar[Severity] = Severity.ERROR
+    fix: ClassVar[Fix | None] = EqualDraws.fix
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each generator of a step that several draws read."""
@@ -44,7 +47,7 @@ class OneGenerator(Rule):
                 slots = [s for s in loop.view.slots if generator in s.inner_inputs]
                 what = f"`{loop.names[slots[0]]}`" if slots else "one state of a generator"
                 text = f"{len(draws)} draws of a step read {what}: they use the same random bits"
-                yield self.at(context, loop, text, *slots)
+                yield self.at(context, loop, text, *slots, fix=carried(context, loop, *slots))
 
 
 def _share_bits(loop: NamedLoop, draws: Sequence[Apply]) -> bool:

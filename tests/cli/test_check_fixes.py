@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
@@ -230,3 +231,24 @@ def test_json_and_python_have_suspects_apart(doubtful: Path) -> None:
     assert entry["suspects"] == []
     result = so.check(so.load(doubtful), suspects=True)
     assert [finding.code for finding in result.suspects] == ["R003"]
+
+
+def test_a_generator_is_carried_by_the_unsafe_fix_alone(tmp_path: Path) -> None:
+    rng = pt.random.rng("rng")
+    draws = pytensor.scan(
+        lambda rng: pt.random.normal(rng=rng, return_next_rng=True)[1],
+        non_sequences=[rng],
+        n_steps=3,
+        return_updates=False,
+    )
+    so.save(([rng], [draws]), tmp_path / "equal.pkl")
+    target = tmp_path / "apart.pkl"
+    done = scanopt("check", tmp_path / "equal.pkl", "--fix", "-o", target)
+    assert done.code == 1
+    assert "! R001 [!] scan_fn" in done.out
+    assert so.digest(so.load(target)) == so.digest(so.load(tmp_path / "equal.pkl"))
+    done = scanopt("check", tmp_path / "equal.pkl", "--fix", "--unsafe-fixes", "-o", target)
+    assert (done.code, done.out) == (0, "nothing left in 1 graph; 1 was mended\n")
+    found = so.load(target)
+    (values,) = pytensor.function(found.inputs, found.outputs)(np.random.default_rng(1))
+    np.testing.assert_array_equal(values, np.random.default_rng(1).normal(size=3))
