@@ -99,8 +99,9 @@ def check(
 ) -> ExitCode:
     """Report what is wrong or wasteful in loops: where, at what cost, and what mends it.
 
-    Exits with 1 if anything is found, with --fix if anything is left. [tool.scanopt.check] in
-    pyproject.toml may hold select, ignore, per-file-ignores and baseline; options win.
+    Exits with 1 if anything is found, with --fix if anything is left. The table
+    tool.scanopt.check of pyproject.toml may hold select, ignore, per-file-ignores and baseline;
+    options win.
     """
     from scanopt_cli.diff.comparing import diff as diff_graphs
     from scanopt_cli.reports.check_report import Mending
