@@ -15,12 +15,11 @@ from rich.terminal_theme import MONOKAI
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.reports import as_rich
-from scanopt_cli.reports.changes_report import showing_changes
-from scanopt_cli.reports.document import Block
-from scanopt_cli.reports.optimize_report import optimize_report, remarks
+from scanopt_cli.reports.optimize_report import next_steps, optimize_report
+from scanopt_cli.rules.graph_checking import check
 from unused import build
 
-_COMMAND = "scanopt optimize unused.pkl --diff structural"
+_COMMAND = "scanopt optimize unused.pkl"
 _FILE = Path(__file__).parent.parent / ".github" / "optimize.svg"
 _WIDTH = 90
 
@@ -28,12 +27,12 @@ _WIDTH = 90
 def main() -> None:
     """Optimize the sample and write what is printed as an SVG."""
     graph = as_graph(build()["unused"], source="unused.pkl")
-    changes: list[Block] = []
-    result = optimize(graph, watch=showing_changes(changes.extend, graph, structural=True))
+    result = optimize(graph)
+    left = check(result.graph)
     console = Console(record=True, width=_WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(f"$ {_COMMAND}", style="dim", highlight=False)
-    as_rich.show(console, optimize_report(graph.source, result, changes))
-    as_rich.show(console, remarks(result.passes))
+    as_rich.show(console, optimize_report(graph.source, result, left.findings))
+    as_rich.show(console, next_steps(result, left, None))
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else _FILE
     console.save_svg(str(target), title="scanopt", theme=MONOKAI, unique_id="scanopt")
     print(target)

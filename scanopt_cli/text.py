@@ -46,6 +46,15 @@ def plural(count: int | str, noun: str) -> str:
     return f"{count} {noun}" if str(count) == "1" else f"{count} {noun}s"
 
 
+def size_text(size: str) -> str:
+    """Return a number of bytes, or a formula for it, with its unit: ``1.7 MB``, ``8*n bytes``."""
+    if not size.isdecimal():
+        return f"{size} bytes"
+    from rich.filesize import decimal
+
+    return decimal(int(size))
+
+
 def markdown(text: str) -> str:
     """Return ``text`` on one line, escaped so that Markdown shows it literally.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom, multiple
@@ -28,11 +28,17 @@ class Formula:
         """Return ``form`` as a polynomial of degree 1."""
         return cls({(): form.constant} | {(atom,): count for atom, count in form.terms})
 
+    @classmethod
+    def total(cls, parts: Iterable[Formula]) -> Formula:
+        """Return the sum of ``parts``, in time linear in their terms."""
+        terms: Counter[_Monomial] = Counter()
+        for part in parts:
+            for monomial, count in part.terms.items():
+                terms[monomial] += count
+        return cls(terms)
+
     def __add__(self, other: Formula) -> Formula:
-        terms = Counter(self.terms)
-        for monomial, count in other.terms.items():
-            terms[monomial] += count
-        return Formula(terms)
+        return Formula.total((self, other))
 
     def times(self, factors: Sequence[AffineExpr]) -> Formula:
         """Return the formula times each of ``factors``."""
@@ -48,6 +54,13 @@ class Formula:
     def scaled(self, factor: int) -> Formula:
         """Return the formula times a number."""
         return Formula({monomial: count * factor for monomial, count in self.terms.items()})
+
+    def told(self, tell: Callable[[AffineExpr], AffineExpr]) -> Formula:
+        """Return the formula with what ``tell`` returns of each atom in its place."""
+        return Formula.total(
+            Formula({(): count}).times([tell(AffineExpr.of(atom)) for atom in monomial])
+            for monomial, count in self.terms.items()
+        )
 
     def __str__(self) -> str:
         names = self._names()

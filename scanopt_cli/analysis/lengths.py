@@ -29,6 +29,7 @@ from pytensor.tensor.basic import (
 )
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
@@ -289,7 +290,11 @@ class Lengths:
                 return stop - start if is_counted else None
             case Join(axis=along) if along == axis:
                 return total(self.length_of(part, axis) for part in node.inputs)
+            case Dot() if variable.type.ndim == 2:
+                return self.length_of(node.inputs[axis], axis)
             case Blockwise(core_op=core):
+                if isinstance(core, Dot):
+                    return self.length_of(node.inputs[axis - batch], axis)
                 if isinstance(core, AllocEmpty):
                     return self.value_of(node.inputs[axis - batch])
                 if isinstance(core, Alloc):

@@ -1,8 +1,9 @@
-"""Counts the loops of a graph, their slots, the nodes, and the elements of loop buffers."""
+"""Counts the loops of a graph, their slots, the nodes, and the sizes of loop buffers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 from math import prod
 
 from pytensor.graph.fg import AbstractFunctionGraph
@@ -25,10 +26,10 @@ class Statistics:
     """Counts over a graph and all its inner graphs, each occurrence of a body counted.
 
     ``outer_nodes`` are the nodes of the graph itself, ``inner_nodes`` those of all inner graphs.
-    ``buffers`` is the number of elements in the loop buffers, as a formula in the trip counts; the
-    buffers of nested loops count once, not once for each step of the loop around them. ``loops``
-    are TracedLoops; their slots are ``states``, ``traced`` values and ``constants``, and their
-    buffers the traces that are read.
+    ``buffers`` is the number of elements in the loop buffers, ``buffer_bytes`` the memory that they
+    take, as formulas in the trip counts; the buffers of nested loops count once, not once for each
+    step of the loop around them. ``loops`` are TracedLoops; their slots are ``states``, ``traced``
+    values and ``constants``, and their buffers the traces that are read.
     """
 
     scans: int = 0
@@ -46,6 +47,7 @@ class Statistics:
     outer_nodes: int = 0
     inner_nodes: int = 0
     buffers: str = "0"
+    buffer_bytes: str = "0"
 
     @property
     def has_loops(self) -> bool:
@@ -66,32 +68,43 @@ COUNTED = {
     SlotKind.CONSTANT: "constants",
 }
 """The kinds of slots that are counted, and the names of the counts."""
-COUNTS = tuple(field.name for field in fields(Statistics) if field.name != "buffers")
+COUNTS = tuple(f.name for f in fields(Statistics) if not f.name.startswith("buffer"))
 """The names of the whole numbers in `Statistics`, in order."""
 
 
 def statistics(fgraph: AbstractFunctionGraph) -> Statistics:
     """Count the contents of ``fgraph``; linear in its nodes, each distinct body walked once."""
-    counts, buffers = _Counter().count(fgraph)
-    return Statistics(**counts, buffers=str(buffers))
+    counts, sizes = _Counter().count(fgraph)
+    return Statistics(**counts, buffers=str(sizes.elements), buffer_bytes=str(sizes.bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """How large buffers are."""
+
+    elements: Formula = field(default_factory=Formula)
+    bytes: Formula = field(default_factory=Formula)
+
+    def __add__(self, other: _Sizes) -> _Sizes:
+        return _Sizes(self.elements + other.elements, self.bytes + other.bytes)
 
 
 class _Counter:
     """Counts graphs, remembering each inner graph by identity."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[AbstractFunctionGraph, dict[str, int], Formula]] = {}
+        self._known: dict[int, tuple[AbstractFunctionGraph, dict[str, int], _Sizes]] = {}
 
-    def count(self, graph: AbstractFunctionGraph) -> tuple[dict[str, int], Formula]:
+    def count(self, graph: AbstractFunctionGraph) -> tuple[dict[str, int], _Sizes]:
         known = self._known.get(id(graph))
         if known is None:
             known = (graph, *self._count(graph))
             self._known[id(graph)] = known
         return known[1], known[2]
 
-    def _count(self, graph: AbstractFunctionGraph) -> tuple[dict[str, int], Formula]:
+    def _count(self, graph: AbstractFunctionGraph) -> tuple[dict[str, int], _Sizes]:
         counts = dict.fromkeys(COUNTS, 0)
-        buffers = Formula()
+        sizes = _Sizes()
         counts["outer_nodes"] = len(graph.apply_nodes)
         for node in graph.toposort():
             if is_loop(node):
@@ -101,17 +114,37 @@ class _Counter:
                 for slot in view.slots:
                     if slot.kind is not SlotKind.INDEX:
                         counts[COUNTED[slot.kind]] += 1
-                    if _has_buffer(slot, graph):
-                        buffers = buffers + buffer_elements(view, slot, lengths)
+                    if has_buffer(slot, graph):
+                        elements = buffer_elements(view, slot, lengths)
+                        sizes += _Sizes(elements, elements.scaled(_item_size(slot)))
             for inner in inner_graphs(node.op):
-                inner_counts, inner_buffers = self.count(inner)
+                inner_counts, inner_sizes = self.count(inner)
                 for name, count in inner_counts.items():
                     counts["inner_nodes" if name == "outer_nodes" else name] += count
-                buffers = buffers + inner_buffers
-        return counts, buffers
+                sizes += inner_sizes
+        return counts, sizes
 
 
-def _has_buffer(slot: Slot, graph: AbstractFunctionGraph) -> bool:
+def buffer_bytes(view: SlotView, slots: Iterable[Slot], lengths: Lengths | None = None) -> Formula:
+    """Return the memory that the buffers of ``slots`` take, in bytes.
+
+    ``lengths`` are those of the loop, if they are at hand.
+    """
+    lengths = lengths or Lengths(view.n_steps)
+    return Formula.total(
+        buffer_elements(view, slot, lengths).scaled(size)
+        for slot in slots
+        if (size := _item_size(slot))
+    )
+
+
+def _item_size(slot: Slot) -> int:
+    """Return the bytes of an element in the buffer of ``slot``; 0 if there is no such number."""
+    dtype = getattr(getattr(slot.outer_output, "type", None), "numpy_dtype", None)
+    return 0 if dtype is None else int(dtype.itemsize)
+
+
+def has_buffer(slot: Slot, graph: AbstractFunctionGraph) -> bool:
     """Whether a buffer is allocated for a slot; for a trace only if somebody reads it."""
     output = slot.outer_output
     if output is not None and slot.kind in (SlotKind.STATE, SlotKind.TRACED):

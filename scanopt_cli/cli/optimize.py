@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,15 +31,16 @@ from scanopt_cli.errors import ScanoptError
 from scanopt_cli.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
+    from scanopt_cli.ir.graph import Graph
     from scanopt_cli.pipeline.optimizing import OptimizeResult
     from scanopt_cli.reports.document import Block
     from scanopt_cli.rules.graph_checking import CheckResult
 
 
 class DiffKind(StrEnum):
-    """How the changes of a pass are shown."""
+    """How changes are shown."""
 
     TREE = "tree"
     STRUCTURAL = "structural"
@@ -53,18 +55,24 @@ def optimize(
     diff: Annotated[
         DiffKind,
         typer.Option(
-            help="Show each pass's change at a terminal: dprint trees, matched graphs, or nothing."
+            help="Show what changed in all: dprint trees, matched graphs as `scanopt diff` does, "
+            "or nothing."
         ),
-    ] = DiffKind.TREE,
+    ] = DiffKind.NONE,
+    patch: Annotated[
+        bool, typer.Option("--patch", "-u", help="The same as --diff structural.")
+    ] = False,
+    stat: Annotated[
+        bool, typer.Option("--stat", help="Show how many changes each loop has, and no more.")
+    ] = False,
     print_changed: Annotated[
         bool,
         typer.Option(
-            "--print-changed", help="Show each diff as the pass has run, on stderr, not at the end."
+            "--print-changed",
+            help="Show what each pass changes, on stderr, as it has run: trees, or as --diff says.",
         ),
     ] = False,
-    lines: Annotated[
-        int, typer.Option(min=0, help="Longest diff of a pass, in lines; 0 for no limit.")
-    ] = 60,
+    lines: Annotated[int, typer.Option(min=0, help="Longest diff, in lines; 0 for no limit.")] = 60,
     depth: Annotated[
         int | None, typer.Option(min=1, help="How deep the trees are printed.")
     ] = None,
@@ -87,24 +95,25 @@ def optimize(
         ),
     ] = False,
     mode: Modes = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks on stderr.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show what `check` finds in the result, only.")
+    ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show what passes found out as well.")
+        bool, typer.Option("--verbose", "-v", help="Show what each pass did, missed and found out.")
     ] = False,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
-    """Run passes on graphs; show the counts before and after, the changes and the remarks."""
+    """Run passes on graphs; show what they did on one screen, and what is left to do."""
     from scanopt_cli.pipeline.grammar import parse
     from scanopt_cli.pipeline.optimizing import optimize as optimize_graph
     from scanopt_cli.reports import check_report
-    from scanopt_cli.reports.as_json import plain
     from scanopt_cli.reports.changes_report import showing_changes
     from scanopt_cli.reports.document import Paragraph
     from scanopt_cli.reports.optimize_report import timings
-    from scanopt_cli.reports.remark_text import failures, text_of
     from scanopt_cli.rules.gate import PassesGate
+    from scanopt_cli.rules.graph_checking import check as check_graph
     from scanopt_cli.verification.modes import DEFAULT
 
     if mode and not verify:
@@ -115,20 +124,21 @@ def optimize(
     graphs = list(dict.fromkeys(graphs))
     require_use_of_force(output, force=force)
     places = {} if output is None else targets(graphs, output, force=force)
+    kind = DiffKind.STRUCTURAL if patch else diff
+    shown = _Shown(output_format, kind, stat, lines, depth, quiet, verbose)
     batch = Batch(graphs)
     codes = [ExitCode.CLEAN]
     found: dict[Path, CheckResult] = {}
-    wants_diff = output_format is Format.RICH and diff is not DiffKind.NONE
+    left: dict[Path, CheckResult] = {}
     for place, path in enumerate(graphs, 1):
         title = f"{path} ({place} of {len(graphs)})" if len(graphs) > 1 else str(path)
         with batch.attempt(path), limited(path, trust=trust, only_read=False):
             with status(title, "optimizing") as show_progress:
                 graph = load_graph(path, trust=trust, allow_packages=allow_package, recorded=verify)
-                changes: list[Block] = []
                 watch = showing_changes(
-                    print_aside if print_changed else changes.extend,
+                    print_aside,
                     graph,
-                    structural=diff is DiffKind.STRUCTURAL,
+                    structural=kind is DiffKind.STRUCTURAL,
                     depth=depth,
                     lines=lines,
                 )
@@ -138,57 +148,102 @@ def optimize(
                     verify=verify,
                     modes=mode or DEFAULT,
                     limit=limit,
-                    watch=watch if wants_diff or print_changed else None,
+                    watch=watch if print_changed else None,
                     progress=show_progress,
                 )
-            if gate is not None:
-                found[path] = gate.check(graph, path)
+                left[path] = check_graph(result.graph)
+                if gate is not None:
+                    found[path] = gate.check(graph, path)
+            target = places.get(path)
             if output_format is Format.JSON:
-                findings = {"findings": plain(found[path].findings)} if path in found else {}
-                batch.results.append({"source": str(path)} | plain(result) | findings)
+                batch.results.append(_entry(path, result, left[path], found.get(path)))
             else:
-                _print(result, graph.source, changes, output_format, quiet=quiet, verbose=verbose)
-                if time_passes:
-                    print_aside([timings(result.passes)])
-            for remark in result.warnings:
-                tell(f"warning: {path}: {remark.scan}: {text_of(remark)}")
-            for remark in failures(result.passes):
-                tell(f"warning: {path}: {text_of(remark)} (pass {remark.pass_name}, {remark.scan})")
-            if limit is not None and sum(run.rewrites for run in result.passes) >= limit:
-                tell(f"stopped after {plural(limit, 'rewrite')}, as --limit says")
-            codes.append(_finish(result, places.get(path), trust=trust))
+                print_blocks(output_format, shown.blocks(graph, result, left[path], target))
+                if output_format is Format.MARKDOWN:
+                    out().out()  # the next file's heading is apart from the last item
+            if time_passes:
+                print_aside([timings(result.passes)])
+            _tell(path, result, limit)
+            codes.append(_finish(result, target, trust=trust))
     if output_format is Format.JSON:
         print_json("optimize", {"graphs": batch.results})
     elif found:
-        print_blocks(
-            output_format, [*check_report.findings(found), Paragraph(check_report.total(found))]
-        )
+        print_blocks(output_format, check_report.gate(found))
+    elif len(left) > 1 and not quiet:
+        print_blocks(output_format, [Paragraph(), Paragraph(check_report.total(left))])
     codes.append(finding(any(result.findings for result in found.values())))
     return batch.finish(max(codes))
 
 
-def _print(
-    result: OptimizeResult,
-    source: str,
-    changes: Sequence[Block],
-    output_format: Format,
-    *,
-    quiet: bool,
-    verbose: bool,
-) -> None:
-    """Print the report with the remarks; those for a person go to stderr, unless ``quiet``."""
-    from scanopt_cli.reports.document import Heading
-    from scanopt_cli.reports.optimize_report import optimize_report, remarks
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What is printed of a result."""
 
-    report = optimize_report(source, result, changes)
-    found = list(remarks(result.passes, verbose=verbose))
-    if output_format is Format.MARKDOWN:
-        print_blocks(output_format, [*report, *found])
-        out().out()  # the next file's heading is apart from the last item
-        return
-    print_blocks(output_format, report)
-    if found and not quiet:
-        print_aside([Heading(source, "remarks"), *found])
+    output_format: Format
+    diff: DiffKind
+    stat: bool
+    lines: int
+    depth: int | None
+    quiet: bool
+    verbose: bool
+
+    def blocks(
+        self, graph: Graph, result: OptimizeResult, left: CheckResult, target: Path | None
+    ) -> Iterable[Block]:
+        """Yield the report of a result, of which ``left`` is found, and which ``target`` gets."""
+        from scanopt_cli.reports.changes_report import changes_report
+        from scanopt_cli.reports.check_report import finding_item
+        from scanopt_cli.reports.document import Heading
+        from scanopt_cli.reports.headline import headline
+        from scanopt_cli.reports.optimize_report import next_steps, optimize_report
+
+        if self.quiet:
+            if left.findings:
+                yield Heading(graph.source)
+            yield from map(finding_item, left.findings)
+            return
+        changes: Iterable[Block] = ()
+        if result.changed and (self.stat or self.diff is not DiffKind.NONE):
+            changes = changes_report(
+                graph,
+                result.graph,
+                structural=self.stat or self.diff is DiffKind.STRUCTURAL,
+                depth=self.depth,
+                lines=self.lines,
+                stat=self.stat,
+            )
+        if self.stat:
+            yield Heading(graph.source, headline(result, len(left.findings)))
+            yield from changes
+            return
+        yield from optimize_report(
+            graph.source, result, left.findings, tuple(changes), verbose=self.verbose
+        )
+        if self.output_format is Format.RICH:
+            written = None if target is None else (graph.source, str(target))
+            yield from next_steps(result, left, written)
+
+
+def _entry(
+    path: Path, result: OptimizeResult, left: CheckResult, found: CheckResult | None
+) -> dict[str, Any]:
+    """Return a result as an entry in JSON, with what --check ``found``."""
+    from scanopt_cli.reports.as_json import plain
+
+    check = {} if found is None else {"check": plain(found.findings)}
+    return {"source": str(path), **plain(result), "findings": plain(left.findings), **check}
+
+
+def _tell(path: Path, result: OptimizeResult, limit: int | None) -> None:
+    """Print warnings on stderr: of the graph, of passes that failed, of a limit that was met."""
+    from scanopt_cli.reports.remark_text import failures, text_of
+
+    for remark in result.warnings:
+        tell(f"warning: {path}: {remark.scan}: {text_of(remark)}")
+    for remark in failures(result.passes):
+        tell(f"warning: {path}: {text_of(remark)} (pass {remark.pass_name}, {remark.scan})")
+    if limit is not None and sum(run.rewrites for run in result.passes) >= limit:
+        tell(f"stopped after {plural(limit, 'rewrite')}, as --limit says")
 
 
 def _finish(result: OptimizeResult, target: Path | None, *, trust: bool) -> ExitCode:

@@ -1,4 +1,4 @@
-"""Each pass's change to a graph, shown while a pipeline runs."""
+"""What passes changed in a graph: in all, or each of them while a pipeline runs."""
 
 from __future__ import annotations
 
@@ -37,16 +37,28 @@ def showing_changes(
     def watch(snapshot: Snapshot) -> None:
         nonlocal before
         title = Paragraph(["after ", Span(snapshot.pass_name, Style.STRONG)])
-        changes = _changes(before, snapshot.graph, structural, depth, lines)
+        changes = changes_report(
+            before, snapshot.graph, structural=structural, depth=depth, lines=lines
+        )
         show([title, *changes, Paragraph()])
         before = snapshot.graph
 
     return watch
 
 
-def _changes(
-    before: Graph, after: Graph, structural: bool, depth: int | None, most: int
+def changes_report(
+    before: Graph,
+    after: Graph,
+    *,
+    structural: bool,
+    depth: int | None = None,
+    lines: int = 0,
+    stat: bool = False,
 ) -> Iterator[Block]:
+    """Yield what differs between a graph and the one that came of it.
+
+    The parameters are those of `showing_changes`; with ``stat``, changes are only counted.
+    """
     if digest(before) == digest(after):
         # Only the sharing of nodes differs: trees would show changes that do not matter.
         old, new = statistics(before.fgraph), statistics(after.fgraph)
@@ -56,9 +68,9 @@ def _changes(
             f"{old.inner_nodes} → {new.inner_nodes} inside"
         )
     elif structural:
-        yield from diff_report(diff(before, after), lines=most)
+        yield from diff_report(diff(before, after), lines=lines, stat=stat)
     else:
-        yield from _trees(tree_diff(before.fgraph, after.fgraph, depth), most)
+        yield from _trees(tree_diff(before.fgraph, after.fgraph, depth), lines)
 
 
 def _trees(lines: Sequence[str], most: int) -> Iterator[Block]:

@@ -94,9 +94,15 @@ def findings(results: Results) -> Iterator[Block]:
     for path, result in results.items():
         if result.findings or result.suspects:
             yield Heading(str(path))
-            yield from (_item(finding, _SIGNS[finding.severity]) for finding in result.findings)
+            yield from map(finding_item, result.findings)
             yield from (_item(finding, _UNSURE) for finding in result.suspects)
             yield Paragraph()
+
+
+def gate(results: Results) -> Iterator[Block]:
+    """Yield what `optimize --check` finds, which the passes mend."""
+    yield from (Paragraph(), Heading("check", "what the passes mend"), *findings(results))
+    yield Paragraph(total(results))
 
 
 def closing(results: Results, mending: Mending = _NOTHING) -> Iterator[str]:
@@ -213,6 +219,11 @@ def _marked(finding: Finding) -> str:
     """Return the code of a finding, with a mark of how it can be mended."""
     mark = "*" if finding.is_mended_safely else "!" if finding.is_mended_unsafely else ""
     return f"{finding.code} [{mark}]" if mark else finding.code
+
+
+def finding_item(finding: Finding) -> Item:
+    """Return a finding as an entry of a list."""
+    return _item(finding, _SIGNS[finding.severity])
 
 
 def _item(finding: Finding, sign: Sign) -> Item:

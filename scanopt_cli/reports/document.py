@@ -40,6 +40,11 @@ def spans(line: Line) -> list[Span]:
     return [Span(piece) if isinstance(piece, str) else piece for piece in pieces]
 
 
+def length(line: Line) -> int:
+    """Return how many characters a line has."""
+    return sum(len(span.text) for span in spans(line))
+
+
 @dataclass(frozen=True, slots=True)
 class Sign:
     """A sign for the kind of an item, and the word for it.

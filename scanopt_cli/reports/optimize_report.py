@@ -1,14 +1,15 @@
-"""What `optimize` did."""
+"""What `optimize` did, on one screen; with `remarks`, all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from scanopt_cli.analysis.statistics import COUNTS, Statistics
-from scanopt_cli.pipeline.grammar import described
+from scanopt_cli.analysis.statistics import Statistics
+from scanopt_cli.pipeline.grammar import PRESETS, parse
 from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.remarks import Remark, RemarkKind
+from scanopt_cli.reports.check_report import finding_item
 from scanopt_cli.reports.document import (
     Block,
     Column,
@@ -20,50 +21,111 @@ from scanopt_cli.reports.document import (
     Span,
     Style,
     Table,
+    length,
 )
+from scanopt_cli.reports.headline import LONGEST_SIZE, arrow, headline, importance
 from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
 from scanopt_cli.reports.verify_report import verify_report
-from scanopt_cli.text import UNNAMED
+from scanopt_cli.rules.graph_checking import CheckResult
+from scanopt_cli.rules.rule_contract import Finding
+from scanopt_cli.text import UNNAMED, plural, size_text
 
-_LABELS = {
-    "scans": "Scans",
-    "mit_mot": "mit_mot states",
-    "mit_sot": "mit_sot states",
-    "sit_sot": "sit_sot states",
-    "nit_sot": "nit_sot outputs",
-    "untraced": "untraced states",
-    "seqs": "sequences",
-    "non_seqs": "non-sequences",
-    "loops": "TracedLoops",
-    "states": "states",
-    "traced": "traced values",
-    "constants": "constants",
-    "outer_nodes": "nodes outside",
-    "inner_nodes": "nodes inside",
+type _Counts = Mapping[str, tuple[str, ...]]
+"""The counts of `Statistics` that are added up in each row of a table."""
+_LOOPS: _Counts = {"Scans": ("scans",), "TracedLoops": ("loops",)}
+_SLOTS: _Counts = {
+    "mit_mot states": ("mit_mot",),
+    "mit_sot states": ("mit_sot",),
+    "sit_sot states": ("sit_sot",),
+    "nit_sot outputs": ("nit_sot",),
+    "untraced states": ("untraced",),
+    "sequences": ("seqs",),
+    "non-sequences": ("non_seqs",),
+    "states": ("states",),
+    "traced values": ("traced",),
+    "constants": ("constants",),
 }
+# A TracedLoop has other kinds of slots than the Scan that it was.
+_SLOTS_OF_LOOPS: _Counts = {
+    "mit_mot states": ("mit_mot",),
+    "other states": ("mit_sot", "sit_sot", "untraced", "states"),
+    "traced values": ("nit_sot", "traced"),
+    "sequences": ("seqs",),
+    "constants": ("non_seqs", "constants"),
+}
+_NODES: _Counts = {"nodes outside": ("outer_nodes",), "nodes inside": ("inner_nodes",)}
 _SIGNS = {
     RemarkKind.PASSED: Sign("~", Style.GOOD, "passed"),
     RemarkKind.MISSED: Sign("=", Style.WARNING, "missed"),
     RemarkKind.ANALYSIS: Sign("?", Style.FAINT, "analysis"),
     RemarkKind.WARNING: Sign("!", Style.WARNING, "warning"),
 }
+# What fits on a screen of 80 columns and 40 lines, with a line or two for titles, what is left out,
+# and what to type next.
+_COLUMNS, _LINES = 80, 33
+_INDENT = 6
+_LONGEST_ITEM = 110
+_LONGEST_FORMULA = 90
 
 
 def optimize_report(
-    source: str, result: OptimizeResult, changes: Sequence[Block] = ()
+    source: str,
+    result: OptimizeResult,
+    findings: Sequence[Finding] = (),
+    changes: Sequence[Block] = (),
+    *,
+    verbose: bool = False,
 ) -> Iterator[Block]:
-    """Yield whether anything changed, the counts, the ``changes``, and how they were verified."""
-    if result.before.has_loops or result.after.has_loops:
-        yield Heading(source, _verdict(result))
-        yield from _counts(result.before, result.after)
-        yield Paragraph()
+    """Yield a verdict, the counts that changed, a line for each loop, and what is left to do.
+
+    ``findings`` are those of `check` in the result, ``changes`` its difference to the original.
+    With ``verbose``, all remarks are shown, those of each pass together.
+    """
+    head: list[Block] = [Heading(source, headline(result, len(findings)))]
+    if result.changed and (result.before.has_loops or result.after.has_loops):
+        head += _counts(result.before, result.after, is_cut=not verbose)
+    yield from head
+    if verbose:
+        yield from _apart(remarks(result.passes, verbose=True))
+        yield from _apart(map(finding_item, findings))
     else:
-        yield Heading(source, f"no loop in this graph; {_verdict(result)}")
-        if changes:
-            yield Paragraph()
-    yield from changes
+        yield from _apart(_summary(result, findings, _LINES - sum(map(_lines, head))))
+    yield from _apart(changes)
     if result.verification is not None:
-        yield from verify_report(result.verification, title="verification: ")
+        yield from _apart(verify_report(result.verification, title="verification: "))
+
+
+def next_steps(
+    result: OptimizeResult, left: CheckResult, written: tuple[str, str] | None
+) -> Iterator[Block]:
+    """Yield how much was done and what to type next, on one line.
+
+    ``written`` are the files of the original and of the result, if the result was written.
+    """
+    texts = []
+    if result.changed:
+        rewrites, passes = (
+            sum(r.rewrites for r in result.passes),
+            sum(r.changed for r in result.passes),
+        )
+        texts += [f"{plural(rewrites, 'rewrite')} by {passes} of {len(result.passes)} passes"]
+        texts += ["-u shows the change", "-v all remarks"]
+        texts += ["-o OUT writes it" if written is None else f"scanopt verify {' '.join(written)}"]
+    if left.fixes is not None:
+        mended = sum(finding.is_mended_safely for finding in left.findings)
+        texts.append(f"-p {_mending(result, left.fixes)} mends {plural(mended, 'finding')}")
+    if texts:
+        yield Paragraph()
+        yield Paragraph(Span("; ".join(texts), Style.FAINT))
+
+
+def _mending(result: OptimizeResult, fixes: str) -> str:
+    """Return the pipeline that was run with ``fixes``, or a preset that has them all."""
+    names = {item.name for item in parse(fixes)}
+    for preset, pipeline in PRESETS.items():
+        if pipeline and names <= {item.name for item in parse(pipeline)}:
+            return preset
+    return ",".join(filter(None, (result.pipeline, fixes)))
 
 
 def remarks(runs: Iterable[PassRun], *, verbose: bool = False) -> Iterator[Block]:
@@ -101,43 +163,125 @@ def timings(runs: Sequence[PassRun]) -> Table:
     )
 
 
-def _verdict(result: OptimizeResult) -> str:
-    """Return one line that says whether anything changed, and by which passes."""
-    if not result.changed:
-        return f"nothing to clean up ({described(result.pipeline)})"
-    names = list(dict.fromkeys(run.name for run in result.passes if run.changed))
-    return f"changed by {', '.join(names)}"
+def _apart(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield blocks after an empty line, if there are any."""
+    for place, block in enumerate(blocks):
+        if place == 0:
+            yield Paragraph()
+        yield block
 
 
-def _counts(before: Statistics, after: Statistics) -> Iterator[Block]:
-    """Yield the counts before and after, with the change, and the elements of buffers."""
-    numbers = (Column(title, is_number=True) for title in ("before", "after", "change"))
-    counts = ((name, getattr(before, name), getattr(after, name)) for name in COUNTS)
-    yield Table(
-        (Column(""), *numbers),
-        [
-            (_LABELS[name], str(old), str(new), _change(new - old))
-            for name, old, new in counts
-            if old or new
-        ],
-    )
-    buffers = f"loop-buffer elements: {' → '.join(dict.fromkeys((before.buffers, after.buffers)))}"
-    yield Paragraph(buffers)
-    if "?" in buffers:
-        yield Paragraph(UNNAMED)
+def _counts(before: Statistics, after: Statistics, *, is_cut: bool) -> Iterator[Block]:
+    """Yield the counts that changed before and after, and the memory that buffers take."""
+    kinds = _SLOTS if before.loops == after.loops else _SLOTS_OF_LOOPS
+    counts = [
+        (label, *(sum(getattr(side, name) for name in names) for side in (before, after)))
+        for label, names in {**_LOOPS, **kinds, **_NODES}.items()
+    ]
+    rows: list[Sequence[Line]] = [
+        (label, str(old), str(new), _change(new - old)) for label, old, new in counts if old != new
+    ]
+    sizes = list(dict.fromkeys(size_text(side.buffer_bytes) for side in (before, after)))
+    is_row = len(sizes) > 1 and max(map(len, sizes)) <= LONGEST_SIZE
+    if is_row:
+        rows.append(("loop buffers", *sizes, Span("")))
+    if rows:
+        numbers = (Column(title, is_number=True) for title in ("before", "after", "change"))
+        yield Table((Column(""), *numbers), rows)
+    if not is_row:
+        texts = [
+            text if len(text) <= _LONGEST_FORMULA or not is_cut else f"{text[:_LONGEST_FORMULA]}…"
+            for text in sizes
+        ]
+        yield Paragraph(f"loop buffers: {arrow(texts)}")
+        if any("?" in text for text in texts):
+            yield Paragraph(UNNAMED)
+    same = [
+        plural(old, label.removesuffix("s"))
+        for label, old, new in counts
+        if old == new and old and label not in _NODES
+    ]
+    if same:
+        yield Paragraph(Span(f"unchanged: {', '.join(same)}", Style.FAINT))
 
 
 def _change(change: int) -> Span:
-    style = Style.GOOD if change < 0 else Style.BAD
-    return Span(f"{change:+d}", style) if change else Span("")
+    return Span(f"{change:+d}", Style.GOOD if change < 0 else Style.BAD)
+
+
+def _summary(result: OptimizeResult, findings: Sequence[Finding], room: int) -> Iterator[Block]:
+    """Yield a line for each loop that changed, the findings that are left, and what was missed.
+
+    What does not fit in ``room`` lines is counted.
+    """
+    found = [remark for run in result.passes for remark in run.remarks]
+    changed: list[Item] = []
+    left = [*map(finding_item, findings)]
+    if result.changed:
+        changed += _loops(remark for remark in found if remark.kind is RemarkKind.PASSED)
+        missed = [remark for remark in found if remark.kind is RemarkKind.MISSED]
+        left += map(_item, grouped(missed, with_slots=False))
+    hidden = 0
+    for title, items in (("changed", changed), ("left", left)):
+        for place, item in enumerate(items):
+            room -= _lines(item)
+            if room < 0:
+                hidden += 1
+                continue
+            if place == 0:
+                yield Paragraph(Span(title, Style.STRONG))
+            yield item
+    if hidden:
+        yield Paragraph(Span(f"… {hidden} more; -v shows all", Style.FAINT))
+
+
+def _lines(block: Block) -> int:
+    """Return how many lines a block takes on a screen."""
+    match block:
+        case Heading(title, verdict):
+            return _folded(len(title) + len(verdict))
+        case Paragraph(text):
+            return _folded(length(text))
+        case Item(text):
+            return _folded(length(text) + _INDENT)
+        case Table(rows=rows):
+            return len(rows) + 4
+    return 1
+
+
+def _folded(characters: int) -> int:
+    return max(1, -(-characters // (_COLUMNS - _INDENT)))
+
+
+def _loops(remarks: Iterable[Remark]) -> Iterator[Item]:
+    """Yield what was done to each loop, most important first; what was done to no loop is last."""
+    by_loop: dict[str, list[Remark]] = {}
+    for remark in grouped(remarks):
+        by_loop.setdefault(remark.scan, []).append(remark)
+    for scan, found in sorted(by_loop.items(), key=lambda entry: entry[0] == "graph"):
+        found.sort(key=importance)
+        place = next((remark.place for remark in found if remark.place is not None), None)
+        texts = list(dict.fromkeys(map(text_of, found)))
+        yield Item(_line(scan, place, _joined(texts)), sign=_SIGNS[RemarkKind.PASSED], depth=1)
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Return a few texts in one, and how many are left out."""
+    shown = [texts[0]]
+    for text in texts[1:]:
+        if len("; ".join((*shown, text))) > _LONGEST_ITEM:
+            break
+        shown.append(text)
+    more = len(texts) - len(shown)
+    return "; ".join((*shown, *([f"and {more} more"] if more else [])))
 
 
 def _item(remark: Remark) -> Item:
     hint = hint_of(remark)
-    text: Line = [
-        Span(remark.scan, Style.NAME),
-        Span("" if remark.place is None else f" ({remark.place})", Style.FAINT),
-        f": {text_of(remark)}",
-        Span("" if hint is None else f" ({hint})", Style.FAINT),
-    ]
-    return Item(text, sign=_SIGNS[remark.kind], depth=1)
+    line = _line(remark.scan, remark.place, text_of(remark), "" if hint is None else f" ({hint})")
+    return Item(line, sign=_SIGNS[remark.kind], depth=1)
+
+
+def _line(scan: str, place: str | None, text: str, hint: str = "") -> Line:
+    where = Span("" if place is None else f" ({place})", Style.FAINT)
+    return [Span(scan, Style.NAME), where, f": {text}", Span(hint, Style.FAINT)]

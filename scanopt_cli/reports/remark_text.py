@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from scanopt_cli.analysis.same_draws import SAME_DRAWS
@@ -207,8 +207,12 @@ def failures(runs: Iterable[PassRun]) -> list[Remark]:
     return [remark for run in runs for remark in run.remarks if remark.code is Code.PASS_FAILED]
 
 
-def grouped(remarks: Iterable[Remark]) -> list[Remark]:
-    """Return ``remarks`` with those merged that differ in slots, or in the number of a Scan."""
+def grouped(remarks: Iterable[Remark], *, with_slots: bool = True) -> list[Remark]:
+    """Return ``remarks`` with those merged that differ in slots, or in the number of a Scan.
+
+    Remarks on several Scans are merged if they have the same slots; if not ``with_slots``, whatever
+    slots and Scans they are about.
+    """
     by_scan: dict[object, Remark] = {}
     for remark in remarks:
         first = by_scan.setdefault(remark.subject, remark)
@@ -217,9 +221,16 @@ def grouped(remarks: Iterable[Remark]) -> list[Remark]:
             by_scan[remark.subject] = replace(first, slots=slots, count=first.count + remark.count)
     groups: dict[object, list[Remark]] = {}
     for remark in by_scan.values():
-        alike = replace(remark, scan=_NUMBER.sub("", remark.scan))
-        groups.setdefault((alike.subject, alike.slots, alike.count), []).append(remark)
-    return [
-        first if not others else replace(first, scan=f"{first.scan} and {len(others)} more")
-        for first, *others in groups.values()
-    ]
+        alike = replace(remark, scan=_NUMBER.sub("", remark.scan) if with_slots else "")
+        same = (alike.slots, alike.count) if with_slots else None
+        groups.setdefault((alike.subject, same), []).append(remark)
+    return [_of_several(found) for found in groups.values()]
+
+
+def _of_several(found: Sequence[Remark]) -> Remark:
+    """Return one remark in place of remarks that say the same of several Scans."""
+    first, *others = found
+    if not others:
+        return first
+    slots = tuple(dict.fromkeys(slot for remark in found for slot in remark.slots))
+    return replace(first, scan=f"{first.scan} and {len(others)} more", slots=slots)

@@ -12,16 +12,15 @@ from typing import ClassVar
 
 from pytensor.graph.fg import FunctionGraph
 
-from scanopt_cli.analysis.formulas import Formula
-from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop, named_loops
-from scanopt_cli.analysis.statistics import buffer_elements
+from scanopt_cli.analysis.statistics import buffer_bytes
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.remarks import Remark, RemarkKind
+from scanopt_cli.text import size_text
 
 
 class Severity(StrEnum):
@@ -238,7 +237,7 @@ class PassRule(Rule):
             by_name = {name: slot for slot, name in loop.names.items()}
             names = dict.fromkeys(name for remark in remarks for name in remark.slots)
             slots = [by_name[name] for name in names if name in by_name]
-            cost = buffer_bytes(loop, slots) if self.costs_buffers else None
+            cost = memory(loop, slots) if self.costs_buffers else None
             others = [
                 other
                 for remark in remarks
@@ -248,14 +247,10 @@ class PassRule(Rule):
             yield self.at(context, loop, self.text(remarks), *slots, others=others, cost=cost)
 
 
-def buffer_bytes(loop: NamedLoop, slots: Iterable[Slot]) -> str | None:
+def memory(loop: NamedLoop, slots: Iterable[Slot]) -> str | None:
     """Return how many bytes the buffers of slots take, as a formula; ``None`` without any."""
-    total, lengths = Formula(), Lengths(loop.view.n_steps)
-    for slot in slots:
-        size = getattr(getattr(slot.outer_output, "type", None), "numpy_dtype", None)
-        if size is not None:
-            total += buffer_elements(loop.view, slot, lengths).scaled(size.itemsize)
-    return f"{total} bytes" if total.terms else None
+    size = buffer_bytes(loop.view, slots)
+    return size_text(str(size)) if size.terms else None
 
 
 def listed(value: object) -> tuple[str, ...]:
