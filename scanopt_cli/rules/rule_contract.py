@@ -15,6 +15,7 @@ from pytensor.graph.fg import FunctionGraph
 from scanopt_cli.analysis.named_loops import NamedLoop, named_loops
 from scanopt_cli.analysis.statistics import buffer_bytes
 from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.pipeline.grammar import parse
@@ -40,8 +41,11 @@ class Fix:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the passes, without options."""
-        return frozenset(item.name for item in parse(self.passes))
+        """The names of the passes, without options; none if there is no such pass."""
+        try:
+            return frozenset(item.name for item in parse(self.passes))
+        except PassError:  # of a package that adds a rule, and not the pass
+            return frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

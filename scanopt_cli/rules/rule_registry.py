@@ -61,9 +61,8 @@ def rules() -> Mapping[str, type[Rule]]:
 def mended_by(passes: Sequence[Pass]) -> tuple[str, ...]:
     """Return the codes of the rules of which ``passes`` hold the fix."""
     names = {item.name for item in passes}
-    return tuple(
-        code for code, rule in rules().items() if rule.fix is not None and rule.fix.names <= names
-    )
+    fixes = {code: rule.fix.names for code, rule in rules().items() if rule.fix is not None}
+    return tuple(code for code, fix in fixes.items() if fix and fix <= names)
 
 
 def selected(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> list[type[Rule]]:
