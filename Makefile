@@ -11,7 +11,7 @@ PYTEST_ARGS ?= -n 2 --dist worksteal
 BENCH_ARGS ?= --benchmark-only -m "not numba_zoo"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo samples test test-deep mutants fuzz lint bench clean FORCE
+.PHONY: help demo samples test test-deep mutants fuzz lint docs bench clean FORCE
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -45,6 +45,9 @@ lint: .venv/installed-dev ## Check style, types and who imports whom
 	$(VENV)/python -m ruff format --check .
 	$(VENV)/python -m mypy
 	$(VENV)/lint-imports
+
+docs: .venv/installed ## Write the manual of the rules, docs/rules.md, as the rules have it
+	$(SCANOPT) rules --format markdown > docs/rules.md
 
 bench: .venv/installed-dev ## Run the benchmarks
 	OPENBLAS_NUM_THREADS=1 $(VENV)/python -m pytest -o addopts=--strict-markers $(BENCH_ARGS) tests/benchmarks

@@ -1,13 +1,16 @@
 """scanopt: an optimizer and inspector for PyTensor's loops (Scans).
 
-The functions that work on graphs take a loaded graph, a FunctionGraph or an ``(inputs, outputs)``
-pair::
+The functions that work on graphs take a loaded graph, the path of its file, a FunctionGraph or an
+``(inputs, outputs)`` pair::
 
     import scanopt_cli as so
 
     graph = so.load("model.pkl")
     result = so.optimize(graph, passes="default", verify=True)
     so.save(result.graph, "model.optimized.pkl")
+
+What they return is plain data. At a prompt it is one line, ``print`` shows what the command prints,
+and a notebook shows tables.
 
 The names below are imported on first use: ``import scanopt_cli`` alone does not import PyTensor.
 When PyTensor is imported, scanopt registers the passes in its ``optdb`` under the tag ``scanopt``.
@@ -25,51 +28,92 @@ from scanopt_cli.integration.compilation.watching import after_import
 from scanopt_cli.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from scanopt_cli.autodiff.differentiating import grad
-    from scanopt_cli.diff.comparing import diff
-    from scanopt_cli.equivalence.canonical import digest
-    from scanopt_cli.errors import ScanoptError
-    from scanopt_cli.integration.capture.recording import capture
-    from scanopt_cli.integration.compilation.enabling import enabled
-    from scanopt_cli.ir.graph import Graph
-    from scanopt_cli.pipeline.optimizing import optimize
-    from scanopt_cli.rules.graph_checking import check
-    from scanopt_cli.serialization.loading import load
-    from scanopt_cli.serialization.saving import save
-    from scanopt_cli.verification.verifying import verify
+    from scanopt_cli import loop as loop
+    from scanopt_cli.analysis.inspecting import inspect as inspect
+    from scanopt_cli.analysis.inspection import Inspection as Inspection
+    from scanopt_cli.analysis.inspection import ScanReport as ScanReport
+    from scanopt_cli.analysis.inspection import SlotReport as SlotReport
+    from scanopt_cli.analysis.statistics import Statistics as Statistics
+    from scanopt_cli.autodiff.derivative import Derivative as Derivative
+    from scanopt_cli.autodiff.derivative import OrderReport as OrderReport
+    from scanopt_cli.autodiff.differentiating import grad as grad
+    from scanopt_cli.autodiff.provenance.pedigree import Pedigree as Pedigree
+    from scanopt_cli.autodiff.provenance.pedigree import ScanRecord as ScanRecord
+    from scanopt_cli.diff.changes import Change as Change
+    from scanopt_cli.diff.changes import GraphDiff as GraphDiff
+    from scanopt_cli.diff.comparing import diff as diff
+    from scanopt_cli.equivalence.canonical import digest as digest
+    from scanopt_cli.errors import GradientError as GradientError
+    from scanopt_cli.errors import LoadError as LoadError
+    from scanopt_cli.errors import PassError as PassError
+    from scanopt_cli.errors import ScanoptError as ScanoptError
+    from scanopt_cli.errors import UnsafeFileError as UnsafeFileError
+    from scanopt_cli.errors import VerificationError as VerificationError
+    from scanopt_cli.integration.capture.recording import Capture as Capture
+    from scanopt_cli.integration.capture.recording import capture as capture
+    from scanopt_cli.integration.compilation.blocks import Compilation as Compilation
+    from scanopt_cli.integration.compilation.blocks import Enabled as Enabled
+    from scanopt_cli.integration.compilation.enabling import enabled as enabled
+    from scanopt_cli.integration.compilation.left_loops import LoopLeft as LoopLeft
+    from scanopt_cli.ir.graph import Graph as Graph
+    from scanopt_cli.pipeline.optimizing import OptimizeResult as OptimizeResult
+    from scanopt_cli.pipeline.optimizing import optimize as optimize
+    from scanopt_cli.pipeline.runner import PassRun as PassRun
+    from scanopt_cli.remarks import Remark as Remark
+    from scanopt_cli.rules.graph_checking import CheckResult as CheckResult
+    from scanopt_cli.rules.graph_checking import check as check
+    from scanopt_cli.rules.rule_contract import Finding as Finding
+    from scanopt_cli.serialization.auditing import AuditedGlobal as AuditedGlobal
+    from scanopt_cli.serialization.auditing import AuditReport as AuditReport
+    from scanopt_cli.serialization.auditing import audit as audit
+    from scanopt_cli.serialization.loading import load as load
+    from scanopt_cli.serialization.saving import save as save
+    from scanopt_cli.verification.result import Difference as Difference
+    from scanopt_cli.verification.result import Verdict as Verdict
+    from scanopt_cli.verification.result import Verification as Verification
+    from scanopt_cli.verification.verifying import verify as verify
 
-__all__ = [
-    "Graph",
-    "ScanoptError",
-    "capture",
-    "check",
-    "diff",
-    "digest",
-    "enabled",
-    "grad",
-    "load",
-    "optimize",
-    "save",
-    "verify",
-]
-
+# The same names by module, which import them on first use.
 _MODULES = {
-    "Graph": "scanopt_cli.ir.graph",
-    "ScanoptError": "scanopt_cli.errors",
-    "capture": "scanopt_cli.integration.capture.recording",
-    "check": "scanopt_cli.rules.graph_checking",
-    "diff": "scanopt_cli.diff.comparing",
-    "digest": "scanopt_cli.equivalence.canonical",
-    "enabled": "scanopt_cli.integration.compilation.enabling",
-    "grad": "scanopt_cli.autodiff.differentiating",
-    "load": "scanopt_cli.serialization.loading",
-    "optimize": "scanopt_cli.pipeline.optimizing",
-    "save": "scanopt_cli.serialization.saving",
-    "verify": "scanopt_cli.verification.verifying",
+    name: f"scanopt_cli.{module}"
+    for module, names in {
+        "analysis.inspecting": "inspect",
+        "analysis.inspection": "Inspection ScanReport SlotReport",
+        "analysis.statistics": "Statistics",
+        "autodiff.derivative": "Derivative OrderReport",
+        "autodiff.differentiating": "grad",
+        "autodiff.provenance.pedigree": "Pedigree ScanRecord",
+        "diff.changes": "Change GraphDiff",
+        "diff.comparing": "diff",
+        "equivalence.canonical": "digest",
+        "errors": "GradientError LoadError PassError ScanoptError UnsafeFileError "
+        "VerificationError",
+        "integration.capture.recording": "Capture capture",
+        "integration.compilation.blocks": "Compilation Enabled",
+        "integration.compilation.enabling": "enabled",
+        "integration.compilation.left_loops": "LoopLeft",
+        "ir.graph": "Graph",
+        "pipeline.optimizing": "OptimizeResult optimize",
+        "pipeline.runner": "PassRun",
+        "remarks": "Remark",
+        "rules.graph_checking": "CheckResult check",
+        "rules.rule_contract": "Finding",
+        "serialization.auditing": "AuditedGlobal AuditReport audit",
+        "serialization.loading": "load",
+        "serialization.saving": "save",
+        "verification.result": "Difference Verdict Verification",
+        "verification.verifying": "verify",
+    }.items()
+    for name in names.split()
 }
+_SUBPACKAGE = "loop"
+
+__all__ = sorted((*_MODULES, _SUBPACKAGE))
 
 
 def __getattr__(name: str) -> Any:
+    if name == _SUBPACKAGE:
+        return import_module(f"scanopt_cli.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_MODULES[name]), name)
@@ -78,7 +122,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]
 
 
 class _Package(ModuleType):

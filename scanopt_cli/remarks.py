@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scanopt_cli.facts import Fact
+from scanopt_cli.presentation import Presented
 
 type Detail = str | int | tuple[str, ...]
 
@@ -104,6 +105,10 @@ class Code(StrEnum):
     LOOP_TURNED = "loop-turned"
     SCAN_KEPT = "scan-kept"
     SCAN_TURNED = "scan-turned"
+    # carry-generators
+    DRAWS_CHAINED = "draws-chained"
+    GENERATOR_CARRIED = "generator-carried"
+    GENERATOR_KEPT = "generator-kept"
     # checkpoint, constant-states, trace-to-last
     LOOP_SPLIT = "loop-split"
     LAST_READ = "last-read"
@@ -148,6 +153,9 @@ class Why(StrEnum):
     CONSTANT_RETURNED = "constant-returned"
     ENTRIES_CROSS = "entries-cross"
     FITS_MEMORY = "fits-memory"
+    GENERATOR_READER = "generator-reader"
+    GENERATOR_REPLACED = "generator-replaced"
+    GENERATOR_SHARED = "generator-shared"
     GRADIENT_TRUNCATED = "gradient-truncated"
     IN_PLACE = "in-place"
     LENGTH_UNKNOWN = "length-unknown"
@@ -205,8 +213,8 @@ def because(code: Why, **fields: Detail) -> Reason:
     return Fact(code, fields)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Remark(Presented):
     """A note that a pass rewrote something, or did not, or found something out.
 
     Attributes

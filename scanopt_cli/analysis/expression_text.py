@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -13,6 +14,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import is_full_slice
 from scanopt_cli.ir.inner_graphs import op_name
@@ -26,11 +28,18 @@ _LONGEST = 60
 _FEW = 4
 
 
+class Values(Protocol):
+    """What knows the numbers that variables hold: `Lengths`, or `StepLengths` inside of a loop."""
+
+    def value_of(self, variable: Variable) -> AffineExpr:
+        """Return the number that a scalar variable holds."""
+
+
 def describe(
     variable: Variable,
     names: Mapping[Variable, str] | None = None,
     depth: int = _DEPTH,
-    lengths: Lengths | None = None,
+    lengths: Values | None = None,
 ) -> str:
     """Return ``variable`` as code, at most ``depth`` operations deep and some 60 characters long.
 
@@ -77,7 +86,7 @@ def at_tap(tap: int) -> str:
 @dataclass(frozen=True, slots=True)
 class _Describer:
     names: Mapping[Variable, str]
-    lengths: Lengths
+    lengths: Values
 
     def describe(self, variable: Variable, depth: int) -> str:
         if variable in self.names:
@@ -87,8 +96,9 @@ class _Describer:
         node = variable.owner
         if node is not None and _is_count(variable):
             length = self.lengths.value_of(variable)
-            if not any(atom.axis is None and atom.variable in self.names for atom in length.atoms):
-                return str(length)
+            is_named = any(a.axis is None and a.variable in self.names for a in length.atoms)
+            if not is_named and (text := str(length)) != "?":
+                return text
         if variable.name:
             return str(variable.name)
         if node is None:

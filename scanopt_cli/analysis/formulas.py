@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -37,11 +37,17 @@ class Formula:
         """Return ``form`` as a polynomial of degree 1."""
         return cls({(): form.constant} | {(atom,): count for atom, count in form.terms})
 
+    @classmethod
+    def total(cls, parts: Iterable[Formula]) -> Formula:
+        """Return the sum of ``parts``, in time linear in their terms."""
+        terms: Counter[_Monomial] = Counter()
+        for part in parts:
+            for monomial, count in part.terms.items():
+                terms[monomial] += count
+        return cls(terms)
+
     def __add__(self, other: Formula) -> Formula:
-        terms = Counter(self.terms)
-        for monomial, count in other.terms.items():
-            terms[monomial] += count
-        return Formula(terms)
+        return Formula.total((self, other))
 
     def times(self, factors: Sequence[AffineExpr]) -> Formula:
         """Return the formula times each of ``factors``."""
@@ -54,13 +60,6 @@ class Formula:
             product = Formula(terms)
         return product
 
-    def replaced(self, value: Callable[[Atom], AffineExpr]) -> Formula:
-        """Return the formula with a value in place of each atom."""
-        parts = Formula()
-        for monomial, count in self.terms.items():
-            parts += Formula({(): count}).times([value(atom) for atom in monomial])
-        return parts
-
     def at(self, length: float) -> float:
         """Return what the formula is if all that is unknown is ``length``."""
         return sum(
@@ -71,6 +70,13 @@ class Formula:
     def scaled(self, factor: int) -> Formula:
         """Return the formula times a number."""
         return Formula({monomial: count * factor for monomial, count in self.terms.items()})
+
+    def told(self, tell: Callable[[AffineExpr], AffineExpr]) -> Formula:
+        """Return the formula with what ``tell`` returns of each atom in its place."""
+        return Formula.total(
+            Formula({(): count}).times([tell(AffineExpr.of(atom)) for atom in monomial])
+            for monomial, count in self.terms.items()
+        )
 
     def __str__(self) -> str:
         names = self._names()
@@ -118,7 +124,7 @@ def _text(atom: Atom) -> str:
     if "?" not in text or atom.text or atom.variable.owner is None:
         return text
     expression = describe(atom.variable, depth=_DEPTH)
-    if len(expression) > _LONGEST or any(mark in expression for mark in "?…"):
+    if len(expression) > _LONGEST or any(mark in expression for mark in "?…<"):
         return text
     if atom.axis is None:
         return f"({expression})"

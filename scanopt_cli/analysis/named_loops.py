@@ -4,31 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
-from scanopt_cli.analysis.expression_text import inner_names
+from scanopt_cli.analysis.expression_text import inner_names, loop_results
 from scanopt_cli.analysis.provenance.locating import places
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.naming import slot_names, titles
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.ir.slots import Slot, SlotView
+from scanopt_cli.ir.written import Written
+
+_NO_NAMES: Mapping[Variable, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NamedLoop:
     """One loop: its view, its names and those of its slots, its place, and the graph it is in.
 
-    ``path`` ends in the name of the loop, after those of the loops and graphs around it; ``place``
-    is where it was written, ``model.py:41 in step``, if that is known.
+    Attributes
+    ----------
+    view
+        The loop as slots.
+    path
+        Its name, after those of the loops and graphs around it.
+    names
+        The names of its slots.
+    inner_names
+        The text of each input of its body: ``h[t-1]``.
+    place
+        Where it was written, ``model.py:41 in step``, if that is known.
+    graph
+        The graph that it is in.
+    titles
+        The names of the loops and other graphs in `graph`.
+    outer_names
+        The texts of variables of `graph`: of the results of loops, of the inputs of a body.
+    parent
+        The nearest loop around it, if there is one.
     """
 
     view: SlotView
     path: tuple[str, ...]
     names: Mapping[Slot, str]
+    inner_names: Mapping[Variable, str]
     place: str | None
     graph: AbstractFunctionGraph
+    titles: Mapping[Apply, str]
+    outer_names: Mapping[Variable, str]
+    parent: NamedLoop | None
 
     @property
     def title(self) -> str:
@@ -36,29 +62,57 @@ class NamedLoop:
         return "/".join(self.path)
 
 
-def named_loops(fgraph: AbstractFunctionGraph) -> Iterator[NamedLoop]:
-    """Yield all loops, those of a body after its own; each distinct body is entered once."""
-    return _loops(fgraph, (), {}, set())
+def named_loops(fgraph: AbstractFunctionGraph, *, each_place: bool = False) -> Iterator[NamedLoop]:
+    """Yield all loops, those of a body after its own.
+
+    A body that is in several places is entered once, or, with ``each_place``, in each of them.
+    """
+    return _Walk(None if each_place else set()).loops(fgraph, (), _NO_NAMES, None)
 
 
-def _loops(
-    graph: AbstractFunctionGraph,
-    path: tuple[str, ...],
-    around: Mapping[Variable, str],
-    seen: set[int],
-) -> Iterator[NamedLoop]:
-    if id(graph) in seen:
-        return
-    seen.add(id(graph))
-    found = places(graph)
-    for node, title in titles(graph.outputs).items():
-        names: Mapping[Variable, str] = {}
-        if is_loop(node):
-            view = view_of(node)
-            called = slot_names(view, lambda v: list(graph.clients.get(v, ())), around)
-            names = inner_names(view, called)
-            by_slot = dict(zip(view.slots, called, strict=True))
-            place = found[node].place if node in found else None
-            yield NamedLoop(view, (*path, title), by_slot, place, graph)
-        for body in inner_graphs(node.op):
-            yield from _loops(body, (*path, title), names, seen)
+class _Walk:
+    """One walk over a graph and its bodies; ``seen`` holds the ids of those not to enter again."""
+
+    def __init__(self, seen: set[int] | None) -> None:
+        self._seen = seen
+        # By id; the entry keeps the graph alive, so that its id is not used again.
+        self._known: dict[
+            int, tuple[AbstractFunctionGraph, Mapping[Apply, str], Mapping[Apply, Written]]
+        ] = {}
+
+    def loops(
+        self,
+        graph: AbstractFunctionGraph,
+        path: tuple[str, ...],
+        around: Mapping[Variable, str],
+        parent: NamedLoop | None,
+    ) -> Iterator[NamedLoop]:
+        """Yield the loops of ``graph`` and of its bodies."""
+        if self._seen is not None:
+            if id(graph) in self._seen:
+                return
+            self._seen.add(id(graph))
+        if id(graph) not in self._known:
+            self._known[id(graph)] = graph, titles(graph.outputs), places(graph)
+        _, called, found = self._known[id(graph)]
+        outer_names = {**around, **loop_results(called)}
+        for node, title in called.items():
+            names, holder = _NO_NAMES, parent
+            if is_loop(node):
+                view = view_of(node)
+                slots = slot_names(view, lambda v: list(graph.clients.get(v, ())), around)
+                names = inner_names(view, slots)
+                holder = NamedLoop(
+                    view=view,
+                    path=(*path, title),
+                    names=dict(zip(view.slots, slots, strict=True)),
+                    inner_names=names,
+                    place=found[node].place if node in found else None,
+                    graph=graph,
+                    titles=called,
+                    outer_names=outer_names,
+                    parent=parent,
+                )
+                yield holder
+            for body in inner_graphs(node.op):
+                yield from self.loops(body, (*path, title), names, holder)

@@ -41,7 +41,7 @@ class OuterLengths:
 
     def of_formula(self, formula: Formula) -> Formula:
         """Return a formula of the body in what is known around it."""
-        return formula.replaced(self._of)
+        return formula.told(self.of_length)
 
     def _of(self, atom: Atom) -> AffineExpr:
         parts = minimum_text(atom.variable, self._part) if atom.axis is None else None

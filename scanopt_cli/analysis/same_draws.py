@@ -7,12 +7,15 @@ from the same state each time.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.tensor.random.type import RandomType
 
 from scanopt_cli.analysis.named_loops import named_loops
+from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
@@ -47,10 +50,35 @@ def _same_draws(fgraph: AbstractFunctionGraph) -> Iterator[Remark]:
             )
 
 
+def draws_of(view: SlotView) -> dict[Variable, list[Apply]]:
+    """Return what draws from each generator of a step, in topological order."""
+    found: dict[Variable, list[Apply]] = defaultdict(list)
+    for node in view.op.fgraph.toposort():
+        if _is_draw(node):
+            for variable in node.inputs:
+                if isinstance(variable.type, RandomType):
+                    found[variable].append(node)
+    return found
+
+
 def is_fixed_generator(view: SlotView, slot: Slot) -> bool:
     """Whether a slot is a generator that a step reads, and that is the same in every step."""
     return (
         slot.kind in (SlotKind.NON_SEQ, SlotKind.CONSTANT)
         and isinstance(slot.inner_inputs[0].type, RandomType)
         and bool(view.op.fgraph.clients.get(slot.inner_inputs[0]))
+    )
+
+
+def is_handed_on(view: SlotView, slot: Slot) -> bool:
+    """Whether a slot is a generator that a step draws from, and hands on as it was given."""
+    if slot.kind not in (SlotKind.UNTRACED, SlotKind.STATE):
+        return False
+    (generator,) = slot.inner_inputs
+    return slot.inner_outputs == [generator] and generator in draws_of(view)
+
+
+def _is_draw(node: Apply) -> bool:
+    return hasattr(core_op(node.op), "update") and any(
+        isinstance(v.type, RandomType) for v in node.outputs
     )

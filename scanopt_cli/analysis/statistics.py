@@ -18,13 +18,14 @@ from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import ScanView, is_loop, view_of
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
+from scanopt_cli.presentation import Presented
 
 # A product of sums that expands to more terms takes each of them as an atom.
 _MOST_TERMS = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Statistics(Presented):
     """Counts over a graph and all its inner graphs, each occurrence of a body counted.
 
     ``outer_nodes`` are the nodes of the graph itself, ``inner_nodes`` those of all inner graphs.
@@ -138,15 +139,17 @@ class _Counter:
         return counts, sizes
 
 
-def buffer_bytes(view: SlotView, slots: Iterable[Slot]) -> Formula:
-    """Return the memory that the buffers of ``slots`` take, in bytes."""
-    lengths = Lengths(view.n_steps)
-    total = Formula()
-    for slot in slots:
-        size = _item_size(slot)
-        if size:
-            total += buffer_elements(view, slot, lengths).scaled(size)
-    return total
+def buffer_bytes(view: SlotView, slots: Iterable[Slot], lengths: Lengths | None = None) -> Formula:
+    """Return the memory that the buffers of ``slots`` take, in bytes.
+
+    ``lengths`` are those of the loop, if they are at hand.
+    """
+    lengths = lengths or Lengths(view.n_steps)
+    return Formula.total(
+        buffer_elements(view, slot, lengths).scaled(size)
+        for slot in slots
+        if (size := _item_size(slot))
+    )
 
 
 def _item_size(slot: Slot) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import Composite, Second
+from pytensor.scalar.basic import Composite, ScalarType, Second
 from pytensor.tensor.basic import (
     Alloc,
     AllocEmpty,
@@ -23,17 +23,18 @@ from pytensor.tensor.basic import (
 )
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.formulas import Formula
-from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.outer_lengths import OuterLengths
+from scanopt_cli.analysis.step_lengths import StepLengths
 from scanopt_cli.ir.inner_graphs import core_op, op_name
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import SlotView
+from scanopt_cli.text import plural
 
 _FREE = (Shape, Shape_i, SpecifyShape, ScalarFromTensor, TensorFromScalar, DimShuffle)
 """What takes no time: conversions, and what reads the shape of an array."""
@@ -69,7 +70,8 @@ class ArrayOperation:
     def __str__(self) -> str:
         shapes = f" {' '.join(self.shapes)}" if self.shapes else ""
         times = f"{self.count} " if self.count > 1 else ""
-        return f"{times}{self.name}{shapes}"
+        where = " in place" if shapes and not self.allocates else ""
+        return f"{times}{self.name}{shapes}{where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class StepCost:
         How many operations on numbers there are.
     arrays
         The operations on arrays; what merely reads a part of one is left out.
+    draws
+        How many random numbers are drawn one by one.
     inner_loops
         The names of the loops that run in each step.
     operations
@@ -94,35 +98,46 @@ class StepCost:
     arrays: tuple[ArrayOperation, ...]
     inner_loops: tuple[str, ...]
     operations: str
+    draws: int = 0
+
+    @property
+    def is_on_numbers(self) -> bool:
+        """Whether a step computes with numbers, and with nothing else."""
+        return bool(self.numbers) and not (self.arrays or self.draws or self.inner_loops)
 
     def __str__(self) -> str:
         parts = [f"{self.numbers} on numbers"] if self.numbers else []
         if self.arrays:
             parts.append(f"arrays: {', '.join(map(str, self.arrays))}")
+        if self.draws:
+            parts.append(plural(self.draws, "draw"))
         if self.inner_loops:
             parts.append(f"loops: {', '.join(self.inner_loops)}")
         return "; ".join(parts) or "nothing"
 
 
-def step_cost(view: SlotView) -> StepCost:
-    """Return what a step of a loop computes."""
-    lengths = _StepLengths(view)
-    numbers, operations = 0, Formula()
+def step_cost(view: SlotView, lengths: StepLengths | None = None) -> StepCost:
+    """Return what a step of a loop computes; ``lengths`` are those of the step, if at hand."""
+    lengths = lengths or StepLengths(view)
+    numbers = draws = 0
+    operations: list[Formula] = []
     arrays: Counter[ArrayOperation] = Counter()
     loops = []
     for node in view.op.fgraph.toposort():
         if is_loop(node):
             loops.append(op_name(node.op))
-        elif _is_read_in_place(node.op):
+        elif _is_read_in_place(node.op) or not any(map(_is_numeric, node.outputs)):
             continue
         elif all(map(_is_number, (*node.inputs, *node.outputs))):
             numbers += 1
-            operations += _ONCE
+        elif _is_draw(node):
+            draws += 1
         else:
             arrays[_operation(node, lengths)] += 1
-            operations += results_of(node, lengths)
+            operations.append(results_of(node, lengths))
     found = tuple(replace(operation, count=count) for operation, count in arrays.items())
-    return StepCost(numbers, found, tuple(loops), str(operations))
+    total = Formula.total((Formula({(): numbers}), *operations))
+    return StepCost(numbers, found, tuple(loops), str(total), draws)
 
 
 class Shapes(Protocol):
@@ -132,30 +147,26 @@ class Shapes(Protocol):
         """Return the lengths of the axes of ``variable``."""
 
 
-class _StepLengths:
-    """The shapes of the arrays of a step, told by those of the arrays around the loop."""
-
-    def __init__(self, view: SlotView) -> None:
-        self._inside, self._outside = Lengths(), OuterLengths(view.node)
-
-    def shape(self, variable: Any) -> list[AffineExpr]:
-        """Return the lengths of the axes of ``variable``."""
-        axes = range(getattr(variable.type, "ndim", 0))
-        lengths = (self._inside.length_of(variable, axis) for axis in axes)
-        return [self._outside.of_length(length) for length in lengths]
-
-
 def _is_read_in_place(op: Op) -> bool:
     """Whether an Op copies nothing: it converts, reads a shape, or takes a part of an array."""
     return isinstance(op, _FREE) or bool(op.view_map)
 
 
 def _is_number(variable: Variable) -> bool:
-    """Whether a variable is one number, or no array at all: a generator, or None."""
-    return getattr(variable.type, "ndim", 0) == 0
+    return _is_numeric(variable) and variable.type.ndim == 0
 
 
-def _operation(node: Apply, lengths: _StepLengths) -> ArrayOperation:
+def _is_numeric(variable: Variable) -> bool:
+    return isinstance(variable.type, TensorType | ScalarType)
+
+
+def _is_draw(node: Apply) -> bool:
+    """Whether a node draws one random number."""
+    numbers = filter(_is_numeric, node.outputs)
+    return isinstance(core_op(node.op), RandomVariable) and all(map(_is_number, numbers))
+
+
+def _operation(node: Apply, lengths: StepLengths) -> ArrayOperation:
     arrays = [v for v in node.outputs if isinstance(v.type, TensorType)]
     shapes = tuple(f"({','.join(map(str, lengths.shape(v)))})" for v in arrays if v.type.ndim)
     dtype = str(arrays[0].type.dtype) if arrays else ""

@@ -11,6 +11,7 @@ from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree
 from scanopt_cli.autodiff.stages import StageReport
 from scanopt_cli.ir.graph import Graph
+from scanopt_cli.presentation import Presented
 from scanopt_cli.verification.result import Difference
 
 
@@ -22,8 +23,8 @@ class Outcome(StrEnum):
     NOT_CHECKED = "not_checked"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Check(Presented):
     """How the values of a derivative compare with those of an independent computation.
 
     Attributes
@@ -72,8 +73,8 @@ class Check:
         return f"not checked: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class OrderReport(Presented):
     """The derivative of one order; order 0 is the differentiated output itself.
 
     Attributes
@@ -98,8 +99,8 @@ class OrderReport:
     graph: Graph = field(repr=False, metadata={"as_json": False})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Derivative:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Derivative(Presented):
     """The derivatives of one output of a graph, from order 0 to the one that was asked for.
 
     Attributes

@@ -45,7 +45,7 @@ from scanopt_cli.autodiff.stages import NotCountedError, staged
 from scanopt_cli.autodiff.strategies import derivatives_by_order, few_entries, record_inferred
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.folding import bounded_folding
-from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, copy_nodes
+from scanopt_cli.ir.graph import Graph, GraphLike, GraphObject, as_graph, copy_nodes, in_memory
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.verification.modes import DEFAULT
 
@@ -84,7 +84,8 @@ def grad(
     Parameters
     ----------
     graph
-        A loaded graph, a FunctionGraph or an ``(inputs, outputs)`` pair. It is not modified.
+        A loaded graph, the path of its file, a FunctionGraph or an ``(inputs, outputs)`` pair. It
+        is not modified.
     order
         1 for the gradient.
     wrt
@@ -138,10 +139,10 @@ def grad(
         not provably hold every step or whose initial rows it loses, of a graph that works in place,
         and of a truncated gradient.
     ScanoptError
-        If ``graph`` is not a graph.
+        If ``graph`` is not a graph, or its file cannot be loaded.
     """
     announce = progress or (lambda _: None)
-    problem = _problem(graph, order, wrt, output)
+    problem = _problem(in_memory(graph), order, wrt, output)
     wanted = _strategy(strategy, problem.source)
     if full and order != 2:
         raise GradientError(
@@ -204,7 +205,7 @@ class _Problem:
 
 
 def _problem(
-    graph: GraphLike,
+    graph: GraphObject,
     order: int,
     wrt: Sequence[str | int | Variable] | None,
     output: int | str,

@@ -13,7 +13,7 @@ from pytensor.graph.traversal import graph_inputs
 
 from scanopt_cli.autodiff.activity import is_float, useful
 from scanopt_cli.errors import GradientError
-from scanopt_cli.ir.graph import Graph, GraphLike
+from scanopt_cli.ir.graph import Graph, GraphObject
 
 _POSITION = re.compile(r"#(\d+)")
 # How many names an error lists.
@@ -43,7 +43,7 @@ def input_positions(
     graph: Graph,
     target: Variable,
     wrt: Sequence[str | int | Variable] | None,
-    given: GraphLike,
+    given: GraphObject,
 ) -> list[int]:
     """Return the positions of the inputs that ``wrt`` selects, each once, in its order.
 
@@ -139,7 +139,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _input_position(
-    selector: str | int | Variable, names: Sequence[str], graph: Graph, given: GraphLike
+    selector: str | int | Variable, names: Sequence[str], graph: Graph, given: GraphObject
 ) -> int:
     if not isinstance(selector, Variable):
         return position_of(selector, names, "input", graph.source)
@@ -153,7 +153,7 @@ def _input_position(
     )
 
 
-def _inputs_of(given: GraphLike) -> list[Variable]:
+def _inputs_of(given: GraphObject) -> list[Variable]:
     """The variables that became the inputs of a `Graph` made from ``given``, in order."""
     if isinstance(given, Graph):
         return list(given.fgraph.inputs)

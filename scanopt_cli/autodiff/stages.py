@@ -20,14 +20,15 @@ from scanopt_cli.autodiff.choices import Stage
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.optimizing import optimize
+from scanopt_cli.presentation import Presented
 
 _PRESET = "grad"
 _TOO_LONG = "PyTensor's rewrites take too long"
 _TOO_LONG_HINT = "a stage that is asked for by name has no time limit"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class StageReport(Presented):
     """The statistics of a graph after a stage, and how many seconds the stage took by the clock."""
 
     stage: Stage

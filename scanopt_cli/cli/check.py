@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scanopt_cli.cli.batch import Batch, load_graph
+from scanopt_cli.cli.batch import Batch, Failure, load_graph
 from scanopt_cli.cli.console import out, plug_in_warnings, tell
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.limits import limited
@@ -22,11 +22,12 @@ from scanopt_cli.cli.options import (
     require_use_of_force,
 )
 from scanopt_cli.cli.results import print_blocks, print_json
-from scanopt_cli.cli.targets import targets
+from scanopt_cli.cli.targets import targets, write
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
-    from scanopt_cli.ir.graph import Graph
+    from scanopt_cli.diff.changes import GraphDiff
+    from scanopt_cli.reports.check_report import Mending
     from scanopt_cli.rules.graph_checking import CheckResult
 
 
@@ -60,6 +61,16 @@ def check(
     fix: Annotated[
         bool, typer.Option("--fix", help="Write the graphs to -o, mended where that is safe.")
     ] = False,
+    unsafe_fixes: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe-fixes", help="Let fixes count that may change values; --fix applies them."
+        ),
+    ] = False,
+    diff: Annotated[
+        bool,
+        typer.Option("--diff", help="Show what --fix changes; it is written with -o alone."),
+    ] = False,
     output: OutputFile = None,
     force: Force = False,
     statistics: Annotated[
@@ -76,6 +87,10 @@ def check(
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit with 0 in spite of findings.")
     ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Show as well what may be so, and is not proved."),
+    ] = False,
     output_format: Annotated[CheckFormat, typer.Option("--format", help="How to print it.")] = (
         CheckFormat.RICH
     ),
@@ -84,20 +99,30 @@ def check(
 ) -> ExitCode:
     """Report what is wrong or wasteful in loops: where, at what cost, and what mends it.
 
-    Exits with 1 if anything is found. [tool.scanopt.check] in pyproject.toml may hold select,
-    ignore, per-file-ignores and baseline; options win.
+    Exits with 1 if anything is found, with --fix if anything is left. The table
+    tool.scanopt.check of pyproject.toml may hold select, ignore, per-file-ignores and baseline;
+    options win.
     """
+    from scanopt_cli.diff.comparing import diff as diff_graphs
+    from scanopt_cli.reports.check_report import Mending
     from scanopt_cli.rules.graph_checking import check as check_graph
+    from scanopt_cli.rules.mending import Mended, mend
     from scanopt_cli.rules.rule_registry import selected
     from scanopt_cli.rules.settings import read_baseline, settings_from_pyproject
-    from scanopt_cli.rules.settings import write_baseline as write
+    from scanopt_cli.rules.settings import write_baseline as save_baseline
 
-    if fix and output is None:
-        raise ScanoptError("needs a place", where="--fix", hint="give -o OUT")
-    if output is not None and not fix:
+    if fix and output is None and not diff:
+        raise ScanoptError("needs a place", where="--fix", hint="give -o OUT, or --diff")
+    if output is not None and not (fix or diff):
         raise ScanoptError("is for --fix", where="-o", hint="give both, or neither")
-    if statistics and output_format not in (CheckFormat.RICH, CheckFormat.MARKDOWN):
+    as_blocks = output_format in (CheckFormat.RICH, CheckFormat.MARKDOWN)
+    if statistics and not as_blocks:
         raise ScanoptError("is for rich and markdown", where="--statistics", hint="leave it out")
+    if diff and not (as_blocks or output_format is CheckFormat.JSON):
+        hint = "give one of these by --format"
+        raise ScanoptError("is for rich, markdown and json", where="--diff", hint=hint)
+    if diff and statistics:
+        raise ScanoptError("is not for --statistics", where="--diff", hint="leave one out")
     require_use_of_force(output, force=force)
     settings = settings_from_pyproject(Path.cwd())
     chosen = _codes(select) or settings.select
@@ -110,21 +135,31 @@ def check(
     places = {} if output is None else targets(files, output, force=force)
     batch = Batch(files)
     results: dict[Path, CheckResult] = {}
+    mended: dict[Path, Mended] = {}
+    diffs: dict[Path, GraphDiff] = {}
     for path in files:
         with batch.attempt(path), limited(path, trust=trust, only_read=False):
             graph = load_graph(path, trust=trust, allow_packages=allow_package)
             ignored = (*left_out, *settings.ignored_in(path))
-            result = check_graph(graph, select=chosen, ignore=ignored, baseline=known)
-            results[path] = result
+            how: Any = {"select": chosen, "ignore": ignored, "baseline": known}
+            if fix or diff:
+                done = mend(graph, unsafe=unsafe_fixes, suspects=verbose, **how)
+                if diff and done.mended.passes is not None:
+                    diffs[path] = diff_graphs(graph, done.graph)
+                if path in places:
+                    write(done.graph, places[path], trust=trust)
+                mended[path], results[path] = done.mended, done.left
+            else:
+                results[path] = check_graph(graph, suspects=verbose, **how)
             batch.results.append(path)
-            if fix:
-                _write_mended(graph, result, places[path], trust=trust)
-    _print(results, batch, output_format, statistics=statistics)
+    mending = Mending(unsafe_fixes, mended, diffs, are_written=bool(places))
+    _print(results, batch, output_format, mending, statistics=statistics)
     if write_baseline is not None:
-        write(write_baseline, [f for result in results.values() for f in result.findings])
+        save_baseline(write_baseline, [f for r in results.values() for f in r.findings])
         tell(f"wrote {write_baseline}")
         return batch.finish(ExitCode.CLEAN)
     is_found = any(result.findings for result in results.values())
+    is_found |= bool(mending.count) and not mending.are_written
     return batch.finish(finding(is_found and not exit_zero))
 
 
@@ -148,21 +183,11 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     return list(found)
 
 
-def _write_mended(graph: Graph, result: CheckResult, target: Path, *, trust: bool) -> None:
-    """Write a graph after the passes that mend it; as it is, if none does."""
-    from scanopt_cli.pipeline.optimizing import optimize
-    from scanopt_cli.serialization.saving import save
-
-    mended = graph if result.fixes is None else optimize(graph, result.fixes).graph
-    target.parent.mkdir(parents=True, exist_ok=True)
-    save(mended, target, trust=trust)
-    tell(f"wrote {target}")
-
-
 def _print(
     results: Mapping[Path, CheckResult],
     batch: Batch,
     output_format: CheckFormat,
+    mending: Mending,
     *,
     statistics: bool,
 ) -> None:
@@ -172,18 +197,19 @@ def _print(
     if not results and output_format not in (CheckFormat.JSON, CheckFormat.SARIF):
         return  # each file has an error of its own
     if statistics:
-        print_blocks(Format(output_format.value), check_report.statistics(results))
+        print_blocks(Format(output_format.value), check_report.statistics(results, mending))
         return
     match output_format:
         case CheckFormat.JSON:
-            print_json("check", {"graphs": check_report.as_json(batch.results, results)})
+            print_json("check", {"graphs": check_report.as_json(batch.results, results, mending)})
         case CheckFormat.SARIF:
-            out().out(sarif(results))
+            errors = [entry.error for entry in batch.results if isinstance(entry, Failure)]
+            out().out(sarif(results, errors))
         case CheckFormat.CONCISE:
-            for line in check_report.concise(results):
+            for line in check_report.concise(results, mending):
                 out().out(line)
         case CheckFormat.GITHUB:
-            for line in check_report.workflow_commands(results):
+            for line in check_report.workflow_commands(results, mending):
                 out().out(line)
         case _:
-            print_blocks(Format(output_format.value), check_report.check_report(results))
+            print_blocks(Format(output_format.value), check_report.check_report(results, mending))

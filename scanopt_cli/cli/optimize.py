@@ -11,7 +11,7 @@ import typer
 
 from scanopt_cli.cli.batch import Batch, load_graph
 from scanopt_cli.cli.console import out, plug_in_warnings, status, tell
-from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
     AllowPackages,
@@ -26,7 +26,7 @@ from scanopt_cli.cli.options import (
     require_use_of_force,
 )
 from scanopt_cli.cli.results import print_aside, print_blocks, print_json
-from scanopt_cli.cli.targets import targets
+from scanopt_cli.cli.targets import targets, write
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.text import plural
 
@@ -83,7 +83,10 @@ def optimize(
         int | None, typer.Option(min=0, help="Stop after so many rewrites, for bisection.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 if anything could be cleaned up.")
+        bool,
+        typer.Option(
+            "--check", help="Exit with 1 if `scanopt check` finds anything that the passes mend."
+        ),
     ] = False,
     verify: Annotated[
         bool,
@@ -105,17 +108,19 @@ def optimize(
     """Run passes on graphs; show what they did on one screen, and what is left to do."""
     from scanopt_cli.pipeline.grammar import parse
     from scanopt_cli.pipeline.optimizing import optimize as optimize_graph
+    from scanopt_cli.reports import check_report
     from scanopt_cli.reports.changes_report import showing_changes
-    from scanopt_cli.reports.check_report import total
     from scanopt_cli.reports.document import Paragraph
     from scanopt_cli.reports.optimize_report import timings
+    from scanopt_cli.rules.gate import PassesGate
     from scanopt_cli.rules.graph_checking import check as check_graph
     from scanopt_cli.verification.modes import DEFAULT
 
     if mode and not verify:
         raise ScanoptError("is for --verify", where="--mode", hint="give both, or neither")
     with plug_in_warnings():
-        parse(passes)
+        sequence = parse(passes)
+        gate = PassesGate.of(sequence) if check else None
     graphs = list(dict.fromkeys(graphs))
     require_use_of_force(output, force=force)
     places = {} if output is None else targets(graphs, output, force=force)
@@ -123,6 +128,7 @@ def optimize(
     shown = _Shown(output_format, kind, stat, lines, depth, quiet, verbose)
     batch = Batch(graphs)
     codes = [ExitCode.CLEAN]
+    found: dict[Path, CheckResult] = {}
     left: dict[Path, CheckResult] = {}
     for place, path in enumerate(graphs, 1):
         title = f"{path} ({place} of {len(graphs)})" if len(graphs) > 1 else str(path)
@@ -146,9 +152,11 @@ def optimize(
                     progress=show_progress,
                 )
                 left[path] = check_graph(result.graph)
+                if gate is not None:
+                    found[path] = gate.check(graph, path)
             target = places.get(path)
             if output_format is Format.JSON:
-                batch.results.append(_entry(path, result, left[path]))
+                batch.results.append(_entry(path, result, left[path], found.get(path)))
             else:
                 print_blocks(output_format, shown.blocks(graph, result, left[path], target))
                 if output_format is Format.MARKDOWN:
@@ -156,11 +164,14 @@ def optimize(
             if time_passes:
                 print_aside([timings(result.passes)])
             _tell(path, result, limit)
-            codes.append(_finish(result, target, check=check, trust=trust))
+            codes.append(_finish(result, target, trust=trust))
     if output_format is Format.JSON:
         print_json("optimize", {"graphs": batch.results})
+    elif found:
+        print_blocks(output_format, check_report.gate(found))
     elif len(left) > 1 and not quiet:
-        print_blocks(output_format, [Paragraph(), Paragraph(total(left))])
+        print_blocks(output_format, [Paragraph(), Paragraph(check_report.total(left))])
+    codes.append(finding(any(result.findings for result in found.values())))
     return batch.finish(max(codes))
 
 
@@ -213,11 +224,14 @@ class _Shown:
             yield from next_steps(result, left, written)
 
 
-def _entry(path: Path, result: OptimizeResult, left: CheckResult) -> dict[str, Any]:
-    """Return a result as an entry in JSON."""
+def _entry(
+    path: Path, result: OptimizeResult, left: CheckResult, found: CheckResult | None
+) -> dict[str, Any]:
+    """Return a result as an entry in JSON, with what --check ``found``."""
     from scanopt_cli.reports.as_json import plain
 
-    return {"source": str(path), **plain(result), "findings": plain(left.findings)}
+    check = {} if found is None else {"check": plain(found.findings)}
+    return {"source": str(path), **plain(result), "findings": plain(left.findings), **check}
 
 
 def _tell(path: Path, result: OptimizeResult, limit: int | None) -> None:
@@ -232,9 +246,8 @@ def _tell(path: Path, result: OptimizeResult, limit: int | None) -> None:
         tell(f"stopped after {plural(limit, 'rewrite')}, as --limit says")
 
 
-def _finish(result: OptimizeResult, target: Path | None, *, check: bool, trust: bool) -> ExitCode:
+def _finish(result: OptimizeResult, target: Path | None, *, trust: bool) -> ExitCode:
     """Write the result unless its verification failed, and return the exit code."""
-    from scanopt_cli.serialization.saving import save
     from scanopt_cli.verification.result import Verdict
 
     verification = result.verification
@@ -249,11 +262,5 @@ def _finish(result: OptimizeResult, target: Path | None, *, check: bool, trust: 
         tell(f"the result {outcome}{kept}")
         return ExitCode.FINDING if verification.verdict is Verdict.DIFFERS else ExitCode.FAILED
     if target is not None:
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = error.strerror or error
-            raise ScanoptError(f"cannot be made: {reason}", where=str(target.parent)) from None
-        save(result.graph, target, trust=trust)
-        tell(f"wrote {target}")
-    return ExitCode.FINDING if check and result.changed else ExitCode.CLEAN
+        write(result.graph, target, trust=trust)
+    return ExitCode.CLEAN

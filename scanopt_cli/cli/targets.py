@@ -6,8 +6,13 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from scanopt_cli.cli.console import tell
 from scanopt_cli.errors import ScanoptError
+
+if TYPE_CHECKING:
+    from scanopt_cli.ir.graph import Graph
 
 
 def require_target(target: Path, graph: Path, *, force: bool) -> None:
@@ -59,6 +64,25 @@ def targets(graphs: Sequence[Path], output: Path, *, force: bool) -> dict[Path, 
                 hint += ", or replace it by --force"
             raise ScanoptError("would be overwritten", where=str(overwritten), hint=hint)
     return found
+
+
+def write(graph: Graph, target: Path, *, trust: bool) -> None:
+    """Save a graph where its result goes, and say so.
+
+    Raises
+    ------
+    ScanoptError
+        If it cannot be written.
+    """
+    from scanopt_cli.serialization.saving import save
+
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ScanoptError(f"cannot be made: {reason}", where=str(target.parent)) from None
+    save(graph, target, trust=trust)
+    tell(f"wrote {target}")
 
 
 def _names(graphs: Sequence[Path]) -> dict[Path, Path]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.facts import Fact
+from scanopt_cli.presentation import Presented
 
 
 class ChangeKind(StrEnum):
@@ -89,8 +90,8 @@ class Note(StrEnum):
     WITHOUT = "without"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Change(Presented):
     """One difference between two graphs.
 
     Attributes
@@ -218,8 +219,8 @@ class LoopChange:
         return replace(self, path=(holder, *self.path), times=self.times * times, **counts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphDiff:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class GraphDiff(Presented):
     """How two graphs differ.
 
     Attributes

@@ -39,7 +39,8 @@ def diff(a: GraphLike, b: GraphLike, *, names: bool = False) -> GraphDiff:
     Parameters
     ----------
     a, b
-        Loaded graphs, FunctionGraphs or ``(inputs, outputs)`` pairs: before and after.
+        Loaded graphs, paths of their files, FunctionGraphs or ``(inputs, outputs)`` pairs: before
+        and after.
     names
         Whether renamed inputs and loops count as differences. Renamed loops are reported in any
         case.
@@ -53,7 +54,7 @@ def diff(a: GraphLike, b: GraphLike, *, names: bool = False) -> GraphDiff:
     Raises
     ------
     ScanoptError
-        If ``a`` or ``b`` is not a graph.
+        If ``a`` or ``b`` is not a graph, or its file cannot be loaded.
     """
     before, after = as_graph(a).fgraph, as_graph(b).fgraph
     known = Sameness(), Sameness()

@@ -17,7 +17,7 @@ from __future__ import annotations
 from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.equivalence.sameness import Sameness
-from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, in_memory
 
 
 def digest(
@@ -32,7 +32,7 @@ def digest(
     Parameters
     ----------
     graph
-        A `Graph`, a ``FunctionGraph``, or a pair of inputs and outputs.
+        A `Graph`, the path of its file, a ``FunctionGraph``, or a pair of inputs and outputs.
     names
         Whether names of variables, loops and OpFromGraphs count.
     gradients
@@ -42,9 +42,10 @@ def digest(
     Raises
     ------
     ScanoptError
-        If ``graph`` is not a graph.
+        If ``graph`` is not a graph, or its file cannot be loaded.
     """
-    if isinstance(graph, Graph):
-        graph = graph.fgraph
-    fgraph = graph if isinstance(graph, AbstractFunctionGraph) else as_graph(graph).fgraph
+    given = graph if isinstance(graph, AbstractFunctionGraph) else in_memory(graph)
+    if isinstance(given, Graph):
+        given = given.fgraph
+    fgraph = given if isinstance(given, AbstractFunctionGraph) else as_graph(given).fgraph
     return Sameness(names=names, gradients=gradients).of_graph(fgraph).hex()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from importlib import import_module
+from typing import Any, cast
 
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import AtomicVariable, Constant, Variable, clone_get_equiv
@@ -12,14 +14,15 @@ from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.traversal import graph_inputs, io_toposort
 
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.presentation import Presented
 
 _MOST_INPUTS = 5_000
 _MOST_OUTPUTS = 100_000
 _MOST_LISTED = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Graph(Presented):
     """A graph with distinct inputs, and its origin.
 
     Shared variables stay what they are: ``pytensor.function(graph.inputs, graph.outputs)`` reads
@@ -80,10 +83,13 @@ class Graph:
         return replace(self, fgraph=copy_nodes(self.fgraph))
 
 
-type GraphLike = (
+type GraphObject = (
     Graph | FunctionGraph | FrozenFunctionGraph | tuple[Sequence[Variable], Sequence[Variable]]
 )
-"""The forms in which every function of the library takes a graph."""
+"""The forms that a graph in memory has."""
+
+type GraphLike = GraphObject | str | os.PathLike[str]
+"""The forms in which every function of the library takes a graph: a path is that of its file."""
 
 
 def copy_nodes(fgraph: FunctionGraph, memo: dict[Any, Any] | None = None) -> FunctionGraph:
@@ -120,13 +126,15 @@ def substituted(
 
 
 def as_graph(graph: GraphLike, *, source: str = "<memory>") -> Graph:
-    """Return ``graph`` as a `Graph` over its own copy of the nodes.
+    """Return ``graph`` as a `Graph` over its own copy of the nodes; a path is loaded.
 
     Raises
     ------
     ScanoptError
-        If ``graph`` is none of the accepted forms, or its outputs need inputs that it lacks.
+        If ``graph`` is none of the accepted forms, its outputs need inputs that it lacks, or its
+        file cannot be loaded.
     """
+    graph = in_memory(graph)
     if isinstance(graph, Graph):
         return graph.copy()
     if isinstance(graph, FrozenFunctionGraph):
@@ -139,8 +147,24 @@ def as_graph(graph: GraphLike, *, source: str = "<memory>") -> Graph:
     raise ScanoptError(
         f"expected a graph, got {type(graph).__name__}",
         where=source,
-        hint="pass a loaded graph, a FunctionGraph or an (inputs, outputs) pair",
+        hint="give what so.load returns, the path of a file, a FunctionGraph or an (inputs, "
+        "outputs) pair",
     )
+
+
+def in_memory(graph: GraphLike) -> GraphObject:
+    """Return what was given as a graph; of a path, what `scanopt_cli.load` makes of the file.
+
+    Raises
+    ------
+    LoadError
+        If the file cannot be loaded.
+    """
+    if not isinstance(graph, str | os.PathLike):
+        return graph
+    # By name: reading files is left to packages that build on this one.
+    load = import_module("scanopt_cli.serialization.loading").load
+    return cast(Graph, load(graph))
 
 
 def from_io(

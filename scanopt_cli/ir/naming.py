@@ -24,6 +24,7 @@ from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
 
 _INDEX = re.compile(r"\[(t([+-]\d+)?|\d+:)\]$")
+_ENTRY = re.compile(r"(.+)\[(\d{1,4}(?:, \d{1,4})*)\]")
 # How many slices and expanded dimensions the search for a name looks through.
 _LOOK = 4
 
@@ -56,6 +57,20 @@ def slot_names(
 ) -> list[str]:
     """Return a name for each slot of ``view``; names that repeat are numbered: ``h#1``, ``h#2``."""
     return _numbered([slot_name(slot, clients, around) for slot in view.slots])
+
+
+def entry_name(array: str, place: Sequence[int]) -> str:
+    """Return what a slot is called that is an entry of an array: ``P[0, 1]``."""
+    return f"{array}[{', '.join(map(str, place))}]" if place else array
+
+
+def entry_of(slot: Slot) -> tuple[str, tuple[int, ...]] | None:
+    """Return the name of the array that a slot is an entry of, and the place of the entry.
+
+    Only what `entry_name` called it tells: no argument of a function in Python has brackets.
+    """
+    found = _ENTRY.fullmatch(slot.argument or "")
+    return None if found is None else (found[1], tuple(map(int, found[2].split(", "))))
 
 
 def _numbered(names: Sequence[str]) -> list[str]:

@@ -37,6 +37,10 @@ _ROOTS = {
 """Where they are, if they are not installed as libraries are: in a copy to work on, say."""
 
 
+_REWRITING = (("pymc", "pytensorf.py"),)
+"""Modules of libraries that rewrite graphs of the user's: before PyMC differentiates, say."""
+
+
 class Written(NamedTuple):
     """Where a loop was written.
 
@@ -140,17 +144,25 @@ class Names:
 def from_stacks(stacks: Any) -> Written | None:
     """Return the innermost line of the user's program in ``stacks``, a value of ``tag.trace``.
 
-    If there is none, a line of a library other than PyTensor that builds loops, such as PyMC.
+    If there is none, a line of a library other than PyTensor that builds loops, such as PyMC. The
+    stacks of loops that a library copied or rewrote say nothing.
     """
     if not isinstance(stacks, list | tuple):
         return None
-    frames = [frame for stack in stacks for frame in reversed(list(stack))]
+    known = [list(reversed(list(stack))) for stack in stacks]
+    frames = [frame for stack in known if not _is_rewritten(stack) for frame in stack]
     libraries = [_library(file) for file, *_ in frames]
     for wanted in (lambda library: library is None, lambda library: library not in _OUTSIDE):
         for (file, line, function, _), library in zip(frames, libraries, strict=True):
             if wanted(library):
                 return Written(shown_path(file), line, function)
     return None
+
+
+def _is_rewritten(stack: Sequence[tuple[str, int, str, Any]]) -> bool:
+    """Whether a stack, innermost frame first, is that of a rewrite, and not of who wrote a loop."""
+    outside = (file for file, *_ in stack if _library(file) not in _OUTSIDE)
+    return PurePath(next(outside, "")).parts[-2:] in _REWRITING
 
 
 def _library(file: str) -> str | None:

@@ -83,7 +83,7 @@ class GuardLastRows(ScanPass):
             reads = [
                 access
                 for access in accesses
-                if _is_last_of_steps(access, view, lengths)
+                if is_last_of_steps(access, view, lengths)
                 and not is_checked(access.result, context.clients)
                 and not context.is_conditional(access.node)
             ]
@@ -129,7 +129,7 @@ class GuardLastRows(ScanPass):
         return found
 
 
-def _is_last_of_steps(access: Access, view: ScanView, lengths: Lengths) -> bool:
+def is_last_of_steps(access: Access, view: ScanView, lengths: Lengths) -> bool:
     """Whether an access reads one row, the last of the steps, if there is a step."""
     index = access.index
     if index is None or access.n_initial:

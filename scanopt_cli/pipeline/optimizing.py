@@ -9,12 +9,13 @@ from scanopt_cli.analysis.provenance.locating import locate
 from scanopt_cli.analysis.same_draws import same_draws
 from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.ir.folding import bounded_folding
-from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, copy_nodes, take_over
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, copy_nodes, in_memory, take_over
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.driver import form_of, smallest
 from scanopt_cli.pipeline.grammar import as_passes, print_pipeline
 from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.pipeline.runner import PassRun, run_pipeline
+from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Remark
 from scanopt_cli.verification.modes import DEFAULT
 from scanopt_cli.verification.result import Verification
@@ -33,8 +34,8 @@ class Snapshot:
     graph: Graph
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizeResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class OptimizeResult(Presented):
     """What `optimize` did.
 
     Attributes
@@ -86,7 +87,8 @@ def optimize(
     Parameters
     ----------
     graph
-        A loaded graph, a FunctionGraph or an ``(inputs, outputs)`` pair. It is left as it was.
+        A loaded graph, the path of its file, a FunctionGraph or an ``(inputs, outputs)`` pair. It
+        is left as it was.
     passes
         A pipeline as text (``"remove-unused,save-mem{prealloc=true}"``), a preset, or passes.
     verify
@@ -106,9 +108,10 @@ def optimize(
     PassError
         If the pipeline is malformed, or a pass broke its contract.
     ScanoptError
-        If ``graph`` is no graph.
+        If ``graph`` is no graph, or its file cannot be loaded.
     """
     sequence = as_passes(passes)
+    graph = in_memory(graph)
     work = as_graph(graph)
     locate(work.fgraph)
     before = statistics(work.fgraph)

@@ -46,6 +46,7 @@ _BUILTIN = (
     "keep_values.keep_values:KeepValues",
     "merge_products:MergeProducts",
     "loop_to_scan.loop_to_scan:LoopToScan",
+    "carry_generators:CarryGenerators",
 )
 ENTRY_POINT_GROUP = "scanopt.passes"
 

@@ -18,6 +18,7 @@ from scanopt_cli.ir.integrity import check_integrity
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.driver import PassDriver, RewriteBudget, form_of, smallest
+from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
 # A pipeline runs to a fixpoint. Most graphs need a few rounds; a change to one loop may enable the
@@ -27,8 +28,8 @@ _ROUNDS = 10
 _ROUNDS_WITHOUT_DOUBT = 4
 
 
-@dataclass(frozen=True, slots=True)
-class PassRun:
+@dataclass(frozen=True, slots=True, repr=False)
+class PassRun(Presented):
     """What one pass of a pipeline did, over all rounds.
 
     ``changed`` says whether a graph came out of the pass that computes otherwise than the one that

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from io import StringIO
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -50,10 +51,37 @@ def show(console: Console, blocks: Iterable[Block]) -> None:
     """
     folds = console.file.isatty()
     for block in list(blocks):
-        if folds and isinstance(block, Item):
-            block = replace(block, wraps=True)
+        if folds:
+            block = _folding(block)
         is_one_line = isinstance(block, Heading) or (isinstance(block, Item) and not block.wraps)
         console.print(_rendered(block), soft_wrap=is_one_line and not folds)
+
+
+def renderable(blocks: Iterable[Block]) -> RenderableType:
+    """Return what prints ``blocks`` as a terminal shows them, for a console of any width."""
+    return Group(*(_rendered(_folding(block)) for block in blocks))
+
+
+def plain(blocks: Iterable[Block], width: int = 100) -> str:
+    """Return what a pipe of some columns gets, without empty lines at its end."""
+    console = Console(
+        file=StringIO(),
+        width=width,
+        color_system=None,
+        force_terminal=False,
+        force_jupyter=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    with console.capture() as captured:
+        show(console, blocks)
+    return "\n".join(line.rstrip() for line in captured.get().split("\n")).rstrip("\n")
+
+
+def _folding(block: Block) -> Block:
+    return replace(block, wraps=True) if isinstance(block, Item) else block
 
 
 def _rendered(block: Block) -> RenderableType:

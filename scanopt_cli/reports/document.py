@@ -1,4 +1,4 @@
-"""What a command reports, as blocks of text: `as_rich` and `as_markdown` render them.
+"""What a command reports, as blocks of text: `as_rich`, `as_markdown` and `as_html` render them.
 
 Texts may hold any name from a file: the renderers escape them.
 """

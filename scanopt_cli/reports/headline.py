@@ -74,7 +74,8 @@ def headline(result: OptimizeResult, findings: int) -> str:
         return "; ".join((*loops, nothing, *left))
     before, after = result.before, result.after
     done = ", ".join(_deeds(r for run in result.passes for r in run.remarks))
-    parts = [f"{loop_counts(before, after)}: {done}" if done else loop_counts(before, after)]
+    counts = from_to(before, after)
+    parts = [f"{counts}: {done}" if done else counts]
     nodes = [s.outer_nodes + s.inner_nodes for s in (before, after)]
     if not done:
         parts.append(f"nodes {nodes[0]} → {nodes[1]}")
@@ -100,19 +101,20 @@ def importance(remark: Remark) -> int:
     return len(_DEEDS) + (2 if remark.code in _TRIVIAL else 1)
 
 
-def loop_counts(before: Statistics, after: Statistics) -> str:
+def from_to(before: Statistics, after: Statistics) -> str:
     """Return ``5 Scans → 2``, ``1 Scan → 1 TracedLoop``, ``3 Scans`` or ``1 Scan → no loop``."""
     if not (before.has_loops or after.has_loops):
         return "no loop in this graph"
-    old = _counted(before)
+    old = loops_of(before)
     if (before.scans, before.loops) == (after.scans, after.loops):
         return old
     if before.loops == after.loops == 0 and before.scans and after.scans:
         return f"{old} → {after.scans}"
-    return f"{old} → {_counted(after)}"
+    return f"{old} → {loops_of(after)}"
 
 
-def _counted(counts: Statistics) -> str:
+def loops_of(counts: Statistics) -> str:
+    """Return ``2 Scans and 1 TracedLoop``, or ``no loop``."""
     found = ((counts.scans, "Scan"), (counts.loops, "TracedLoop"))
     return " and ".join(plural(n, kind) for n, kind in found if n) or "no loop"
 

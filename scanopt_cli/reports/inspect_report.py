@@ -1,12 +1,15 @@
-"""Loops and their slots."""
+"""The distinct loops of a graph in a table, and each of their slots in another."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
-from scanopt_cli.analysis.expression_text import at_tap, before_title
-from scanopt_cli.analysis.inspection import Inspection, ScanReport, SlotReport
+from scanopt_cli.analysis.distinct_loops import DistinctLoop, distinct_loops
+from scanopt_cli.analysis.expression_text import before_title
+from scanopt_cli.analysis.inspection import Inspection, ScanReport
 from scanopt_cli.analysis.same_draws import SAME_DRAWS
+from scanopt_cli.analysis.step_costs import StepCost
 from scanopt_cli.reports.document import (
     Block,
     Column,
@@ -18,49 +21,99 @@ from scanopt_cli.reports.document import (
     Style,
     Table,
 )
-from scanopt_cli.text import UNNAMED, plural
+from scanopt_cli.reports.slot_table import slot_rows, slot_table, split_slots
+from scanopt_cli.text import UNNAMED, plural, size_text
 
 _COLUMNS = (
-    Column("kind", wraps=False),
-    Column("name"),
-    Column("taps", wraps=False),
-    Column("rows"),
-    Column("fed by"),
-    Column("inside"),
-    Column("read by"),
+    Column("loop"),
+    Column("where"),
+    Column("times", is_number=True),
+    Column("steps"),
+    Column("slots"),
+    Column("dtype"),
+    Column("buffers"),
+    Column("a step"),
 )
-# How many columns form a slot's first line if there is no room for a table.
-_SHORT = 4
 # In a narrower table each cell would be only a few letters wide.
-_TABLE_WIDTH = 110
+_TABLE_WIDTH = 120
+# With so few loops and rows of slots, a screen has room for all of them.
+_FEW_LOOPS, _FEW_SLOTS = 2, 8
+_MOST_LOOPS = 11
+# Of more loops than `_SOME`, operations are counted, not named.
+_SOME, _MOST_ARRAYS = 8, 3
+_LONGEST = 40
+_NAMED = 3
+_DETAILS = "details: scanopt inspect GRAPH --loop NAME, or --loop LINE"
 
 
-def inspect_report(inspection: Inspection) -> Iterator[Block]:
-    """Yield a table for each loop; those of nested loops are deeper."""
-    if not inspection.scans:
+def inspect_report(inspection: Inspection, *, details: bool | None = None) -> Iterator[Block]:
+    """Yield a row for each distinct loop, or the details of each.
+
+    Without ``details``, those of a graph of few loops with few slots.
+    """
+    loops = distinct_loops(inspection.scans)
+    if not loops:
         yield Paragraph("no loop in this graph")
-    has_unnamed = False
-    for scan in inspection.scans:
-        slots = [_cells(slot) for slot in scan.slots]
-        has_unnamed |= any("?" in text for text in (scan.steps, *sum(slots, ())))
-        items: list[Block] = [*map(_item, slots), Paragraph()]
-        table = Table(_COLUMNS, slots, least_width=_TABLE_WIDTH, otherwise=items)
-        yield Nested((_title(scan), table, *_warnings(scan)), depth=len(scan.path))
-    if has_unnamed:
+        return
+    if details is None:
+        n_slots = sum(len(slot_rows(loop.first)) for loop in loops)
+        details = len(loops) <= _FEW_LOOPS and n_slots <= _FEW_SLOTS
+    blocks = list(_details(loops) if details else _overview(inspection, loops))
+    yield from blocks
+    texts = [f"{s.steps} {s.bytes}" for s in inspection.scans]
+    if details:
+        texts += [" ".join(cell for row in slot_rows(loop.first) for cell in row) for loop in loops]
+    if any("?" in text for text in texts):
         yield Paragraph(UNNAMED)
+
+
+def _overview(inspection: Inspection, loops: Sequence[DistinctLoop]) -> Iterator[Block]:
+    count = len(inspection.scans)
+    distinct = f", {len(loops)} of them distinct" if len(loops) < count else ""
+    size = "" if inspection.bytes == "0" else f"; buffers: {_cut(size_text(inspection.bytes))}"
+    dtypes = {_dtypes(loop.first) for loop in loops}
+    dtype = f"; {dtypes.pop()}" if len(dtypes) == 1 else ""
+    yield Paragraph(f"{plural(count, 'loop')}{distinct}{dtype}{size}")
+    shown = loops[:_MOST_LOOPS]
+    arrays = _MOST_ARRAYS if len(shown) <= _SOME else 0
+    rows = [_row(loop, arrays) for loop in shown]
+    items: list[Block] = [
+        Paragraph(),
+        *(_item(loop, arrays, with_dtype=not dtype) for loop in shown),
+        Paragraph(),
+    ]
+    yield Table(_COLUMNS, rows, least_width=_TABLE_WIDTH, otherwise=items)
+    if len(loops) > len(shown):
+        yield Paragraph(f"and {plural(len(loops) - len(shown), 'distinct loop')} more")
+    for loop in loops:
+        yield from _warnings(loop.first)
+    on_numbers = [loop.first.title for loop in loops if loop.first.step.is_on_numbers]
+    if len(on_numbers) == len(loops):
+        yield Paragraph("all steps are on numbers alone: enabled() compiles them to machine code")
+    elif on_numbers:
+        names = _listed(on_numbers)
+        yield Paragraph(f"on numbers alone, which enabled() compiles to machine code: {names}")
+    yield Paragraph([Span(_DETAILS, Style.FAINT)])
+
+
+def _details(loops: Sequence[DistinctLoop]) -> Iterator[Block]:
+    for loop in loops:
+        scan = loop.first
+        blocks = [*_title(loop), slot_table(scan), *_warnings(scan)]
+        yield Nested(blocks, depth=loop.level)
 
 
 def _warnings(scan: ScanReport) -> Iterator[Block]:
     names = [slot.name for slot in scan.slots if slot.same_draws]
     if names:
-        yield Paragraph(
-            [Span("warning: ", Style.WARNING), SAME_DRAWS.format(generators=", ".join(names))]
-        )
+        text = SAME_DRAWS.format(generators=", ".join(names))
+        yield Paragraph([Span("warning: ", Style.WARNING), f"{scan.title}: {text}"])
         yield Paragraph()
 
 
-def _title(scan: ScanReport) -> Paragraph:
-    """Return a loop's name, its path, its trip count and other facts."""
+def _title(loop: DistinctLoop) -> Iterator[Block]:
+    """Yield the name of a loop, its trip count and other facts, and what a step costs."""
+    scan = loop.first
     facts = [plural(scan.steps, "step"), f"{plural(scan.inner_nodes, 'node')} inside"]
     if scan.stops_when is not None:
         facts.append(f"stops when {scan.stops_when}")
@@ -70,31 +123,124 @@ def _title(scan: ScanReport) -> Paragraph:
         facts.append(f"batched over {scan.batch_ndim} {'axis' if scan.batch_ndim == 1 else 'axes'}")
     if scan.truncate_gradient != -1:
         facts.append(f"gradient truncated after {plural(scan.truncate_gradient, 'step')}")
+    if scan.bytes != "0":
+        facts.append(f"{size_text(scan.bytes)} of buffers")
     kind, name = before_title(scan.kind, scan.name), Span(scan.name, Style.NAME)
     path = f" in {' / '.join(scan.path)}" if scan.path else ""
     place = "" if scan.place is None else f" ({scan.place})"
-    return Paragraph([kind, name, f"{path}{place}: {', '.join(facts)}"])
+    copies = f", {_copies(loop)}, and this is the first" if len(loop.copies) > 1 else ""
+    yield Paragraph([kind, name, f"{path}{place}: {', '.join(facts)}{copies}"])
+    yield Paragraph(f"a step: {_cost(scan.step)}")
 
 
-def _item(cells: tuple[str, ...]) -> Item:
-    """Return a few lines for one slot."""
-    kind, name, taps, rows, *long = cells
-    is_one = rows.split(" ")[0] == "1"
-    facts = ", ".join(filter(None, (taps, rows and f"{rows} {'row' if is_one else 'rows'}")))
-    first: Line = [f"{kind:8} ", Span(name, Style.STRONG), f"  {facts}" if facts else ""]
-    columns = zip(_COLUMNS[_SHORT:], long, strict=True)
-    notes = [f"{column.title:8} {cell}" for column, cell in columns if cell]
-    return Item(first, notes=notes, depth=1)
+def _row(loop: DistinctLoop, most_arrays: int) -> tuple[Line, ...]:
+    scan = loop.first
+    indent = "  " * (loop.level - 1) + "↳ " if loop.level else ""
+    differ = f", {_copies(loop)}" if len(loop.copies) > 1 else ""
+    return (
+        [indent, Span(_own_name(loop), Style.NAME), differ],
+        _where(loop),
+        str(len(loop.copies)),
+        _cut(scan.steps),
+        _slots(scan),
+        _dtypes(scan),
+        _size(loop),
+        _cost(scan.step, most_arrays),
+    )
 
 
-def _cells(slot: SlotReport) -> tuple[str, ...]:
-    """Return the texts of one slot for each column."""
-    taps = " ".join(map(at_tap, slot.taps))
-    if slot.kind == "mit_mot":
-        taps = f"{taps} → {' '.join(map(at_tap, slot.out_taps))}"
-    has_result = bool(slot.out_taps)
-    readers = ", ".join(dict.fromkeys(slot.read_by)) or ("nothing" if has_result else "")
-    rows = slot.rows or ""
-    if not slot.whole:
-        rows += " (trimmed)" if slot.trimmed else " (length unknown)"
-    return slot.kind, slot.name, taps, rows, slot.fed_by, slot.inside, readers
+def _item(loop: DistinctLoop, most_arrays: int, *, with_dtype: bool) -> Item:
+    """Return two lines or so for one loop."""
+    scan = loop.first
+    where = _where(loop)
+    facts = [plural(_cut(scan.steps), "step"), _dtypes(scan) if with_dtype else "", _size(loop)]
+    first: Line = [
+        Span(_own_name(loop), Style.NAME),
+        Span(f" ({where})" if where else "", Style.FAINT),
+        f": {', '.join(filter(None, facts))}",
+    ]
+    step = f"{_slots(scan)}; a step: {_cost(scan.step, most_arrays)}"
+    if len(loop.copies) == 1:
+        notes = [step]
+    elif most_arrays:
+        notes = [_copies(loop), step]
+    else:
+        notes = [f"{len(loop.copies)} copies; {step}"]
+    return Item(first, notes=notes, depth=loop.level)
+
+
+def _own_name(loop: DistinctLoop) -> str:
+    """Return the name of a loop, with those of the graphs around it that are no loops."""
+    scan = loop.first
+    return scan.name if loop.level else scan.title
+
+
+def _where(loop: DistinctLoop) -> str:
+    places = loop.places
+    first = places[0].partition(" in ")[0] if places else ""
+    return f"{first} and {len(places) - 1} more" if len(places) > 1 else first
+
+
+def _copies(loop: DistinctLoop) -> str:
+    differences = loop.differences
+    text = ", ".join(differences[:-1]) + (" and " if len(differences) > 1 else "")
+    return f"{len(loop.copies)} copies, which differ in {text}{differences[-1]}"
+
+
+def _size(loop: DistinctLoop) -> str:
+    """Return the memory that a loop's buffers take, of one of the copies."""
+    sizes = {scan.bytes for scan in loop.copies}
+    if sizes == {"0"}:
+        return "no buffer"
+    which = "" if len(loop.copies) == 1 else " each" if len(sizes) == 1 else " (the first)"
+    return _cut(size_text(loop.first.bytes)) + which
+
+
+def _slots(scan: ScanReport) -> str:
+    """Return how many slots of each kind there are; an array that was split counts as one."""
+    counts = Counter(slots[0].kind for slots in split_slots(scan) if slots[0].kind != "index")
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items()) or "no slots"
+
+
+def _dtypes(scan: ScanReport) -> str:
+    """Return the dtypes of what a loop carries and returns, of all that it reads if it does not."""
+    slots = [slot for slot in scan.slots if slot.out_taps] or scan.slots
+    return ", ".join(dict.fromkeys(slot.dtype for slot in slots))
+
+
+def _cost(step: StepCost, most: int | None = None) -> str:
+    """Return what a step computes, with ``most`` operations on arrays, or with all.
+
+    With 0, all is counted.
+    """
+    if step.is_on_numbers:
+        return f"{plural(step.numbers, 'node')} on numbers alone"
+    parts = [f"{plural(step.numbers, 'node')} on numbers"] if step.numbers else []
+    if most == 0:
+        on_arrays = sum(operation.count for operation in step.arrays)
+        parts += [f"{on_arrays} on arrays"] if on_arrays else []
+        parts += [plural(step.draws, "draw")] if step.draws else []
+        parts += [plural(len(step.inner_loops), "loop")] if step.inner_loops else []
+        return ", ".join(parts) or "nothing"
+    if step.arrays:
+        frequent = sorted(step.arrays, key=lambda operation: -operation.count)
+        shown = list(map(str, frequent[:most]))
+        if len(frequent) > len(shown):
+            shown.append(f"{len(frequent) - len(shown)} more")
+        parts.append(f"arrays: {', '.join(shown)}")
+    if step.draws:
+        parts.append(plural(step.draws, "draw"))
+    if step.inner_loops:
+        counts = Counter(step.inner_loops).items()
+        names = (f"{count} {name}" if count > 1 else name for name, count in counts)
+        parts.append(f"loops: {', '.join(names)}")
+    return "; ".join(parts) or "nothing"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

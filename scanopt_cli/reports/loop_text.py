@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from scanopt_cli.diff.changes import ChangeKind, GraphDiff, LoopChange, LoopFate, SubjectKind
 from scanopt_cli.diff.labels import holder_text
 from scanopt_cli.reports.change_text import same_text
-from scanopt_cli.reports.headline import arrow, loop_counts
+from scanopt_cli.reports.headline import arrow, from_to
 from scanopt_cli.text import plural, size_text
 
 _ENDS = {SubjectKind.INPUT: "input", SubjectKind.OUTPUT: "output"}
@@ -35,7 +35,7 @@ def _loops(diff: GraphDiff) -> str:
     made = sum(loop.copies[1] * loop.times for loop in diff.loops if loop.of)
     if made:
         fates[0] += f" into {made}"
-    return f"{loop_counts(diff.before, diff.after)}: {', '.join(fates) or 'as before'}"
+    return f"{from_to(diff.before, diff.after)}: {', '.join(fates) or 'as before'}"
 
 
 def _fates(loops: Iterable[LoopChange]) -> Counter[str]:

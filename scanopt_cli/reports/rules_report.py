@@ -23,11 +23,17 @@ _TABLE_WIDTH = 70
 
 def rules_report(manuals: Sequence[RuleManual], *, whole: bool) -> Iterator[Block]:
     """Yield the rules, one on each line; with ``whole``, the whole manual of each."""
+    if len(manuals) > 1:
+        yield _table(manuals)
     if whole:
         for manual in manuals:
-            title = f"{manual.code} {manual.name}: {manual.severity}, {_fix(manual)}"
-            yield from (Heading(title), Paragraph(), Prose(manual.text))
-        return
+            yield Heading(f"{manual.code} {manual.name}", f"{manual.severity}, {_fix(manual)}")
+            yield from (Paragraph(), Prose(manual.text))
+    else:
+        yield Paragraph("`scanopt rules CODE` prints a rule's manual.")
+
+
+def _table(manuals: Sequence[RuleManual]) -> Table:
     columns = (
         Column("code", wraps=False),
         Column("name", wraps=False),
@@ -36,8 +42,7 @@ def rules_report(manuals: Sequence[RuleManual], *, whole: bool) -> Iterator[Bloc
     )
     rows = [(Span(m.code, Style.STRONG), m.name, m.summary, _short_fix(m) or "") for m in manuals]
     items = [Item([code, f" {name}"], notes=[text]) for code, name, text, _ in rows]
-    yield Table(columns, rows, least_width=_TABLE_WIDTH, otherwise=[*items, Paragraph()])
-    yield Paragraph("`scanopt rules CODE` prints a rule's manual.")
+    return Table(columns, rows, least_width=_TABLE_WIDTH, otherwise=[*items, Paragraph()])
 
 
 def _fix(manual: RuleManual) -> str:

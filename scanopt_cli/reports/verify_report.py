@@ -31,7 +31,7 @@ def notes(verification: Verification) -> list[str]:
     differences = verification.differences
     hidden = len(differences) - _MOST
     return [
-        *map(_place, differences[:_MOST]),
+        *map(difference_text, differences[:_MOST]),
         *([f"… and {hidden} more"] if hidden > 0 else []),
         *(f"note: {note}" for note in (*verification.remarks, *verification.notes)),
     ]
@@ -59,7 +59,8 @@ def summary(verification: Verification) -> str:
     return f"could not run{reason}"
 
 
-def _place(item: Difference) -> str:
+def difference_text(item: Difference) -> str:
+    """Return one place that differs, in one line."""
     if item.kind is DifferenceKind.REWRITE_FAILS:
         return (
             f"compiled by {item.mode}: PyTensor's {item.rewrite} fails on the second graph, and "

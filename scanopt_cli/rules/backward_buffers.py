@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from scanopt_cli.remarks import Code, Remark
+from scanopt_cli.remarks import Code, Remark, Why
 from scanopt_cli.rules.rule_contract import Fix, PassRule, Severity, named
+from scanopt_cli.text import plural
 
 
 class BackwardBuffers(PassRule):
@@ -29,3 +30,13 @@ class BackwardBuffers(PassRule):
     def text(self, remarks: Sequence[Remark]) -> str:
         """Return the text of the finding."""
         return f"the gradient writes into a buffer of all steps: mit_mot {named(remarks)}"
+
+    def doubt(self, remark: Remark) -> str | None:
+        """Return the text for a mit_mot whose buffer may be too short for the steps."""
+        if remark.reason is None or remark.reason.code != Why.BUFFER_SHORT:
+            return None
+        steps = remark.reason.fields["steps"]
+        return (
+            f"the gradient writes into a buffer of all steps, mit_mot {named([remark])}, if that "
+            f"is long enough for {plural(str(steps), 'step')}"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from scanopt_cli.remarks import Code, Remark
+from scanopt_cli.remarks import Code, Remark, Why
 from scanopt_cli.rules.rule_contract import Fix, PassRule, Severity, listed, named
 
 
@@ -39,3 +39,15 @@ class EqualLoops(PassRule):
         parts = [f"{named([r], with_kinds=True)} equals `{r.details['into']}`" for r in equal]
         parts += [f"the trace {named([r])} is that of `{r.details['state']}`" for r in traces]
         return ", ".join(parts)
+
+    def doubt(self, remark: Remark) -> str | None:
+        """Return the text for loops of which it is not known that they can be one."""
+        if remark.code is not Code.SCANS_NOT_MERGED or remark.reason is None:
+            return None
+        could = f"could be one loop with `{remark.details['other']}`"
+        match remark.reason.code:
+            case Why.BATCHES_DIFFER:
+                return f"{could}, if their batches have one shape"
+            case Why.BUFFERS_UNCLEAR:
+                return f"{could}, if their buffers hold every step"
+        return None

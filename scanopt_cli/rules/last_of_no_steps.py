@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
-from scanopt_cli.remarks import Code, Remark
+from pytensor.graph.basic import Apply
+from pytensor.tensor.subtensor import IncSubtensor
+
+from scanopt_cli.analysis.accesses.accesses import accesses_of_outputs
+from scanopt_cli.analysis.accesses.indices import indices_from
+from scanopt_cli.analysis.affine import ZERO, as_affine
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.named_loops import NamedLoop
+from scanopt_cli.ir.slots import STATES
+from scanopt_cli.passes.guard_last_rows import is_last_of_steps
+from scanopt_cli.remarks import Code, Remark, Why
 from scanopt_cli.rules.rule_contract import Fix, PassRule, Severity, named
 
 
@@ -13,13 +24,13 @@ class LastOfNoSteps(PassRule):
     """The last row is read of a loop that may have no steps, where PyTensor returns another value.
 
     Of a loop of no steps, ``ys[-1]`` is an IndexError. When PyTensor compiles, it lets a state keep
-    one row, and returns the initial value; of a gradient, zero::
+    one row, and returns the initial value; Numba reads what is no row of an output::
 
         ys = scan(step, outputs_info=[x], n_steps=n)
         pytensor.function([x, n], ys[-1])(1.0, 0)  # 1.0, not an IndexError
 
     The fix writes a check beside the row. A constant ``n_steps``, or sequences of static length,
-    make it needless.
+    make it needless. Where the gradient of that row is computed, too, PyTensor keeps the error.
     """
 
     code: ClassVar[str] = "C002"
@@ -27,10 +38,58 @@ class LastOfNoSteps(PassRule):
     severity: ClassVar[Severity] = Severity.NOTE
     fix: ClassVar[Fix] = Fix("guard-last-rows")
     costs_buffers: ClassVar[bool] = False
-    codes: ClassVar[frozenset[str]] = frozenset({Code.LAST_GUARDED, Code.WRITE_GUARDED})
+    codes: ClassVar[frozenset[str]] = frozenset({Code.LAST_GUARDED})
 
     def text(self, remarks: Sequence[Remark]) -> str:
         """Return the text of the finding."""
-        read = [remark for remark in remarks if remark.slots]
-        what = f"the last row of {named(read)} is read" if read else "a last row is written"
+        what = f"the last row of {named(remarks)} is read"
         return f"{what}, and there may be no step: compiled, that raises no IndexError"
+
+    def proved(self, loop: NamedLoop, remarks: Sequence[Remark]) -> Sequence[Remark]:
+        """Return the remarks on rows of which PyTensor loses the error.
+
+        It keeps that of a row of a map, which it computes without a loop, and of a loop whose last
+        row is written, too. To read no row as an array of no rows is no error.
+        """
+        if any(_writes_last(node, loop) for node in loop.graph.toposort()):
+            return []
+        accesses = accesses_of_outputs(loop.view, _clients(loop))  # type: ignore[arg-type]
+        lengths = Lengths(loop.view.n_steps)
+        is_map = loop.view.is_while or not loop.view.of_kind(*STATES)
+        lost = {
+            loop.names[slot]
+            for slot, reads in accesses.items()
+            if slot.kind in STATES or not is_map
+            for access in reads
+            if access.index is not None
+            and not access.index.is_slice
+            and is_last_of_steps(access, loop.view, lengths)  # type: ignore[arg-type]
+        }
+        kept = [replace(r, slots=tuple(s for s in r.slots if s in lost)) for r in remarks]
+        return [remark for remark in kept if remark.slots]
+
+    def doubt(self, remark: Remark) -> str | None:
+        """Return the text for a last row of a buffer that may not hold every step."""
+        if remark.code is not Code.LAST_UNGUARDED or remark.reason is None:
+            return None
+        if remark.reason.code != Why.BUFFERS_NOT_WHOLE:
+            return None
+        return (
+            f"the last row of {named([remark])} is read: if it keeps every step, and there is "
+            "none, compiled that raises no IndexError"
+        )
+
+
+def _clients(loop: NamedLoop) -> Any:
+    return lambda variable: [] if variable is None else loop.graph.clients.get(variable, [])
+
+
+def _writes_last(node: Apply, loop: NamedLoop) -> bool:
+    """Whether a node writes the last of as many rows as a loop has steps, or the first."""
+    if not isinstance(node.op, IncSubtensor):
+        return False
+    lengths, indices = Lengths(loop.view.n_steps), indices_from(node, 0)
+    length = lengths.length_of(node.inputs[0])
+    if not indices or isinstance(indices[0], slice) or length != lengths.steps:
+        return False
+    return lengths.value_of(indices[0]) in (as_affine(-1), ZERO, length - 1)

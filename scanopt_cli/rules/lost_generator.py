@@ -7,9 +7,11 @@ from typing import ClassVar
 
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 
-from scanopt_cli.ir.slots import STATES
+from scanopt_cli.analysis.named_loops import NamedLoop
+from scanopt_cli.ir.slots import STATES, Slot
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
 
 
@@ -34,18 +36,36 @@ class LostGenerator(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each generator whose last state is dropped."""
-        for loop in context.loops:
-            for slot in loop.view.of_kind(*STATES):
-                start = slot.outer_input
-                is_kept = isinstance(start, SharedVariable | Constant) and isinstance(
-                    start.type, RandomType
+        for loop, slot in _dropped(context):
+            if isinstance(slot.outer_input, SharedVariable | Constant):
+                name = loop.names[slot]
+                text = f"nothing keeps `{name}` after the last step: each call draws the same"
+                yield self.at(context, loop, text, slot)
+
+    def suspects(self, context: CheckContext) -> Iterator[Finding]:
+        """Yield a finding for each such generator that the caller gives."""
+        for loop, slot in _dropped(context):
+            if slot.outer_input in context.fgraph.inputs and not isinstance(
+                slot.outer_input, SharedVariable
+            ):
+                text = (
+                    f"nothing keeps `{loop.names[slot]}` after the last step: calls draw the same, "
+                    "if they are given the same generator"
                 )
-                updated = getattr(start, "default_update", None) is not None
-                if (
-                    is_kept
-                    and not updated
-                    and not any(map(loop.graph.clients.get, slot.outer_outputs))
-                ):
-                    name = loop.names[slot]
-                    text = f"nothing keeps `{name}` after the last step: each call draws the same"
-                    yield self.at(context, loop, text, slot)
+                yield self.at(context, loop, text, slot)
+
+
+def _dropped(context: CheckContext) -> Iterator[tuple[NamedLoop, Slot]]:
+    """Yield the states that are generators, of which nothing reads the last value.
+
+    Not those whose first value another draw moves on, in an output of the graph.
+    """
+    generators = [v for v in context.fgraph.outputs if isinstance(v.type, RandomType)]
+    moved_on = set(ancestors(generators))
+    for loop in context.loops:
+        for slot in loop.view.of_kind(*STATES):
+            start = slot.outer_input
+            is_read = any(map(loop.graph.clients.get, slot.outer_outputs))
+            updated = getattr(start, "default_update", None) is not None
+            if isinstance(start.type, RandomType) and not (is_read or updated or start in moved_on):
+                yield loop, slot

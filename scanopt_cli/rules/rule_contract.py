@@ -15,10 +15,12 @@ from pytensor.graph.fg import FunctionGraph
 from scanopt_cli.analysis.named_loops import NamedLoop, named_loops
 from scanopt_cli.analysis.statistics import buffer_bytes
 from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Remark, RemarkKind
 from scanopt_cli.text import size_text
 
@@ -38,9 +40,17 @@ class Fix:
     passes: str
     is_safe: bool = True
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the passes, without options; none if there is no such pass."""
+        try:
+            return frozenset(item.name for item in parse(self.passes))
+        except PassError:  # of a package that adds a rule, and not the pass
+            return frozenset()
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Finding(Presented):
     """What a rule found.
 
     Attributes
@@ -80,6 +90,11 @@ class Finding:
     def is_mended_safely(self) -> bool:
         """Whether a pass mends it that keeps all values."""
         return self.fix is not None and self.fix.is_safe
+
+    @property
+    def is_mended_unsafely(self) -> bool:
+        """Whether a pass mends it that may change values."""
+        return self.fix is not None and not self.fix.is_safe
 
 
 @dataclass
@@ -132,6 +147,10 @@ class Rule(ABC):
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield what is provably so; nothing that PyTensor does away with anyway."""
 
+    def suspects(self, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG002
+        """Yield what may be so, and is not proved. `check` tells it with ``-v`` alone."""
+        yield from ()
+
     def at(
         self,
         context: CheckContext,
@@ -179,6 +198,34 @@ class PassRule(Rule):
     def text(self, remarks: Sequence[Remark]) -> str:
         """Return the text of the finding, of what the passes would do to one loop."""
 
+    def proved(
+        self,
+        loop: NamedLoop,  # noqa: ARG002
+        remarks: Sequence[Remark],
+    ) -> Sequence[Remark]:
+        """Return those of the remarks on a loop that are findings; all of them by default."""
+        return remarks
+
+    def doubt(self, remark: Remark) -> str | None:  # noqa: ARG002
+        """Return what may be so, of a rewrite that the passes missed for lack of a proof.
+
+        ``None`` if they missed it for another reason.
+        """
+        return None
+
+    def suspects(self, context: CheckContext) -> Iterator[Finding]:
+        """Yield what the passes would do, were a precondition proved."""
+        told = set()
+        for remark in context.remarks(self.fix.passes):
+            loop = context.loop(remark.scan)
+            is_missed = remark.kind is RemarkKind.MISSED and loop is not None
+            text = self.doubt(remark) if is_missed else None
+            if loop is None or text is None or (loop.title, text) in told:
+                continue
+            told.add((loop.title, text))
+            slots = [slot for slot, name in loop.names.items() if name in remark.slots]
+            yield self.at(context, loop, text, *slots, fix=None)
+
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop to which the passes would do something."""
         by_loop: dict[str, list[Remark]] = {}
@@ -189,6 +236,9 @@ class PassRule(Rule):
             loop = context.loop(title)
             if loop is None:
                 continue  # made by a pass of another
+            remarks = list(self.proved(loop, remarks))
+            if not remarks:
+                continue
             by_name = {name: slot for slot, name in loop.names.items()}
             names = dict.fromkeys(name for remark in remarks for name in remark.slots)
             slots = [by_name[name] for name in names if name in by_name]

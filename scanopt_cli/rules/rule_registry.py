@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from pkgutil import resolve_name
 from types import MappingProxyType
 
 from scanopt_cli.errors import PlugInWarning, ScanoptError, brief
+from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.registry import package_name
 from scanopt_cli.rules.rule_contract import Rule
 
@@ -55,6 +56,13 @@ def rules() -> Mapping[str, type[Rule]]:
         else:
             found[cls.code] = cls
     return MappingProxyType(found)
+
+
+def mended_by(passes: Sequence[Pass]) -> tuple[str, ...]:
+    """Return the codes of the rules of which ``passes`` hold the fix."""
+    names = {item.name for item in passes}
+    fixes = {code: rule.fix.names for code, rule in rules().items() if rule.fix is not None}
+    return tuple(code for code, fix in fixes.items() if fix and fix <= names)
 
 
 def selected(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> list[type[Rule]]:

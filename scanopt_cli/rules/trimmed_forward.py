@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
-from scanopt_cli.analysis.buffers import is_trimmed
+from scanopt_cli.analysis.buffers import is_trimmed, is_whole
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.provenance.inference import infer, rows_read
 from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
-from scanopt_cli.ir.slots import TRACED
+from scanopt_cli.ir.slots import TRACED, Slot, SlotView
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
 
 
@@ -31,28 +32,46 @@ class TrimmedForward(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each pullback of a loop with trimmed buffers."""
-        graphs = {id(loop.graph): loop.graph for loop in context.loops}
-        origins = {
-            node: origin
-            for graph in graphs.values()
-            for node, origin in infer(NearestScans(graph)).items()
-        }
-        by_node = {loop.view.node: loop for loop in context.loops}
-        for loop in context.loops:
-            origin = origins.get(loop.view.node)
-            parent = None if origin is None or origin.parent is None else by_node[origin.parent]
-            if parent is None:
-                continue
+        yield from self._told(context, "does not keep", is_trimmed)
+
+    def suspects(self, context: CheckContext) -> Iterator[Finding]:
+        """Yield a finding for each pullback of a loop whose buffers may be trimmed."""
+        yield from self._told(context, "may not keep", _is_unclear)
+
+    def _told(
+        self,
+        context: CheckContext,
+        what: str,
+        is_short: Callable[[SlotView, Slot, Lengths], bool],
+    ) -> Iterator[Finding]:
+        for loop, parent in _pullbacks(context):
             view, lengths = parent.view, Lengths(parent.view.n_steps)
             read = {source for source, _ in rows_read(loop.view)}
             slots = [
                 slot
                 for slot in view.of_kind(*TRACED)
-                if slot.outer_output in read and is_trimmed(view, slot, lengths)
+                if slot.outer_output in read and is_short(view, slot, lengths)
             ]
             if slots:
                 names = ", ".join(f"`{parent.names[slot]}`" for slot in slots)
-                text = (
-                    f"is the gradient of {parent.title}, which does not keep all steps of {names}"
-                )
+                text = f"is the gradient of {parent.title}, which {what} all steps of {names}"
                 yield self.at(context, loop, text)
+
+
+def _pullbacks(context: CheckContext) -> Iterator[tuple[NamedLoop, NamedLoop]]:
+    """Yield each loop that is the pullback of another one, and that other."""
+    graphs = {id(loop.graph): loop.graph for loop in context.loops}
+    origins = {
+        node: origin
+        for graph in graphs.values()
+        for node, origin in infer(NearestScans(graph)).items()
+    }
+    by_node = {loop.view.node: loop for loop in context.loops}
+    for loop in context.loops:
+        origin = origins.get(loop.view.node)
+        if origin is not None and origin.parent is not None:
+            yield loop, by_node[origin.parent]
+
+
+def _is_unclear(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
+    return not (is_whole(view, slot, lengths) or is_trimmed(view, slot, lengths))

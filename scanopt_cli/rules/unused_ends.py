@@ -8,6 +8,7 @@ from typing import ClassVar
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.graph.op import Op
 
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs
 from scanopt_cli.ir.naming import titles
@@ -17,8 +18,8 @@ from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severit
 class UnusedEnds(Rule):
     """An OpFromGraph has an input that its graph does not read, or an output that nobody reads.
 
-    What the input is computed of is computed for nothing, and so is the output, unless PyTensor
-    inlines the graph::
+    What the input is computed of is computed for nothing, and so is the output. Of those that
+    PyTensor inlines, or makes of its own functions, nothing is said::
 
         OpFromGraph([x, y], [pt.exp(x)])  # nothing reads y
 
@@ -50,7 +51,14 @@ def _nodes(
         return
     seen.add(id(graph))
     for node, title in titles(graph.outputs).items():
-        if isinstance(core_op(node.op), OpFromGraph):
+        if _is_own(core_op(node.op)):
             yield "/".join((*path, title)), node, graph
         for body in inner_graphs(node.op):
             yield from _nodes(body, (*path, title), seen)
+
+
+def _is_own(op: Op) -> bool:
+    """Whether an Op is an OpFromGraph of a program's own, which stays when it is compiled."""
+    if not isinstance(op, OpFromGraph) or op.is_inline:
+        return False
+    return type(op) is OpFromGraph or not type(op).__module__.startswith("pytensor.")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from scanopt_cli.errors import LoadError, UnsafeFileError
 from scanopt_cli.ir.folding import bounded_folding
+from scanopt_cli.presentation import Presented
 from scanopt_cli.serialization.files import read_file
 from scanopt_cli.serialization.loading import interpret
 from scanopt_cli.serialization.unpickler.allowlist import Allowlist, Refusal
@@ -22,8 +23,8 @@ _MOST_GLOBALS = 2_000
 """PyTensor, PyMC and pymc-extras together have fewer classes of Ops and types."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditedGlobal:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AuditedGlobal(Presented):
     """One thing that a file refers to by name.
 
     Attributes
@@ -48,8 +49,8 @@ class AuditedGlobal:
     hint: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AuditReport(Presented):
     """Everything that a file refers to, sorted by name, and the verdict of the default loader.
 
     ``refusal`` is the loader's message if it refuses the file, for a global, the state of an op or

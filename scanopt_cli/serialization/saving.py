@@ -16,7 +16,7 @@ from pytensor.graph.utils import Scratchpad
 
 from scanopt_cli.errors import ConfusedGraphError, LoadError, ScanoptError
 from scanopt_cli.ir.folding import bounded_folding
-from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, listed_names
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, in_memory, listed_names
 from scanopt_cli.ir.interning import untouched_inner_inputs
 from scanopt_cli.serialization.files import check_size, zipped
 from scanopt_cli.serialization.loading import interpret
@@ -60,7 +60,8 @@ def save(
         cannot be written.
     """
     target = Path(path)
-    whole = _with_lost_updates(graph if isinstance(graph, Graph) else as_graph(graph), target)
+    given = in_memory(graph)
+    whole = _with_lost_updates(given if isinstance(given, Graph) else as_graph(given), target)
     stream = io.BytesIO()
     payload = encode(whole, keep_traces=keep_traces)
     try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from scanopt_cli.presentation import Presented
+
 
 class Verdict(StrEnum):
     """The answer to "do the two graphs compute the same?"."""
@@ -35,8 +37,8 @@ class LoopAt:
     place: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Difference(Presented):
     """One output that differs in one run, or one run in which only one graph raises.
 
     Or a rewrite of PyTensor's that fails while the second graph is compiled, and not the first.
@@ -84,8 +86,8 @@ class Difference:
     loops: tuple[LoopAt, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Verification(Presented):
     """Whether two graphs compute the same values, and on what evidence.
 
     Attributes

@@ -50,8 +50,8 @@ def verify(
     Parameters
     ----------
     a, b
-        Loaded graphs, FunctionGraphs or ``(inputs, outputs)`` pairs. Inputs correspond by position,
-        or by name where positions do not fit; see `matched`.
+        Loaded graphs, paths of their files, FunctionGraphs or ``(inputs, outputs)`` pairs. Inputs
+        correspond by position, or by name where positions do not fit; see `matched`.
     runs
         How many runs to draw, at least 1. Fewer than 5 do not cover all settings above.
     seed
@@ -73,7 +73,7 @@ def verify(
     VerificationError
         If the graphs' signatures do not match, or an option is out of range.
     ScanoptError
-        If ``a`` or ``b`` is not a graph.
+        If ``a`` or ``b`` is not a graph, or its file cannot be loaded.
     """
     if runs < 1 or timeout <= 0:
         raise VerificationError("runs must be at least 1 and timeout positive")

@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.random.type import random_generator_type
 
 from scanopt_cli.analysis.named_loops import named_loops
 from scanopt_cli.analysis.step_costs import StepCost, step_cost
@@ -70,6 +71,19 @@ def test_an_operation_in_place_allocates_nothing() -> None:
     exp_in_place = Elemwise(ps.exp, {0: 0})
     (cost,) = _costs(_scanned(lambda row: exp_in_place(row + 1), sequences=x))
     assert {op.name: op.allocates for op in cost.arrays} == {"add": True, "exp": False}
+    assert str(cost) == "arrays: add (3), exp (3) in place"
+
+
+def test_draws_are_no_operations_on_numbers() -> None:
+    rng, x = random_generator_type("rng"), pt.dvector("x")
+
+    def step(x: Any, rng: Any) -> Any:
+        return pt.random.normal(x, rng=rng, size=None) + pt.random.normal(0, 1, (3,), rng=rng).sum()
+
+    (cost,) = _costs(_scanned(step, sequences=x, non_sequences=rng))
+    assert (cost.draws, cost.is_on_numbers) == (1, False)
+    assert ("normal", ("(3)",)) in {(op.name, op.shapes) for op in cost.arrays}
+    assert str(cost).endswith("; 1 draw")
 
 
 def test_loops_inside_are_named() -> None:

@@ -30,6 +30,7 @@ from scanopt_cli.analysis.inspection import inspect_graph
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.optimizing import optimize
+from scanopt_cli.reports.inspect_report import inspect_report
 from scanopt_cli.rules.graph_checking import check
 
 _MAKERS = (
@@ -51,7 +52,7 @@ _MOST = 1.2
 
 
 def _inspecting(graph: Graph) -> Callable[[], object]:
-    return lambda: inspect_graph(graph.fgraph)
+    return lambda: list(inspect_report(inspect_graph(graph.fgraph)))
 
 
 def _by_default(graph: Graph) -> Callable[[], object]:

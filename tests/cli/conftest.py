@@ -37,7 +37,7 @@ def _off() -> Graph:
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with graph files: clean, wasteful, off, power, grad."""
+    """A folder with graph files: clean, wasteful, off, power, grad, hessian."""
     folder = tmp_path_factory.mktemp("graphs")
     x, xs = power()
     graphs = {
@@ -46,6 +46,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "off": _off(),
         "power": graph_of(xs[-1]),
         "grad": graph_of(pt.grad(xs[-1], x)),
+        "hessian": graph_of(pt.grad(pt.grad(xs[-1], x), x)),
     }
     for name, graph in graphs.items():
         save(graph, folder / f"{name}.pkl")

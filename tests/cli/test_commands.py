@@ -107,7 +107,27 @@ def test_inspect(files: Path, columns: str) -> None:
     assert max(map(len, done.out.splitlines())) <= min(int(columns), 10_000)
     told = json.loads(scanopt("inspect", files / "grad.pkl", "--format", "json").out)
     assert [item["name"] for item in told["scans"]] == ["square", "grad_of_square"]
+    assert told["bytes"] == "80"
+    first = told["scans"][0]
+    assert (first["bytes"], first["step"]["numbers"], first["occurrences"]) == ("40", 1, 1)
+    assert len(first["digest"]) == 32
+    assert (first["slots"][0]["dtype"], first["slots"][0]["shape"]) == ("float64", [])
     assert "| kind |" in scanopt("inspect", files / "grad.pkl", "--format", "markdown").out
+
+
+def test_inspect_one_loop(files: Path) -> None:
+    graph = files / "grad.pkl"
+    told = json.loads(scanopt("inspect", graph, "--loop", "square", "--format", "json").out)
+    assert [item["name"] for item in told["scans"]] == ["square"]
+    done = scanopt("inspect", graph, "--loop", "grad_of_square")
+    assert done.out.startswith("Scan grad_of_square: 4 steps")
+    assert "Scan square:" not in done.out
+    unknown = scanopt("inspect", graph, "--loop", "cube")
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "--loop: there is no loop 'cube'; loops: square, grad_of_square" in unknown.err
+    assert unknown.err.count("\n") == 1
+    assert scanopt("inspect", graph, "--depth", "0").code == 2
+    assert scanopt("inspect", graph, "--depth", "1").out == scanopt("inspect", graph).out
 
 
 class _Interrupting(MetaPathFinder):

@@ -106,8 +106,58 @@ def test_writes_what_it_shows(files: Path, tmp_path: Path) -> None:
 
 
 def test_check_finds_something_to_clean(files: Path) -> None:
-    assert scanopt("optimize", files / "wasteful.pkl", "--check", "--diff", "none").code == 1
-    assert scanopt("optimize", files / "clean.pkl", "--check").code == 0
+    done = scanopt("optimize", files / "wasteful.pkl", "--check", "--diff", "none")
+    assert done.code == 1
+    assert "~ P001 [*] wasteful: nobody reads nit_sot `nit_sot[0]`" in done.out
+    assert done.out.endswith("findings in 1 of 1 graph\n")
+    clean = scanopt("optimize", files / "clean.pkl", "--check")
+    assert (clean.code, clean.out.splitlines()[-1]) == (0, "nothing found in 1 graph")
+
+
+def test_check_has_the_rules_that_the_passes_mend(files: Path) -> None:
+    """Which are those of `check` with these codes, as far as the passes are the fix."""
+
+    def codes(*options: str) -> set[str]:
+        done = scanopt("optimize", files / "wasteful.pkl", "--check", *options, "--format", "json")
+        found = {finding["code"] for finding in _only_graph(done.out)["check"]}
+        assert done.code == bool(found)
+        return found
+
+    assert codes("-p", "remove-unused") == {"P001"}
+    assert codes("-p", "guard-last-rows") == {"C002"}
+    assert codes("-p", "merge-scans,remove-unused") == {"P001"}
+    assert codes("-p", "mit-mot-to-sit-sot,remove-unused,clean-slices") == {"P001"}
+    every = scanopt("check", files / "wasteful.pkl", "--format", "json")
+    found = _only_graph(every.out)["findings"]
+    assert codes() <= {finding["code"] for finding in found if finding["fix"] is not None}
+
+
+def test_check_by_passes_that_mend_no_rule_is_an_error(files: Path) -> None:
+    done = scanopt("optimize", files / "wasteful.pkl", "--check", "-p", "simplify")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "--check: no rule is mended by these passes" in done.err
+
+
+def test_check_finds_nothing_in_what_only_changes(tmp_path: Path) -> None:
+    """Equal expressions are merged by whoever compiles, so they are no finding."""
+    x = pt.dvector("x")
+    save(graph_of(x.sum() + x.sum()), tmp_path / "a.pkl")
+    done = scanopt("optimize", tmp_path / "a.pkl", "--check")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "nothing found in 1 graph")
+
+
+def test_check_keeps_to_the_settings_of_check(files: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "pyproject.toml"
+    command = ("optimize", files / "wasteful.pkl", "--check", "-p", "remove-unused")
+    for text, code in (
+        ("ignore = ['P001']", 0),
+        ("select = ['C']", 0),
+        ("per-file-ignores = { 'waste*' = ['P'] }", 0),
+        ("select = ['P']", 1),
+        ("baseline = 'none.json'", 2),
+    ):
+        settings.write_text(f"[tool.scanopt.check]\n{text}\n")
+        assert scanopt(*command, cwd=tmp_path).code == code
 
 
 def test_nothing_to_clean_names_the_preset(files: Path) -> None:
@@ -310,4 +360,4 @@ def test_draws_that_are_the_same_in_every_step_are_warned_of(tmp_path: Path) -> 
     )
     for form in ("rich", "markdown"):
         shown = scanopt("inspect", tmp_path / "walk.pkl", "--format", form).out
-        assert f"warning: {text} rng" in " ".join(shown.split())
+        assert f"warning: walk: {text} rng" in " ".join(shown.split())

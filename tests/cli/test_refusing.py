@@ -30,5 +30,5 @@ def test_what_is_not_verified_is_not_written(
     verification = Verification(verdict=verdict, runs=1, runs_tried=1)
     result = replace(optimize(graph_of(xs[-1])), verification=verification)
     target = tmp_path / "out.pkl"
-    assert _finish(result, target, check=False, trust=False) is code
+    assert _finish(result, target, trust=False) is code
     assert target.exists() is is_written

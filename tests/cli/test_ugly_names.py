@@ -87,6 +87,7 @@ CASES = {
     "diff, stat": ["diff", "A", "B", "--stat"],
     "hash": ["hash", "A", "B", "--inner"],
     "inspect": ["inspect", "A"],
+    "inspect, one": ["inspect", "A", "--loop", "1", "--depth", "2"],
     "verify": ["verify", "A", "B", "--mode", "plain"],
     "grad": ["grad", "A", "--stage", "raw", "--no-check", "--wrt", UGLY[0], "--show", "#5"],
     "check": ["check", "A", "B"],

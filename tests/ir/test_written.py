@@ -22,6 +22,7 @@ from scanopt_cli.pipeline.grammar import PRESETS
 scan = partial(pytensor.scan, return_updates=False)
 
 PYTENSOR = str(Path(pytensor.__file__).parent / "scan" / "basic.py")
+REWRITING = "/env/lib/python3.13/site-packages/pymc/pytensorf.py"
 LIBRARY = "/env/lib/python3.13/site-packages/pymc/timeseries.py"
 PYTHON = "/usr/lib/python3.13/contextlib.py"
 
@@ -40,6 +41,7 @@ def frame(file: str, line: int = 7, function: str = "make") -> tuple[str, int, s
         ([frame("/a/model.py"), frame(LIBRARY)], "model.py:7 in make"),
         ([frame("/a/model.py"), frame(PYTHON)], "model.py:7 in make"),
         ([frame(LIBRARY, 9, "step")], "pymc/timeseries.py:9 in step"),
+        ([frame("/a/run.py"), frame(REWRITING), frame(PYTENSOR)], None),
         ([frame(PYTENSOR)], None),
         ([frame("<frozen runpy>"), frame(PYTHON)], None),
         ([], None),
@@ -48,6 +50,12 @@ def frame(file: str, line: int = 7, function: str = "make") -> tuple[str, int, s
 def test_the_innermost_line_of_the_program(stack: list[Any], place: str | None) -> None:
     found = from_stacks([stack])
     assert (None if found is None else found.place) == place
+
+
+def test_a_rewritten_loop_keeps_the_line_of_the_one_that_it_was() -> None:
+    found = from_stacks([[frame("/a/run.py"), frame(REWRITING)], [frame("/a/model.py")]])
+    assert found is not None
+    assert found.place == "model.py:7 in make"
 
 
 @pytest.mark.parametrize("trace", [None, "text", (), [[]]])

@@ -15,6 +15,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.raise_op import Assert
 from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
+from pytensor.tensor.subtensor import Subtensor
 
 from graph_building import assert_same_values, graph_of, only_scan, optimized, scan
 from scanopt_cli.analysis.statistics import statistics
@@ -321,6 +322,32 @@ def test_what_may_raise_is_guarded_unless_told_otherwise() -> None:
     for passes, guards in (("push-out", 1), ("push-out{guarded=false}", 0)):
         work, _ = optimized(graph_of(states), passes)
         assert sum(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes) == guards
+
+
+@pytest.mark.parametrize(
+    ("value", "steps", "reads", "conditions", "in_step"),
+    [
+        pytest.param(lambda v: v[1], n, True, 1, False, id="an entry, before the loop"),
+        pytest.param(lambda v: v[1], n, False, 0, True, id="an entry, in each step"),
+        pytest.param(lambda v: v[1], 3, False, 0, False, id="a loop that has steps"),
+        pytest.param(lambda v: pt.exp(v[1]), n, False, 1, False, id="what is computed of it"),
+        pytest.param(lambda v: v[1] + pt.exp(v[1]), n, False, 1, False, id="both"),
+    ],
+)
+def test_reads_that_need_a_condition_may_stay_in_the_step(
+    value: Callable[[Any], Any], steps: Any, reads: bool, conditions: int, in_step: bool
+) -> None:
+    graph = graph_of(
+        scan(lambda y, v: y * value(v), outputs_info=[x], non_sequences=[s], n_steps=steps)
+    )
+    work, _ = optimized(graph, f"push-out{{reads={str(reads).lower()}}}")
+    body = only_scan(work.fgraph).op.fgraph
+    assert any(isinstance(node.op, Subtensor) for node in body.toposort()) is in_step
+    found = sum(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes)
+    assert found == conditions
+    for count in (0, 1, 3) if steps is n else (3,):
+        symbolic = {"n": count} if steps is n else {}
+        assert_same_values(graph, work, x=1.5, s=np.array([0.5, 2.0]), **symbolic)
 
 
 CHEAP: dict[str, tuple[Callable[[], Any], bool]] = {

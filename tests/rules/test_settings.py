@@ -10,10 +10,12 @@ import pytest
 from test_rules import SEEDED, apart, unused
 
 from scanopt_cli.errors import PlugInWarning, ScanoptError
+from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.rules import rule_registry
 from scanopt_cli.rules.equal_draws import EqualDraws
 from scanopt_cli.rules.graph_checking import check
-from scanopt_cli.rules.rule_registry import rules, selected
+from scanopt_cli.rules.rule_contract import Fix
+from scanopt_cli.rules.rule_registry import mended_by, rules, selected
 from scanopt_cli.rules.settings import (
     Settings,
     read_baseline,
@@ -184,6 +186,22 @@ def test_a_package_adds_a_rule(registered: Callable[..., None]) -> None:
     registered(point("test_settings:OfAPackage"))
     assert rules()["X001"] is OfAPackage
     assert codes(("X",)) == {"X001"}
+
+
+class OfNoPass(EqualDraws):
+    """A rule whose fix is a pass that nobody has."""
+
+    code = "X002"
+    name = "of-no-pass"
+    fix = Fix("no-such-pass")
+
+
+def test_a_rule_whose_fix_is_no_pass_stops_nothing(registered: Callable[..., None]) -> None:
+    registered(point("test_settings:OfNoPass"))
+    codes = mended_by(parse("default,carry-generators"))
+    assert "X002" not in codes
+    assert {"P001", "R001"} <= set(codes)
+    assert mended_by(parse("clean-slices")) == ()
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,11 @@ from scanopt_cli.autodiff.provenance.scan_instances import ScanInstance, collect
 from scanopt_cli.autodiff.selecting import input_names, position_of
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import GraphLike, as_graph
+from scanopt_cli.presentation import Presented
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanRecord:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ScanRecord(Presented):
     """One Scan of a graph, and its origin.
 
     Attributes
@@ -84,8 +85,8 @@ class ScanRecord:
         return "/".join((*self.path, self.name))
 
 
-@dataclass(frozen=True, slots=True)
-class Pedigree:
+@dataclass(frozen=True, slots=True, repr=False)
+class Pedigree(Presented):
     """The records of all Scans of a graph, each followed by those in its body.
 
     ``members`` are the Scans themselves, aligned with ``scans``.

@@ -23,12 +23,13 @@ from scanopt_cli.integration.capture.origin import CaptureOrigin, origin
 from scanopt_cli.integration.scan_calls import recorded_scan_calls
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.ir.inner_graphs import core_op, walk
+from scanopt_cli.presentation import Presented
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
 from scanopt_cli.serialization.values import write_values
 
 
-class Capture:
+class Capture(Presented):
     """The graphs captured so far.
 
     Each graph is a file ``NUMBER_NAME.pkl`` in ``directory``. It is the graph that the program

@@ -13,20 +13,28 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from pytensor.compile.debug import profiling
 from pytensor.graph.fg import FunctionGraph
+
+from scanopt_cli.presentation import Presented, show
+from scanopt_cli.remarks import RemarkKind
 
 if TYPE_CHECKING:
     from scanopt_cli.analysis.statistics import Statistics
+    from scanopt_cli.integration.compilation.left_loops import LoopLeft
     from scanopt_cli.pipeline.contract import Pass
     from scanopt_cli.pipeline.runner import PassRun
     from scanopt_cli.remarks import Remark
+
+_TO_LOOPS = ("scan-to-loop",)
+_TO_NUMBERS = ("unroll-small",)
 
 DEFAULT = "loop"
 """The default pipeline: what programs compile under `enabled` is mostly gradients."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compilation:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Compilation(Presented):
     """What the passes did to one compiled graph, or to the body of one of its loops.
 
     Attributes
@@ -41,6 +49,13 @@ class Compilation:
     warnings
         Likely mistakes in the graph: loops of which every step draws the same random numbers. They
         are Python warnings as well.
+    function
+        The name of the function that is compiled, or what the program asked PyMC for
+        (``logp_dlogp``), if there is one.
+    place
+        The line of the program that has it compiled, ``model.py:41 in fit``, if that is known.
+    left
+        The loops after the passes, with what a step of each computes.
     """
 
     before: Statistics
@@ -48,14 +63,31 @@ class Compilation:
     passes: tuple[PassRun, ...]
     seconds: float
     warnings: tuple[Remark, ...] = ()
+    function: str | None = None
+    place: str | None = None
+    left: tuple[LoopLeft, ...] = ()
+
+    def why(self, loop: LoopLeft) -> tuple[Remark, ...]:
+        """Return why passes left ``loop`` a Scan, or operations of its step on arrays."""
+        return tuple(
+            remark
+            for run in self.passes
+            if run.name in (_TO_LOOPS if loop.design == "Scan" else _TO_NUMBERS)
+            for remark in run.remarks
+            if remark.kind is RemarkKind.MISSED
+            and remark.scan == loop.name
+            and (remark.place is None or loop.place is None or remark.place == loop.place)
+        )
 
 
-class Enabled:
+class Enabled(Presented):
     """What `enabled` yields: the passes, which run in every compilation, and what they did."""
 
     def __init__(self, passes: Sequence[Pass]) -> None:
         self.passes = tuple(passes)
         self._compilations: list[Compilation] = []
+        self._before = _rewriting_seconds()
+        self._at_end: float | None = None
         self._positions: WeakKeyDictionary[FunctionGraph, int] = WeakKeyDictionary()
 
     @property
@@ -67,13 +99,37 @@ class Enabled:
 
     @property
     def compilations(self) -> tuple[Compilation, ...]:
-        """What the passes did so far: one entry for each graph that they changed or warn of."""
+        """What the passes did so far: one entry for each graph with loops that they ran on."""
         return tuple(self._compilations)
 
     @property
     def seconds(self) -> float:
-        """Wall time of the passes so far, in the graphs that they changed."""
+        """Wall time of the passes so far."""
         return sum(done.seconds for done in self._compilations)
+
+    @property
+    def rewriting_seconds(self) -> float:
+        """Wall time in which PyTensor rewrote graphs in the block so far, with and without loops.
+
+        The passes are part of it. What a backend does at the first call of a function is not.
+        """
+        now = _rewriting_seconds() if self._at_end is None else self._at_end
+        return now - self._before
+
+    def report(self) -> None:
+        """Print the loops of each compilation before and after, the time, and what is left.
+
+        That is what a step of each loop still computes on arrays, or why a loop stays a Scan.
+        """
+        show(self)
+
+    def end(self) -> None:
+        """Let no more time count."""
+        self._at_end = _rewriting_seconds()
+
+    def knows(self, fgraph: FunctionGraph) -> bool:
+        """Whether there is a record of ``fgraph`` already."""
+        return fgraph in self._positions
 
     def record(self, fgraph: FunctionGraph, done: Compilation) -> None:
         """Record what the passes did to ``fgraph``, joined with what they did to it before."""
@@ -89,7 +145,13 @@ class Enabled:
             passes=earlier.passes + done.passes,
             seconds=earlier.seconds + done.seconds,
             warnings=earlier.warnings + done.warnings,
+            function=earlier.function,
+            place=earlier.place,
         )
+
+
+def _rewriting_seconds() -> float:
+    return float(profiling.total_graph_rewrite_time)
 
 
 _blocks: list[Enabled] = []
@@ -104,6 +166,7 @@ def entered(block: Enabled) -> Iterator[Enabled]:
     try:
         yield block
     finally:
+        block.end()
         with _lock:
             _blocks[:] = [other for other in _blocks if other is not block]
 

@@ -20,8 +20,7 @@ def enabled(passes: str | Sequence[Pass] = DEFAULT) -> Iterator[Enabled]:
 
         with scanopt_cli.enabled() as done:
             trace = pm.sample()
-        for compilation in done.compilations:
-            print(compilation.before.scans, "->", compilation.after.scans)
+        done.report()
 
     The passes run for every caller, thread and mode, with these exceptions: a mode that rewrites
     nothing (``Mode(..., optimizer=None)``) or only what its linker needs, DebugMode, and a mode
@@ -46,8 +45,9 @@ def enabled(passes: str | Sequence[Pass] = DEFAULT) -> Iterator[Enabled]:
     Yields
     ------
     Enabled
-        The record of what the passes did, in ``compilations``. The logger ``scanopt_cli.compiling``
-        reports the same as it happens: changes at INFO, what the passes kept and why at DEBUG.
+        The record of what the passes did, in ``compilations``; ``report`` prints it. The logger
+        ``scanopt_cli.compiling`` reports what they do as it happens: changes at INFO, what they
+        kept and why at DEBUG.
 
     Raises
     ------

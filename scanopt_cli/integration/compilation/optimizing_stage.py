@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
 from weakref import ref
 
@@ -13,11 +15,15 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
+from scanopt_cli.analysis.provenance.locating import locate
 from scanopt_cli.analysis.same_draws import same_draws, told
 from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.environment import STRICT
 from scanopt_cli.errors import PassError
 from scanopt_cli.integration.compilation.blocks import DEFAULT, Compilation, Enabled
 from scanopt_cli.integration.compilation.compilation_stages import CompilationStage
+from scanopt_cli.integration.compilation.compiled_function import compiled_function
+from scanopt_cli.integration.compilation.left_loops import left_loops
 from scanopt_cli.integration.compilation.sealing import seal
 from scanopt_cli.integration.compilation.stage_passes import passes_of
 from scanopt_cli.ir.graph import copy_nodes
@@ -104,6 +110,8 @@ def _run_passes(
 ) -> None:
     begin = perf_counter()
     work = _copy(fgraph)
+    if stage is CompilationStage.LOOPS:
+        locate(work)  # the nodes that passes make have no stack
     before = statistics(work)
     # A later stage has the loops of the first.
     found = same_draws(work) if stage is CompilationStage.LOOPS else ()
@@ -117,16 +125,16 @@ def _run_passes(
     if has_changed:
         pairs = zip(fgraph.outputs, work.outputs, strict=True)
         fgraph.replace_all_validate([(old, new) for old, new in pairs if old is not new], "scanopt")
+    done = Compilation(
+        before=before,
+        after=statistics(work) if has_changed else before,
+        passes=runs,
+        seconds=perf_counter() - begin,
+        warnings=found,
+    )
+    if block is not None:
+        block.record(fgraph, _described(done, fgraph, work, is_known=block.knows(fgraph)))
     if has_changed or found:
-        done = Compilation(
-            before=before,
-            after=statistics(work) if has_changed else before,
-            passes=runs,
-            seconds=perf_counter() - begin,
-            warnings=found,
-        )
-        if block is not None:
-            block.record(fgraph, done)
         _logger.info(
             "%s: %d Scans to %d, nodes inside %d to %d, in %.2f s",
             stage,
@@ -144,6 +152,23 @@ def _run_passes(
         for node in walk(body):
             if _is_rewritten(node):
                 _rounds_of(node.op).update(reached)
+
+
+def _described(
+    done: Compilation, fgraph: FunctionGraph, work: FunctionGraph, *, is_known: bool
+) -> Compilation:
+    """Return ``done`` with the loops that are left, and the function, unless that is known.
+
+    A compilation does not fail for what is only shown.
+    """
+    try:
+        done = replace(done, left=tuple(left_loops(work)))
+        return done if is_known else replace(done, **compiled_function(fgraph)._asdict())
+    except Exception:
+        if os.environ.get(STRICT):
+            raise
+        _logger.warning("what is left in the loops is not known", exc_info=True)
+        return done
 
 
 def _copy(fgraph: FunctionGraph) -> FunctionGraph:

@@ -103,10 +103,12 @@ def _adapted(item: Pass, mode: Mode | None) -> Pass:
     if isinstance(item, PushOut):
         # Both branches of JAX's conditionals must have the same shape. Other linkers take long for
         # each operation of a step.
+        is_compiled = isinstance(linker, NumbaLinker | JAXLinker)
         return replace(
             item,
             guarded=raises,
-            cheap=item.cheap or not isinstance(linker, NumbaLinker | JAXLinker),
+            cheap=item.cheap or not is_compiled,
+            reads=item.reads and not is_compiled,
         )
     return item
 

@@ -50,9 +50,18 @@ _TOTAL = (
 
 
 def hoist(
-    view: SlotView, original: SlotView, context: PassContext, *, guarded: bool
+    view: SlotView,
+    original: SlotView,
+    context: PassContext,
+    *,
+    guarded: bool,
+    reads: bool = True,
 ) -> dict[Variable, Variable] | None:
-    """Compute loop-invariant nodes before the loop; the remark names the ``original`` loop."""
+    """Compute loop-invariant nodes before the loop; the remark names the ``original`` loop.
+
+    With ``guarded``, what may raise is computed only if there is a step. Without ``reads``, what is
+    merely read of an array stays in the step in that case.
+    """
     if not view.is_unfrozen:
         view.unfreeze()
     kind = SlotKind.CONSTANT if isinstance(view, LoopView) else SlotKind.NON_SEQ
@@ -60,6 +69,9 @@ def hoist(
     outputs = view.inner_outputs()
     nodes = list(io_toposort([], outputs))
     hoisted = _without_buffers(invariant_nodes(nodes, set(outer)), nodes)
+    guarded = guarded and not Lengths(view.n_steps).runs()
+    if guarded and not reads:
+        hoisted = _without_reads(hoisted, nodes)
     # What depends on constants alone stays: it needs no input, by which one could differentiate.
     moved = hoisted.intersection(dependent_nodes(set(outer), outputs))
     read = dict.fromkeys(v for node in nodes if node not in hoisted for v in node.inputs)
@@ -67,7 +79,7 @@ def hoist(
     if not boundary:
         return None
     values = substituted(boundary, outer)
-    if guarded and not Lengths(view.n_steps).runs():
+    if guarded:
         values = _guard(view.n_steps, values, hoisted, boundary)
     inner = [variable.type() for variable in boundary]
     view.set_inner_outputs(
@@ -110,6 +122,23 @@ def _without_buffers(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
         if node not in hoisted:
             scalars = [v for v in node.inputs if isinstance(v.type, ScalarType)]
             hoisted.difference_update(v.owner for v in (*_written(node), *scalars) if v.owner)
+    return hoisted
+
+
+def _without_reads(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
+    """Return ``hoisted`` without entries and rows that are read, and of which it computes nothing.
+
+    Reading them may raise, and the conditional that would prevent it takes longer than a step does
+    to read them.
+    """
+    hoisted = set(hoisted)
+    needed: set[Apply | None] = set()
+    for node in reversed(nodes):
+        if node in hoisted:
+            if isinstance(node.op, Subtensor) and not _is_total(node) and node not in needed:
+                hoisted.remove(node)
+            else:
+                needed.update(v.owner for v in node.inputs)
     return hoisted
 
 

@@ -30,7 +30,9 @@ class PushOut(ScanPass):
 
     1. Nodes that depend on non-sequences alone are computed once, before the loop. A node that may
        raise an error for some values is computed only if the loop runs a step (an ``ifelse``); with
-       ``guarded=false``, for backends that raise no such errors, it always is.
+       ``guarded=false``, for backends that raise no such errors, it always is. With
+       ``reads=false``, for backends whose steps read an entry faster than they decide whether there
+       is a step, an entry or a row at an index that may be out of bounds is not read before.
     2. Elementwise arithmetic of sequences and non-sequences is computed for all steps at once, by
        PyTensor's ``scan_push_out_seq``, but outer products only if a function such as exp is
        computed of them: it takes longer to write all to memory than to multiply. With
@@ -63,6 +65,8 @@ class PushOut(ScanPass):
     guarded: bool = True
     cheap: bool = True
     """whether sequences are added and multiplied before the loop, too"""
+    reads: bool = True
+    """whether what a step reads at an index is read before the loop if that needs an ifelse"""
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan whose body computes less."""
@@ -79,7 +83,7 @@ class PushOut(ScanPass):
         else:
             if found is not None:
                 context.missed(view, Code.SEQUENCES_NOT_COMPUTED, found)
-            found = hoist(work, view, context, guarded=self.guarded)
+            found = hoist(work, view, context, guarded=self.guarded, reads=self.reads)
         if found is None or grouped is None:
             return found
         return {old: found[new] for old, new in grouped.items()}

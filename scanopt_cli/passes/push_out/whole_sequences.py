@@ -10,8 +10,9 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_map
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.scan_view import ScanView, is_loop
 from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.ir.written import keep
 from scanopt_cli.loop.costs import is_costly
 from scanopt_cli.passes.push_out.outer_products import hold_products, release_products
 from scanopt_cli.remarks import Reason, Why, because
@@ -77,7 +78,14 @@ def _with_whole_sequences(view: ScanView) -> dict[Variable, Variable] | Reason |
 def _pushed_out(node: Apply) -> dict[Variable, Variable] | None:
     """Return the replacements of PyTensor's ``scan_push_out_seq``, ``None`` if it makes none."""
     found: Any = scan_push_out_seq.transform(None, node)
-    return {old: new for old, new in found.items() if old != "remove"} if found else None
+    if not found:
+        return None
+    replaced = {old: new for old, new in found.items() if old != "remove"}
+    # What is there already is read by the loop: an output may be one of its sequences.
+    for made in {new.owner for new in replaced.values()} - {v.owner for v in node.inputs}:
+        if made is not None and is_loop(made):
+            keep(node, made.op)
+    return replaced
 
 
 def node_of(replaced: dict[Variable, Variable]) -> Apply:

@@ -13,6 +13,7 @@ from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.errors import PassError
+from scanopt_cli.ir.naming import entry_name
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.loop_view import LoopView
 from scanopt_cli.passes.unroll_small.array_entries import (
@@ -121,7 +122,7 @@ class UnrollSmall(TracedLoopPass):
             return None
         count = step.unrolling.n_arrays or len(carried)
         context.passed(view, Code.ARRAYS_UNROLLED, count=count)
-        return step.rebuild(context)
+        return step.rebuild(context, names)
 
 
 type Shape = tuple[int | None, ...]
@@ -230,14 +231,14 @@ class _Step:
             and None in variable.type.shape
         ]
 
-    def rebuild(self, context: PassContext) -> dict[Variable, Variable]:
-        """Return replacements for the outputs of the loop."""
+    def rebuild(self, context: PassContext, names: Mapping[Slot, str]) -> dict[Variable, Variable]:
+        """Return replacements for the outputs of the loop, whose slots have ``names``."""
         view, array = self.view, self.unrolling.array
         read = set(ancestors(self.outputs()))
         slots: list[Slot] = []
         lasts: dict[Slot, list[Slot]] = {}
         for slot in view.slots:
-            entries = self._entry_slots(slot) if slot in self.entries else []
+            entries = self._entry_slots(slot, names[slot]) if slot in self.entries else []
             slot.inner_outputs = [array(v) for v in slot.inner_outputs]
             if slot in self.arrays:
                 slot.inner_inputs = [self.arrays[slot]]
@@ -265,8 +266,8 @@ class _Step:
             made[slot.last] = stacked(numbers.reshape(self.entries[slot].shape))
         return made
 
-    def _entry_slots(self, slot: Slot) -> list[Slot]:
-        """Return a slot for each entry of a state or constant."""
+    def _entry_slots(self, slot: Slot, name: str) -> list[Slot]:
+        """Return a slot for each entry of a state or constant, called after it."""
         outer: Any = slot.outer_input
         following: list[Any] = [self.unrolling.entries(v) for v in slot.inner_outputs]
         return [
@@ -278,6 +279,7 @@ class _Step:
                 [number],
                 [new[place] for new in following if new is not None],
                 outer_input=outer[place],
+                argument=entry_name(name, place),
             )
             for place, number in np.ndenumerate(self.entries[slot])
         ]

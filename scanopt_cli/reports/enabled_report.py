@@ -1,0 +1,146 @@
+"""What `enabled` did: the loops of each compilation, the time, and what is left on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from scanopt_cli.analysis.step_costs import StepCost
+from scanopt_cli.integration.compilation.blocks import Compilation, Enabled
+from scanopt_cli.integration.compilation.left_loops import LoopLeft
+from scanopt_cli.pipeline.grammar import described
+from scanopt_cli.remarks import Remark
+from scanopt_cli.reports.document import (
+    Block,
+    Column,
+    Heading,
+    Item,
+    Line,
+    Paragraph,
+    Sign,
+    Span,
+    Style,
+    Table,
+)
+from scanopt_cli.reports.headline import loops_of
+from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
+from scanopt_cli.text import UNNAMED, plural
+
+_ON_NUMBERS = Sign("~", Style.GOOD, "on numbers")
+_LEFT = Sign("=", Style.WARNING, "left")
+_MOST_COMPILATIONS = 30
+_MOST_LOOPS = 30
+_MOST_OPERATIONS = 6
+
+
+def enabled_report(done: Enabled) -> Iterator[Block]:
+    """Yield a row for each compilation, and an entry for each distinct loop that is left."""
+    found = done.compilations
+    heading = f"enabled ({described(done.pipeline)})"
+    if not found:
+        yield Heading(heading, "no graph with a loop was compiled")
+        return
+    yield Heading(
+        heading,
+        f"{plural(len(found), 'graph')} with loops compiled; the passes took {done.seconds:.2f} s "
+        f"of the {done.rewriting_seconds:.2f} s in which PyTensor rewrote graphs",
+    )
+    yield from _compilations(found)
+    yield from _steps(found)
+
+
+def compilation_report(done: Compilation) -> Iterator[Block]:
+    """Yield the same of one compilation."""
+    yield from _compilations([done])
+    yield from _steps([done])
+
+
+def _compilations(found: Sequence[Compilation]) -> Iterator[Block]:
+    rows: list[Sequence[Line]] = [
+        (
+            str(number),
+            _function(done),
+            loops_of(done.before),
+            loops_of(done.after),
+            f"{done.seconds:.2f}",
+        )
+        for number, done in enumerate(found[:_MOST_COMPILATIONS], 1)
+    ]
+    titles = (Column("compiled"), Column("before"), Column("after"))
+    yield Table((Column("", is_number=True), *titles, Column("passes, s", is_number=True)), rows)
+    if len(found) > _MOST_COMPILATIONS:
+        yield Paragraph(f"… and {plural(len(found) - _MOST_COMPILATIONS, 'more compilation')}")
+
+
+def _function(done: Compilation) -> Line:
+    if done.function is None:
+        return done.place or ""
+    place = "" if done.place is None else f" ({done.place})"
+    return [Span(done.function, Style.NAME), Span(place, Style.FAINT)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A loop that is left, and why."""
+
+    loop: LoopLeft
+    why: tuple[Remark, ...]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is a loop whose steps are on numbers, those of the loops inside aside."""
+        return self.loop.design != "Scan" and not self.loop.cost.arrays
+
+
+def _steps(found: Sequence[Compilation]) -> Iterator[Block]:
+    """Yield the loops that are left, those first that are not on numbers."""
+    numbers: dict[tuple[object, ...], list[int]] = {}
+    entries: dict[tuple[object, ...], _Left] = {}
+    for number, done in enumerate(found, 1):
+        for loop in done.left:
+            left = _Left(loop, done.why(loop))
+            key = (loop, *(text_of(remark) for remark in left.why))
+            entries.setdefault(key, left)
+            numbers.setdefault(key, []).append(number)
+    if not entries:
+        yield Paragraph("no loop is left")
+        return
+    on_numbers = sum(left.is_done for left in entries.values())
+    yield Paragraph(f"{on_numbers} of {plural(len(entries), 'loop')} left: on numbers alone")
+    ordered = sorted(entries, key=lambda key: entries[key].is_done)
+    for key in ordered[:_MOST_LOOPS]:
+        # Which compilations a loop is in says something only if there are several.
+        yield _entry(entries[key], numbers[key] if len(found) > 1 else [])
+    if len(ordered) > _MOST_LOOPS:
+        yield Paragraph(f"… and {plural(len(ordered) - _MOST_LOOPS, 'more loop')}")
+    if any("?" in _operations(left.loop.cost) for left in entries.values()):
+        yield Paragraph(UNNAMED)
+
+
+def _entry(left: _Left, numbers: Sequence[int]) -> Item:
+    loop = left.loop
+    within = f" in {', '.join(map(str, dict.fromkeys(numbers)))}" if numbers else ""
+    text: Line = [
+        Span(loop.name, Style.NAME),
+        Span("" if loop.place is None else f" ({loop.place})", Style.FAINT),
+        f"{within}: {loop.design}, {_operations(loop.cost)}",
+    ]
+    notes = [] if left.is_done else [_because(remark) for remark in grouped(left.why)]
+    return Item(text, sign=_ON_NUMBERS if left.is_done else _LEFT, notes=notes, depth=1)
+
+
+def _because(remark: Remark) -> Line:
+    hint = hint_of(remark)
+    return [text_of(remark), Span("" if hint is None else f" ({hint})", Style.FAINT)]
+
+
+def _operations(cost: StepCost) -> str:
+    """Return what a step computes, of many operations on arrays the first few."""
+    arrays = [str(operation) for operation in cost.arrays[:_MOST_OPERATIONS]]
+    more = len(cost.arrays) - len(arrays)
+    if more > 0:
+        arrays.append(f"{more} more")
+    parts = [f"{cost.numbers} on numbers"] if cost.numbers else []
+    parts += [f"arrays: {', '.join(arrays)}"] if arrays else []
+    parts += [f"loops: {', '.join(cost.inner_loops)}"] if cost.inner_loops else []
+    return "; ".join(parts) or "nothing"

@@ -1,0 +1,154 @@
+"""How results show themselves, for `scanopt_cli.presentation.Presented`.
+
+The text of a result is what its command prints; one without a command of its own is its line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from functools import singledispatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scanopt_cli.analysis.inspection import Inspection, ScanReport
+from scanopt_cli.autodiff.derivative import Derivative
+from scanopt_cli.diff.changes import GraphDiff
+from scanopt_cli.integration.capture.recording import Capture
+from scanopt_cli.integration.compilation.blocks import Compilation, Enabled
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.pipeline.optimizing import OptimizeResult
+from scanopt_cli.pipeline.runner import PassRun
+from scanopt_cli.reports.audit_report import audit_report
+from scanopt_cli.reports.check_report import check_report
+from scanopt_cli.reports.diff_report import diff_report
+from scanopt_cli.reports.document import Block, Item, Paragraph
+from scanopt_cli.reports.enabled_report import compilation_report, enabled_report
+from scanopt_cli.reports.grad_report import grad_report
+from scanopt_cli.reports.graph_report import graph_report
+from scanopt_cli.reports.inspect_report import inspect_report
+from scanopt_cli.reports.optimize_report import optimize_report, remarks
+from scanopt_cli.reports.result_lines import in_short
+from scanopt_cli.reports.verify_report import verify_report
+from scanopt_cli.rules.graph_checking import CheckResult
+from scanopt_cli.serialization.auditing import AuditReport
+from scanopt_cli.text import printable
+from scanopt_cli.verification.result import Verification
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_LONGEST = 200
+
+
+def line(result: Any) -> str:
+    """Return a result in one line, with its type: ``<CheckResult: 2 findings: 2 P001>``."""
+    text = printable(f"{type(result).__name__}: {in_short(result)}")
+    return f"<{text if len(text) <= _LONGEST else f'{text[: _LONGEST - 1]}…'}>"
+
+
+def text(result: Any) -> str:
+    """Return what the command of a result prints in a pipe."""
+    from scanopt_cli.reports import as_rich
+
+    return as_rich.plain(blocks(result))
+
+
+def renderable(result: Any) -> RenderableType:
+    """Return what Rich prints as the command of a result does at a terminal."""
+    from scanopt_cli.reports import as_rich
+
+    return as_rich.renderable(blocks(result))
+
+
+def html(result: Any) -> str:
+    """Return a result for a notebook."""
+    from scanopt_cli.reports import as_html
+
+    return as_html.render(blocks(result))
+
+
+def show(result: Any) -> None:
+    """Print a result on stdout: in colour at a terminal, as plain text elsewhere."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        from rich.console import Console
+
+        Console(highlight=False, markup=False, emoji=False).print(renderable(result))
+        return
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text(result).encode(encoding, "replace").decode(encoding))
+
+
+@singledispatch
+def blocks(result: Any) -> Iterable[Block]:
+    """Return what the command of a result reports."""
+    return [Paragraph(in_short(result))]
+
+
+@blocks.register
+def _graph(graph: Graph) -> Iterable[Block]:
+    return graph_report(graph)
+
+
+@blocks.register
+def _optimize(result: OptimizeResult) -> Iterable[Block]:
+    # What `check` finds in it, which the command reports as well, would have to be computed.
+    return optimize_report(result.graph.source, result)
+
+
+@blocks.register
+def _run(run: PassRun) -> Iterator[Block]:
+    yield Paragraph(in_short(run))
+    yield from remarks([run])
+
+
+@blocks.register
+def _inspection(inspection: Inspection) -> Iterable[Block]:
+    return inspect_report(inspection)
+
+
+@blocks.register
+def _scan(scan: ScanReport) -> Iterable[Block]:
+    return inspect_report(Inspection((scan,)))
+
+
+@blocks.register
+def _check(result: CheckResult) -> Iterable[Block]:
+    return check_report({Path(result.source): result})
+
+
+@blocks.register
+def _diff(diff: GraphDiff) -> Iterator[Block]:
+    yield from diff_report(diff)
+    yield from (Paragraph(f"note: {note}") for note in diff.notes)
+
+
+@blocks.register
+def _verification(verification: Verification) -> Iterable[Block]:
+    return verify_report(verification)
+
+
+@blocks.register
+def _derivative(derivative: Derivative) -> Iterable[Block]:
+    return grad_report(derivative)
+
+
+@blocks.register
+def _audit(report: AuditReport) -> Iterable[Block]:
+    return audit_report(report)
+
+
+@blocks.register
+def _enabled(done: Enabled) -> Iterable[Block]:
+    return enabled_report(done)
+
+
+@blocks.register
+def _compilation(done: Compilation) -> Iterable[Block]:
+    return compilation_report(done)
+
+
+@blocks.register
+def _capture(kept: Capture) -> Iterator[Block]:
+    yield Paragraph(in_short(kept))
+    yield from (Item(str(file), depth=1) for file in kept.files)

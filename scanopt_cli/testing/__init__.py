@@ -1,0 +1,1 @@
+"""Check what tests compile: the plug-in for pytest, which pytest finds by an entry point."""
