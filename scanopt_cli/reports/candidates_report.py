@@ -27,7 +27,7 @@ _SHORT = 14
 _LONG = 90
 # A narrower table would have no room for the names of strategies beside the numbers.
 _TABLE_WIDTH = 72
-_COLUMNS = 76
+_COLUMNS = 70
 _SIGNS = {
     Verdict.CHOSEN: Sign("*", Style.GOOD, "chosen"),
     Verdict.COUNTED: Sign("-", Style.PLAIN, "beside it"),
@@ -111,7 +111,7 @@ def height(block: Block) -> int:
     """Return how many lines of a terminal of 80 columns a block of a report on ``grad`` takes."""
     match block:
         case Table(columns, rows):
-            return len(rows) + 2 + max(column.title.count(" ") + 1 for column in columns)
+            return len(rows) + 3 + max(column.title.count(" ") + 1 for column in columns)
         case Item(text) | Paragraph(text):
             spans = [text] if isinstance(text, str | Span) else text
             length = sum(len(s if isinstance(s, str) else s.text) for s in spans)

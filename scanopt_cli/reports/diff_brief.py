@@ -36,7 +36,7 @@ _BOOKKEEPING = frozenset(
 )
 _COLUMNS = 80
 # Beside the text: a sign, the word for it, and the depth.
-_MARGIN = 16
+_MARGIN = 18
 # A sentence is told in fewer words if it is longer than two lines; a value, if it is longer.
 _LONG = 140
 _VALUE = 44
