@@ -188,6 +188,11 @@ HINTS: Mapping[Why, str] = {
 _NUMBER = re.compile(r"#\d+(?=/|$)")
 
 
+def without_numbers(name: str) -> str:
+    """Return the path of a loop without the numbers that tell copies apart."""
+    return _NUMBER.sub("", name)
+
+
 def text_of(remark: Remark) -> str:
     """Return what a remark says."""
     reason = ""
@@ -221,7 +226,7 @@ def grouped(remarks: Iterable[Remark], *, with_slots: bool = True) -> list[Remar
             by_scan[remark.subject] = replace(first, slots=slots, count=first.count + remark.count)
     groups: dict[object, list[Remark]] = {}
     for remark in by_scan.values():
-        alike = replace(remark, scan=_NUMBER.sub("", remark.scan) if with_slots else "")
+        alike = replace(remark, scan=without_numbers(remark.scan) if with_slots else "")
         same = (alike.slots, alike.count) if with_slots else None
         groups.setdefault((alike.subject, same), []).append(remark)
     return [_of_several(found) for found in groups.values()]
