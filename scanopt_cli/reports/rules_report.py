@@ -26,6 +26,7 @@ def rules_report(manuals: Sequence[RuleManual], *, whole: bool) -> Iterator[Bloc
     if whole:
         for manual in manuals:
             title = f"{manual.code} {manual.name}: {manual.severity}, {_fix(manual)}"
+            title += "" if manual.is_default else "; only if it is selected"
             yield from (Heading(title), Paragraph(), Prose(manual.text))
         return
     columns = (

@@ -127,6 +127,8 @@ class Rule(ABC):
     name: ClassVar[str]
     severity: ClassVar[Severity]
     fix: ClassVar[Fix | None] = None
+    is_default: ClassVar[bool] = True
+    """Whether it is looked for unless codes are selected; not what only some users care for."""
 
     @abstractmethod
     def find(self, context: CheckContext) -> Iterator[Finding]:

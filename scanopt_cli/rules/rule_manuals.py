@@ -13,7 +13,8 @@ from scanopt_cli.rules.rule_registry import rules
 class RuleManual:
     """The manual of a rule: ``text`` is its docstring, ``summary`` the first line of it.
 
-    ``fix`` names the passes that mend what it finds, which may not be safe.
+    ``fix`` names the passes that mend what it finds, which may not be safe. ``is_default`` says
+    whether `check` looks for it unless codes are selected.
     """
 
     code: str
@@ -23,6 +24,7 @@ class RuleManual:
     text: str
     fix: str | None
     is_safe: bool
+    is_default: bool
 
 
 def rule_manual(code: str) -> RuleManual:
@@ -45,6 +47,7 @@ def rule_manual(code: str) -> RuleManual:
         text=text,
         fix=None if found.fix is None else found.fix.passes,
         is_safe=found.fix is not None and found.fix.is_safe,
+        is_default=found.is_default,
     )
 
 
