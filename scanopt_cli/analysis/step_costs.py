@@ -7,6 +7,7 @@ operation on an array is a call, and may allocate memory: a step costs as much a
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -106,13 +107,13 @@ class StepCost:
         return "; ".join(parts) or "nothing"
 
 
-def step_cost(view: SlotView) -> StepCost:
-    """Return what a step of a loop computes."""
+def step_cost(view: SlotView, nodes: Iterable[Apply] | None = None) -> StepCost:
+    """Return what a step of a loop computes, or some ``nodes`` of it."""
     lengths = _StepLengths(view)
     numbers, operations = 0, Formula()
     arrays: Counter[ArrayOperation] = Counter()
     loops = []
-    for node in view.op.fgraph.toposort():
+    for node in view.op.fgraph.toposort() if nodes is None else nodes:
         if is_loop(node):
             loops.append(op_name(node.op))
         elif _is_read_in_place(node.op):
@@ -154,6 +155,11 @@ class _StepLengths:
             return AffineExpr.of(atom)
         outer, first = source
         return self._outside.length_of(outer, first + atom.axis)
+
+
+def computes(op: Op) -> bool:
+    """Whether an Op computes, and does not only move elements, or make room for them."""
+    return not isinstance(_arithmetic(op), _MOVES)
 
 
 def _is_read_in_place(op: Op) -> bool:

@@ -44,7 +44,7 @@ class NotInJax(Rule):
             view = loop.view
             if loop.graph is not context.fgraph or not isinstance(view, ScanView):
                 continue
-            slots = _with_trace(loop, view, context)
+            slots = _with_trace(loop, view)
             if not slots:
                 continue
             names = ", ".join(f"`{loop.names[slot]}`" for slot in slots)
@@ -59,7 +59,7 @@ class NotInJax(Rule):
             yield self.at(context, loop, text, *slots)
 
 
-def _with_trace(loop: NamedLoop, view: ScanView, context: CheckContext) -> list[Slot]:
+def _with_trace(loop: NamedLoop, view: ScanView) -> list[Slot]:
     """Return the slots of which other rows than the last are read."""
     found = accesses_of_outputs(view, lambda v: list(loop.graph.clients.get(v, ())))
     return [slot for slot, accesses in found.items() if not all(map(_reads_last, accesses))]

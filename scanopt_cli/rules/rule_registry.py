@@ -29,6 +29,8 @@ _BUILTIN = (
     "equal_draws:EqualDraws",
     "one_generator:OneGenerator",
     "lost_generator:LostGenerator",
+    "unknown_shapes:UnknownShapes",
+    "arrays_in_steps:ArraysInSteps",
     "not_in_jax:NotInJax",
 )
 ENTRY_POINT_GROUP = "scanopt.rules"
@@ -61,7 +63,8 @@ def rules() -> Mapping[str, type[Rule]]:
 def selected(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> list[type[Rule]]:
     """Return the rules whose codes begin with one of ``select``, without those to ignore.
 
-    Without ``select``, they are all that are looked for by default. Of two prefixes that both fit a code, the longer one counts.
+    Without ``select``, they are all that are looked for by default. Of two prefixes that both fit
+    a code, the longer one counts.
 
     Raises
     ------

@@ -11,7 +11,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
-from pytensor.scan.utils import until
+from seeded_loops import MORE_VALUES, SEEDED_LOOPS, WITHOUT_FIX
 
 import scanopt_cli as so
 from scanopt_cli.integration.scan_calls import recorded_scan_calls
@@ -142,16 +142,6 @@ def backward(*, reverse: bool) -> Graph:
     return [V, X], [pt.grad(ys[-1], V) if reverse else ys[-1]]
 
 
-def traced(*, steps: Any, last: bool = False) -> Graph:
-    ys = scan(lambda s: pt.sin(s), outputs_info=[V], n_steps=steps)
-    return [V, N], [ys[-1] if last else ys.sum()]
-
-
-def until_small(*, last: bool) -> Graph:
-    ys = scan(lambda s: (pt.sin(s), until(s < 0.5)), outputs_info=[V], n_steps=20)
-    return [V], [ys[-1] if last else pt.grad(ys[-1], V)]
-
-
 SEEDED: dict[str, tuple[str, Callable[[], Graph], Callable[[], Graph]]] = {
     "draws": ("R001", partial(drawing, carried=False), partial(drawing, carried=True)),
     "two draws": ("R002", partial(drawing_twice, apart=False), partial(drawing_twice, apart=True)),
@@ -171,14 +161,8 @@ SEEDED: dict[str, tuple[str, Callable[[], Graph], Callable[[], Graph]]] = {
     "a running sum": ("P004", partial(summed, running=True), partial(summed, running=False)),
     "two loops": ("P006", partial(apart, alike=True), partial(apart, alike=False)),
     "two states": ("P006", partial(twice, equal=True), partial(twice, equal=False)),
-    "steps for JAX": ("J001", partial(traced, steps=N), partial(traced, steps=4)),
-    "a trace for JAX": ("J001", partial(traced, steps=N), partial(traced, steps=N, last=True)),
-    "a condition for JAX": (
-        "J001",
-        partial(until_small, last=False),
-        partial(until_small, last=True),
-    ),
     "a mit_mot": ("P007", partial(backward, reverse=True), partial(backward, reverse=False)),
+    **SEEDED_LOOPS,
 }
 VALUES: dict[str, Any] = {
     "x": np.array([0.3, 0.5, -0.2]),
@@ -189,6 +173,7 @@ VALUES: dict[str, Any] = {
     "n": np.array(4),
     "long": np.arange(5.0),
     "start": np.array([0.1, 0.2], "float32"),
+    **MORE_VALUES,
 }
 
 
@@ -228,7 +213,7 @@ def test_its_fix_mends_it_and_keeps_values(name: str) -> None:
     graph = seeded()
     (finding,) = found(graph, code)
     if finding.fix is None:
-        assert name == "a running sum"
+        assert name in ("a running sum", *WITHOUT_FIX)
         return
     mended = so.optimize(graph, finding.fix.passes).graph
     assert not [f for f in check(mended).findings if f.code == code]
@@ -276,28 +261,3 @@ def test_what_pytensor_merges_is_no_finding() -> None:
     ys = scan(lambda x, s: pt.sin(s * x), sequences=[X], outputs_info=[V])
     zs = scan(lambda x, s: pt.sin(s * x), sequences=[X], outputs_info=[V])
     assert not check(([X, V], [ys * 2 + 1, zs * 2 + 1])).findings
-
-
-@pytest.mark.jax
-@pytest.mark.parametrize("name", [name for name, (code, *_) in SEEDED.items() if code == "J001"])
-def test_jax_runs_the_twin_alone(name: str) -> None:
-    pytest.importorskip("jax")
-    _, seeded, twin = SEEDED[name]
-
-    def run(graph: Graph) -> list[Any]:
-        inputs, outputs = graph
-        with so.enabled():
-            function = pytensor.function(inputs, outputs, mode="JAX", on_unused_input="ignore")
-        return function(*(VALUES[v.name] for v in inputs))
-
-    with pytest.raises(NotImplementedError, match="JAX cannot trace"):
-        run(seeded())
-    for one, other in zip(run(twin()), values(twin()), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
-
-
-def test_what_few_care_for_is_looked_for_if_it_is_selected() -> None:
-    graph = traced(steps=N)
-    assert "J001" not in {finding.code for finding in check(graph).findings}
-    assert {finding.code for finding in check(graph, select=["J"]).findings} == {"J001"}
-    assert not check(graph, select=["J"], ignore=["J001"]).findings

@@ -1,0 +1,108 @@
+"""What is left on arrays once the loops of a graph are written on numbers, as far as they can be.
+
+The passes that do so run on a copy. A rule that says what would help tries it out here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+
+from scanopt_cli.analysis.named_loops import NamedLoop
+from scanopt_cli.analysis.step_costs import ArrayOperation, computes, step_cost
+from scanopt_cli.ir.graph import copy_nodes, substituted
+from scanopt_cli.ir.inner_graphs import core_op
+from scanopt_cli.ir.scan_view import ScanView, is_loop, view_of
+from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.remarks import Code
+
+_TO_NUMBERS = (
+    "remove-unused,push-out-products,push-out-sums,push-out{{cheap=false}},inline-constants,"
+    "hoist-states,remove-unused,scan-to-loop,trace-to-last,remove-unused,constant-states,"
+    "unroll-small{{size={size}}}"
+)
+"""Of the preset ``loop``, the passes that write a step on numbers, and those that take out of it
+what needs no loop."""
+
+_SOLVERS = "pytensor.tensor.linalg"
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredLoop:
+    """What a loop becomes.
+
+    Attributes
+    ----------
+    arrays
+        The operations on arrays that a step still computes.
+    lacks_lengths
+        Whether some are left for no other reason than that lengths are not known.
+    solves
+        Whether a step decomposes a matrix, or solves by one, which takes longer than a call.
+    """
+
+    arrays: tuple[ArrayOperation, ...]
+    lacks_lengths: bool
+    solves: bool
+
+    @property
+    def runs_on_numbers(self) -> bool:
+        """Whether a step computes no arrays."""
+        return not self.arrays
+
+
+def lowered_loops(
+    fgraph: FunctionGraph,
+    loops: Collection[NamedLoop],
+    inputs: Mapping[Variable, Variable] | None = None,
+    *,
+    size: int = 16,
+) -> dict[str, LoweredLoop]:
+    """Return what some Scans of ``fgraph`` itself become, by their titles.
+
+    ``inputs`` are given to them in place of inputs of the graph. Arrays of at most ``size`` entries
+    become numbers.
+    """
+    memo: dict[object, Variable] = {}
+    copy_nodes(fgraph, memo)
+    named: list[Variable] = []
+    for loop in loops:
+        # By its name a loop is found again.
+        view = ScanView.of(memo[loop.view.node.outputs[0]].owner)
+        view.new_name = loop.title
+        named += view.rebuild().values()
+    outputs = substituted(named, inputs or {})
+    roots = [(inputs or {}).get(variable, variable) for variable in fgraph.inputs]
+    work = FunctionGraph(roots, outputs, clone=False)
+    runs = run_pipeline(work, parse(_TO_NUMBERS.format(size=size)), rounds=1)
+    lacking = {
+        remark.scan for run in runs for remark in run.remarks if remark.code is Code.ARRAYS_KEPT
+    }
+    found = {}
+    titles = {loop.title for loop in loops}
+    for node in work.toposort():
+        if is_loop(node) and (title := str(node.op.name)) in titles:
+            view_now = view_of(node)
+            nodes = [n for n in view_now.op.fgraph.toposort() if computes(n.op)]
+            found[title] = LoweredLoop(
+                arrays=step_cost(view_now, nodes).arrays,
+                lacks_lengths=title in lacking,
+                solves=any(type(core_op(n.op)).__module__.startswith(_SOLVERS) for n in nodes),
+            )
+    return found
+
+
+def elements(operation: ArrayOperation) -> int | None:
+    """Return the elements of the largest result of an operation, ``None`` if it is not known."""
+    sizes = []
+    for shape in operation.shapes:
+        lengths = [length for length in shape.strip("()").split(",") if length]
+        if not all(length.isdecimal() for length in lengths):
+            return None
+        sizes.append(prod(map(int, lengths)))
+    return max(sizes, default=1)
