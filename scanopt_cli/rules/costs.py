@@ -17,6 +17,8 @@ _OPERATION = 1
 """About the nanoseconds of an operation on numbers."""
 _ARRAY = 40
 """About the nanoseconds of an operation on arrays, apart from their entries."""
+_STEP = 100
+"""About the nanoseconds that a Scan takes for a step, apart from what the step computes."""
 _LONGEST = 40
 """The longest formula for operations that is shown."""
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
@@ -48,9 +50,19 @@ def work(loop: NamedLoop, nodes: Iterable[Apply] | None = None) -> str | None:
     return f"{text}, {time_text(steps.constant * step)}"
 
 
+def overhead(loop: NamedLoop) -> str | None:
+    """Return how long a loop takes that does nothing, if its number of steps is known.
+
+    The time is an estimate: 100 nanoseconds a step.
+    """
+    steps = Lengths(loop.view.n_steps).steps
+    is_known = steps.is_constant and len(loop.path) == 1
+    return time_text(_STEP * steps.constant) if is_known else None
+
+
 def time_text(nanoseconds: float) -> str:
     """Return an estimate of time: ``about 0.3 ms a call``."""
     size, unit = next(
         ((size, unit) for size, unit in _UNITS if nanoseconds >= size / 10), _UNITS[-1]
     )
-    return f"about {nanoseconds / size:.1g} {unit} a call"
+    return f"about {float(f'{nanoseconds / size:.1g}'):g} {unit} a call"

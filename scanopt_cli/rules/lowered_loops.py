@@ -14,12 +14,13 @@ from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.step_costs import ArrayOperation, computes, step_cost
-from scanopt_cli.ir.graph import copy_nodes, substituted
+from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.inner_graphs import core_op
-from scanopt_cli.ir.scan_view import ScanView, is_loop, view_of
+from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.remarks import Code
+from scanopt_cli.rules.titled_copies import titled_copy, titles_of
 
 _TO_NUMBERS = (
     "remove-unused,push-out-products,push-out-sums,push-out{{cheap=false}},inline-constants,"
@@ -68,14 +69,7 @@ def lowered_loops(
     ``inputs`` are given to them in place of inputs of the graph. Arrays of at most ``size`` entries
     become numbers.
     """
-    memo: dict[object, Variable] = {}
-    copy_nodes(fgraph, memo)
-    named: list[Variable] = []
-    for loop in loops:
-        # By its name a loop is found again.
-        view = ScanView.of(memo[loop.view.node.outputs[0]].owner)
-        view.new_name = loop.title
-        named += view.rebuild().values()
+    _, named = titled_copy(fgraph, loops)
     outputs = substituted(named, inputs or {})
     roots = [(inputs or {}).get(variable, variable) for variable in fgraph.inputs]
     work = FunctionGraph(roots, outputs, clone=False)
@@ -84,14 +78,15 @@ def lowered_loops(
         remark.scan for run in runs for remark in run.remarks if remark.code is Code.ARRAYS_KEPT
     }
     found = {}
-    titles = {loop.title for loop in loops}
     for node in work.toposort():
-        if is_loop(node) and (title := str(node.op.name)) in titles:
-            view_now = view_of(node)
-            nodes = [n for n in view_now.op.fgraph.toposort() if computes(n.op)]
+        if not is_loop(node):
+            continue
+        view = view_of(node)
+        nodes = [n for n in view.op.fgraph.toposort() if computes(n.op)]
+        for title in titles_of(node.op, loops):
             found[title] = LoweredLoop(
-                arrays=step_cost(view_now, nodes).arrays,
-                lacks_lengths=title in lacking,
+                arrays=step_cost(view, nodes).arrays,
+                lacks_lengths=str(node.op.name) in lacking,
                 solves=any(type(core_op(n.op)).__module__.startswith(_SOLVERS) for n in nodes),
             )
     return found

@@ -215,6 +215,10 @@ class PassRule(Rule):
     def text(self, remarks: Sequence[Remark]) -> str:
         """Return the text of the finding, of what the passes would do to one loop."""
 
+    def cost(self, loop: NamedLoop, slots: Sequence[Slot]) -> str | None:
+        """Return what the slots of a finding cost."""
+        return memory(loop, slots) if self.costs_buffers else None
+
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop to which the passes would do something."""
         by_loop: dict[str, list[Remark]] = {}
@@ -228,7 +232,7 @@ class PassRule(Rule):
             by_name = {name: slot for slot, name in loop.names.items()}
             names = dict.fromkeys(name for remark in remarks for name in remark.slots)
             slots = [by_name[name] for name in names if name in by_name]
-            cost = memory(loop, slots) if self.costs_buffers else None
+            cost = self.cost(loop, slots)
             others = [
                 other
                 for remark in remarks

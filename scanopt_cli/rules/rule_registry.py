@@ -29,6 +29,8 @@ _BUILTIN = (
     "equal_draws:EqualDraws",
     "one_generator:OneGenerator",
     "lost_generator:LostGenerator",
+    "whole_traces:WholeTraces",
+    "copied_states:CopiedStates",
     "unknown_shapes:UnknownShapes",
     "arrays_in_steps:ArraysInSteps",
     "not_in_jax:NotInJax",
