@@ -18,11 +18,11 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs
 from scanopt_cli.rules.costs import work
-from scanopt_cli.rules.lowered_loops import elements, lowered_loops
+from scanopt_cli.rules.lowered_loops import LARGEST, elements, lowered_loops
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
 
-_SMALL, _LARGER = 16, 36
-"""The most entries of arrays that numbers pay for: as `unroll-small` is, and if it is told so."""
+_SMALL = 16
+"""The most entries of arrays of which ``unroll-small`` makes numbers, unless it is told so."""
 _WITH_CODE = (
     *(Elemwise, CAReduce, DimShuffle, Dot, Subtensor, IncSubtensor, IfElse),
     *(Reshape, Shape, Shape_i, SpecifyShape),
@@ -72,16 +72,16 @@ class ArraysInSteps(Rule):
         lowered = context.lowered.get(loop.title) if loop.graph is context.fgraph else None
         if lowered is None or lowered.runs_on_numbers or lowered.lacks_lengths or lowered.solves:
             return None
-        sizes = [elements(operation) or _LARGER + 1 for operation in lowered.arrays]
+        sizes = [elements(operation) or LARGEST + 1 for operation in lowered.arrays]
         text = "each step computes on small arrays, of which no pass makes numbers"
         if max(sizes) > _SMALL:
-            if max(sizes) > _LARGER:
+            if max(sizes) > LARGEST:
                 return None
-            retried = lowered_loops(context.fgraph, [loop], size=_LARGER)[loop.title]
+            retried = lowered_loops(context.fgraph, [loop], size=LARGEST)[loop.title]
             if not retried.runs_on_numbers:
                 return None
             text = (
-                f"each step computes on arrays that unroll-small{{size={_LARGER}}} makes numbers of"
+                f"each step computes on arrays that unroll-small{{size={LARGEST}}} makes numbers of"
             )
         listed = ", ".join(f"`{operation}`" for operation in lowered.arrays)
         return self.at(context, loop, f"{text}: {listed}", cost=work(loop))

@@ -8,6 +8,7 @@ from typing import ClassVar
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.math import Dot
 
 from scanopt_cli.analysis.named_loops import NamedLoop
@@ -50,23 +51,32 @@ class InvariantProducts(Rule):
                 text = f"each step computes {names} of what no step changes"
                 yield self.at(context, loop, text, cost=work(loop, found))
         yield from self._of_sequences(context)
+        if not any(map(_solves, context.loops)):
+            return
         for loop, _ in _loops_with(context, _FACTORING, Code.MATRIX_FACTORED):
             text = "each step factors a matrix that no step changes"
             yield self.at(context, loop, text, fix=_FACTORING)
 
     def _of_sequences(self, context: CheckContext) -> Iterator[Finding]:
+        if not any(map(_products_of_rows, context.loops)):
+            return
         for loop, remark in _loops_with(context, _MULTIPLYING, Code.PRODUCT_MOVED):
             names = ", ".join(f"`{name}`" for name in remark.slots)
             text = f"each step multiplies a row of {names} by a matrix: one product does for all"
             slots = [slot for slot, name in loop.names.items() if name in remark.slots]
-            rows = {slot.inner_inputs[0] for slot in slots if slot.kind is SlotKind.SEQ}
-            products = [
-                product.node
-                for product in vector_products(loop.view.inner_outputs())
-                if product.vector in rows
-            ]
-            cost = work(loop, products)
+            cost = work(loop, _products_of_rows(loop))
             yield self.at(context, loop, text, *slots, cost=cost, fix=_MULTIPLYING)
+
+
+def _products_of_rows(loop: NamedLoop) -> list[Apply]:
+    """Return the nodes that multiply rows of sequences by matrices."""
+    rows = {v for slot in loop.view.of_kind(SlotKind.SEQ) for v in slot.inner_inputs}
+    products = vector_products(loop.view.inner_outputs()) if rows else ()
+    return [product.node for product in products if product.vector in rows]
+
+
+def _solves(loop: NamedLoop) -> bool:
+    return any(isinstance(core_op(node.op), Solve) for node in loop.view.op.fgraph.apply_nodes)
 
 
 def _loops_with(context: CheckContext, fix: Fix, code: Code) -> Iterator[tuple[NamedLoop, Remark]]:

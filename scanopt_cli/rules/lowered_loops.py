@@ -17,6 +17,7 @@ from scanopt_cli.analysis.step_costs import ArrayOperation, computes, step_cost
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import is_loop, view_of
+from scanopt_cli.ir.slots import SlotView
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.remarks import Code
@@ -30,6 +31,8 @@ _TO_NUMBERS = (
 """Of the preset ``loop``, the passes that write a step on numbers, and those that take out of it
 what needs no loop."""
 
+LARGEST = 36
+"""The most entries of arrays that numbers pay for."""
 _SOLVERS = "pytensor.tensor.linalg"
 
 
@@ -90,6 +93,13 @@ def lowered_loops(
                 solves=any(type(core_op(n.op)).__module__.startswith(_SOLVERS) for n in nodes),
             )
     return found
+
+
+def may_run_on_numbers(view: SlotView) -> bool:
+    """Whether a step computes on arrays, and on none that is large."""
+    nodes = [node for node in view.op.fgraph.toposort() if computes(node.op)]
+    found = step_cost(view, nodes).arrays
+    return bool(found) and all((elements(operation) or 0) <= LARGEST for operation in found)
 
 
 def elements(operation: ArrayOperation) -> int | None:

@@ -49,7 +49,9 @@ class Maps(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop that needs none."""
-        sums = {r.scan for r in context.remarks(_SUM.passes) if r.code is Code.SUM_MOVED}
+        may_sum = any(map(_has_one_matrix, context.loops))
+        found_sums = context.remarks(_SUM.passes) if may_sum else ()
+        sums = {remark.scan for remark in found_sums if remark.code is Code.SUM_MOVED}
         for loop in context.loops:
             view = loop.view
             if not isinstance(view, ScanView) or view.is_while or view.batch_ndim:
@@ -57,7 +59,7 @@ class Maps(Rule):
             if not view.of_kind(*STATES):
                 if view.of_kind(SlotKind.SEQ):
                     yield self._map(context, loop, view)
-            elif loop.title in sums and len(view.of_kind(*STATES)) == 1:
+            elif loop.title in sums and _has_one_matrix(loop):
                 (slot,) = view.of_kind(*STATES)
                 text = (
                     f"the state `{loop.names[slot]}` adds up products: one matrix product does it"
@@ -84,6 +86,12 @@ class Maps(Rule):
         return self.at(
             context, loop, f"{text}pt.vectorize needs no loop", cost=work(loop), fix=None
         )
+
+
+def _has_one_matrix(loop: NamedLoop) -> bool:
+    """Whether the only state of a loop is a matrix."""
+    states = loop.view.of_kind(*STATES)
+    return len(states) == 1 and getattr(states[0].inner_inputs[0].type, "ndim", 0) == 2
 
 
 def _running(loop: NamedLoop) -> tuple[Slot, str] | None:

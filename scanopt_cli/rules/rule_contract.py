@@ -17,7 +17,6 @@ from scanopt_cli.analysis.named_loops import NamedLoop, named_loops
 from scanopt_cli.analysis.provenance.inference import infer
 from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
 from scanopt_cli.analysis.provenance.scan_origin import Origin
-from scanopt_cli.analysis.step_costs import step_cost
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.ir.scan_view import ScanView
@@ -26,7 +25,7 @@ from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.remarks import Remark, RemarkKind
 from scanopt_cli.rules.costs import memory
-from scanopt_cli.rules.lowered_loops import LoweredLoop, lowered_loops
+from scanopt_cli.rules.lowered_loops import LoweredLoop, lowered_loops, may_run_on_numbers
 
 
 class Severity(StrEnum):
@@ -133,8 +132,11 @@ class CheckContext:
 
     @cached_property
     def lowered(self) -> Mapping[str, LoweredLoop]:
-        """What those of `written_loops` that compute on arrays become on numbers, by title."""
-        on_arrays = [loop for loop in self.written_loops if step_cost(loop.view).arrays]
+        """What those of `written_loops` that compute on small arrays become, by title.
+
+        Arrays of unknown shape may be small.
+        """
+        on_arrays = [loop for loop in self.written_loops if may_run_on_numbers(loop.view)]
         return lowered_loops(self.fgraph, on_arrays) if on_arrays else {}
 
     def remarks(self, passes: str) -> tuple[Remark, ...]:

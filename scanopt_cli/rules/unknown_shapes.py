@@ -47,14 +47,13 @@ class UnknownShapes(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop, the first of those that the same inputs keep on arrays."""
-        before = context.lowered
         kept = [
             (loop, axes)
             for loop in context.written_loops
-            if (found := before.get(loop.title)) is not None
+            if (axes := _axes_of_rows(context, loop))
+            and (found := context.lowered.get(loop.title)) is not None
             and found.lacks_lengths
             and not found.runs_on_numbers
-            and (axes := _axes_of_rows(context, loop))
         ]
         if not kept:
             return

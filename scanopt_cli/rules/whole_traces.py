@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 
 from pytensor.graph.basic import Variable
 from pytensor.scalar.basic import Second
+from pytensor.tensor.basic import Join
 from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.accesses import Access, Clients, accesses_of_outputs
@@ -23,6 +25,7 @@ _NORMALIZING = "guard-last-rows,normalize-reads,peel-first-step,trim-steps"
 _LONG = 100
 """As many rows are worth a word; an unknown number is more."""
 _FROM_THE_END = re.compile(r"\[-\d+:?\]")
+_FROM_THE_START = re.compile(r"\[:[^:]*\]")
 _REASONS: Mapping[Why, str] = {
     Why.LOOP_STOPS: "a condition ends the loop",
     Why.NO_STEPS: "there may be no step",
@@ -61,6 +64,8 @@ class WholeTraces(Rule):
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop of which PyTensor keeps more rows than it has to."""
         assert self.fix is not None
+        if not any(_indirect(context, loop.title) for loop in context.loops):
+            return
         by_loop: dict[str, list[Remark]] = {}
         for remark in context.remarks(self.fix.passes):
             if remark.code is Code.BUFFER_SHORTENED or _reason(remark) is not None:
@@ -100,8 +105,13 @@ def _reason(remark: Remark) -> str | None:
     return _REASONS.get(Why(remark.reason.code))
 
 
-def _indirect(context: CheckContext, title: str, remarks: Sequence[Remark]) -> list[Slot]:
-    """Return the slots of which remarks tell, and of which PyTensor may not see what is read."""
+def _indirect(
+    context: CheckContext, title: str, remarks: Sequence[Remark] | None = None
+) -> list[Slot]:
+    """Return the slots of which PyTensor may not see that their ends alone are read.
+
+    If there are ``remarks``, those of which they tell.
+    """
     loop = context.loop(title)
     if loop is None or loop.graph is not context.fgraph or not isinstance(loop.view, ScanView):
         return []
@@ -109,22 +119,34 @@ def _indirect(context: CheckContext, title: str, remarks: Sequence[Remark]) -> l
     def clients(variable: Variable) -> list[tuple[Any, int]]:
         return list(context.fgraph.clients.get(variable, ()))
 
-    named = {name for remark in remarks for name in remark.slots}
+    named = None if remarks is None else {name for remark in remarks for name in remark.slots}
     found = accesses_of_outputs(loop.view, clients)
     return [
         slot
         for slot, each in found.items()
-        if loop.names[slot] in named and not all(_is_direct(access, clients) for access in each)
+        if (named is None or loop.names[slot] in named)
+        and all(map(_may_be_the_end, each))
+        and not all(_is_direct(access, clients) for access in each)
     ]
 
 
-def _is_direct(access: Access, clients: Clients) -> bool:
-    """Whether a reader takes a row, or the last rows, by a number from the end: ``[-3:]``.
+def _may_be_the_end(access: Access) -> bool:
+    """Whether a reader takes rows by an index, not all rows nor all up to some."""
+    if access.index is None:
+        return _reads_shape(access) or isinstance(access.node.op, Join)
+    return _FROM_THE_START.fullmatch(access.text) is None
 
-    Or it reads the shape alone, as what is filled with zeros does.
-    """
+
+def _reads_shape(access: Access) -> bool:
+    """Whether the shape alone is read, as by what is filled with zeros."""
     op = access.node.op
-    if isinstance(op, Elemwise) and isinstance(op.scalar_op, Second) and access.position == 0:
+    is_filled = isinstance(op, Elemwise) and isinstance(op.scalar_op, Second)
+    return isinstance(op, Shape | Shape_i) or (is_filled and access.position == 0)
+
+
+def _is_direct(access: Access, clients: Clients) -> bool:
+    """Whether a reader takes a row, or the last rows, by a number from the end: ``[-3:]``."""
+    if _reads_shape(access):
         return True
     if not access.is_plain or not _FROM_THE_END.fullmatch(access.text):
         return False
