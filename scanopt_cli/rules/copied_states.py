@@ -43,7 +43,7 @@ class CopiedStates(Rule):
 
     That the step copies is looked up in what PyTensor makes of the graph for Numba, in place
     rewrites and all; the fix is given where nothing is copied after it. Arrays of at most 64
-    entries are no finding.
+    entries are no finding, nor are loops inside of loops.
     """
 
     code: ClassVar[str] = "P008"

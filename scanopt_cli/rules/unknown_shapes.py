@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.shape import Shape, Shape_i
@@ -26,8 +27,8 @@ class UnknownShapes(Rule):
     """Each step computes on arrays, and would compute on numbers if lengths of inputs were known.
 
     Arrays of few entries (16 at most) are computed entry by entry, in registers, if their shapes
-    are known when the graph is compiled: a Kalman filter of three states takes a hundredth of the
-    time. An operation on an array of unknown shape is a call, and allocates memory in each step::
+    are known when the graph is compiled: a step of a Kalman filter of three states takes 0.03 µs,
+    not 0.2. An operation on an array of unknown shape is a call, and allocates memory in each step::
 
         P0, A = pt.dmatrices("P0", "A")  # unknown
         P0, A = (pt.tensor(name, shape=(3, 3), dtype="float64") for name in ("P0", "A"))  # known
@@ -37,8 +38,8 @@ class UnknownShapes(Rule):
     ``pm.freeze_dims_and_data`` in PyMC. It makes no difference for arrays of more entries.
 
     It is tried out: with three entries along each of these lengths, the loop does run on numbers
-    (within ``so.enabled()``, or after the preset ``loop``). Gradients of a loop are not named
-    beside it: they run on numbers with it.
+    (within ``so.enabled()``, or after the preset ``loop``). Gradients of a loop, and loops
+    inside of others, are not looked at.
     """
 
     code: ClassVar[str] = "P009"
@@ -125,8 +126,11 @@ def _static(variable: Variable, kept: list[tuple[NamedLoop, Axes]]) -> Variable:
 
 
 def _named(axes: Axes, given: Mapping[Variable, Variable]) -> str:
-    """Return what shapes to give: ``\\`A\\` and \\`P0\\` a static shape (shape=(3, 3), say)``."""
+    """Return the inputs that are to be given a static shape, and how the first of them is."""
     names = [f"`{variable.name or variable}`" for variable in axes]
     listed = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
-    kind: Any = given[next(iter(axes))].type
-    return f"{listed} a static shape, as pt.tensor({next(iter(axes)).name!r}, shape={kind.shape})"
+    first = next(iter(axes))
+    kind: Any = given[first].type
+    is_shared = isinstance(first, SharedVariable)
+    call = "pytensor.shared(value," if is_shared else f"pt.tensor({first.name!r},"
+    return f"{listed} a static shape, as {call} shape={kind.shape})"

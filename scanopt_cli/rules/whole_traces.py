@@ -46,14 +46,14 @@ class WholeTraces(Rule):
 
         ys = scan(step, outputs_info=[x], n_steps=n)
         ys[::-1][:3], ys[n - 1]  # all n rows are kept
-        ys[-3:][::-1], ys[-1]  # none but the last three are
+        ys[-3:], ys[-1]  # none but the last three are
 
     Write the index from the end; the fix does. Where it may not, the finding has no fix, and says
     why. Mend it last: a loop whose trace was cut must not be differentiated.
 
     That PyTensor keeps at least twice as many rows as the fix leaves is tried out, on a copy that
     it rewrites as for Numba (if that takes no more than five seconds). Loops that keep less than a
-    hundred rows are no finding.
+    hundred rows are no finding, nor are loops inside of loops.
     """
 
     code: ClassVar[str] = "P005"
