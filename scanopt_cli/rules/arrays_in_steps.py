@@ -17,7 +17,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs
-from scanopt_cli.rules.costs import work
+from scanopt_cli.rules.finding_costs import work
 from scanopt_cli.rules.lowered_loops import LARGEST, elements, lowered_loops
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
 
@@ -77,8 +77,8 @@ class ArraysInSteps(Rule):
         if max(sizes) > _SMALL:
             if max(sizes) > LARGEST:
                 return None
-            retried = lowered_loops(context.fgraph, [loop], size=LARGEST)[loop.title]
-            if not retried.runs_on_numbers:
+            retried = lowered_loops(context.fgraph, [loop], size=LARGEST).get(loop.title)
+            if retried is None or not retried.runs_on_numbers:
                 return None
             text = (
                 f"each step computes on arrays that unroll-small{{size={LARGEST}}} makes numbers of"

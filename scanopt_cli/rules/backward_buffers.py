@@ -25,7 +25,7 @@ class BackwardBuffers(PassRule):
     A gradient of a gradient has four loops for each loop, one of order n has 2^n, or more. Tangents
     of one gradient have two, whatever the order: differentiate the loop itself by ``so.grad(graph,
     order=2)``, or ``scanopt grad --order 2``. It has no fix, since the graph no longer says what
-    was differentiated.
+    was differentiated. Where a derivative is infinite, tangents may be NaN.
     """
 
     code: ClassVar[str] = "P007"
@@ -45,7 +45,7 @@ class BackwardBuffers(PassRule):
             if order > 1 and count >= 2**order and loop.view.op.truncate_gradient == -1:
                 text = (
                     f"{count} loops for a derivative of order {order}: tangents of one gradient"
-                    f" take two (`scanopt grad --order {order}`)"
+                    " take two (`scanopt grad --strategy forward-over-reverse`)"
                 )
                 yield self.at(context, loop, text, fix=None)
 

@@ -14,7 +14,7 @@ from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind
 from scanopt_cli.loop.memory import memory_of
 from scanopt_cli.rules.compiled_loops import compiled_loops
-from scanopt_cli.rules.costs import memory
+from scanopt_cli.rules.finding_costs import memory
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
 
 _FIX = Fix("remove-unused,guard-last-rows,normalize-reads,peel-first-step,trim-steps")

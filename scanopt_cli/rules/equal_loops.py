@@ -10,7 +10,7 @@ from pytensor.graph.traversal import ancestors
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.remarks import Code, Remark
-from scanopt_cli.rules.costs import memory, overhead, work
+from scanopt_cli.rules.finding_costs import memory, overhead, work
 from scanopt_cli.rules.rule_contract import Fix, PassRule, Severity, listed, named
 
 

@@ -66,17 +66,18 @@ def lowered_loops(
     inputs: Mapping[Variable, Variable] | None = None,
     *,
     size: int = 16,
+    strict: bool | None = None,
 ) -> dict[str, LoweredLoop]:
-    """Return what some Scans of ``fgraph`` itself become, by their titles.
+    """Return what some Scans of ``fgraph`` itself become, by their titles, but those around others.
 
     ``inputs`` are given to them in place of inputs of the graph. Arrays of at most ``size`` entries
-    become numbers.
+    become numbers. ``strict`` is that of `run_pipeline`.
     """
     _, named = titled_copy(fgraph, loops)
     outputs = substituted(named, inputs or {})
     roots = [(inputs or {}).get(variable, variable) for variable in fgraph.inputs]
     work = FunctionGraph(roots, outputs, clone=False)
-    runs = run_pipeline(work, parse(_TO_NUMBERS.format(size=size)), rounds=1)
+    runs = run_pipeline(work, parse(_TO_NUMBERS.format(size=size)), rounds=1, strict=strict)
     lacking = {
         remark.scan for run in runs for remark in run.remarks if remark.code is Code.ARRAYS_KEPT
     }
@@ -86,6 +87,8 @@ def lowered_loops(
             continue
         view = view_of(node)
         nodes = [n for n in view.op.fgraph.toposort() if computes(n.op)]
+        if any(map(is_loop, nodes)):
+            continue
         for title in titles_of(node.op, loops):
             found[title] = LoweredLoop(
                 arrays=step_cost(view, nodes).arrays,

@@ -24,7 +24,7 @@ from scanopt_cli.ir.slots import Slot
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.remarks import Remark, RemarkKind
-from scanopt_cli.rules.costs import memory
+from scanopt_cli.rules.finding_costs import memory
 from scanopt_cli.rules.lowered_loops import LoweredLoop, lowered_loops, may_run_on_numbers
 
 

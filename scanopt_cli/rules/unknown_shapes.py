@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from pytensor.compile.sharedvalue import SharedVariable
@@ -14,12 +15,12 @@ from pytensor.tensor.type import DenseTensorType
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.slots import SlotKind
-from scanopt_cli.rules.costs import work
-from scanopt_cli.rules.lowered_loops import lowered_loops
+from scanopt_cli.rules.finding_costs import work
+from scanopt_cli.rules.lowered_loops import LoweredLoop, lowered_loops
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
 
-_LENGTH = 3
-"""The length that is tried out."""
+_LENGTHS = (3, 2)
+"""The lengths that are tried out, the second if the first does not fit others that are known."""
 _ROWS = (SlotKind.SEQ, SlotKind.MIT_SOT, SlotKind.SIT_SOT)
 
 
@@ -28,7 +29,7 @@ class UnknownShapes(Rule):
 
     Arrays of few entries (16 at most) are computed entry by entry, in registers, if their shapes
     are known when the graph is compiled: a step of a Kalman filter of three states takes 0.03 µs,
-    not 0.2. An operation on an array of unknown shape is a call, and allocates memory in each step::
+    not 0.2. An operation on an array of unknown shape is a call, and allocates memory::
 
         P0, A = pt.dmatrices("P0", "A")  # unknown
         P0, A = (pt.tensor(name, shape=(3, 3), dtype="float64") for name in ("P0", "A"))  # known
@@ -37,9 +38,9 @@ class UnknownShapes(Rule):
     ``pt.specify_shape(x, (3,))``, ``pytensor.shared(value, shape=value.shape)``, or
     ``pm.freeze_dims_and_data`` in PyMC. It makes no difference for arrays of more entries.
 
-    It is tried out: with three entries along each of these lengths, the loop does run on numbers
-    (within ``so.enabled()``, or after the preset ``loop``). Gradients of a loop, and loops
-    inside of others, are not looked at.
+    It is tried out: with three entries along each of these lengths (or two, if three do not fit
+    lengths that are known), the loop does run on numbers (within ``so.enabled()``, or after the
+    preset ``loop``). Gradients of a loop, and loops inside of others, are not looked at.
     """
 
     code: ClassVar[str] = "P009"
@@ -58,8 +59,7 @@ class UnknownShapes(Rule):
         ]
         if not kept:
             return
-        given = {variable: _static(variable, kept) for _, axes in kept for variable in axes}
-        after = lowered_loops(context.fgraph, [loop for loop, _ in kept], given)
+        given, after = _tried(context, kept)
         told: set[frozenset[Variable]] = set()
         for loop, axes in kept:
             found = after.get(loop.title)
@@ -116,11 +116,25 @@ def _counted(n_steps: Variable) -> dict[Variable, set[int]]:
     return found
 
 
-def _static(variable: Variable, kept: list[tuple[NamedLoop, Axes]]) -> Variable:
+def _tried(
+    context: CheckContext, kept: list[tuple[NamedLoop, Axes]]
+) -> tuple[Mapping[Variable, Variable], Mapping[str, LoweredLoop]]:
+    """Return inputs of known shapes, and what becomes of the loops with them."""
+    given: dict[Variable, Variable] = {}
+    for length in _LENGTHS:
+        given = {v: _static(v, kept, length) for _, axes in kept for v in axes}
+        # PyTensor raises errors of many kinds for shapes that do not fit.
+        with suppress(Exception):
+            loops = [loop for loop, _ in kept]
+            return given, lowered_loops(context.fgraph, loops, given, strict=True)
+    return given, {}
+
+
+def _static(variable: Variable, kept: list[tuple[NamedLoop, Axes]], length: int) -> Variable:
     """Return an input of a known shape in place of another one."""
     axes = {axis for _, found in kept for axis in found.get(variable, ())}
     kind: Any = variable.type
-    shape = tuple(_LENGTH if i in axes else length for i, length in enumerate(kind.shape))
+    shape = tuple(length if i in axes else known for i, known in enumerate(kind.shape))
     made: Variable = kind.clone(shape=shape)(name=variable.name)
     return made
 

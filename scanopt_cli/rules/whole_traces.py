@@ -18,7 +18,7 @@ from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.remarks import Code, Remark, Why
 from scanopt_cli.rules.compiled_loops import compiled_loops, rows_kept
-from scanopt_cli.rules.costs import memory
+from scanopt_cli.rules.finding_costs import memory
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
 
 _NORMALIZING = "guard-last-rows,normalize-reads,peel-first-step,trim-steps"

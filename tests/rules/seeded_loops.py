@@ -199,6 +199,14 @@ SEEDED_LOOPS: dict[str, tuple[str, Callable[[], Graph], Callable[[], Graph]]] = 
         partial(of_matrix, lambda s, b: pt.tanh(s @ b)),
         partial(of_matrix, lambda s, b: pt.sort(s @ b)),
     ),
+    "shapes of an inner loop": (
+        "P009",
+        partial(of_matrix, lambda s, b: pt.tanh(s @ b)),
+        partial(
+            of_matrix,
+            lambda s, b: scan(lambda t: pt.tanh(t @ b), outputs_info=[s], n_steps=2)[-1] @ b,
+        ),
+    ),
     "a call of Python": (
         "P010",
         partial(of_vector, lambda s: pt.polygamma(2, s**2 + 1)),

@@ -18,7 +18,7 @@ from scanopt_cli.analysis.step_costs import step_cost
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.pipeline.grammar import PRESETS
 from scanopt_cli.rules.compiled_loops import rows_kept
-from scanopt_cli.rules.costs import time_text
+from scanopt_cli.rules.finding_costs import time_text
 from scanopt_cli.rules.graph_checking import check
 from scanopt_cli.rules.rule_registry import rules
 
@@ -68,6 +68,19 @@ def test_shapes_that_are_named_let_a_loop_run_on_numbers() -> None:
     assert is_on_numbers(
         (known, pytensor.graph.clone_replace(outputs, given, rebuild_strict=False))
     )
+
+
+def test_shapes_that_are_tried_fit_those_that_are_known() -> None:
+    two = pt.tensor("two", shape=(2,), dtype="float64")
+    a = pt.dmatrix("a")
+    ys = scan(
+        lambda s, a, v: pt.tanh(a @ s + v),
+        outputs_info=[two],
+        non_sequences=[a, two * 2],
+        n_steps=3,
+    )
+    (finding,) = check(([two, a], [ys]), select=["P009"]).findings
+    assert "give `a` a static shape, as pt.tensor('a', shape=(2, 2))" in finding.text
 
 
 def test_a_larger_size_makes_numbers() -> None:
