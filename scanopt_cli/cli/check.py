@@ -92,7 +92,7 @@ def check(
         typer.Option(
             "--verbose",
             "-v",
-            help="Show each finding, also those of copies of a loop, and what is not proved.",
+            help="Show findings of copies of a loop, and what is not proved.",
         ),
     ] = False,
     output_format: Annotated[CheckFormat, typer.Option("--format", help="How to print it.")] = (

@@ -98,7 +98,7 @@ def check_report(
 
 
 def findings(results: Results, *, verbose: bool = False) -> Iterator[Block]:
-    """Yield the findings of each graph that has some; the parameters are those of `check_report`."""
+    """Yield the findings of each graph that has some, as `check_report` does."""
     for path, result in results.items():
         if result.findings or result.suspects:
             yield Heading(str(path))
