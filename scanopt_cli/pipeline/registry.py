@@ -46,6 +46,9 @@ _BUILTIN = (
     "keep_values.keep_values:KeepValues",
     "merge_products:MergeProducts",
     "loop_to_scan.loop_to_scan:LoopToScan",
+    "safe_branches:SafeBranches",
+    "stable_log_sums:StableLogSums",
+    "widen_integers:WidenIntegers",
 )
 ENTRY_POINT_GROUP = "scanopt.passes"
 

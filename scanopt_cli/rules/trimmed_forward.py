@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from scanopt_cli.analysis.buffers import is_trimmed
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.provenance.inference import infer, rows_read
-from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
+from scanopt_cli.analysis.provenance.inference import rows_read
 from scanopt_cli.ir.slots import TRACED
+from scanopt_cli.rules.loop_origins import parents
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
 
 
@@ -31,18 +31,9 @@ class TrimmedForward(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each pullback of a loop with trimmed buffers."""
-        graphs = {id(loop.graph): loop.graph for loop in context.loops}
-        origins = {
-            node: origin
-            for graph in graphs.values()
-            for node, origin in infer(NearestScans(graph)).items()
-        }
         by_node = {loop.view.node: loop for loop in context.loops}
-        for loop in context.loops:
-            origin = origins.get(loop.view.node)
-            parent = None if origin is None or origin.parent is None else by_node[origin.parent]
-            if parent is None:
-                continue
+        for node, origin in parents(context).items():
+            loop, parent = by_node[node], by_node[origin]
             view, lengths = parent.view, Lengths(parent.view.n_steps)
             read = {source for source, _ in rows_read(loop.view)}
             slots = [
