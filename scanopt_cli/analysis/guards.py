@@ -52,7 +52,7 @@ class Guarded:
     at
         A number of the operand that is not selected, at which the derivative is infinite or NaN.
     safe
-        A number of the operand that is selected, where the derivative is finite.
+        A number of the operand that may be selected, where the derivative is finite.
     """
 
     switch: Apply
@@ -156,7 +156,8 @@ def _guarded(
     at = next((n for n in numbers if _selected(condition, operand, n) == 3 - branch), None)
     wild = (*numbers, 0.0)
     safe = next(
-        (n for n in _TRIED if n not in wild and _selected(condition, operand, n) == branch), None
+        (n for n in _TRIED if n not in wild and _selected(condition, operand, n) in (branch, None)),
+        None,
     )
     if at is None or safe is None:
         return None

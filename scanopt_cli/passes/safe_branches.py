@@ -36,7 +36,7 @@ class SafeBranches(AnyLoopPass):
 
     The condition is computed of the same variable as the function (``merge-equal`` makes equal ones
     the same) and of constants. It selects the other branch at a number where the derivative of the
-    function is not finite, and this branch at another number. That number replaces the operand
+    function is not finite, and may select this one at another number. That replaces the operand
     where the branch is not selected. A condition that compares ``a`` and ``b`` counts as one on the
     operand ``a - b``; a further condition may be joined by *and* or *or*.
 
