@@ -97,8 +97,11 @@ def log_sums(outputs: Sequence[Variable]) -> Iterator[LogSum]:
 
 
 def _exponent(variable: Variable) -> Variable | None:
-    """Return what a variable is the exponential of."""
+    """Return what a variable is the exponential of, with the axes of length 1 put around it."""
     node = variable.owner
+    if node is not None and isinstance(node.op, DimShuffle) and node.op.is_expand_dims:
+        inner = _exponent(node.inputs[0])
+        return None if inner is None else node.op(inner)
     if (
         node is None
         or not isinstance(node.op, Elemwise)

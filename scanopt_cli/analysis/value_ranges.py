@@ -137,7 +137,7 @@ class ValueRanges:
             case Join():
                 return _hull([self.of(v) for v in node.inputs])
             case Shape() | Shape_i():
-                return _NOT_NEGATIVE
+                return Range(0, of_dtype("int64").high)
             case Softmax():
                 return _UNIT
             case Sum():

@@ -48,9 +48,10 @@ class StableLogSums(Pass):
 
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Rewrite the steps of the loops of a graph, and then the graph."""
-        if context.is_in_place():
+        loops = list(context.loops())
+        if not loops or context.is_in_place():
             return
-        for view in context.loops():
+        for view in loops:
             if isinstance(view, LoopView) and not view.is_traced:
                 continue
             if works_in_place(view):
