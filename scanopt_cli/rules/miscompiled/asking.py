@@ -65,7 +65,7 @@ def _copied(graph: Any) -> tuple[FunctionGraph, Mapping[Any, Any]]:
 
 
 def changes_reads(rewriter: Any, node: Apply, reads: Mapping[int, Any], steps: Variable) -> bool:
-    """Whether a rewrite makes another loop where its outputs are read by ``reads`` alone.
+    """Whether a rewrite lets a shorter loop be read, if a loop is read by ``reads`` alone.
 
     ``reads`` has, for each place of an output, the indices by which it is read.
     """
@@ -77,6 +77,7 @@ def changes_reads(rewriter: Any, node: Apply, reads: Mapping[int, Any], steps: V
     graph = FunctionGraph(outputs=outputs, clone=False)
     graph.attach_feature(ReplaceValidate())
     try:
-        return bool(rewriter.transform(graph, twin))
+        found = rewriter.transform(graph, twin)
     except Exception:
         return False
+    return isinstance(found, dict) and any(output in found for output in outputs)
