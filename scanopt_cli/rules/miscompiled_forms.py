@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import SlotKind
-from scanopt_cli.rules.miscompiled.bodies import dropped_terms, lost_starts, mixed_rows
-from scanopt_cli.rules.miscompiled.merges import merged_states, merged_while_loops
-from scanopt_cli.rules.miscompiled.reads import misread_gradients, misread_rows
+from scanopt_cli.rules.miscompiled.misread_bodies import dropped_terms, lost_starts, mixed_rows
+from scanopt_cli.rules.miscompiled.misread_rows import misread_gradients, misread_rows
+from scanopt_cli.rules.miscompiled.misread_states import merged_states, merged_while_loops
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
 
 _CASES = (dropped_terms, lost_starts, mixed_rows, merged_states, misread_rows)

@@ -13,7 +13,7 @@ from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.loop_forms import condition_key, trajectories
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.slots import SlotKind
-from scanopt_cli.rules.miscompiled.asking import Misread, RewriteError, asked
+from scanopt_cli.rules.miscompiled.upstream_answers import Misread, RewriteError, asked
 
 
 def merged_while_loops(loops: Sequence[NamedLoop]) -> Iterator[tuple[NamedLoop, Misread]]:

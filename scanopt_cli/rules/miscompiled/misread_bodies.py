@@ -21,7 +21,7 @@ from scanopt_cli.analysis.dependence import dependent_nodes, varying_inputs
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
-from scanopt_cli.rules.miscompiled.asking import Misread, RewriteError, asked
+from scanopt_cli.rules.miscompiled.upstream_answers import Misread, RewriteError, asked
 
 
 def dropped_terms(loop: NamedLoop) -> Iterator[Misread]:

@@ -23,7 +23,7 @@ from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
 from scanopt_cli.passes.simplify.sound_rewriters import sound_rewriter
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
-from scanopt_cli.rules.miscompiled.asking import Misread, changes_reads
+from scanopt_cli.rules.miscompiled.upstream_answers import Misread, changes_reads
 
 # Two numbers of rows, by which to see whether an index counts from the first or from the last.
 _ROWS = (97, 101)
