@@ -101,7 +101,7 @@ def _exponent(variable: Variable) -> Variable | None:
     node = variable.owner
     if node is not None and isinstance(node.op, DimShuffle) and node.op.is_expand_dims:
         inner = _exponent(node.inputs[0])
-        return None if inner is None else node.op(inner)
+        return None if inner is None else node.op.make_node(inner).outputs[0]
     if (
         node is None
         or not isinstance(node.op, Elemwise)

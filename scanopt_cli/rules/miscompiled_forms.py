@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar
 
+from pytensor.graph.traversal import ancestors
+
+from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.ir.slots import STATES, SlotKind
 from scanopt_cli.rules.miscompiled.misread_bodies import dropped_terms, lost_starts, mixed_rows
 from scanopt_cli.rules.miscompiled.misread_rows import misread_gradients, misread_rows
 from scanopt_cli.rules.miscompiled.misread_states import merged_states, merged_while_loops
@@ -44,10 +48,12 @@ class MiscompiledForms(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop and rewrite."""
-        scans = [loop for loop in context.loops if isinstance(loop.view, ScanView)]
-        for loop in scans:
-            if loop.view.batch_ndim:
-                continue
+        scans = [
+            loop
+            for loop in context.loops
+            if isinstance(loop.view, ScanView) and not loop.view.batch_ndim
+        ]
+        for loop in filter(partial(_is_read, context), scans):
             for case in _CASES:
                 for misread in case(loop):
                     yield self.at(context, loop, misread.text, *misread.slots)
@@ -58,3 +64,22 @@ class MiscompiledForms(Rule):
                     yield self.at(context, named, misread.text)
         for loop, misread in merged_while_loops(scans):
             yield self.at(context, loop, misread.text)
+
+
+def _is_read(context: CheckContext, loop: NamedLoop) -> bool:
+    """Whether the loop around a loop computes something of it that is read, or a state.
+
+    PyTensor drops the other outputs before it looks at the step.
+    """
+    around = context.loop("/".join(loop.path[:-1]))
+    if around is None:
+        return True
+    view = around.view
+    read = [
+        variable
+        for slot in view.outputs()
+        if slot.kind in STATES or any(map(around.graph.clients.get, slot.outer_outputs))
+        for variable in slot.inner_outputs
+    ]
+    condition = [] if view.condition is None else [view.condition]
+    return not set(loop.view.node.outputs).isdisjoint(ancestors([*read, *condition]))

@@ -93,6 +93,16 @@ def test_a_loop_in_a_body_is_looked_at() -> None:
     np.testing.assert_allclose(value(mended.inputs, mended.outputs[0], given, FAST), right)
 
 
+def test_twin_a_loop_in_a_body_that_nobody_reads() -> None:
+    def step(x: Any, s: Any) -> Any:
+        ys = scan(lambda y, w: w + 1, outputs_info=[s], non_sequences=[x], n_steps=3)
+        return [s + x, ys.sum()]
+
+    ys, sums = scan(step, sequences=[X], outputs_info=[V, None])
+    assert not found([X, V], ys)
+    assert found([X, V], sums)
+
+
 def test_the_graph_stays_as_it_is() -> None:
     output, arguments = MISCOMPILED["a sum of three"]()
     before = str(pytensor.dprint(output, file="str"))
