@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from pytensor.graph.traversal import ancestors
 
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import STATES, SlotKind
@@ -51,7 +52,7 @@ class MiscompiledForms(Rule):
         scans = [
             loop
             for loop in context.loops
-            if isinstance(loop.view, ScanView) and not loop.view.batch_ndim
+            if isinstance(loop.view, ScanView) and not loop.view.batch_ndim and _may_run(loop)
         ]
         for loop in filter(partial(_is_read, context), scans):
             for case in _CASES:
@@ -64,6 +65,12 @@ class MiscompiledForms(Rule):
                     yield self.at(context, named, misread.text)
         for loop, misread in merged_while_loops(scans):
             yield self.at(context, loop, misread.text)
+
+
+def _may_run(loop: NamedLoop) -> bool:
+    """Whether a loop may run a step, and one with a condition a second one."""
+    steps = Lengths(loop.view.n_steps).steps
+    return not steps.is_constant or steps.constant > loop.view.is_while
 
 
 def _is_read(context: CheckContext, loop: NamedLoop) -> bool:

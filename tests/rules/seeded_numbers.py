@@ -127,10 +127,13 @@ def summed(order: str) -> Case:
     return sums.owner.inputs[0][-1], _MATRICES
 
 
-def invariant(*, varies: bool = False, last: bool = False) -> Case:
+def invariant(*, varies: bool = False, last: bool = False, steps: int = 5) -> Case:
     """A state that each step sets to the same value."""
     ys = scan(
-        lambda y, w: w + 1 + (y if varies else 0), outputs_info=[V], non_sequences=[V], n_steps=5
+        lambda y, w: w + 1 + (y if varies else 0),
+        outputs_info=[V],
+        non_sequences=[V],
+        n_steps=steps,
     )
     return ys[-1] if last else ys.sum(), {V: 0.5}
 
@@ -222,6 +225,7 @@ COMPILED_RIGHT: dict[str, Callable[[], Case]] = {
     "a sum of three without a product": partial(summed, "spp"),
     "a state that varies": partial(invariant, varies=True),
     "the last row of an invariant state": partial(invariant, last=True),
+    "an invariant state of no steps": partial(invariant, steps=0),
     "a while loop over a sequence": partial(stopped, varies=True),
     "states that reach back alike": partial(reaching, 2),
     "the last row of a while loop": partial(doubling, lambda ys: ys[-1]),

@@ -158,7 +158,7 @@ def _of_while(
 
     PyTensor counts them from the last step that the loop may take.
     """
-    if not lengths.steps.is_constant or lengths.steps.constant < 2:
+    if not lengths.steps.is_constant:
         return
     for slot in view.of_kind(*TRACED):
         found = reads[slot]
