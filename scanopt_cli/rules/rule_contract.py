@@ -10,11 +10,14 @@ from functools import cached_property
 from types import EllipsisType
 from typing import ClassVar
 
+from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop, named_loops
+from scanopt_cli.analysis.provenance.inference import infer
+from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
 from scanopt_cli.analysis.statistics import buffer_elements
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.graph import copy_nodes
@@ -95,6 +98,22 @@ class CheckContext:
     def loops(self) -> tuple[NamedLoop, ...]:
         """All loops, those of a body after the loop; each distinct body once."""
         return tuple(named_loops(self.fgraph))
+
+    @cached_property
+    def parents(self) -> Mapping[Apply, Apply]:
+        """Each loop that is the derivative of another one, with that one."""
+        graphs = {id(loop.graph): loop.graph for loop in self.loops}
+        return {
+            node: origin.parent
+            for graph in graphs.values()
+            for node, origin in infer(NearestScans(graph)).items()
+            if origin.parent is not None
+        }
+
+    @property
+    def written(self) -> list[NamedLoop]:
+        """The loops that are derivatives of no other: those that a person wrote."""
+        return [loop for loop in self.loops if loop.view.node not in self.parents]
 
     @cached_property
     def _by_title(self) -> Mapping[str, NamedLoop]:

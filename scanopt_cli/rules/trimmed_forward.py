@@ -9,7 +9,6 @@ from scanopt_cli.analysis.buffers import is_trimmed
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.provenance.inference import rows_read
 from scanopt_cli.ir.slots import TRACED
-from scanopt_cli.rules.loop_origins import parents
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
 
 
@@ -32,7 +31,7 @@ class TrimmedForward(Rule):
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each pullback of a loop with trimmed buffers."""
         by_node = {loop.view.node: loop for loop in context.loops}
-        for node, origin in parents(context).items():
+        for node, origin in context.parents.items():
             loop, parent = by_node[node], by_node[origin]
             view, lengths = parent.view, Lengths(parent.view.n_steps)
             read = {source for source, _ in rows_read(loop.view)}

@@ -24,7 +24,6 @@ from scanopt_cli.ir.folding import bounded_folding, work_of
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.scan_view import ScanView, view_of
 from scanopt_cli.passes.simplify.sound_rewriters import sound_rewriter
-from scanopt_cli.rules.loop_origins import written
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
 
 # How long axes of unknown length are in the step that is tried.
@@ -61,7 +60,7 @@ class UnselectedBranches(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop with such switches."""
-        for loop in written(context):
+        for loop in context.written:
             found = next((each for each in _guarded(loop) if _is_nan(each)), None)
             if found is not None:
                 what = _name(found)

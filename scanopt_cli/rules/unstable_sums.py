@@ -20,7 +20,6 @@ from scanopt_cli.analysis.state_changes import change
 from scanopt_cli.analysis.value_ranges import Range, ValueRanges, step_ranges
 from scanopt_cli.ir.scan_view import ScanView, is_loop
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind
-from scanopt_cli.rules.loop_origins import written
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
 
 _PROBABILITY = Range(0.0, 1.0)
@@ -59,7 +58,7 @@ class UnstableSums(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop with log-sums, one for the graph, one for each product."""
-        for loop in written(context):
+        for loop in context.written:
             ranges = step_ranges(loop.view)
             found = [f for f in log_sums(loop.view.inner_outputs()) if f.may_overflow(ranges)]
             if found:
