@@ -133,6 +133,16 @@ class CheckContext:
             for node, origin in infer(NearestScans(graph)).items()
         }
 
+    @property
+    def written(self) -> list[NamedLoop]:
+        """The loops that are derivatives of no other: those that a person wrote."""
+        known = self.origins
+        return [
+            loop
+            for loop in self.loops
+            if loop.view.node not in known or known[loop.view.node].parent is None
+        ]
+
     @cached_property
     def written_loops(self) -> tuple[NamedLoop, ...]:
         """The Scans of the graph itself that somebody wrote, and no derivative made."""

@@ -19,6 +19,10 @@ from scanopt_cli.rules.rule_contract import Rule
 _BUILTIN = (
     "trimmed_forward:TrimmedForward",
     "last_of_no_steps:LastOfNoSteps",
+    "miscompiled_forms:MiscompiledForms",
+    "narrow_integers:NarrowIntegers",
+    "unselected_branches:UnselectedBranches",
+    "unstable_sums:UnstableSums",
     "mixed_precision:MixedPrecision",
     "unused_ends:UnusedEnds",
     "unused_slots:UnusedSlots",
