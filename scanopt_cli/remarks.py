@@ -125,6 +125,11 @@ class Code(StrEnum):
     ARRAYS_KEPT = "arrays-kept"
     ARRAYS_UNROLLED = "arrays-unrolled"
     SMALL_ARRAYS_LEFT = "small-arrays-left"
+    # safe-branches, stable-log-sums, widen-integers
+    OPERAND_GUARDED = "operand-guarded"
+    LOG_SUM_SHIFTED = "log-sum-shifted"
+    STATE_WIDENED = "state-widened"
+    STATE_NARROW = "state-narrow"
     # simplify
     NOT_SIMPLIFIED = "not-simplified"
     SIMPLIFIED = "simplified"
@@ -176,6 +181,7 @@ class Why(StrEnum):
     OPTION_DIFFERS = "option-differs"
     OTHER = "other"
     PRODUCT_COSTS = "product-costs"
+    READERS_NARROW = "readers-narrow"
     READ_ELSEWHERE = "read-elsewhere"
     READ_OUT_OF_BOUNDS = "read-out-of-bounds"
     READ_SO = "read-so"

@@ -7,6 +7,7 @@ operation on an array is a call, and may allocate memory: a step costs as much a
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -116,14 +117,21 @@ class StepCost:
         return "; ".join(parts) or "nothing"
 
 
-def step_cost(view: SlotView, lengths: StepLengths | None = None) -> StepCost:
-    """Return what a step of a loop computes; ``lengths`` are those of the step, if at hand."""
+def step_cost(
+    view: SlotView,
+    lengths: StepLengths | None = None,
+    nodes: Iterable[Apply] | None = None,
+) -> StepCost:
+    """Return what a step of a loop computes, or some ``nodes`` of it.
+
+    ``lengths`` are those of the step, if they are at hand.
+    """
     lengths = lengths or StepLengths(view)
     numbers = draws = 0
     operations: list[Formula] = []
     arrays: Counter[ArrayOperation] = Counter()
     loops = []
-    for node in view.op.fgraph.toposort():
+    for node in view.op.fgraph.toposort() if nodes is None else nodes:
         if is_loop(node):
             loops.append(op_name(node.op))
         elif _is_read_in_place(node.op) or not any(map(_is_numeric, node.outputs)):
@@ -145,6 +153,11 @@ class Shapes(Protocol):
 
     def shape(self, variable: Any) -> list[AffineExpr]:
         """Return the lengths of the axes of ``variable``."""
+
+
+def computes(op: Op) -> bool:
+    """Whether an Op computes, and does not only move elements, or make room for them."""
+    return not isinstance(_arithmetic(op), _MOVES)
 
 
 def _is_read_in_place(op: Op) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from time import perf_counter, thread_time
 
-from pytensor.compile.mode import get_default_mode
+from pytensor.compile.mode import Mode, get_default_mode
 from pytensor.graph.features import Feature
 from pytensor.graph.fg import FunctionGraph
 
@@ -55,7 +55,7 @@ def staged(stage: Stage, graph: Graph, deadline: float = inf) -> StageReport:
     cleans = stage in (Stage.SCANOPT, Stage.BOTH)
     work = (optimize(graph, _PRESET).graph if cleans else graph.copy()).fgraph
     if stage in (Stage.PYTENSOR, Stage.BOTH):
-        _rewrite(work, deadline)
+        rewrite_as_pytensor(work, deadline, get_default_mode().excluding("inplace"))
     return StageReport(
         stage=stage, statistics=statistics(work), seconds=round(perf_counter() - start, 3)
     )
@@ -76,13 +76,19 @@ class _Deadline(Feature):
             raise _DeadlinePassed
 
 
-def _rewrite(work: FunctionGraph, deadline: float) -> None:
-    """Apply the rewrites of the current mode, without those that work in place."""
+def rewrite_as_pytensor(work: FunctionGraph, deadline: float, mode: Mode) -> None:
+    """Apply the rewrites of a mode.
+
+    Raises
+    ------
+    NotCountedError
+        If PyTensor has not rewritten the graph when `time.thread_time` passes ``deadline``, or if
+        it would hang.
+    """
     if most_terms(work) > MOST_TERMS:
         raise NotCountedError(
             f"PyTensor does not simplify its sum or product of more than {MOST_TERMS:,} terms"
         )
-    mode = get_default_mode().excluding("inplace")
     work.attach_feature(_Deadline(deadline))
     with _quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -89,7 +89,11 @@ def check(
     ] = False,
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", "-v", help="Show as well what may be so, and is not proved."),
+        typer.Option(
+            "--verbose",
+            "-v",
+            help="Show findings of copies of a loop, and what is not proved.",
+        ),
     ] = False,
     output_format: Annotated[CheckFormat, typer.Option("--format", help="How to print it.")] = (
         CheckFormat.RICH
@@ -153,7 +157,7 @@ def check(
                 results[path] = check_graph(graph, suspects=verbose, **how)
             batch.results.append(path)
     mending = Mending(unsafe_fixes, mended, diffs, are_written=bool(places))
-    _print(results, batch, output_format, mending, statistics=statistics)
+    _print(results, batch, output_format, mending, statistics=statistics, verbose=verbose)
     if write_baseline is not None:
         save_baseline(write_baseline, [f for r in results.values() for f in r.findings])
         tell(f"wrote {write_baseline}")
@@ -190,6 +194,7 @@ def _print(
     mending: Mending,
     *,
     statistics: bool,
+    verbose: bool,
 ) -> None:
     from scanopt_cli.reports import check_report
     from scanopt_cli.reports.sarif import sarif
@@ -212,4 +217,5 @@ def _print(
             for line in check_report.workflow_commands(results, mending):
                 out().out(line)
         case _:
-            print_blocks(Format(output_format.value), check_report.check_report(results, mending))
+            report = check_report.check_report(results, mending, verbose=verbose)
+            print_blocks(Format(output_format.value), report)

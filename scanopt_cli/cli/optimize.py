@@ -192,7 +192,7 @@ class _Shown:
     ) -> Iterable[Block]:
         """Yield the report of a result, of which ``left`` is found, and which ``target`` gets."""
         from scanopt_cli.reports.changes_report import changes_report
-        from scanopt_cli.reports.check_report import finding_item
+        from scanopt_cli.reports.check_report import finding_items
         from scanopt_cli.reports.document import Heading
         from scanopt_cli.reports.headline import headline
         from scanopt_cli.reports.optimize_report import next_steps, optimize_report
@@ -200,7 +200,7 @@ class _Shown:
         if self.quiet:
             if left.findings:
                 yield Heading(graph.source)
-            yield from map(finding_item, left.findings)
+            yield from finding_items(left.findings, verbose=self.verbose)
             return
         changes: Iterable[Block] = ()
         if result.changed and (self.stat or self.diff is not DiffKind.NONE):

@@ -47,6 +47,9 @@ _BUILTIN = (
     "merge_products:MergeProducts",
     "loop_to_scan.loop_to_scan:LoopToScan",
     "carry_generators:CarryGenerators",
+    "safe_branches:SafeBranches",
+    "stable_log_sums:StableLogSums",
+    "widen_integers:WidenIntegers",
 )
 ENTRY_POINT_GROUP = "scanopt.passes"
 

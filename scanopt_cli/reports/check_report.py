@@ -24,6 +24,7 @@ from scanopt_cli.reports.document import (
     Style,
     Table,
 )
+from scanopt_cli.reports.remark_text import without_numbers
 from scanopt_cli.reports.workflow import command
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.rules.mending import Mended
@@ -46,6 +47,8 @@ _SIGNS = {
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 # As `Written.place` has it. Names of files and functions may be any text.
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>[1-9][0-9]{0,8})(?: in .*)?", re.DOTALL)
+# So many findings that are alike are each told.
+_FEW = 2
 _UNSURE = Sign(".", Style.FAINT, "not sure")
 
 
@@ -79,22 +82,27 @@ class Mending:
 _NOTHING = Mending()
 
 
-def check_report(results: Results, mending: Mending = _NOTHING) -> Iterator[Block]:
-    """Yield what was mended, the findings of each graph that has some, and a line of counts."""
+def check_report(
+    results: Results, mending: Mending = _NOTHING, *, verbose: bool = False
+) -> Iterator[Block]:
+    """Yield what was mended, the findings of each graph that has some, and a line of counts.
+
+    Unless ``verbose``, one finding stands for all of its rule in copies of a loop.
+    """
     for path, difference in mending.diffs.items():
         yield Heading(str(path))
         yield from diff_report(difference)
         yield Paragraph()
-    yield from findings(results)
+    yield from findings(results, verbose=verbose)
     yield from map(Paragraph, closing(results, mending))
 
 
-def findings(results: Results) -> Iterator[Block]:
-    """Yield the findings of each graph that has some."""
+def findings(results: Results, *, verbose: bool = False) -> Iterator[Block]:
+    """Yield the findings of each graph that has some, as `check_report` does."""
     for path, result in results.items():
         if result.findings or result.suspects:
             yield Heading(str(path))
-            yield from map(finding_item, result.findings)
+            yield from finding_items(result.findings, verbose=verbose)
             yield from (_item(finding, _UNSURE) for finding in result.suspects)
             yield Paragraph()
 
@@ -221,12 +229,25 @@ def _marked(finding: Finding) -> str:
     return f"{finding.code} [{mark}]" if mark else finding.code
 
 
-def finding_item(finding: Finding) -> Item:
-    """Return a finding as an entry of a list."""
-    return _item(finding, _SIGNS[finding.severity])
+def finding_items(findings: Iterable[Finding], *, verbose: bool = False) -> Iterator[Item]:
+    """Yield findings as entries of a list.
+
+    Unless ``verbose``, those of one rule about copies of a loop, where there are more than two, are
+    one entry.
+    """
+    groups: dict[object, list[Finding]] = {}
+    for finding in findings:
+        name = without_numbers(finding.loop).rpartition("/")[2]
+        kind = finding.key if verbose else (finding.code, finding.place, name)
+        groups.setdefault(kind, []).append(finding)
+    for alike in groups.values():
+        shown = alike[:1] if len(alike) > _FEW and not verbose else alike
+        more = len(alike) - len(shown)
+        for finding in shown:
+            yield _item(finding, _SIGNS[finding.severity], more)
 
 
-def _item(finding: Finding, sign: Sign) -> Item:
+def _item(finding: Finding, sign: Sign, more: int = 0) -> Item:
     mark = _marked(finding).removeprefix(finding.code) if sign is not _UNSURE else ""
     style = Style.FAINT if sign is _UNSURE else _STYLES[finding.severity]
     text: Line = [
@@ -236,6 +257,7 @@ def _item(finding: Finding, sign: Sign) -> Item:
         Span("" if finding.place is None else f" ({finding.place})", Style.FAINT),
         f": {finding.text}",
         Span("" if finding.cost is None else f"; {finding.cost}", Style.FAINT),
+        Span(f" (and {more} like it; -v lists them)" if more else "", Style.FAINT),
     ]
     return Item(text, sign=sign, depth=1)
 

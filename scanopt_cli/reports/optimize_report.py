@@ -9,7 +9,7 @@ from scanopt_cli.pipeline.grammar import PRESETS, parse
 from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.remarks import Remark, RemarkKind
-from scanopt_cli.reports.check_report import finding_item
+from scanopt_cli.reports.check_report import finding_items
 from scanopt_cli.reports.document import (
     Block,
     Column,
@@ -87,7 +87,7 @@ def optimize_report(
     yield from head
     if verbose:
         yield from _apart(remarks(result.passes, verbose=True))
-        yield from _apart(map(finding_item, findings))
+        yield from _apart(finding_items(findings, verbose=True))
     else:
         yield from _apart(_summary(result, findings, _LINES - sum(map(_lines, head))))
     yield from _apart(changes)
@@ -216,7 +216,7 @@ def _summary(result: OptimizeResult, findings: Sequence[Finding], room: int) -> 
     """
     found = [remark for run in result.passes for remark in run.remarks]
     changed: list[Item] = []
-    left = [*map(finding_item, findings)]
+    left = [*finding_items(findings)]
     if result.changed:
         changed += _loops(remark for remark in found if remark.kind is RemarkKind.PASSED)
         missed = [remark for remark in found if remark.kind is RemarkKind.MISSED]

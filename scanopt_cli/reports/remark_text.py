@@ -94,6 +94,10 @@ TEXTS: Mapping[Code, str] = {
     Code.ARRAYS_KEPT: "computes {slots!q} as an array: {reason}",
     Code.SMALL_ARRAYS_LEFT: "leaves {arrays:small array} of each step whole: {reason}",
     Code.ARRAYS_UNROLLED: "computes {count:small array} of each step entry by entry",
+    Code.OPERAND_GUARDED: "made {count:operand} safe in the branch that a switch does not select",
+    Code.LOG_SUM_SHIFTED: "took the maximum out of {count:log-sum-exp}",
+    Code.STATE_WIDENED: "counts {slots!q} in int64, not in {dtype}",
+    Code.STATE_NARROW: "keeps {slots!q} in {dtype}: {reason}",
     Code.NOT_SIMPLIFIED: "not simplified: {reason}",
     Code.SIMPLIFIED: "simplified: {before} → {after} nodes",
     Code.FIRST_ROW_COMPUTED: "computes the first row of {slots!q} outside of the loop",
@@ -142,6 +146,7 @@ REASONS: Mapping[Why, str] = {
     Why.OPTION_DIFFERS: "{option} is {ours}, not {theirs}",
     Why.OTHER: "{text}",
     Why.PRODUCT_COSTS: "the product of a row costs more in the loop than it saves",
+    Why.READERS_NARROW: "nothing reads it in a wider dtype, so it would wrap there",
     Why.READ_ELSEWHERE: "values other than its last are read",
     Why.READ_OUT_OF_BOUNDS: "a reader is out of bounds",
     Why.READ_SO: "read as {reads}",
@@ -188,6 +193,11 @@ HINTS: Mapping[Why, str] = {
 _NUMBER = re.compile(r"#\d+(?=/|$)")
 
 
+def without_numbers(name: str) -> str:
+    """Return the path of a loop without the numbers that tell copies apart."""
+    return _NUMBER.sub("", name)
+
+
 def text_of(remark: Remark) -> str:
     """Return what a remark says."""
     reason = ""
@@ -221,7 +231,7 @@ def grouped(remarks: Iterable[Remark], *, with_slots: bool = True) -> list[Remar
             by_scan[remark.subject] = replace(first, slots=slots, count=first.count + remark.count)
     groups: dict[object, list[Remark]] = {}
     for remark in by_scan.values():
-        alike = replace(remark, scan=_NUMBER.sub("", remark.scan) if with_slots else "")
+        alike = replace(remark, scan=without_numbers(remark.scan) if with_slots else "")
         same = (alike.slots, alike.count) if with_slots else None
         groups.setdefault((alike.subject, same), []).append(remark)
     return [_of_several(found) for found in groups.values()]

@@ -27,7 +27,9 @@ def rules_report(manuals: Sequence[RuleManual], *, whole: bool) -> Iterator[Bloc
         yield _table(manuals)
     if whole:
         for manual in manuals:
-            yield Heading(f"{manual.code} {manual.name}", f"{manual.severity}, {_fix(manual)}")
+            rule = f"{manual.severity}, {_fix(manual)}"
+            rule += "" if manual.is_default else "; only if it is selected"
+            yield Heading(f"{manual.code} {manual.name}", rule)
             yield from (Paragraph(), Prose(manual.text))
     else:
         yield Paragraph("`scanopt rules CODE` prints a rule's manual.")

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from pytensor.graph.traversal import ancestors
+
+from scanopt_cli.analysis.named_loops import NamedLoop
+from scanopt_cli.ir.slots import Slot
 from scanopt_cli.remarks import Code, Remark, Why
+from scanopt_cli.rules.finding_costs import memory, overhead, work
 from scanopt_cli.rules.rule_contract import Fix, PassRule, Severity, listed, named
 
 
@@ -28,6 +33,17 @@ class EqualLoops(PassRule):
     codes: ClassVar[frozenset[str]] = frozenset(
         {Code.SCANS_MERGED, Code.SLOTS_MERGED, Code.TRACE_READ_FROM_STATE}
     )
+
+    def cost(self, loop: NamedLoop, slots: Sequence[Slot]) -> str | None:
+        """Return the buffers of equal states and what a step computes for them, or a step's own."""
+        if not slots:
+            return overhead(loop)
+        outputs = [slot.inner_outputs[0] for slot in slots if slot.inner_outputs]
+        kept = [v for v in loop.view.inner_outputs() if v not in outputs]
+        needed = {v.owner for v in ancestors(kept)}
+        nodes = [n for n in loop.view.op.fgraph.toposort() if n not in needed]
+        parts = [memory(loop, slots), work(loop, nodes)]
+        return ", ".join(filter(None, parts)) or None
 
     def text(self, remarks: Sequence[Remark]) -> str:
         """Return the text of the finding."""

@@ -92,7 +92,7 @@ def check(
         A loaded graph, the path of its file, a FunctionGraph or an ``(inputs, outputs)`` pair.
     select, ignore
         Codes of rules, or what they begin with: ``P`` for all that waste time or memory. All rules
-        by default.
+        by default, but those for some users alone (J001).
     baseline
         Findings that are known, by their keys.
     suspects

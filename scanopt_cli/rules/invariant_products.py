@@ -1,4 +1,4 @@
-"""P003: a product, or what is costlier, that no step changes."""
+"""P003: a product, or what is costlier, that needs no loop."""
 
 from __future__ import annotations
 
@@ -8,22 +8,31 @@ from typing import ClassVar
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.math import Dot
 
 from scanopt_cli.analysis.named_loops import NamedLoop
+from scanopt_cli.analysis.vector_products import vector_products
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.passes.push_out.hoisting import invariant_nodes
+from scanopt_cli.remarks import Code, Remark
+from scanopt_cli.rules.finding_costs import work
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
+
+_MULTIPLYING, _FACTORING = Fix("push-out-products"), Fix("factor-once")
 
 
 class InvariantProducts(Rule):
-    """Each step computes a product of matrices, a factor or an inverse that no step changes.
+    """Each step computes a product of matrices, or what is as costly, that depends on no state.
 
-    It depends on non-sequences alone, so its value is the same in every step. A guard, a branch or
-    a batch may keep PyTensor from moving it out::
+    Of non-sequences alone, its value is the same in every step. A guard, a branch or a batch may
+    keep PyTensor from moving it out. Of the rows of a sequence, the products of all steps are one
+    product of matrices, which takes a fraction of the time. A matrix that no step changes, and that
+    each step solves by, needs to be factored only once::
 
         scan(lambda s, A, B: (A @ B) @ s, outputs_info=[x], non_sequences=[A, B], n_steps=n)
+        scan(lambda x, s, W: pt.tanh(x @ W + s), sequences=[X], ...)  # X @ W before the loop
 
     Compute it before the loop; the fix does.
     """
@@ -40,7 +49,41 @@ class InvariantProducts(Rule):
             if found:
                 names = ", ".join(dict.fromkeys(_name(node.op) for node in found))
                 text = f"each step computes {names} of what no step changes"
-                yield self.at(context, loop, text)
+                yield self.at(context, loop, text, cost=work(loop, found))
+        yield from self._of_sequences(context)
+        if not any(map(_solves, context.loops)):
+            return
+        for loop, _ in _loops_with(context, _FACTORING, Code.MATRIX_FACTORED):
+            text = "each step factors a matrix that no step changes"
+            yield self.at(context, loop, text, fix=_FACTORING)
+
+    def _of_sequences(self, context: CheckContext) -> Iterator[Finding]:
+        if not any(map(_products_of_rows, context.loops)):
+            return
+        for loop, remark in _loops_with(context, _MULTIPLYING, Code.PRODUCT_MOVED):
+            names = ", ".join(f"`{name}`" for name in remark.slots)
+            text = f"each step multiplies a row of {names} by a matrix: one product does for all"
+            slots = [slot for slot, name in loop.names.items() if name in remark.slots]
+            cost = work(loop, _products_of_rows(loop))
+            yield self.at(context, loop, text, *slots, cost=cost, fix=_MULTIPLYING)
+
+
+def _products_of_rows(loop: NamedLoop) -> list[Apply]:
+    """Return the nodes that multiply rows of sequences by matrices."""
+    rows = {v for slot in loop.view.of_kind(SlotKind.SEQ) for v in slot.inner_inputs}
+    products = vector_products(loop.view.inner_outputs()) if rows else ()
+    return [product.node for product in products if product.vector in rows]
+
+
+def _solves(loop: NamedLoop) -> bool:
+    return any(isinstance(core_op(node.op), Solve) for node in loop.view.op.fgraph.apply_nodes)
+
+
+def _loops_with(context: CheckContext, fix: Fix, code: Code) -> Iterator[tuple[NamedLoop, Remark]]:
+    for remark in context.remarks(fix.passes):
+        loop = context.loop(remark.scan)
+        if remark.code is code and loop is not None:
+            yield loop, remark
 
 
 def _invariant(loop: NamedLoop) -> list[Apply]:

@@ -7,13 +7,24 @@ from typing import ClassVar
 
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Add, Mul
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.math import Dot
 
+from scanopt_cli.analysis.accesses.accesses import accesses
 from scanopt_cli.analysis.dependence import is_elementwise_map
 from scanopt_cli.analysis.named_loops import NamedLoop
+from scanopt_cli.analysis.vector_products import vector_products
+from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind
+from scanopt_cli.remarks import Code
+from scanopt_cli.rules.finding_costs import work
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
+
+_PRODUCT, _SUM = Fix("push-out-products,push-out"), Fix("guard-last-rows,push-out-sums")
+_RUNNING = {Add: "a running sum (pt.cumsum)", Mul: "a running product (pt.cumprod)"}
+_LAST = {Add: "a sum (pt.sum)", Mul: "a product (pt.prod)"}
 
 
 class Maps(Rule):
@@ -24,8 +35,11 @@ class Maps(Rule):
 
         scan(lambda v: pt.exp(v) * w, sequences=[x])  # pt.exp(x) * w
         scan(lambda v, s: s + v, sequences=[x], outputs_info=[0.0])  # pt.cumsum(x)
+        scan(lambda v, s: s + v, sequences=[x], outputs_info=[0.0])[-1]  # pt.sum(x)
+        scan(lambda v, s: s + pt.outer(v, v), sequences=[X], outputs_info=[S])[-1]  # X.T @ X
 
-    The fix computes elementwise maps on whole arrays; the others are for you to rewrite.
+    The fix computes elementwise maps on whole arrays, and products of all rows as one product of
+    matrices; the others are for you to rewrite.
     """
 
     code: ClassVar[str] = "P004"
@@ -35,6 +49,9 @@ class Maps(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop that needs none."""
+        may_sum = any(map(_has_one_matrix, context.loops))
+        found_sums = context.remarks(_SUM.passes) if may_sum else ()
+        sums = {remark.scan for remark in found_sums if remark.code is Code.SUM_MOVED}
         for loop in context.loops:
             view = loop.view
             if not isinstance(view, ScanView) or view.is_while or view.batch_ndim:
@@ -42,23 +59,43 @@ class Maps(Rule):
             if not view.of_kind(*STATES):
                 if view.of_kind(SlotKind.SEQ):
                     yield self._map(context, loop, view)
-            elif (found := _running(loop)) is not None:
-                slot, function = found
+            elif loop.title in sums and _has_one_matrix(loop):
+                (slot,) = view.of_kind(*STATES)
                 text = (
-                    f"the state `{loop.names[slot]}` is a running {function}: a loop is not needed"
+                    f"the state `{loop.names[slot]}` adds up products: one matrix product does it"
                 )
-                yield self.at(context, loop, text, slot, fix=None)
+                yield self.at(context, loop, text, slot, cost=work(loop), fix=_SUM)
+            elif (found := _running(loop)) is not None:
+                slot, text = found
+                text = f"the state `{loop.names[slot]}` is {text}: a loop is not needed"
+                yield self.at(context, loop, text, slot, cost=work(loop), fix=None)
 
     def _map(self, context: CheckContext, loop: NamedLoop, view: ScanView) -> Finding:
         text = "no step depends on another"
         if is_elementwise_map(view):
             text += ", and all is elementwise: whole arrays need no loop"
-            return self.at(context, loop, text)
-        return self.at(context, loop, f"{text} (a map): pt.vectorize needs no loop", fix=None)
+            return self.at(context, loop, text, cost=work(loop))
+        text += " (a map): "
+        rows = {v for slot in view.of_kind(SlotKind.SEQ) for v in slot.inner_inputs}
+        is_product = [p.vector in rows for p in vector_products(view.inner_outputs())]
+        others = (Dot, Blockwise, CAReduce)
+        n_others = sum(isinstance(core_op(n.op), others) for n in view.op.fgraph.toposort())
+        if is_product and all(is_product) and len(is_product) == n_others:
+            text += "one matrix product does it"
+            return self.at(context, loop, text, cost=work(loop), fix=_PRODUCT)
+        return self.at(
+            context, loop, f"{text}pt.vectorize needs no loop", cost=work(loop), fix=None
+        )
+
+
+def _has_one_matrix(loop: NamedLoop) -> bool:
+    """Whether the only state of a loop is a matrix."""
+    states = loop.view.of_kind(*STATES)
+    return len(states) == 1 and getattr(states[0].inner_inputs[0].type, "ndim", 0) == 2
 
 
 def _running(loop: NamedLoop) -> tuple[Slot, str] | None:
-    """Return the only state of a loop, and the sum or product that it is, if it is one."""
+    """Return the only state of a loop, and which sum or product it is, if it is one."""
     states = loop.view.of_kind(*STATES)
     if len(states) != 1 or states[0].taps != (-1,):
         return None
@@ -66,7 +103,9 @@ def _running(loop: NamedLoop) -> tuple[Slot, str] | None:
     node = after.owner
     if node is None or not isinstance(node.op, Elemwise) or list(node.inputs).count(before) != 1:
         return None
-    names = {Add: "sum (pt.cumsum)", Mul: "product (pt.cumprod)"}
+    read = accesses(loop.view, states[0], lambda v: list(loop.graph.clients.get(v, ())))
+    is_last = all(a.is_plain and a.index is not None and a.index.row == -1 for a in read)
+    names = _LAST if is_last else _RUNNING
     name = names.get(type(node.op.scalar_op))
     others = [v for v in node.inputs if v is not before]
     others += [v for v in loop.view.inner_outputs() if v is not after]

@@ -10,19 +10,24 @@ from functools import cached_property
 from types import EllipsisType
 from typing import ClassVar
 
+from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.analysis.named_loops import NamedLoop, named_loops
-from scanopt_cli.analysis.statistics import buffer_bytes
+from scanopt_cli.analysis.provenance.inference import infer
+from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
+from scanopt_cli.analysis.provenance.scan_origin import Origin
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import copy_nodes
+from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Remark, RemarkKind
-from scanopt_cli.text import size_text
+from scanopt_cli.rules.finding_costs import memory
+from scanopt_cli.rules.lowered_loops import LoweredLoop, lowered_loops, may_run_on_numbers
 
 
 class Severity(StrEnum):
@@ -118,6 +123,47 @@ class CheckContext:
         """Return the loop of that name, if there is one."""
         return self._by_title.get(title)
 
+    @cached_property
+    def origins(self) -> Mapping[Apply, Origin]:
+        """Of each Scan, what it comes from."""
+        graphs = {id(loop.graph): loop.graph for loop in self.loops}
+        return {
+            node: origin
+            for graph in graphs.values()
+            for node, origin in infer(NearestScans(graph)).items()
+        }
+
+    @property
+    def written(self) -> list[NamedLoop]:
+        """The loops that are derivatives of no other: those that a person wrote."""
+        known = self.origins
+        return [
+            loop
+            for loop in self.loops
+            if loop.view.node not in known or known[loop.view.node].parent is None
+        ]
+
+    @cached_property
+    def written_loops(self) -> tuple[NamedLoop, ...]:
+        """The Scans of the graph itself that somebody wrote, and no derivative made."""
+        outer = [loop for loop in self.loops if loop.graph is self.fgraph]
+        return tuple(
+            loop
+            for loop in outer
+            if isinstance(loop.view, ScanView)
+            and (origin := self.origins[loop.view.node]).generation == 0
+            and origin.tangents_of is None
+        )
+
+    @cached_property
+    def lowered(self) -> Mapping[str, LoweredLoop]:
+        """What those of `written_loops` that compute on small arrays become, by title.
+
+        Arrays of unknown shape may be small.
+        """
+        on_arrays = [loop for loop in self.written_loops if may_run_on_numbers(loop.view)]
+        return lowered_loops(self.fgraph, on_arrays) if on_arrays else {}
+
     def remarks(self, passes: str) -> tuple[Remark, ...]:
         """Return what ``passes`` would do to the graph, and what they would not, and why."""
         if passes not in self._remarks:
@@ -142,6 +188,8 @@ class Rule(ABC):
     name: ClassVar[str]
     severity: ClassVar[Severity]
     fix: ClassVar[Fix | None] = None
+    is_default: ClassVar[bool] = True
+    """Whether it is looked for unless codes are selected; not what only some users care for."""
 
     @abstractmethod
     def find(self, context: CheckContext) -> Iterator[Finding]:
@@ -226,6 +274,10 @@ class PassRule(Rule):
             slots = [slot for slot, name in loop.names.items() if name in remark.slots]
             yield self.at(context, loop, text, *slots, fix=None)
 
+    def cost(self, loop: NamedLoop, slots: Sequence[Slot]) -> str | None:
+        """Return what the slots of a finding cost."""
+        return memory(loop, slots) if self.costs_buffers else None
+
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop to which the passes would do something."""
         by_loop: dict[str, list[Remark]] = {}
@@ -242,7 +294,7 @@ class PassRule(Rule):
             by_name = {name: slot for slot, name in loop.names.items()}
             names = dict.fromkeys(name for remark in remarks for name in remark.slots)
             slots = [by_name[name] for name in names if name in by_name]
-            cost = memory(loop, slots) if self.costs_buffers else None
+            cost = self.cost(loop, slots)
             others = [
                 other
                 for remark in remarks
@@ -250,12 +302,6 @@ class PassRule(Rule):
                 if (other := context.loop("/".join((*loop.path[:-1], name)))) is not None
             ]
             yield self.at(context, loop, self.text(remarks), *slots, others=others, cost=cost)
-
-
-def memory(loop: NamedLoop, slots: Iterable[Slot]) -> str | None:
-    """Return how many bytes the buffers of slots take, as a formula; ``None`` without any."""
-    size = buffer_bytes(loop.view, slots)
-    return size_text(str(size)) if size.terms else None
 
 
 def listed(value: object) -> tuple[str, ...]:

@@ -18,7 +18,8 @@ class RuleManual:
     """The manual of a rule: ``text`` is its docstring, ``summary`` the first line of it.
 
     ``fix`` names the passes that mend what it finds, which may not be safe. ``link`` is where it is
-    published, if scanopt itself has the rule.
+    published, if scanopt itself has the rule. ``is_default`` says whether `check` looks for it
+    unless codes are selected.
     """
 
     code: str
@@ -29,6 +30,7 @@ class RuleManual:
     fix: str | None
     is_safe: bool
     link: str | None
+    is_default: bool
 
 
 def rule_manual(code: str) -> RuleManual:
@@ -56,6 +58,7 @@ def rule_manual(code: str) -> RuleManual:
         link=f"{HOME}/blob/main/docs/rules.md#{found.code.lower()}-{found.name}"
         if is_own
         else None,
+        is_default=found.is_default,
     )
 
 

@@ -19,6 +19,10 @@ from scanopt_cli.rules.rule_contract import Rule
 _BUILTIN = (
     "trimmed_forward:TrimmedForward",
     "last_of_no_steps:LastOfNoSteps",
+    "miscompiled_forms:MiscompiledForms",
+    "narrow_integers:NarrowIntegers",
+    "unselected_branches:UnselectedBranches",
+    "unstable_sums:UnstableSums",
     "mixed_precision:MixedPrecision",
     "unused_ends:UnusedEnds",
     "unused_slots:UnusedSlots",
@@ -30,6 +34,11 @@ _BUILTIN = (
     "equal_draws:EqualDraws",
     "one_generator:OneGenerator",
     "lost_generator:LostGenerator",
+    "whole_traces:WholeTraces",
+    "copied_states:CopiedStates",
+    "unknown_shapes:UnknownShapes",
+    "arrays_in_steps:ArraysInSteps",
+    "not_in_jax:NotInJax",
 )
 ENTRY_POINT_GROUP = "scanopt.rules"
 _CODE = re.compile(r"[A-Z]+\d{3}")
@@ -66,9 +75,10 @@ def mended_by(passes: Sequence[Pass]) -> tuple[str, ...]:
 
 
 def selected(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> list[type[Rule]]:
-    """Return the rules whose codes begin with one of ``select``, or all, without those to ignore.
+    """Return the rules whose codes begin with one of ``select``, without those to ignore.
 
-    Of two prefixes that both fit a code, the longer one counts.
+    Without ``select``, they are all that are looked for by default. Of two prefixes that both fit
+    a code, the longer one counts.
 
     Raises
     ------
@@ -87,5 +97,5 @@ def selected(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> list
     return [
         rule
         for code, rule in rules().items()
-        if (longest(select, code) if select else 0) > longest(ignore, code)
+        if (longest(select, code) if select else rule.is_default - 1) > longest(ignore, code)
     ]

@@ -8,8 +8,7 @@ from typing import ClassVar
 from scanopt_cli.analysis.buffers import is_trimmed, is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop
-from scanopt_cli.analysis.provenance.inference import infer, rows_read
-from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
+from scanopt_cli.analysis.provenance.inference import rows_read
 from scanopt_cli.ir.slots import TRACED, Slot, SlotView
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
 
@@ -60,15 +59,9 @@ class TrimmedForward(Rule):
 
 def _pullbacks(context: CheckContext) -> Iterator[tuple[NamedLoop, NamedLoop]]:
     """Yield each loop that is the pullback of another one, and that other."""
-    graphs = {id(loop.graph): loop.graph for loop in context.loops}
-    origins = {
-        node: origin
-        for graph in graphs.values()
-        for node, origin in infer(NearestScans(graph)).items()
-    }
     by_node = {loop.view.node: loop for loop in context.loops}
     for loop in context.loops:
-        origin = origins.get(loop.view.node)
+        origin = context.origins.get(loop.view.node)
         if origin is not None and origin.parent is not None:
             yield loop, by_node[origin.parent]
 

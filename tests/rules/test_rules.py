@@ -11,6 +11,8 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
+from seeded_loops import MORE_VALUES, SEEDED_LOOPS, WITHOUT_FIX
+from seeded_numbers import NUMBERS, UNFIXED
 
 import scanopt_cli as so
 from scanopt_cli.integration.scan_calls import recorded_scan_calls
@@ -161,6 +163,8 @@ SEEDED: dict[str, tuple[str, Callable[[], Graph], Callable[[], Graph]]] = {
     "two loops": ("P006", partial(apart, alike=True), partial(apart, alike=False)),
     "two states": ("P006", partial(twice, equal=True), partial(twice, equal=False)),
     "a mit_mot": ("P007", partial(backward, reverse=True), partial(backward, reverse=False)),
+    **SEEDED_LOOPS,
+    **NUMBERS,
 }
 VALUES: dict[str, Any] = {
     "x": np.array([0.3, 0.5, -0.2]),
@@ -171,11 +175,12 @@ VALUES: dict[str, Any] = {
     "n": np.array(4),
     "long": np.arange(5.0),
     "start": np.array([0.1, 0.2], "float32"),
+    **MORE_VALUES,
 }
 
 
 def found(graph: Graph, code: str) -> list[Any]:
-    return [finding for finding in check(graph).findings if finding.code == code]
+    return list(check(graph, select=[code]).findings)
 
 
 @pytest.mark.parametrize("name", SEEDED)
@@ -203,14 +208,16 @@ def values(graph: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, (code, *_) in SEEDED.items() if rules()[code].fix is not None]
+    "name",
+    # What C003 finds has other values once compiled: `test_miscompiled_forms` compares those.
+    [n for n, (code, *_) in SEEDED.items() if rules()[code].fix is not None and code != "C003"],
 )
 def test_its_fix_mends_it_and_keeps_values(name: str) -> None:
     code, seeded, _ = SEEDED[name]
     graph = seeded()
     (finding,) = found(graph, code)
     if finding.fix is None:
-        assert name == "a running sum"
+        assert name in {"a running sum", *WITHOUT_FIX, *UNFIXED}
         return
     mended = so.optimize(graph, finding.fix.passes).graph
     assert not [f for f in check(mended).findings if f.code == code]

@@ -57,7 +57,7 @@ def run(suite: pytest.Pytester, text: str, *options: str) -> pytest.RunResult:
     suite.makepyfile(test_it=f"import pytest\nfrom model import graph, compiled\n{text}")
     # What the suite imports is its own model, not that of a suite before.
     sys.modules.pop("model", None)
-    return suite.runpytest_inprocess("-p", PLUGIN, *options)
+    return suite.runpytest_inprocess(*options)
 
 
 USELESS = "def test_useless():\n    compiled(name='loop')\n"
@@ -73,7 +73,7 @@ def test_it_imports_nothing_until_it_is_used(suite: pytest.Pytester) -> None:
         test_it="import sys\ndef test_it():\n"
         "    assert not {'pytensor', 'numpy', 'rich', 'typer'} & set(sys.modules)\n"
     )
-    suite.runpytest_subprocess("-p", PLUGIN).assert_outcomes(passed=1)
+    suite.runpytest_subprocess().assert_outcomes(passed=1)
 
 
 def test_the_option_fails_tests_by_what_is_found(suite: pytest.Pytester) -> None:
@@ -299,7 +299,7 @@ def test_workers_of_xdist_report_to_one_summary(suite: pytest.Pytester) -> None:
         test_a="from model import compiled\n" + USELESS,
         test_b="from model import compiled\n" + USELESS + CLEAN,
     )
-    done = suite.runpytest_subprocess("-p", PLUGIN, "--scanopt", "-n", "2")
+    done = suite.runpytest_subprocess("--scanopt", "-n", "2")
     done.assert_outcomes(passed=1, failed=2)
     summary = done.stdout.str().partition("= scanopt check =")[2]
     assert summary.count(WASTE) == 1

@@ -1,0 +1,1 @@
+"""Which loops PyTensor's own rewrites provably change, by asking those that are installed."""

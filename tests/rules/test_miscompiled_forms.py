@@ -1,0 +1,110 @@
+"""C003 finds what PyTensor alone compiles wrongly, and nothing that it compiles right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytest
+from pytensor.compile.mode import Mode, get_mode
+from pytensor.configdefaults import config
+from seeded_numbers import COMPILED_RIGHT, MISCOMPILED, V, X
+
+import scanopt_cli as so
+from evaluating import PLAIN
+from graph_building import scan
+from scanopt_cli.rules.graph_checking import check
+from tiers import deep
+
+FAST = Mode(linker="vm", optimizer="fast_run")
+NUMBA = get_mode("NUMBA")
+# PyTensor raises an error, when it compiles or when it runs.
+RAISES = {
+    "a sum of three, product last": AssertionError,
+    "a sum of three, state last": AssertionError,
+    "a row of a while loop": IndexError,
+    "states that reach back differently": ValueError,
+}
+
+
+def value(inputs: Any, output: Any, arguments: Any, mode: Any) -> Any:
+    with config.change_flags(on_opt_error="ignore"):
+        function = pytensor.function(inputs, output, mode=mode, on_unused_input="ignore")
+    return function(*arguments)
+
+
+def found(inputs: Any, output: Any) -> list[Any]:
+    return list(check((inputs, [output]), select=["C003"]).findings)
+
+
+def differs(one: Any, other: Any) -> bool:
+    return np.shape(one) != np.shape(other) or not np.allclose(one, other)
+
+
+@pytest.mark.parametrize("name", MISCOMPILED)
+@pytest.mark.parametrize("mode", [FAST, *deep(NUMBA)], ids=["vm", "numba"])
+def test_it_is_found_and_is_wrong_and_is_right_once_fixed(name: str, mode: Any) -> None:
+    output, arguments = MISCOMPILED[name]()
+    inputs, given = list(arguments), list(arguments.values())
+    (finding, *_) = findings = found(inputs, output)
+    assert len(findings) == 1
+    assert finding.is_mended_safely
+    right = value(inputs, output, given, PLAIN)
+    if name in RAISES:
+        with pytest.raises(RAISES[name]):
+            value(inputs, output, given, mode)
+    else:
+        assert differs(value(inputs, output, given, mode), right)
+    mended = so.optimize((inputs, [output]), finding.fix.passes).graph
+    assert not found(mended.inputs, mended.outputs[0])
+    np.testing.assert_allclose(value(mended.inputs, mended.outputs[0], given, mode), right)
+
+
+@pytest.mark.parametrize("name", COMPILED_RIGHT)
+def test_twin_it_is_not_found_and_is_right(name: str) -> None:
+    output, arguments = COMPILED_RIGHT[name]()
+    inputs, given = list(arguments), list(arguments.values())
+    assert not found(inputs, output)
+    right = value(inputs, output, given, PLAIN)
+    np.testing.assert_allclose(value(inputs, output, given, FAST), right)
+
+
+@pytest.mark.parametrize("case", MISCOMPILED.values(), ids=MISCOMPILED)
+def test_findings_name_the_rewrite(case: Callable[[], Any]) -> None:
+    output, arguments = case()
+    (finding,) = found(list(arguments), output)
+    assert any(name in finding.text for name in ("scan_", "ScanMerge"))
+
+
+def test_a_loop_in_a_body_is_looked_at() -> None:
+    def step(x: Any, s: Any) -> Any:
+        ys = scan(lambda y, w: w + 1, outputs_info=[s], non_sequences=[x], n_steps=3)
+        return s + ys.sum()
+
+    ys = scan(step, sequences=[X], outputs_info=[V])
+    (finding,) = found([X, V], ys)
+    assert finding.loop == "scan_fn/scan_fn"
+    given = [np.array([1.0, 2.0]), 0.5]
+    right = value([X, V], ys, given, PLAIN)
+    assert differs(value([X, V], ys, given, FAST), right)
+    mended = so.optimize(([X, V], [ys]), "compile-safe").graph
+    np.testing.assert_allclose(value(mended.inputs, mended.outputs[0], given, FAST), right)
+
+
+def test_twin_a_loop_in_a_body_that_nobody_reads() -> None:
+    def step(x: Any, s: Any) -> Any:
+        ys = scan(lambda y, w: w + 1, outputs_info=[s], non_sequences=[x], n_steps=3)
+        return [s + x, ys.sum()]
+
+    ys, sums = scan(step, sequences=[X], outputs_info=[V, None])
+    assert not found([X, V], ys)
+    assert found([X, V], sums)
+
+
+def test_the_graph_stays_as_it_is() -> None:
+    output, arguments = MISCOMPILED["a sum of three"]()
+    before = str(pytensor.dprint(output, file="str"))
+    check((list(arguments), [output]))
+    assert str(pytensor.dprint(output, file="str")) == before
