@@ -221,8 +221,9 @@ def test_its_fix_mends_it_and_keeps_values(name: str) -> None:
         return
     mended = so.optimize(graph, finding.fix.passes).graph
     assert not [f for f in check(mended).findings if f.code == code]
-    if not finding.fix.is_safe:  # what it draws is in the tests of the pass
-        assert finding.fix.passes == "carry-generators"
+    if not finding.fix.is_safe and not code.startswith("N"):
+        # What is drawn or counted instead is in the tests of the passes.
+        assert finding.fix.passes in ("carry-generators", "widen-integers")
         return
     for old, new in zip(values(graph), values(mended), strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-12)

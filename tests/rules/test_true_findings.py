@@ -88,8 +88,8 @@ def test_the_error_is_lost_where_it_is_said_to_be(name: str, linker: str) -> Non
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_no_model_of_the_zoo_has_more_than_one_finding(model: Model) -> None:
-    """And none about its random numbers."""
-    findings = check(outputs_of(model)).findings
+    """Beside those on loops that may have no steps; and none about its random numbers."""
+    findings = check(outputs_of(model), ignore=["C002"]).findings
     assert len(findings) <= 1
     assert not [finding for finding in findings if finding.code.startswith("R")]
 
