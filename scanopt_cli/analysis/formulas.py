@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
+import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom, multiple
 from scanopt_cli.analysis.expression_text import describe
 from scanopt_cli.analysis.minima import minimum_parts
 
+_MOST_TERMS = 1_000
 # An expression that is longer, or deeper, is a number without a name.
 _LONGEST = 24
 _DEPTH = 2
@@ -50,7 +52,13 @@ class Formula:
         return Formula.total((self, other))
 
     def times(self, factors: Sequence[AffineExpr]) -> Formula:
-        """Return the formula times each of ``factors``."""
+        """Return the formula times each of ``factors``.
+
+        If that has more than a thousand terms, sums among ``factors`` are taken as numbers of their
+        own.
+        """
+        if len(self.terms) * prod(len(factor.terms) + 1 for factor in factors) > _MOST_TERMS:
+            factors = [_as_one(factor) for factor in factors]
         product = self
         for factor in factors:
             terms: Counter[_Monomial] = Counter()
@@ -108,6 +116,14 @@ class Formula:
             alone = texts[text] == 1 or is_clear
             names[atom] = text if alone else _numbered(text, seen[text])
         return names
+
+
+def _as_one(factor: AffineExpr) -> AffineExpr:
+    """Return an expression as one number, unless it is one."""
+    if len(factor.terms) + bool(factor.constant) < 2:
+        return factor
+    text = f"({factor})"
+    return AffineExpr.of(Atom(pt.lscalar(), text=text if len(text) <= _LONGEST else None))
 
 
 def _at(variable: Variable, length: float, axis: int | None = None) -> float:

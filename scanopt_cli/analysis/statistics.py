@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
-from math import prod
 
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.outer_lengths import OuterLengths
@@ -19,9 +17,6 @@ from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import ScanView, is_loop, view_of
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
 from scanopt_cli.presentation import Presented
-
-# A product of sums that expands to more terms takes each of them as an atom.
-_MOST_TERMS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -181,6 +176,4 @@ def buffer_elements(view: SlotView, slot: Slot, lengths: Lengths) -> Formula:
         row = [(source, axis) for axis in range(first, getattr(source.type, "ndim", 0))]
     batch = [(source, axis) for axis in range(view.batch_ndim)]
     factors = [lengths.length_of(variable, axis) for variable, axis in (*batch, *row)]
-    if prod(len(factor.terms) + 1 for factor in factors) > _MOST_TERMS:
-        factors = [AffineExpr.of(Atom(variable, axis)) for variable, axis in (*batch, *row)]
     return Formula.of(rows(view, slot, lengths)).times(factors)

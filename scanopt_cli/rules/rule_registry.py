@@ -21,6 +21,7 @@ _BUILTIN = (
     "last_of_no_steps:LastOfNoSteps",
     "miscompiled_forms:MiscompiledForms",
     "narrow_integers:NarrowIntegers",
+    "not_in_jax:NotInJax",
     "unselected_branches:UnselectedBranches",
     "unstable_sums:UnstableSums",
     "mixed_precision:MixedPrecision",
@@ -29,16 +30,15 @@ _BUILTIN = (
     "equal_rows:EqualRows",
     "invariant_products:InvariantProducts",
     "maps:Maps",
+    "whole_traces:WholeTraces",
     "equal_loops:EqualLoops",
     "backward_buffers:BackwardBuffers",
-    "equal_draws:EqualDraws",
-    "one_generator:OneGenerator",
-    "lost_generator:LostGenerator",
-    "whole_traces:WholeTraces",
     "copied_states:CopiedStates",
     "unknown_shapes:UnknownShapes",
     "arrays_in_steps:ArraysInSteps",
-    "not_in_jax:NotInJax",
+    "equal_draws:EqualDraws",
+    "one_generator:OneGenerator",
+    "lost_generator:LostGenerator",
 )
 ENTRY_POINT_GROUP = "scanopt.rules"
 _CODE = re.compile(r"[A-Z]+\d{3}")

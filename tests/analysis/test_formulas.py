@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytensor.tensor as pt
 
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.affine import AffineExpr, Atom, total
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
 
@@ -17,8 +17,8 @@ def _formula(variable) -> Formula:
 
 
 def test_sums_and_products() -> None:
-    total = _formula(N + 1).times([AffineExpr(3)]) + _formula(2 * N)
-    assert str(total) == "5*n+3"
+    size = _formula(N + 1).times([AffineExpr(3)]) + _formula(2 * N)
+    assert str(size) == "5*n+3"
     assert str(_formula(N + 1).times([LENGTHS.value_of(N)])) == "n*n+n"
 
 
@@ -37,3 +37,14 @@ def test_quantities_without_a_name_are_told_apart() -> None:
 def test_minima_of_named_quantities_add_up() -> None:
     total = _formula(pt.minimum(3, N)) + _formula(pt.minimum(3, N))
     assert str(total) == "2*min(3,n)"
+
+
+def test_a_product_of_many_sums_stays_short() -> None:
+    """Multiplied out, eight sums of eight numbers have 16 million terms."""
+    sums = [total(AffineExpr.of(Atom(pt.lscalar(f"n{i}"))) for i in range(8)) for _ in range(8)]
+    product = Formula({(): 3}).times(sums)
+    assert len(product.terms) == 1
+    assert str(product).startswith("3*?1*?2*")
+    assert product.at(2) == 3 * 2**8
+    few = Formula({(): 3}).times(sums[:2])
+    assert len(few.terms) == 64
