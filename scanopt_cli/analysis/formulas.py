@@ -64,6 +64,8 @@ class Formula:
             terms: Counter[_Monomial] = Counter()
             for monomial, count in product.terms.items():
                 for added, times in Formula.of(factor).terms.items():
+                    if not times:
+                        continue
                     terms[tuple(sorted((*monomial, *added), key=_sort_key))] += count * times
             product = Formula(terms)
         return product
