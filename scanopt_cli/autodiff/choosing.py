@@ -84,7 +84,8 @@ def choose(output: Variable, wrt: Sequence[Variable], order: int, *, full: bool 
         )
     if known is not None and known <= FEW:
         return Choice(
-            Strategy.FORWARD, f"{size}: few enough that one loop with tangents is faster than two, as measured"
+            Strategy.FORWARD,
+            f"{size}: few enough that one loop with tangents is faster than two, as measured",
         )
     return Choice(Strategy.REVERSE, f"{size}: one gradient, two loops for each loop")
 

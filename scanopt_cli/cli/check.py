@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -51,7 +52,9 @@ Codes = Annotated[
 def check(
     graphs: Annotated[
         list[Path],
-        typer.Argument(metavar="GRAPH|DIR...", help="Pickled graphs, or directories of them."),
+        typer.Argument(
+            metavar="GRAPH|DIR...", help="Pickled graphs, or directories of them.", readable=False
+        ),
     ],
     select: Codes = None,
     ignore: Annotated[
@@ -133,16 +136,20 @@ def check(
     left_out = _codes(ignore) or settings.ignore
     with plug_in_warnings():
         selected(chosen, left_out)
+    if write_baseline is not None and write_baseline.exists():
+        read_baseline(write_baseline)  # what is no baseline is not replaced
     known_in = baseline or (None if write_baseline else settings.baseline)
     known = {} if known_in is None else read_baseline(known_in)
     files = _files(graphs)
-    places = {} if output is None else targets(files, output, force=force)
-    batch = Batch(files)
+    places = {} if output is None else targets(list(files), output, force=force)
+    batch = Batch(list(files))
     results: dict[Path, CheckResult] = {}
     mended: dict[Path, Mended] = {}
     diffs: dict[Path, GraphDiff] = {}
-    for path in files:
+    for path, problem in files.items():
         with batch.attempt(path), limited(path, trust=trust, only_read=False):
+            if problem is not None:
+                raise problem
             graph = load_graph(path, trust=trust, allow_packages=allow_package)
             ignored = (*left_out, *settings.ignored_in(path))
             how: Any = {"select": chosen, "ignore": ignored, "baseline": known}
@@ -173,18 +180,30 @@ def _codes(given: list[str] | None) -> tuple[str, ...]:
     return tuple(code for code in texts if code)
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
-    """Return the graphs that are named, and those in the directories that are, once each."""
-    found: dict[Path, None] = {}
+def _files(paths: Sequence[Path]) -> dict[Path, ScanoptError | None]:
+    """Return the graphs that are named, and those in directories that are, once each.
+
+    Of a directory that cannot be read, or has no graph, the error stands in place of its graphs.
+    """
+    found: dict[Path, ScanoptError | None] = {}
     for path in paths:
-        if not path.is_dir():
+        if not os.path.isdir(path):  # unlike Path.is_dir, of any name
             found[path] = None
             continue
-        inside = sorted(p for pattern in ("*.pkl", "*.pkl.gz") for p in path.rglob(pattern))
-        if not inside:
-            raise ScanoptError("holds no graph", where=str(path), hint="graphs end in .pkl")
+        problems: list[OSError] = []
+        inside = sorted(
+            Path(folder, name)
+            for folder, _, names in os.walk(path, onerror=problems.append)
+            for name in names
+            if name.endswith((".pkl", ".pkl.gz"))
+        )
         found |= dict.fromkeys(inside)
-    return list(found)
+        for error in problems:
+            where = str(error.filename or path)
+            found[Path(where)] = ScanoptError(f"cannot be read: {error.strerror}", where=where)
+        if not (inside or problems):
+            found[path] = ScanoptError("holds no graph", where=str(path), hint="graphs end in .pkl")
+    return found
 
 
 def _print(

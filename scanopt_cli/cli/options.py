@@ -53,7 +53,8 @@ GraphFile = Annotated[
     Path, typer.Argument(metavar="GRAPH", help="A pickled graph, plain or gzipped.")
 ]
 GraphFiles = Annotated[
-    list[Path], typer.Argument(metavar="GRAPH...", help="Pickled graphs, plain or gzipped.")
+    list[Path],
+    typer.Argument(metavar="GRAPH...", help="Pickled graphs, plain or gzipped.", readable=False),
 ]
 Trust = Annotated[
     bool,
