@@ -252,7 +252,7 @@ class _Naming:
         return describe(variable, self._inner_names, lengths=self._inside)
 
     def readers(self, variable: Variable) -> Iterator[str]:
-        for node, position in self.loop.graph.clients.get(variable, ()):
+        for node, position in self.loop.clients(variable):
             yield self._reader(node, position)
 
     def _reader(self, node: Apply, position: int) -> str:

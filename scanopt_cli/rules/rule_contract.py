@@ -271,8 +271,7 @@ class PassRule(Rule):
             if loop is None or text is None or (loop.title, text) in told:
                 continue
             told.add((loop.title, text))
-            slots = [slot for slot, name in loop.names.items() if name in remark.slots]
-            yield self.at(context, loop, text, *slots, fix=None)
+            yield self.at(context, loop, text, *loop.slots_named(remark.slots), fix=None)
 
     def cost(self, loop: NamedLoop, slots: Sequence[Slot]) -> str | None:
         """Return what the slots of a finding cost."""
@@ -291,9 +290,7 @@ class PassRule(Rule):
             remarks = list(self.proved(loop, remarks))
             if not remarks:
                 continue
-            by_name = {name: slot for slot, name in loop.names.items()}
-            names = dict.fromkeys(name for remark in remarks for name in remark.slots)
-            slots = [by_name[name] for name in names if name in by_name]
+            slots = loop.slots_named({name for remark in remarks for name in remark.slots})
             cost = self.cost(loop, slots)
             others = [
                 other

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from pytensor.graph.basic import Variable
 from pytensor.scalar.basic import Second
 from pytensor.tensor.basic import Join
 from pytensor.tensor.elemwise import Elemwise
@@ -78,8 +77,7 @@ class WholeTraces(Rule):
         after = [compiled_loops(context.fgraph, likely, each.passes) or before for each in fixes]
         for loop in likely:
             slots = slots_of[loop.title]
-            names = ", ".join(f"`{loop.names[slot]}`" for slot in slots)
-            text = f"every step of {names} is kept, and only the ends are read"
+            text = f"every step of {loop.quoted(slots)} is kept, and only the ends are read"
             kept, *needed = (rows_kept(found.get(loop.title)) for found in (before, *after))
             if kept is None or kept < _LONG:
                 continue
@@ -115,18 +113,14 @@ def _indirect(
     loop = context.loop(title)
     if loop is None or loop.graph is not context.fgraph or not isinstance(loop.view, ScanView):
         return []
-
-    def clients(variable: Variable) -> list[tuple[Any, int]]:
-        return list(context.fgraph.clients.get(variable, ()))
-
     named = None if remarks is None else {name for remark in remarks for name in remark.slots}
-    found = accesses_of_outputs(loop.view, clients)
+    found = accesses_of_outputs(loop.view, loop.clients)
     return [
         slot
         for slot, each in found.items()
         if (named is None or loop.names[slot] in named)
         and all(map(_may_be_the_end, each))
-        and not all(_is_direct(access, clients) for access in each)
+        and not all(_is_direct(access, loop.clients) for access in each)
     ]
 
 
