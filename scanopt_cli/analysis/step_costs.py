@@ -30,8 +30,8 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.body_lengths import BodyLengths
 from scanopt_cli.analysis.formulas import Formula
-from scanopt_cli.analysis.step_lengths import StepLengths
 from scanopt_cli.ir.inner_graphs import core_op, op_name
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import SlotView
@@ -119,14 +119,14 @@ class StepCost:
 
 def step_cost(
     view: SlotView,
-    lengths: StepLengths | None = None,
+    lengths: BodyLengths | None = None,
     nodes: Iterable[Apply] | None = None,
 ) -> StepCost:
     """Return what a step of a loop computes, or some ``nodes`` of it.
 
     ``lengths`` are those of the step, if they are at hand.
     """
-    lengths = lengths or StepLengths(view)
+    lengths = lengths or BodyLengths(view.node)
     numbers = draws = 0
     operations: list[Formula] = []
     arrays: Counter[ArrayOperation] = Counter()
@@ -179,7 +179,7 @@ def _is_draw(node: Apply) -> bool:
     return isinstance(core_op(node.op), RandomVariable) and all(map(_is_number, numbers))
 
 
-def _operation(node: Apply, lengths: StepLengths) -> ArrayOperation:
+def _operation(node: Apply, lengths: BodyLengths) -> ArrayOperation:
     arrays = [v for v in node.outputs if isinstance(v.type, TensorType)]
     shapes = tuple(f"({','.join(map(str, lengths.shape(v)))})" for v in arrays if v.type.ndim)
     dtype = str(arrays[0].type.dtype) if arrays else ""

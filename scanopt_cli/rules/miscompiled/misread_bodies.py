@@ -68,8 +68,11 @@ def lost_starts(loop: NamedLoop) -> Iterator[Misread]:
         # If it stopped at once, or before the last step, all steps are there nevertheless.
         found = [s for s in slots if s.output in replaced and _reads_all(loop, s)]
         if found:
-            text = f"compiled, {loop.quoted(found)} has all steps though the loop stops: scan_push_out_non_seq"
-            yield Misread(f"{text} takes it for one that does not", tuple(found))
+            text = (
+                f"compiled, {loop.quoted(found)} has all steps though the loop stops: "
+                "scan_push_out_non_seq takes it for one that does not"
+            )
+            yield Misread(text, tuple(found))
         return
     found = [slot for slot in states if slot.output in replaced and _reads_all(loop, slot)]
     if found:
