@@ -29,7 +29,7 @@ from scanopt_cli.reports.workflow import command
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.rules.mending import Mended
 from scanopt_cli.rules.rule_contract import Finding, Severity
-from scanopt_cli.text import plural, printable
+from scanopt_cli.text import at_place, plural, printable
 
 type Results = Mapping[Path, CheckResult]
 """What was found in each graph."""
@@ -254,17 +254,17 @@ def _item(finding: Finding, sign: Sign, more: int = 0) -> Item:
         Span(finding.code, style),
         f"{mark} ",
         Span(finding.loop, Style.NAME),
-        Span("" if finding.place is None else f" ({finding.place})", Style.FAINT),
+        Span(at_place(finding.place), Style.FAINT),
         f": {finding.text}",
         Span("" if finding.cost is None else f"; {finding.cost}", Style.FAINT),
-        Span(f" (and {more} like it; -v lists them)" if more else "", Style.FAINT),
+        Span(f" (and {more} like it; -v shows all)" if more else "", Style.FAINT),
     ]
     return Item(text, sign=sign, depth=1)
 
 
 def about(finding: Finding) -> str:
     """Return the name of a loop, and where it was written."""
-    return finding.loop if finding.place is None else f"{finding.loop} ({finding.place})"
+    return f"{finding.loop}{at_place(finding.place)}"
 
 
 def location(finding: Finding) -> tuple[str, int] | None:

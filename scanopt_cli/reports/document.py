@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from scanopt_cli.text import plural
+
 
 class Style(Enum):
     """What a piece of text is."""
@@ -141,3 +143,8 @@ class Nested:
 
 
 type Block = Heading | Paragraph | Item | Table | Preformatted | Tree | Prose | Nested
+
+
+def left_out(count: int, noun: str, how: str) -> Paragraph:
+    """Return the line that ends what is cut, and says how to see all of it."""
+    return Paragraph(Span(f"… {plural(count, f'more {noun}')}; {how}", Style.FAINT))

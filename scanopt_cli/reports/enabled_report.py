@@ -21,10 +21,11 @@ from scanopt_cli.reports.document import (
     Span,
     Style,
     Table,
+    left_out,
 )
 from scanopt_cli.reports.headline import loops_of
 from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
-from scanopt_cli.text import UNNAMED, plural
+from scanopt_cli.text import UNNAMED, at_place, plural
 
 _ON_NUMBERS = Sign("~", Style.GOOD, "on numbers")
 _LEFT = Sign("=", Style.WARNING, "left")
@@ -69,14 +70,13 @@ def _compilations(found: Sequence[Compilation]) -> Iterator[Block]:
     titles = (Column("compiled"), Column("before"), Column("after"))
     yield Table((Column("", is_number=True), *titles, Column("passes, s", is_number=True)), rows)
     if len(found) > _MOST_COMPILATIONS:
-        yield Paragraph(f"… and {plural(len(found) - _MOST_COMPILATIONS, 'more compilation')}")
+        yield left_out(len(found) - _MOST_COMPILATIONS, "compilation", "`compilations` has all")
 
 
 def _function(done: Compilation) -> Line:
     if done.function is None:
         return done.place or ""
-    place = "" if done.place is None else f" ({done.place})"
-    return [Span(done.function, Style.NAME), Span(place, Style.FAINT)]
+    return [Span(done.function, Style.NAME), Span(at_place(done.place), Style.FAINT)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def _steps(found: Sequence[Compilation]) -> Iterator[Block]:
         # Which compilations a loop is in says something only if there are several.
         yield _entry(entries[key], numbers[key] if len(found) > 1 else [])
     if len(ordered) > _MOST_LOOPS:
-        yield Paragraph(f"… and {plural(len(ordered) - _MOST_LOOPS, 'more loop')}")
+        yield left_out(len(ordered) - _MOST_LOOPS, "loop", "`left` of a compilation has all")
     if any("?" in _operations(left.loop.cost) for left in entries.values()):
         yield Paragraph(UNNAMED)
 
@@ -122,7 +122,7 @@ def _entry(left: _Left, numbers: Sequence[int]) -> Item:
     within = f" in {', '.join(map(str, dict.fromkeys(numbers)))}" if numbers else ""
     text: Line = [
         Span(loop.name, Style.NAME),
-        Span("" if loop.place is None else f" ({loop.place})", Style.FAINT),
+        Span(at_place(loop.place), Style.FAINT),
         f"{within}: {loop.design}, {_operations(loop.cost)}",
     ]
     notes = [] if left.is_done else [_because(remark) for remark in grouped(left.why)]

@@ -21,6 +21,7 @@ from scanopt_cli.reports.document import (
     Span,
     Style,
     Table,
+    left_out,
     length,
 )
 from scanopt_cli.reports.headline import LONGEST_SIZE, arrow, headline, importance
@@ -28,7 +29,7 @@ from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
 from scanopt_cli.reports.verify_report import verify_report
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.rules.rule_contract import Finding
-from scanopt_cli.text import UNNAMED, plural, size_text
+from scanopt_cli.text import UNNAMED, at_place, plural, size_text
 
 type _Counts = Mapping[str, tuple[str, ...]]
 """The counts of `Statistics` that are added up in each row of a table."""
@@ -232,7 +233,7 @@ def _summary(result: OptimizeResult, findings: Sequence[Finding], room: int) -> 
                 yield Paragraph(Span(title, Style.STRONG))
             yield item
     if hidden:
-        yield Paragraph(Span(f"… {hidden} more; -v shows all", Style.FAINT))
+        yield left_out(hidden, "item", "-v shows all")
 
 
 def _lines(block: Block) -> int:
@@ -283,5 +284,5 @@ def _item(remark: Remark) -> Item:
 
 
 def _line(scan: str, place: str | None, text: str, hint: str = "") -> Line:
-    where = Span("" if place is None else f" ({place})", Style.FAINT)
+    where = Span(at_place(place), Style.FAINT)
     return [Span(scan, Style.NAME), where, f": {text}", Span(hint, Style.FAINT)]

@@ -28,6 +28,7 @@ from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Remark, RemarkKind
 from scanopt_cli.rules.finding_costs import memory
 from scanopt_cli.rules.lowered_loops import LoweredLoop, lowered_loops, may_run_on_numbers
+from scanopt_cli.text import enumerated
 
 
 class Severity(StrEnum):
@@ -314,7 +315,5 @@ def named(remarks: Iterable[Remark], *, with_kinds: bool = False) -> str:
         kinds.setdefault(kind, []).extend(f"`{name}`" for name in remark.slots)
     parts = []
     for kind, names in kinds.items():
-        listed = list(dict.fromkeys(names))
-        text = ", ".join(listed[:-1]) + (" and " if len(listed) > 1 else "") + listed[-1]
-        parts.append(f"{kind} {text}".lstrip())
+        parts.append(f"{kind} {enumerated(list(dict.fromkeys(names)))}".lstrip())
     return ", ".join(parts)

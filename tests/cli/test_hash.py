@@ -78,7 +78,7 @@ def test_many_names_of_one_body_are_cut_short(tmp_path: Path) -> None:
     ]
     so.save(graph_of(*loops), tmp_path / "loops.pkl")
     done = scanopt("hash", tmp_path / "loops.pkl", "--inner")
-    assert done.out.endswith("  6x Scan loop0, loop1, loop2, loop3, and 2 more\n")
+    assert done.out.endswith("  6x Scan loop0, loop1, loop2, loop3 and 2 more\n")
 
 
 @pytest.mark.parametrize("option", ["--names", "--gradients"])
