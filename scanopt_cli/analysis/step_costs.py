@@ -35,7 +35,7 @@ from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.ir.inner_graphs import core_op, op_name
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import SlotView
-from scanopt_cli.text import plural
+from scanopt_cli.text import few, plural
 
 _FREE = (Shape, Shape_i, SpecifyShape, ScalarFromTensor, TensorFromScalar, DimShuffle)
 """What takes no time: conversions, and what reads the shape of an array."""
@@ -106,15 +106,22 @@ class StepCost:
         """Whether a step computes with numbers, and with nothing else."""
         return bool(self.numbers) and not (self.arrays or self.draws or self.inner_loops)
 
-    def __str__(self) -> str:
-        parts = [f"{self.numbers} on numbers"] if self.numbers else []
+    def text(self, most: int | None = None) -> str:
+        """Return what is computed; of operations on arrays the ``most`` frequent ones, or all."""
+        parts = [f"{plural(self.numbers, 'node')} on numbers"] if self.numbers else []
         if self.arrays:
-            parts.append(f"arrays: {', '.join(map(str, self.arrays))}")
+            frequent = sorted(self.arrays, key=lambda operation: -operation.count)
+            parts.append(f"arrays: {few([*map(str, frequent)], most or len(frequent))}")
         if self.draws:
             parts.append(plural(self.draws, "draw"))
         if self.inner_loops:
-            parts.append(f"loops: {', '.join(self.inner_loops)}")
+            counts = Counter(self.inner_loops).items()
+            names = (f"{count} {name}" if count > 1 else name for name, count in counts)
+            parts.append(f"loops: {', '.join(names)}")
         return "; ".join(parts) or "nothing"
+
+    def __str__(self) -> str:
+        return self.text()
 
 
 def step_cost(

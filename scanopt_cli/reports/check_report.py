@@ -144,7 +144,7 @@ def _passes(pipelines: Iterable[str | None]) -> str:
 
 
 def total(results: Results, mending: Mending = _NOTHING) -> str:
-    """Return ``3 findings in 2 of 5 graphs``."""
+    """Return ``Found 3 findings in 2 of 5 graphs``."""
     count = sum(len(result.findings) for result in results.values())
     graphs = sum(bool(result.findings) for result in results.values())
     known = sum(result.known for result in results.values())
@@ -154,11 +154,12 @@ def total(results: Results, mending: Mending = _NOTHING) -> str:
         beside += f"; {mending.count} {_were(mending)} mended"
     if unsure:
         beside += f"; not sure of {unsure} more" if count else f"; not sure of {unsure}"
-    left = " left" if mending.results else ""
     in_graphs = plural(len(results), "graph")
     if not count:
-        return f"nothing {left.lstrip() or 'found'} in {in_graphs}{beside}"
-    return f"{plural(count, 'finding')}{left} in {graphs} of {in_graphs}{beside}"
+        return f"nothing {'left' if mending.results else 'found'} in {in_graphs}{beside}"
+    found = plural(count, "finding")
+    found = f"{found} left" if mending.results else f"Found {found}"
+    return f"{found} in {graphs} of {in_graphs}{beside}"
 
 
 def _were(mending: Mending) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from scanopt_cli.analysis.step_costs import StepCost
 from scanopt_cli.integration.compilation.blocks import Compilation, Enabled
 from scanopt_cli.integration.compilation.left_loops import LoopLeft
 from scanopt_cli.pipeline.grammar import described
@@ -113,7 +112,7 @@ def _steps(found: Sequence[Compilation]) -> Iterator[Block]:
         yield _entry(entries[key], numbers[key] if len(found) > 1 else [])
     if len(ordered) > _MOST_LOOPS:
         yield left_out(len(ordered) - _MOST_LOOPS, "loop", "`left` of a compilation has all")
-    if any("?" in _operations(left.loop.cost) for left in entries.values()):
+    if any("?" in left.loop.cost.text(_MOST_OPERATIONS) for left in entries.values()):
         yield Paragraph(UNNAMED)
 
 
@@ -123,7 +122,7 @@ def _entry(left: _Left, numbers: Sequence[int]) -> Item:
     text: Line = [
         Span(loop.name, Style.NAME),
         Span(at_place(loop.place), Style.FAINT),
-        f"{within}: {loop.design}, {_operations(loop.cost)}",
+        f"{within}: {loop.design}, {loop.cost.text(_MOST_OPERATIONS)}",
     ]
     notes = [] if left.is_done else [_because(remark) for remark in grouped(left.why)]
     return Item(text, sign=_ON_NUMBERS if left.is_done else _LEFT, notes=notes, depth=1)
@@ -132,15 +131,3 @@ def _entry(left: _Left, numbers: Sequence[int]) -> Item:
 def _because(remark: Remark) -> Line:
     hint = hint_of(remark)
     return [text_of(remark), Span("" if hint is None else f" ({hint})", Style.FAINT)]
-
-
-def _operations(cost: StepCost) -> str:
-    """Return what a step computes, of many operations on arrays the first few."""
-    arrays = [str(operation) for operation in cost.arrays[:_MOST_OPERATIONS]]
-    more = len(cost.arrays) - len(arrays)
-    if more > 0:
-        arrays.append(f"{more} more")
-    parts = [f"{cost.numbers} on numbers"] if cost.numbers else []
-    parts += [f"arrays: {', '.join(arrays)}"] if arrays else []
-    parts += [f"loops: {', '.join(cost.inner_loops)}"] if cost.inner_loops else []
-    return "; ".join(parts) or "nothing"

@@ -213,23 +213,14 @@ def _cost(step: StepCost, most: int | None = None) -> str:
     """
     if step.is_on_numbers:
         return f"{plural(step.numbers, 'node')} on numbers alone"
+    if most != 0:
+        return step.text(most)
+    on_arrays = sum(operation.count for operation in step.arrays)
     parts = [f"{plural(step.numbers, 'node')} on numbers"] if step.numbers else []
-    if most == 0:
-        on_arrays = sum(operation.count for operation in step.arrays)
-        parts += [f"{on_arrays} on arrays"] if on_arrays else []
-        parts += [plural(step.draws, "draw")] if step.draws else []
-        parts += [plural(len(step.inner_loops), "loop")] if step.inner_loops else []
-        return ", ".join(parts) or "nothing"
-    if step.arrays:
-        frequent = sorted(step.arrays, key=lambda operation: -operation.count)
-        parts.append(f"arrays: {few([*map(str, frequent)], most or len(frequent))}")
-    if step.draws:
-        parts.append(plural(step.draws, "draw"))
-    if step.inner_loops:
-        counts = Counter(step.inner_loops).items()
-        names = (f"{count} {name}" if count > 1 else name for name, count in counts)
-        parts.append(f"loops: {', '.join(names)}")
-    return "; ".join(parts) or "nothing"
+    parts += [f"{on_arrays} on arrays"] if on_arrays else []
+    parts += [plural(step.draws, "draw")] if step.draws else []
+    parts += [plural(len(step.inner_loops), "loop")] if step.inner_loops else []
+    return ", ".join(parts) or "nothing"
 
 
 def _cut(text: str) -> str:

@@ -21,8 +21,8 @@ from scanopt_cli.reports.document import (
     Span,
     Style,
     Table,
+    height,
     left_out,
-    length,
 )
 from scanopt_cli.reports.headline import LONGEST_SIZE, arrow, headline, importance
 from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
@@ -63,8 +63,7 @@ _SIGNS = {
 }
 # What fits on a screen of 80 columns and 40 lines, with a line or two for titles, what is left out,
 # and what to type next.
-_COLUMNS, _LINES = 80, 33
-_INDENT = 6
+_LINES = 33
 _LONGEST_ITEM = 110
 _LONGEST_FORMULA = 90
 
@@ -90,7 +89,7 @@ def optimize_report(
         yield from _apart(remarks(result.passes, verbose=True))
         yield from _apart(finding_items(findings, verbose=True))
     else:
-        yield from _apart(_summary(result, findings, _LINES - sum(map(_lines, head))))
+        yield from _apart(_summary(result, findings, _LINES - sum(map(height, head))))
     yield from _apart(changes)
     if result.verification is not None:
         yield from _apart(verify_report(result.verification, title="verification: "))
@@ -225,7 +224,7 @@ def _summary(result: OptimizeResult, findings: Sequence[Finding], room: int) -> 
     hidden = 0
     for title, items in (("changed", changed), ("left", left)):
         for place, item in enumerate(items):
-            room -= _lines(item)
+            room -= height(item)
             if room < 0:
                 hidden += 1
                 continue
@@ -234,24 +233,6 @@ def _summary(result: OptimizeResult, findings: Sequence[Finding], room: int) -> 
             yield item
     if hidden:
         yield left_out(hidden, "item", "-v shows all")
-
-
-def _lines(block: Block) -> int:
-    """Return how many lines a block takes on a screen."""
-    match block:
-        case Heading(title, verdict):
-            return _folded(len(title) + len(verdict))
-        case Paragraph(text):
-            return _folded(length(text))
-        case Item(text):
-            return _folded(length(text) + _INDENT)
-        case Table(rows=rows):
-            return len(rows) + 4
-    return 1
-
-
-def _folded(characters: int) -> int:
-    return max(1, -(-characters // (_COLUMNS - _INDENT)))
 
 
 def _loops(remarks: Iterable[Remark]) -> Iterator[Item]:
