@@ -40,10 +40,9 @@ class NotInJax(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop with a trace whose length JAX cannot know."""
-        for loop in context.loops:
+        for loop in context.outer_scans:
             view = loop.view
-            if loop.graph is not context.fgraph or not isinstance(view, ScanView):
-                continue
+            assert isinstance(view, ScanView)
             slots = _with_trace(loop, view)
             if not slots:
                 continue
