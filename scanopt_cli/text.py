@@ -58,6 +58,11 @@ def few(texts: Sequence[str], most: int) -> str:
     return ", ".join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def cut(text: str, most: int) -> str:
+    """Return a text of at most so many characters, the last of which shows that it is cut."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def at_place(place: str | None) -> str:
     """Return where something was written, to stand behind its name; nothing if it is unknown."""
     return f" ({place})" if place else ""

@@ -15,7 +15,7 @@ from scanopt_cli.reports.document import (
     Style,
     Table,
 )
-from scanopt_cli.text import UNNAMED, size_text
+from scanopt_cli.text import UNNAMED, cut, size_text
 
 _COUNTS = ("mit-mots", "states", "traces", "nodes inside")
 # The longest size that fits in the table.
@@ -70,9 +70,8 @@ def candidates_report(
     if not is_short:
         yield Paragraph("loop buffers")
         for one, size in sizes.items():
-            if is_brief and len(size) > _LONG:
-                size = f"{size[:_LONG]}…"
-            yield Item(f"{_label(one).removeprefix('* ')}: {size}", depth=1)
+            shown = cut(size, _LONG) if is_brief else size
+            yield Item(f"{_label(one).removeprefix('* ')}: {shown}", depth=1)
     yield from map(Paragraph, _legend(candidates))
 
 

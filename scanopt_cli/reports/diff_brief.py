@@ -24,7 +24,7 @@ from scanopt_cli.reports.diff_sections import Section, sections
 from scanopt_cli.reports.diff_signs import FATES, SIGNS
 from scanopt_cli.reports.document import Block, Item, Paragraph, Sign, Span, Style, left_out
 from scanopt_cli.reports.loop_text import loop_line
-from scanopt_cli.text import plural
+from scanopt_cli.text import cut, plural
 
 # What only moves or converts values: how a length is computed, for one.
 _BOOKKEEPING = frozenset(
@@ -211,8 +211,7 @@ def _without_operands(change: Change) -> Change:
 
 def _cut(change: Change) -> Change:
     before, after = (
-        text if text is None or len(text) <= _VALUE else f"{text[: _VALUE - 1]}…"
-        for text in (change.before, change.after)
+        None if text is None else cut(text, _VALUE) for text in (change.before, change.after)
     )
     return replace(change, before=before, after=after)
 

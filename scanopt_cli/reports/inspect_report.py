@@ -23,7 +23,7 @@ from scanopt_cli.reports.document import (
     left_out,
 )
 from scanopt_cli.reports.slot_table import slot_rows, slot_table, split_slots
-from scanopt_cli.text import UNNAMED, at_place, enumerated, few, plural, size_text
+from scanopt_cli.text import UNNAMED, at_place, cut, enumerated, few, plural, size_text
 
 _COLUMNS = (
     Column("loop"),
@@ -71,7 +71,11 @@ def inspect_report(inspection: Inspection, *, details: bool | None = None) -> It
 def _overview(inspection: Inspection, loops: Sequence[DistinctLoop]) -> Iterator[Block]:
     count = len(inspection.scans)
     distinct = f", {len(loops)} of them distinct" if len(loops) < count else ""
-    size = "" if inspection.bytes == "0" else f"; buffers: {_cut(size_text(inspection.bytes))}"
+    size = (
+        ""
+        if inspection.bytes == "0"
+        else f"; buffers: {cut(size_text(inspection.bytes), _LONGEST)}"
+    )
     dtypes = {_dtypes(loop.first) for loop in loops}
     dtype = f"; {dtypes.pop()}" if len(dtypes) == 1 else ""
     yield Paragraph(f"{plural(count, 'loop')}{distinct}{dtype}{size}")
@@ -141,7 +145,7 @@ def _row(loop: DistinctLoop, most_arrays: int) -> tuple[Line, ...]:
         [indent, Span(_own_name(loop), Style.NAME), differ],
         _where(loop),
         str(len(loop.copies)),
-        _cut(scan.steps),
+        cut(scan.steps, _LONGEST),
         _slots(scan),
         _dtypes(scan),
         _size(loop),
@@ -153,7 +157,11 @@ def _item(loop: DistinctLoop, most_arrays: int, *, with_dtype: bool) -> Item:
     """Return two lines or so for one loop."""
     scan = loop.first
     where = _where(loop)
-    facts = [plural(_cut(scan.steps), "step"), _dtypes(scan) if with_dtype else "", _size(loop)]
+    facts = [
+        plural(cut(scan.steps, _LONGEST), "step"),
+        _dtypes(scan) if with_dtype else "",
+        _size(loop),
+    ]
     first: Line = [
         Span(_own_name(loop), Style.NAME),
         Span(f" ({where})" if where else "", Style.FAINT),
@@ -191,7 +199,7 @@ def _size(loop: DistinctLoop) -> str:
     if sizes == {"0"}:
         return "no buffer"
     which = "" if len(loop.copies) == 1 else " each" if len(sizes) == 1 else " (the first)"
-    return _cut(size_text(loop.first.bytes)) + which
+    return cut(size_text(loop.first.bytes), _LONGEST) + which
 
 
 def _slots(scan: ScanReport) -> str:
@@ -221,7 +229,3 @@ def _cost(step: StepCost, most: int | None = None) -> str:
     parts += [plural(step.draws, "draw")] if step.draws else []
     parts += [plural(len(step.inner_loops), "loop")] if step.inner_loops else []
     return ", ".join(parts) or "nothing"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -29,7 +29,7 @@ from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
 from scanopt_cli.reports.verify_report import verify_report
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.rules.rule_contract import Finding
-from scanopt_cli.text import UNNAMED, at_place, plural, size_text
+from scanopt_cli.text import UNNAMED, at_place, cut, plural, size_text
 
 type _Counts = Mapping[str, tuple[str, ...]]
 """The counts of `Statistics` that are added up in each row of a table."""
@@ -189,10 +189,7 @@ def _counts(before: Statistics, after: Statistics, *, is_cut: bool) -> Iterator[
         numbers = (Column(title, is_number=True) for title in ("before", "after", "change"))
         yield Table((Column(""), *numbers), rows)
     if not is_row:
-        texts = [
-            text if len(text) <= _LONGEST_FORMULA or not is_cut else f"{text[:_LONGEST_FORMULA]}…"
-            for text in sizes
-        ]
+        texts = [cut(text, _LONGEST_FORMULA) if is_cut else text for text in sizes]
         yield Paragraph(f"loop buffers: {arrow(texts)}")
         if any("?" in text for text in texts):
             yield Paragraph(UNNAMED)
