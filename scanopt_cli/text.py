@@ -8,6 +8,7 @@ for people goes through `printable`, Markdown through `markdown`; JSON is ASCII.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # What CI services read as commands in a log: GitHub (``::error::``, ``##[error]``), Azure
 # (``##vso[``) and TeamCity (``##teamcity[``). PyTensor's own ``{::step}`` is not a command.
@@ -44,6 +45,27 @@ UNNAMED = "(?: a number that has no name)"
 def plural(count: int | str, noun: str) -> str:
     """Return ``1 place``, ``2 places``, ``n places``."""
     return f"{count} {noun}" if str(count) == "1" else f"{count} {noun}s"
+
+
+def enumerated(texts: Sequence[str]) -> str:
+    """Return ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
+
+
+def few(texts: Sequence[str], most: int) -> str:
+    """Return the first texts, and how many more there are: ``a, b and 3 more``."""
+    rest = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text of at most so many characters, the last of which shows that it is cut."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def at_place(place: str | None) -> str:
+    """Return where something was written, to stand behind its name; nothing if it is unknown."""
+    return f" ({place})" if place else ""
 
 
 def size_text(size: str) -> str:

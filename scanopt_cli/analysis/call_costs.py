@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pytensor.graph.fg import AbstractFunctionGraph
 
-from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.body_lengths import BodyLengths
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.outer_lengths import OuterLengths
 from scanopt_cli.analysis.step_costs import results_of
 from scanopt_cli.ir.inner_graphs import body_of
 from scanopt_cli.ir.scan_view import is_loop, view_of
@@ -37,13 +34,13 @@ class _Counter:
         return self._known[id(graph)][1]
 
     def _count(self, graph: AbstractFunctionGraph) -> Formula:
-        shapes, found = _Shapes(), Formula()
+        shapes, found = Lengths(), Formula()
         for node in graph.toposort():
             body = body_of(node.op)
             if body is None:
                 found += results_of(node, shapes)
                 continue
-            inside = OuterLengths(node).of_formula(self.count(body))
+            inside = BodyLengths(node).told_formula(self.count(body))
             if is_loop(node):
                 view = view_of(node)
                 lengths = Lengths(view.n_steps)
@@ -52,14 +49,3 @@ class _Counter:
                 inside = inside.times(factors)
             found += inside
         return found
-
-
-class _Shapes:
-    """The shapes of the variables of a graph."""
-
-    def __init__(self) -> None:
-        self._lengths = Lengths()
-
-    def shape(self, variable: Any) -> list[AffineExpr]:
-        axes = range(getattr(variable.type, "ndim", 0))
-        return [self._lengths.length_of(variable, axis) for axis in axes]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from scanopt_cli.analysis.inspection import Inspection, ScanReport
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.text import at_place, few
 
 _NUMBER = re.compile(r"#\d+(?=/|$)")
 _LISTED = 12
@@ -110,9 +111,8 @@ def _called(scans: Sequence[ScanReport], text: str) -> list[ScanReport]:
         found = [scan for scan in scans if means(scan)]
         if found:
             return found
-    names = [scan.title + (f" ({scan.place})" if scan.place else "") for scan in scans]
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    known = f"loops: {', '.join(names[:_LISTED])}{more}" if names else "there is none at all"
+    names = [f"{scan.title}{at_place(scan.place)}" for scan in scans]
+    known = f"loops: {few(names, _LISTED)}" if names else "there is none at all"
     raise ScanoptError(f"there is no loop {text!r}", where="--loop", hint=known)
 
 

@@ -20,6 +20,7 @@ from scanopt_cli.ir.indexing import is_full_slice
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.scan_view import is_loop, loop_op
 from scanopt_cli.ir.slots import HasSlots, SlotKind, SlotView
+from scanopt_cli.text import cut
 
 _INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "TrueDiv": "/", "Pow": "**"}
 _SEE_THROUGH = (ScalarFromTensor, TensorFromScalar, SpecifyShape)
@@ -50,7 +51,7 @@ def describe(
     text = _Describer(names or {}, lengths or Lengths()).describe(variable, depth)
     if _is_infix(variable.owner) and text.startswith("("):
         text = text[1:-1]
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return cut(text, _LONGEST)
 
 
 def inner_names(view: SlotView, slot_names: list[str]) -> dict[Variable, str]:

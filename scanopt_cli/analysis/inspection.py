@@ -13,6 +13,7 @@ from pytensor.graph.fg import AbstractFunctionGraph, Output
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.body_lengths import BodyLengths
 from scanopt_cli.analysis.buffers import is_trimmed, is_whole
 from scanopt_cli.analysis.expression_text import describe, loop_results, titled
 from scanopt_cli.analysis.formulas import Formula
@@ -22,7 +23,6 @@ from scanopt_cli.analysis.same_draws import is_fixed_generator
 from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.analysis.statistics import buffer_bytes, has_buffer
 from scanopt_cli.analysis.step_costs import StepCost, step_cost
-from scanopt_cli.analysis.step_lengths import StepLengths
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.naming import entry_of, titles
@@ -169,7 +169,7 @@ class _Inspector:
     def __init__(self) -> None:
         # These hold for the whole graph, wherever a loop runs: no trip count is assumed.
         self._lengths = Lengths()
-        self._steps: dict[NamedLoop, StepLengths] = {}
+        self._steps: dict[NamedLoop, BodyLengths] = {}
         self._sameness = Sameness()
         self._digests: dict[int, Digests] = {}
 
@@ -178,7 +178,7 @@ class _Inspector:
         view, parent = loop.view, loop.parent
         is_in_body = parent is not None and loop.graph is parent.view.op.fgraph
         around = self._steps[parent] if parent is not None and is_in_body else None
-        steps = StepLengths(view, self._lengths, around, loop.inner_names)
+        steps = BodyLengths(view.node, self._lengths, around, loop.inner_names)
         self._steps[loop] = steps
         naming = _Naming(loop, steps, around or self._lengths)
         lengths = Lengths(view.n_steps)
@@ -235,7 +235,7 @@ class _Naming:
     """Describes the outer and inner variables of a loop, and the readers of the outer ones."""
 
     def __init__(
-        self, loop: NamedLoop, inside: StepLengths, outside: StepLengths | Lengths
+        self, loop: NamedLoop, inside: BodyLengths, outside: BodyLengths | Lengths
     ) -> None:
         self.loop = loop
         self._inside, self._outside = inside, outside
@@ -252,7 +252,7 @@ class _Naming:
         return describe(variable, self._inner_names, lengths=self._inside)
 
     def readers(self, variable: Variable) -> Iterator[str]:
-        for node, position in self.loop.graph.clients.get(variable, ()):
+        for node, position in self.loop.clients(variable):
             yield self._reader(node, position)
 
     def _reader(self, node: Apply, position: int) -> str:

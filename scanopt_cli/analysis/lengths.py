@@ -128,6 +128,11 @@ class Lengths:
             self._known[variable, axis] = known
         return known
 
+    def shape(self, variable: Any) -> list[AffineExpr]:
+        """Return the lengths of ``variable`` along all axes."""
+        axes = range(getattr(variable.type, "ndim", 0))
+        return [self.length_of(variable, axis) for axis in axes]
+
     def _nest(self, query: Callable[..., AffineExpr | None], *args: Any) -> AffineExpr | None:
         """Call ``query``, which may make others; ``None`` past ``_DEPTH`` nested ones."""
         if self._nested >= _DEPTH:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
@@ -60,6 +61,18 @@ class NamedLoop:
     def title(self) -> str:
         """The name of the loop after those around it, joined by ``/``."""
         return "/".join(self.path)
+
+    def clients(self, variable: Variable | None) -> list[tuple[Any, int]]:
+        """Return who reads a variable of `graph`, and at which place."""
+        return [] if variable is None else list(self.graph.clients.get(variable, ()))
+
+    def quoted(self, slots: Iterable[Slot]) -> str:
+        """Return the names of slots for a sentence."""
+        return ", ".join(f"`{self.names[slot]}`" for slot in slots)
+
+    def slots_named(self, names: Collection[str]) -> list[Slot]:
+        """Return the slots of some names, in the loop's order."""
+        return [slot for slot, name in self.names.items() if name in names]
 
 
 def named_loops(fgraph: AbstractFunctionGraph, *, each_place: bool = False) -> Iterator[NamedLoop]:

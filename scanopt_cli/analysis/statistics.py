@@ -9,9 +9,9 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.tensor.type import TensorType
 
+from scanopt_cli.analysis.body_lengths import BodyLengths
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.outer_lengths import OuterLengths
 from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import ScanView, is_loop, view_of
@@ -91,9 +91,9 @@ class _Sizes:
     def __add__(self, other: _Sizes) -> _Sizes:
         return _Sizes(self.elements + other.elements, self.bytes + other.bytes)
 
-    def around(self, outer: OuterLengths) -> _Sizes:
+    def around(self, outer: BodyLengths) -> _Sizes:
         """Return sizes in the body of a node in what is known around it."""
-        return _Sizes(outer.of_formula(self.elements), outer.of_formula(self.bytes))
+        return _Sizes(outer.told_formula(self.elements), outer.told_formula(self.bytes))
 
 
 class _Counter:
@@ -127,7 +127,7 @@ class _Counter:
             for inner in inner_graphs(node.op):
                 inner_counts, inner_sizes = self.count(inner)
                 if inner_sizes.elements.terms:
-                    inner_sizes = inner_sizes.around(OuterLengths(node))
+                    inner_sizes = inner_sizes.around(BodyLengths(node))
                 for name, count in inner_counts.items():
                     counts["inner_nodes" if name == "outer_nodes" else name] += count
                 sizes += inner_sizes

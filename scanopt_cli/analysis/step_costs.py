@@ -30,12 +30,12 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.body_lengths import BodyLengths
 from scanopt_cli.analysis.formulas import Formula
-from scanopt_cli.analysis.step_lengths import StepLengths
 from scanopt_cli.ir.inner_graphs import core_op, op_name
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import SlotView
-from scanopt_cli.text import plural
+from scanopt_cli.text import few, plural
 
 _FREE = (Shape, Shape_i, SpecifyShape, ScalarFromTensor, TensorFromScalar, DimShuffle)
 """What takes no time: conversions, and what reads the shape of an array."""
@@ -106,27 +106,34 @@ class StepCost:
         """Whether a step computes with numbers, and with nothing else."""
         return bool(self.numbers) and not (self.arrays or self.draws or self.inner_loops)
 
-    def __str__(self) -> str:
-        parts = [f"{self.numbers} on numbers"] if self.numbers else []
+    def text(self, most: int | None = None) -> str:
+        """Return what is computed; of operations on arrays the ``most`` frequent ones, or all."""
+        parts = [f"{plural(self.numbers, 'node')} on numbers"] if self.numbers else []
         if self.arrays:
-            parts.append(f"arrays: {', '.join(map(str, self.arrays))}")
+            frequent = sorted(self.arrays, key=lambda operation: -operation.count)
+            parts.append(f"arrays: {few([*map(str, frequent)], most or len(frequent))}")
         if self.draws:
             parts.append(plural(self.draws, "draw"))
         if self.inner_loops:
-            parts.append(f"loops: {', '.join(self.inner_loops)}")
+            counts = Counter(self.inner_loops).items()
+            names = (f"{count} {name}" if count > 1 else name for name, count in counts)
+            parts.append(f"loops: {', '.join(names)}")
         return "; ".join(parts) or "nothing"
+
+    def __str__(self) -> str:
+        return self.text()
 
 
 def step_cost(
     view: SlotView,
-    lengths: StepLengths | None = None,
+    lengths: BodyLengths | None = None,
     nodes: Iterable[Apply] | None = None,
 ) -> StepCost:
     """Return what a step of a loop computes, or some ``nodes`` of it.
 
     ``lengths`` are those of the step, if they are at hand.
     """
-    lengths = lengths or StepLengths(view)
+    lengths = lengths or BodyLengths(view.node)
     numbers = draws = 0
     operations: list[Formula] = []
     arrays: Counter[ArrayOperation] = Counter()
@@ -179,7 +186,7 @@ def _is_draw(node: Apply) -> bool:
     return isinstance(core_op(node.op), RandomVariable) and all(map(_is_number, numbers))
 
 
-def _operation(node: Apply, lengths: StepLengths) -> ArrayOperation:
+def _operation(node: Apply, lengths: BodyLengths) -> ArrayOperation:
     arrays = [v for v in node.outputs if isinstance(v.type, TensorType)]
     shapes = tuple(f"({','.join(map(str, lengths.shape(v)))})" for v in arrays if v.type.ndim)
     dtype = str(arrays[0].type.dtype) if arrays else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from time import thread_time
 
@@ -27,6 +27,11 @@ _MOST_NODES = 1_000
 _MOST_BUILT = 5_000
 _MOST_SCANS = 32
 _SECONDS = 5.0
+# What these build for order 1 is what the others build.
+_SAME_AT_FIRST = {
+    Strategy.TAYLOR: Strategy.FORWARD,
+    Strategy.FORWARD_OVER_REVERSE: Strategy.REVERSE,
+}
 # Costs that are nearer to each other are taken for equal.
 _NEAR = 0.02
 
@@ -160,17 +165,8 @@ class Contest:
         found = [Strategy.REVERSE, Strategy.FORWARD]
         if self.order > 1:
             found += [Strategy.TAYLOR, Strategy.FORWARD_OVER_REVERSE]
-        same = {chosen}
-        if self.order == 1:
-            pairs = (
-                (Strategy.FORWARD, Strategy.TAYLOR),
-                (
-                    Strategy.REVERSE,
-                    Strategy.FORWARD_OVER_REVERSE,
-                ),
-            )
-            same.update(one for pair in pairs if chosen in pair for one in pair)
-        return [strategy for strategy in found if strategy not in same]
+        same = _SAME_AT_FIRST.get(chosen, chosen) if self.order == 1 else chosen
+        return [strategy for strategy in found if strategy is not same]
 
     def _takes_long(self, strategy: Strategy) -> str | None:
         """Return why building a strategy may take long."""
@@ -198,15 +194,8 @@ def beside_each_other(built: Sequence[tuple[Choice, Graph]]) -> tuple[Candidate,
 
 
 def _chosen(choice: Choice, best: _Counted) -> Candidate:
-    return Candidate(
-        strategy=choice.strategy,
-        verdict=Verdict.CHOSEN,
-        reason=choice.reason,
-        statistics=best.statistics,
-        operations=best.operations,
-        cost=1.0,
-        memory=1.0,
-    )
+    beside_itself = _beside(choice.strategy, best, best)
+    return replace(beside_itself, verdict=Verdict.CHOSEN, reason=choice.reason)
 
 
 def _beside(

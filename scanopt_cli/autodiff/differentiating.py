@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from time import perf_counter, thread_time
 from typing import Any
@@ -22,31 +22,27 @@ from scanopt_cli.autodiff.checking import check_derivative
 from scanopt_cli.autodiff.choices import Stage, Strategy
 from scanopt_cli.autodiff.choosing import ROOT_OF_ZERO, Choice, choose, may_take_root_of_zero
 from scanopt_cli.autodiff.derivative import Derivative, OrderReport
-from scanopt_cli.autodiff.diagnose import blamed, refuse_complex
+from scanopt_cli.autodiff.diagnose import blamed
 from scanopt_cli.autodiff.hessian import hessian_rows
-from scanopt_cli.autodiff.initial_rows import InitialRowsAlone
 from scanopt_cli.autodiff.legality import (
-    refuse_in_place,
     refuse_lost_starts,
-    refuse_trimmed,
     refuse_truncated,
     truncations,
+)
+from scanopt_cli.autodiff.problem import (
+    Problem,
+    problem_of,
+    refuse_strategy,
+    strategy_named,
 )
 from scanopt_cli.autodiff.provenance.pedigree import pedigree_of
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import TangentError
-from scanopt_cli.autodiff.selecting import (
-    input_names,
-    input_positions,
-    output_names,
-    output_position,
-)
 from scanopt_cli.autodiff.stages import NotCountedError, staged
 from scanopt_cli.autodiff.strategies import derivatives_by_order, few_entries, record_inferred
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.folding import bounded_folding
-from scanopt_cli.ir.graph import Graph, GraphLike, GraphObject, as_graph, copy_nodes, in_memory
-from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.ir.graph import Graph, GraphLike, copy_nodes, in_memory
 from scanopt_cli.verification.modes import DEFAULT
 
 # From this many Scans on, a note gives the reason for their number.
@@ -142,8 +138,8 @@ def grad(
         If ``graph`` is not a graph, or its file cannot be loaded.
     """
     announce = progress or (lambda _: None)
-    problem = _problem(in_memory(graph), order, wrt, output)
-    wanted = _strategy(strategy, problem.source)
+    problem = problem_of(in_memory(graph), order, wrt, output)
+    wanted = strategy_named(strategy, problem.source)
     if full and order != 2:
         raise GradientError(
             f"a whole Hessian is of order 2, not of order {order}", where=problem.source
@@ -185,65 +181,8 @@ def grad(
     return replace(derivative, check=replace(checked, seconds=round(perf_counter() - start, 2)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Problem:
-    """The output to differentiate and the inputs to differentiate by, with their names."""
-
-    original: Graph
-    target: Any
-    output_name: str
-    by: tuple[int, ...]
-    names: tuple[str, ...]
-
-    @property
-    def inputs(self) -> list[Variable]:
-        return [self.original.fgraph.inputs[position] for position in self.by]
-
-    @property
-    def source(self) -> str:
-        return self.original.source
-
-
-def _problem(
-    graph: GraphObject,
-    order: int,
-    wrt: Sequence[str | int | Variable] | None,
-    output: int | str,
-) -> _Problem:
-    """Resolve ``output`` and ``wrt``; refuse what has no derivative or would get a wrong one."""
-    original = as_graph(graph)
-    source = original.source
-    if order < 1:
-        raise GradientError(
-            f"there is no derivative of order {order}", where=source, hint="ask for 1 or more"
-        )
-    position = output_position(original, output)
-    target = original.outputs[position]
-    inputs = original.fgraph.inputs
-    base = FunctionGraph(inputs, [target], clone=False)
-    refuse_in_place(base, source)
-    by = tuple(input_positions(original, target, wrt, graph))
-    names = tuple(input_names(inputs)[i] for i in by)
-    only = replace(original, fgraph=base, output_names=(output_names(original)[position],))
-    chosen = tuple(inputs[i] for i in by)
-    refuse_complex(chosen, names, target, source)
-    refuse_trimmed(chosen, target, source)
-    run_pipeline(base, [InitialRowsAlone()], strict=True)
-    return _Problem(only, base.outputs[0], output_names(original)[position], by, names)
-
-
-def _strategy(name: Strategy | str, source: str) -> Strategy:
-    try:
-        return Strategy(name)
-    except ValueError:
-        known = ", ".join(strategy.value for strategy in Strategy)
-        raise GradientError(
-            f"there is no strategy {name!r}", where=source, hint=f"strategies: {known}"
-        ) from None
-
-
 def _solve(
-    problem: _Problem, order: int, wanted: Strategy, *, full: bool, announce: Callable[[str], None]
+    problem: Problem, order: int, wanted: Strategy, *, full: bool, announce: Callable[[str], None]
 ) -> tuple[list[OrderReport], list[str], Choice]:
     """Build every order by the wanted strategy; return the notes on them and the choice as well.
 
@@ -251,7 +190,7 @@ def _solve(
     """
     if wanted is not Strategy.AUTO:
         choice = Choice(wanted, "as asked for")
-        _refuse_strategy(problem, wanted, full=full)
+        refuse_strategy(problem, wanted, full=full)
     else:
         choice = choose(problem.target, problem.inputs, order, full=full)
     announce(f"{choice.strategy}, order {order}")
@@ -268,7 +207,7 @@ def _solve(
 
 
 def _contest(
-    problem: _Problem, order: int, *, full: bool, announce: Callable[[str], None]
+    problem: Problem, order: int, *, full: bool, announce: Callable[[str], None]
 ) -> Contest:
     """Return what compares other strategies for a derivative with the one that was chosen."""
     counts = statistics(problem.original.fgraph)
@@ -279,7 +218,7 @@ def _contest(
 
     def why_not(strategy: Strategy) -> str | None:
         try:
-            _refuse_strategy(problem, strategy, full=full)
+            refuse_strategy(problem, strategy, full=full)
             if strategy in (Strategy.FORWARD, Strategy.TAYLOR):
                 few_entries(problem.inputs, problem.names)
         except GradientError as error:
@@ -298,25 +237,8 @@ def _contest(
     )
 
 
-def _refuse_strategy(problem: _Problem, strategy: Strategy, *, full: bool) -> None:
-    if strategy is Strategy.REVERSE:
-        return
-    if full and strategy is not Strategy.FORWARD_OVER_REVERSE:
-        raise GradientError(
-            f"strategy {strategy} builds no whole Hessian",
-            where=problem.source,
-            hint="use strategy forward-over-reverse or reverse",
-        )
-    for truncated in truncations(problem.inputs, problem.target):
-        raise GradientError(
-            f"{truncated}, which only reverse mode does",
-            where=problem.source,
-            hint="use strategy reverse",
-        )
-
-
 def _orders(
-    problem: _Problem, order: int, strategy: Strategy, *, full: bool
+    problem: Problem, order: int, strategy: Strategy, *, full: bool
 ) -> tuple[list[OrderReport], list[str]]:
     """Build every order up to ``order``, and return notes on them."""
     original, inputs, names = problem.original, problem.inputs, problem.names
@@ -359,7 +281,7 @@ def _is_reverse(strategy: Strategy, number: int) -> bool:
     return strategy is Strategy.REVERSE or is_first
 
 
-def _titles(number: int, problem: _Problem, full: bool) -> list[str]:
+def _titles(number: int, problem: Problem, full: bool) -> list[str]:
     above = f"{'d' if number == 1 else f'd{number}'} {problem.output_name}"
     below = "d * d" if full and number == 2 else "d"
     return [f"{above}/{below} {name}" for name in problem.names]
@@ -384,7 +306,7 @@ def _report(
     )
 
 
-def _notes(order: int, problem: _Problem, *, full: bool) -> list[str]:
+def _notes(order: int, problem: Problem, *, full: bool) -> list[str]:
     """Explain the result where it is not the plain derivative of a scalar by a scalar."""
     notes, inputs = [], problem.inputs
     if problem.target.type.ndim:

@@ -14,6 +14,7 @@ from pytensor.graph.traversal import graph_inputs
 from scanopt_cli.autodiff.activity import is_float, useful
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import Graph, GraphObject
+from scanopt_cli.text import few
 
 _POSITION = re.compile(r"#(\d+)")
 # How many names an error lists.
@@ -134,8 +135,7 @@ def _in_range(position: int, names: Sequence[str], kind: str, where: str | None)
 
 def _listed(names: Sequence[str]) -> str:
     shown = [name if name == f"#{i}" else f"{name} (#{i})" for i, name in enumerate(names)]
-    rest = len(shown) - _LISTED
-    return ", ".join(shown[:_LISTED]) + (f" and {rest} more" if rest > 0 else "") or "none"
+    return few(shown, _LISTED) or "none"
 
 
 def _input_position(

@@ -15,6 +15,7 @@ from pytensor.graph.traversal import graph_inputs, io_toposort
 
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.presentation import Presented
+from scanopt_cli.text import few
 
 _MOST_INPUTS = 5_000
 _MOST_OUTPUTS = 100_000
@@ -214,9 +215,7 @@ def _as_input(variable: Variable) -> Variable:
 
 def listed_names(variables: Sequence[Variable]) -> str:
     """Return the names of a few of ``variables``, and how many more there are."""
-    shown = [str(v.name or f"one of type {v.type}") for v in variables[:_MOST_LISTED]]
-    more = len(variables) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    return few([str(v.name or f"one of type {v.type}") for v in variables], _MOST_LISTED)
 
 
 def check_counts(n_inputs: int, n_outputs: int) -> None:

@@ -9,7 +9,7 @@ from enum import Enum
 from os import PathLike, fspath
 from typing import Any
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 def to_json(command: str, result: Any) -> str:

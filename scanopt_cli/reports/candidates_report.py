@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import ceil
 
 from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.autodiff.candidates import LENGTH, PRESET, Candidate, Verdict
 from scanopt_cli.reports.document import (
     Block,
     Column,
-    Heading,
     Item,
     Paragraph,
     Sign,
-    Span,
     Style,
     Table,
 )
-from scanopt_cli.text import UNNAMED, size_text
+from scanopt_cli.text import UNNAMED, cut, size_text
 
 _COUNTS = ("mit-mots", "states", "traces", "nodes inside")
 # The longest size that fits in the table.
@@ -27,7 +24,6 @@ _SHORT = 14
 _LONG = 90
 # A narrower table would have no room for the names of strategies beside the numbers.
 _TABLE_WIDTH = 72
-_COLUMNS = 70
 _SIGNS = {
     Verdict.CHOSEN: Sign("*", Style.GOOD, "chosen"),
     Verdict.COUNTED: Sign("-", Style.PLAIN, "beside it"),
@@ -74,9 +70,8 @@ def candidates_report(
     if not is_short:
         yield Paragraph("loop buffers")
         for one, size in sizes.items():
-            if is_brief and len(size) > _LONG:
-                size = f"{size[:_LONG]}…"
-            yield Item(f"{_label(one).removeprefix('* ')}: {size}", depth=1)
+            shown = cut(size, _LONG) if is_brief else size
+            yield Item(f"{_label(one).removeprefix('* ')}: {shown}", depth=1)
     yield from map(Paragraph, _legend(candidates))
 
 
@@ -105,17 +100,3 @@ def _label(one: Candidate) -> str:
     """Return the strategy with a mark, if it is chosen."""
     mark = "* " if one.verdict is Verdict.CHOSEN else ""
     return f"{mark}{one.strategy}{', as built' if one.is_raw else ''}"
-
-
-def height(block: Block) -> int:
-    """Return how many lines of a terminal of 80 columns a block of a report on ``grad`` takes."""
-    match block:
-        case Table(columns, rows):
-            return len(rows) + 3 + max(column.title.count(" ") + 1 for column in columns)
-        case Item(text) | Paragraph(text):
-            spans = [text] if isinstance(text, str | Span) else text
-            length = sum(len(s if isinstance(s, str) else s.text) for s in spans)
-            return max(1, ceil(length / _COLUMNS))
-        case Heading(title):
-            return ceil(len(title) / _COLUMNS)
-    return 1

@@ -8,7 +8,7 @@ from typing import Any
 from scanopt_cli.diff.changes import Change, GraphDiff, Note, Subject, SubjectKind
 from scanopt_cli.facts import Fact
 from scanopt_cli.reports.wording import worded
-from scanopt_cli.text import plural
+from scanopt_cli.text import few, plural
 
 SUBJECTS: Mapping[SubjectKind, str] = {
     SubjectKind.NODE: "{node}",
@@ -81,9 +81,7 @@ def same_text(diff: GraphDiff) -> str:
     renamed = [f"{subject_text(change.subject)} is now `{change.after}`" for change in diff.changes]
     if not renamed:
         return "the graphs are the same"
-    more = len(renamed) - _NAMED
-    names = ", ".join([*renamed[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
-    return f"the graphs are the same, but for names: {names}"
+    return f"the graphs are the same, but for names: {few(renamed, _NAMED)}"
 
 
 def _note(change: Change, note: Fact) -> str:

@@ -11,8 +11,7 @@ from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.optimizing import Snapshot
 from scanopt_cli.reports.diff_report import diff_report
-from scanopt_cli.reports.document import Block, Paragraph, Preformatted, Span, Style
-from scanopt_cli.text import plural
+from scanopt_cli.reports.document import Block, Paragraph, Preformatted, Span, Style, left_out
 
 # By the sign with which a line of a diff begins.
 _STYLES = {"+": Style.GOOD, "-": Style.BAD, "@": Style.NAME}
@@ -78,5 +77,4 @@ def _trees(lines: Sequence[str], most: int) -> Iterator[Block]:
     shown = lines[:most] if most else lines
     yield Preformatted([Span(line, _STYLES.get(line[0], Style.PLAIN)) for line in shown])
     if len(shown) < len(lines):
-        more = plural(len(lines) - len(shown), "more line")
-        yield Paragraph(Span(f"… {more}; --lines 0 shows all", Style.FAINT))
+        yield left_out(len(lines) - len(shown), "line", "--lines 0 shows all")

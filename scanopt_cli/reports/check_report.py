@@ -29,7 +29,7 @@ from scanopt_cli.reports.workflow import command
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.rules.mending import Mended
 from scanopt_cli.rules.rule_contract import Finding, Severity
-from scanopt_cli.text import plural, printable
+from scanopt_cli.text import at_place, plural, printable
 
 type Results = Mapping[Path, CheckResult]
 """What was found in each graph."""
@@ -144,7 +144,7 @@ def _passes(pipelines: Iterable[str | None]) -> str:
 
 
 def total(results: Results, mending: Mending = _NOTHING) -> str:
-    """Return ``3 findings in 2 of 5 graphs``."""
+    """Return ``Found 3 findings in 2 of 5 graphs``."""
     count = sum(len(result.findings) for result in results.values())
     graphs = sum(bool(result.findings) for result in results.values())
     known = sum(result.known for result in results.values())
@@ -154,11 +154,12 @@ def total(results: Results, mending: Mending = _NOTHING) -> str:
         beside += f"; {mending.count} {_were(mending)} mended"
     if unsure:
         beside += f"; not sure of {unsure} more" if count else f"; not sure of {unsure}"
-    left = " left" if mending.results else ""
     in_graphs = plural(len(results), "graph")
     if not count:
-        return f"nothing {left.lstrip() or 'found'} in {in_graphs}{beside}"
-    return f"{plural(count, 'finding')}{left} in {graphs} of {in_graphs}{beside}"
+        return f"nothing {'left' if mending.results else 'found'} in {in_graphs}{beside}"
+    found = plural(count, "finding")
+    found = f"{found} left" if mending.results else f"Found {found}"
+    return f"{found} in {graphs} of {in_graphs}{beside}"
 
 
 def _were(mending: Mending) -> str:
@@ -254,17 +255,17 @@ def _item(finding: Finding, sign: Sign, more: int = 0) -> Item:
         Span(finding.code, style),
         f"{mark} ",
         Span(finding.loop, Style.NAME),
-        Span("" if finding.place is None else f" ({finding.place})", Style.FAINT),
+        Span(at_place(finding.place), Style.FAINT),
         f": {finding.text}",
         Span("" if finding.cost is None else f"; {finding.cost}", Style.FAINT),
-        Span(f" (and {more} like it; -v lists them)" if more else "", Style.FAINT),
+        Span(f" (and {more} like it; -v shows all)" if more else "", Style.FAINT),
     ]
     return Item(text, sign=sign, depth=1)
 
 
 def about(finding: Finding) -> str:
     """Return the name of a loop, and where it was written."""
-    return finding.loop if finding.place is None else f"{finding.loop} ({finding.place})"
+    return f"{finding.loop}{at_place(finding.place)}"
 
 
 def location(finding: Finding) -> tuple[str, int] | None:

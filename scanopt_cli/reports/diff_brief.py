@@ -22,9 +22,9 @@ from scanopt_cli.diff.changes import (
 from scanopt_cli.reports.change_text import sentence, subject_text
 from scanopt_cli.reports.diff_sections import Section, sections
 from scanopt_cli.reports.diff_signs import FATES, SIGNS
-from scanopt_cli.reports.document import Block, Item, Paragraph, Sign, Span, Style
+from scanopt_cli.reports.document import Block, Item, Paragraph, Sign, Span, Style, left_out
 from scanopt_cli.reports.loop_text import loop_line
-from scanopt_cli.text import plural
+from scanopt_cli.text import cut, plural
 
 # What only moves or converts values: how a length is computed, for one.
 _BOOKKEEPING = frozenset(
@@ -77,7 +77,7 @@ def brief(diff: GraphDiff, lines: int) -> Iterator[Block]:
     told = sum(entry.count for entry in shown)
     rest = sum(entry.count for entry in entries) - told
     if rest:
-        yield Paragraph(Span(f"… {plural(rest, 'more change')}; --lines 0 shows all", Style.FAINT))
+        yield left_out(rest, "change", "--lines 0 shows all")
 
 
 def _is_heading(entry: _Entry) -> bool:
@@ -211,8 +211,7 @@ def _without_operands(change: Change) -> Change:
 
 def _cut(change: Change) -> Change:
     before, after = (
-        text if text is None or len(text) <= _VALUE else f"{text[: _VALUE - 1]}…"
-        for text in (change.before, change.after)
+        None if text is None else cut(text, _VALUE) for text in (change.before, change.after)
     )
     return replace(change, before=before, after=after)
 

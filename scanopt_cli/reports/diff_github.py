@@ -15,7 +15,7 @@ from scanopt_cli.reports.change_text import same_text, sentence
 from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.reports.loop_text import headline
 from scanopt_cli.reports.workflow import command
-from scanopt_cli.text import printable
+from scanopt_cli.text import at_place, printable
 
 _MOST = 10
 _SUMMARY_BYTES = 1_000_000
@@ -60,7 +60,7 @@ def _where(change: Change, places: _Places) -> str:
     """Return the loop that a change is in, or the graph, and where the loop was written."""
     place = places.get(change.where) or places.get((*change.where, change.subject.op))
     name = "/".join(change.where) or "the graph"
-    return f"{name} ({place})" if place else name
+    return f"{name}{at_place(place)}"
 
 
 def step_summary(diff: GraphDiff, violations: Sequence[Violation] = ()) -> str:

@@ -21,7 +21,7 @@ from scanopt_cli.reports.document import (
     Style,
 )
 from scanopt_cli.reports.loop_text import headline, loop_line
-from scanopt_cli.text import UNNAMED, plural
+from scanopt_cli.text import UNNAMED, cut, plural
 
 # The longest bar and the longest name in a line of counts, which has room for both.
 _BAR = 20
@@ -136,7 +136,7 @@ def _stat_name(loop: LoopChange) -> str:
     texts = [f"{loop.title} ({place}){fate}{into}" for place in dict.fromkeys(places) if place]
     texts.append(f"{loop.title}{fate}{into}")
     fitting = [text for text in texts if len(text) <= _NAME]
-    return fitting[0] if fitting else f"{texts[-1][: _NAME - 1]}…"
+    return fitting[0] if fitting else cut(texts[-1], _NAME)
 
 
 def _counts(loop: LoopChange) -> dict[str, int]:

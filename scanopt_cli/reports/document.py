@@ -8,6 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from math import ceil
+
+from scanopt_cli.text import plural
+
+# What a terminal of 80 columns has for text beside a sign and its indentation.
+_COLUMNS = 70
 
 
 class Style(Enum):
@@ -141,3 +147,24 @@ class Nested:
 
 
 type Block = Heading | Paragraph | Item | Table | Preformatted | Tree | Prose | Nested
+
+
+def left_out(count: int, noun: str, how: str) -> Paragraph:
+    """Return the line that ends what is cut, and says how to see all of it."""
+    return Paragraph(Span(f"… {plural(count, f'more {noun}')}; {how}", Style.FAINT))
+
+
+def height(block: Block) -> int:
+    """Return how many lines a block takes at a terminal of 80 columns, or one more."""
+    match block:
+        case Heading(title, verdict):
+            return _folded(len(title) + len(verdict))
+        case Item(text) | Paragraph(text):
+            return _folded(length(text))
+        case Table(columns, rows):
+            return len(rows) + 3 + max(column.title.count(" ") + 1 for column in columns)
+    return 1
+
+
+def _folded(characters: int) -> int:
+    return max(1, ceil(characters / _COLUMNS))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from scanopt_cli.analysis.step_costs import StepCost
 from scanopt_cli.integration.compilation.blocks import Compilation, Enabled
 from scanopt_cli.integration.compilation.left_loops import LoopLeft
 from scanopt_cli.pipeline.grammar import described
@@ -21,10 +20,11 @@ from scanopt_cli.reports.document import (
     Span,
     Style,
     Table,
+    left_out,
 )
 from scanopt_cli.reports.headline import loops_of
 from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
-from scanopt_cli.text import UNNAMED, plural
+from scanopt_cli.text import UNNAMED, at_place, plural
 
 _ON_NUMBERS = Sign("~", Style.GOOD, "on numbers")
 _LEFT = Sign("=", Style.WARNING, "left")
@@ -69,14 +69,13 @@ def _compilations(found: Sequence[Compilation]) -> Iterator[Block]:
     titles = (Column("compiled"), Column("before"), Column("after"))
     yield Table((Column("", is_number=True), *titles, Column("passes, s", is_number=True)), rows)
     if len(found) > _MOST_COMPILATIONS:
-        yield Paragraph(f"… and {plural(len(found) - _MOST_COMPILATIONS, 'more compilation')}")
+        yield left_out(len(found) - _MOST_COMPILATIONS, "compilation", "`compilations` has all")
 
 
 def _function(done: Compilation) -> Line:
     if done.function is None:
         return done.place or ""
-    place = "" if done.place is None else f" ({done.place})"
-    return [Span(done.function, Style.NAME), Span(place, Style.FAINT)]
+    return [Span(done.function, Style.NAME), Span(at_place(done.place), Style.FAINT)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +111,8 @@ def _steps(found: Sequence[Compilation]) -> Iterator[Block]:
         # Which compilations a loop is in says something only if there are several.
         yield _entry(entries[key], numbers[key] if len(found) > 1 else [])
     if len(ordered) > _MOST_LOOPS:
-        yield Paragraph(f"… and {plural(len(ordered) - _MOST_LOOPS, 'more loop')}")
-    if any("?" in _operations(left.loop.cost) for left in entries.values()):
+        yield left_out(len(ordered) - _MOST_LOOPS, "loop", "`left` of a compilation has all")
+    if any("?" in left.loop.cost.text(_MOST_OPERATIONS) for left in entries.values()):
         yield Paragraph(UNNAMED)
 
 
@@ -122,8 +121,8 @@ def _entry(left: _Left, numbers: Sequence[int]) -> Item:
     within = f" in {', '.join(map(str, dict.fromkeys(numbers)))}" if numbers else ""
     text: Line = [
         Span(loop.name, Style.NAME),
-        Span("" if loop.place is None else f" ({loop.place})", Style.FAINT),
-        f"{within}: {loop.design}, {_operations(loop.cost)}",
+        Span(at_place(loop.place), Style.FAINT),
+        f"{within}: {loop.design}, {loop.cost.text(_MOST_OPERATIONS)}",
     ]
     notes = [] if left.is_done else [_because(remark) for remark in grouped(left.why)]
     return Item(text, sign=_ON_NUMBERS if left.is_done else _LEFT, notes=notes, depth=1)
@@ -132,15 +131,3 @@ def _entry(left: _Left, numbers: Sequence[int]) -> Item:
 def _because(remark: Remark) -> Line:
     hint = hint_of(remark)
     return [text_of(remark), Span("" if hint is None else f" ({hint})", Style.FAINT)]
-
-
-def _operations(cost: StepCost) -> str:
-    """Return what a step computes, of many operations on arrays the first few."""
-    arrays = [str(operation) for operation in cost.arrays[:_MOST_OPERATIONS]]
-    more = len(cost.arrays) - len(arrays)
-    if more > 0:
-        arrays.append(f"{more} more")
-    parts = [f"{cost.numbers} on numbers"] if cost.numbers else []
-    parts += [f"arrays: {', '.join(arrays)}"] if arrays else []
-    parts += [f"loops: {', '.join(cost.inner_loops)}"] if cost.inner_loops else []
-    return "; ".join(parts) or "nothing"

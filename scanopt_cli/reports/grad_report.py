@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.autodiff.choices import Stage
 from scanopt_cli.autodiff.derivative import Derivative, OrderReport
-from scanopt_cli.reports.candidates_report import candidates_report, height
+from scanopt_cli.reports.candidates_report import candidates_report
 from scanopt_cli.reports.document import (
     Block,
     Column,
@@ -17,6 +17,7 @@ from scanopt_cli.reports.document import (
     Paragraph,
     Preformatted,
     Table,
+    height,
 )
 from scanopt_cli.reports.pedigree_report import pedigree_report
 from scanopt_cli.text import UNNAMED, size_text

@@ -34,4 +34,4 @@ def _rows(
     for variable, name in list(zip(variables, names, strict=True))[:_MOST]:
         yield kind, Span(str(name or ""), Style.NAME), str(variable.type)
     if len(variables) > _MOST:
-        yield kind, Span(f"… and {len(variables) - _MOST} more", Style.FAINT), ""
+        yield kind, Span(f"… {len(variables) - _MOST} more", Style.FAINT), ""

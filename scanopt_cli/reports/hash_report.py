@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from scanopt_cli.equivalence.hashing import BodyDigest, GraphDigest
 from scanopt_cli.reports.document import Block, Item, Line, Span, Style
+from scanopt_cli.text import few
 
 _NAMES = 4
 
@@ -21,7 +22,4 @@ def hash_report(graph: GraphDigest) -> Iterator[Block]:
 
 def _title(body: BodyDigest) -> str:
     """Return the kind and the names of a body."""
-    names = list(body.names[:_NAMES])
-    if len(body.names) > _NAMES:
-        names.append(f"and {len(body.names) - _NAMES} more")
-    return f"{body.kind} {', '.join(names)}".strip()
+    return f"{body.kind} {few(body.names, _NAMES)}".strip()

@@ -20,9 +20,10 @@ from scanopt_cli.reports.document import (
     Span,
     Style,
     Table,
+    left_out,
 )
 from scanopt_cli.reports.slot_table import slot_rows, slot_table, split_slots
-from scanopt_cli.text import UNNAMED, plural, size_text
+from scanopt_cli.text import UNNAMED, at_place, cut, enumerated, few, plural, size_text
 
 _COLUMNS = (
     Column("loop"),
@@ -70,7 +71,11 @@ def inspect_report(inspection: Inspection, *, details: bool | None = None) -> It
 def _overview(inspection: Inspection, loops: Sequence[DistinctLoop]) -> Iterator[Block]:
     count = len(inspection.scans)
     distinct = f", {len(loops)} of them distinct" if len(loops) < count else ""
-    size = "" if inspection.bytes == "0" else f"; buffers: {_cut(size_text(inspection.bytes))}"
+    size = (
+        ""
+        if inspection.bytes == "0"
+        else f"; buffers: {cut(size_text(inspection.bytes), _LONGEST)}"
+    )
     dtypes = {_dtypes(loop.first) for loop in loops}
     dtype = f"; {dtypes.pop()}" if len(dtypes) == 1 else ""
     yield Paragraph(f"{plural(count, 'loop')}{distinct}{dtype}{size}")
@@ -84,14 +89,14 @@ def _overview(inspection: Inspection, loops: Sequence[DistinctLoop]) -> Iterator
     ]
     yield Table(_COLUMNS, rows, least_width=_TABLE_WIDTH, otherwise=items)
     if len(loops) > len(shown):
-        yield Paragraph(f"and {plural(len(loops) - len(shown), 'distinct loop')} more")
+        yield left_out(len(loops) - len(shown), "distinct loop", "--format json has all")
     for loop in loops:
         yield from _warnings(loop.first)
     on_numbers = [loop.first.title for loop in loops if loop.first.step.is_on_numbers]
     if len(on_numbers) == len(loops):
         yield Paragraph("all steps are on numbers alone: enabled() compiles them to machine code")
     elif on_numbers:
-        names = _listed(on_numbers)
+        names = few(on_numbers, _NAMED)
         yield Paragraph(f"on numbers alone, which enabled() compiles to machine code: {names}")
     yield Paragraph([Span(_DETAILS, Style.FAINT)])
 
@@ -127,9 +132,8 @@ def _title(loop: DistinctLoop) -> Iterator[Block]:
         facts.append(f"{size_text(scan.bytes)} of buffers")
     kind, name = before_title(scan.kind, scan.name), Span(scan.name, Style.NAME)
     path = f" in {' / '.join(scan.path)}" if scan.path else ""
-    place = "" if scan.place is None else f" ({scan.place})"
     copies = f", {_copies(loop)}, and this is the first" if len(loop.copies) > 1 else ""
-    yield Paragraph([kind, name, f"{path}{place}: {', '.join(facts)}{copies}"])
+    yield Paragraph([kind, name, f"{path}{at_place(scan.place)}: {', '.join(facts)}{copies}"])
     yield Paragraph(f"a step: {_cost(scan.step)}")
 
 
@@ -141,7 +145,7 @@ def _row(loop: DistinctLoop, most_arrays: int) -> tuple[Line, ...]:
         [indent, Span(_own_name(loop), Style.NAME), differ],
         _where(loop),
         str(len(loop.copies)),
-        _cut(scan.steps),
+        cut(scan.steps, _LONGEST),
         _slots(scan),
         _dtypes(scan),
         _size(loop),
@@ -153,7 +157,11 @@ def _item(loop: DistinctLoop, most_arrays: int, *, with_dtype: bool) -> Item:
     """Return two lines or so for one loop."""
     scan = loop.first
     where = _where(loop)
-    facts = [plural(_cut(scan.steps), "step"), _dtypes(scan) if with_dtype else "", _size(loop)]
+    facts = [
+        plural(cut(scan.steps, _LONGEST), "step"),
+        _dtypes(scan) if with_dtype else "",
+        _size(loop),
+    ]
     first: Line = [
         Span(_own_name(loop), Style.NAME),
         Span(f" ({where})" if where else "", Style.FAINT),
@@ -178,13 +186,11 @@ def _own_name(loop: DistinctLoop) -> str:
 def _where(loop: DistinctLoop) -> str:
     places = loop.places
     first = places[0].partition(" in ")[0] if places else ""
-    return f"{first} and {len(places) - 1} more" if len(places) > 1 else first
+    return few([first, *places[1:]], 1)
 
 
 def _copies(loop: DistinctLoop) -> str:
-    differences = loop.differences
-    text = ", ".join(differences[:-1]) + (" and " if len(differences) > 1 else "")
-    return f"{len(loop.copies)} copies, which differ in {text}{differences[-1]}"
+    return f"{len(loop.copies)} copies, which differ in {enumerated(loop.differences)}"
 
 
 def _size(loop: DistinctLoop) -> str:
@@ -193,7 +199,7 @@ def _size(loop: DistinctLoop) -> str:
     if sizes == {"0"}:
         return "no buffer"
     which = "" if len(loop.copies) == 1 else " each" if len(sizes) == 1 else " (the first)"
-    return _cut(size_text(loop.first.bytes)) + which
+    return cut(size_text(loop.first.bytes), _LONGEST) + which
 
 
 def _slots(scan: ScanReport) -> str:
@@ -215,32 +221,11 @@ def _cost(step: StepCost, most: int | None = None) -> str:
     """
     if step.is_on_numbers:
         return f"{plural(step.numbers, 'node')} on numbers alone"
+    if most != 0:
+        return step.text(most)
+    on_arrays = sum(operation.count for operation in step.arrays)
     parts = [f"{plural(step.numbers, 'node')} on numbers"] if step.numbers else []
-    if most == 0:
-        on_arrays = sum(operation.count for operation in step.arrays)
-        parts += [f"{on_arrays} on arrays"] if on_arrays else []
-        parts += [plural(step.draws, "draw")] if step.draws else []
-        parts += [plural(len(step.inner_loops), "loop")] if step.inner_loops else []
-        return ", ".join(parts) or "nothing"
-    if step.arrays:
-        frequent = sorted(step.arrays, key=lambda operation: -operation.count)
-        shown = list(map(str, frequent[:most]))
-        if len(frequent) > len(shown):
-            shown.append(f"{len(frequent) - len(shown)} more")
-        parts.append(f"arrays: {', '.join(shown)}")
-    if step.draws:
-        parts.append(plural(step.draws, "draw"))
-    if step.inner_loops:
-        counts = Counter(step.inner_loops).items()
-        names = (f"{count} {name}" if count > 1 else name for name, count in counts)
-        parts.append(f"loops: {', '.join(names)}")
-    return "; ".join(parts) or "nothing"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    parts += [f"{on_arrays} on arrays"] if on_arrays else []
+    parts += [plural(step.draws, "draw")] if step.draws else []
+    parts += [plural(len(step.inner_loops), "loop")] if step.inner_loops else []
+    return ", ".join(parts) or "nothing"

@@ -9,7 +9,7 @@ from scanopt_cli.diff.changes import ChangeKind, GraphDiff, LoopChange, LoopFate
 from scanopt_cli.diff.labels import holder_text
 from scanopt_cli.reports.change_text import same_text
 from scanopt_cli.reports.headline import arrow, from_to
-from scanopt_cli.text import plural, size_text
+from scanopt_cli.text import at_place, enumerated, plural, size_text
 
 _ENDS = {SubjectKind.INPUT: "input", SubjectKind.OUTPUT: "output"}
 _ORDERS = {SubjectKind.INPUTS: "inputs", SubjectKind.OUTPUTS: "outputs"}
@@ -104,7 +104,7 @@ def loop_line(loops: Sequence[LoopChange]) -> str:
         text += f" ({plural(sum(loop.copies[0] * loop.times for loop in loops), 'time')})"
     elif first.copies[1] * first.times > 1:
         text += f" ({plural(first.copies[1] * first.times, 'time')})"
-    text += f" ({first.place})" if first.place else ""
+    text += at_place(first.place)
     what = "; ".join(filter(None, _parts(first)))
     return f"{text}: {what}" if what else text
 
@@ -116,12 +116,10 @@ def _names(loops: Sequence[LoopChange]) -> str:
         return holder_text(first.design, first.title)
     names = [f"`{loop.title}`" for loop in loops[:_NAMED]]
     more = [f"{len(loops) - _NAMED} more"] if len(loops) > _NAMED else []
-    *names, last = [*names, *more]
-    return f"{first.design}s {', '.join(names)} and {last}"
+    return f"{first.design}s {enumerated([*names, *more])}"
 
 
 def _parts(loop: LoopChange) -> Iterator[str]:
-    nodes = f"{loop.nodes} → {loop.nodes_after} nodes inside" * (loop.nodes != loop.nodes_after)
     match loop.fate:
         case LoopFate.NEW:
             yield "in their place" if loop.of else "new"
@@ -142,5 +140,6 @@ def _parts(loop: LoopChange) -> Iterator[str]:
                 yield f"now `{loop.into}`"
             if loop.copies[0] != loop.copies[1]:
                 yield f"{loop.copies[0]} equal ones → {loop.copies[1]}"
-    yield nodes
+    if loop.nodes != loop.nodes_after:
+        yield f"{loop.nodes} → {loop.nodes_after} nodes inside"
     yield _buffers(loop.buffers, loop.buffers_after)

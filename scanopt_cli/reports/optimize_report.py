@@ -21,14 +21,15 @@ from scanopt_cli.reports.document import (
     Span,
     Style,
     Table,
-    length,
+    height,
+    left_out,
 )
 from scanopt_cli.reports.headline import LONGEST_SIZE, arrow, headline, importance
 from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
 from scanopt_cli.reports.verify_report import verify_report
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.rules.rule_contract import Finding
-from scanopt_cli.text import UNNAMED, plural, size_text
+from scanopt_cli.text import UNNAMED, at_place, cut, plural, size_text
 
 type _Counts = Mapping[str, tuple[str, ...]]
 """The counts of `Statistics` that are added up in each row of a table."""
@@ -62,8 +63,7 @@ _SIGNS = {
 }
 # What fits on a screen of 80 columns and 40 lines, with a line or two for titles, what is left out,
 # and what to type next.
-_COLUMNS, _LINES = 80, 33
-_INDENT = 6
+_LINES = 33
 _LONGEST_ITEM = 110
 _LONGEST_FORMULA = 90
 
@@ -89,7 +89,7 @@ def optimize_report(
         yield from _apart(remarks(result.passes, verbose=True))
         yield from _apart(finding_items(findings, verbose=True))
     else:
-        yield from _apart(_summary(result, findings, _LINES - sum(map(_lines, head))))
+        yield from _apart(_summary(result, findings, _LINES - sum(map(height, head))))
     yield from _apart(changes)
     if result.verification is not None:
         yield from _apart(verify_report(result.verification, title="verification: "))
@@ -189,10 +189,7 @@ def _counts(before: Statistics, after: Statistics, *, is_cut: bool) -> Iterator[
         numbers = (Column(title, is_number=True) for title in ("before", "after", "change"))
         yield Table((Column(""), *numbers), rows)
     if not is_row:
-        texts = [
-            text if len(text) <= _LONGEST_FORMULA or not is_cut else f"{text[:_LONGEST_FORMULA]}…"
-            for text in sizes
-        ]
+        texts = [cut(text, _LONGEST_FORMULA) if is_cut else text for text in sizes]
         yield Paragraph(f"loop buffers: {arrow(texts)}")
         if any("?" in text for text in texts):
             yield Paragraph(UNNAMED)
@@ -224,7 +221,7 @@ def _summary(result: OptimizeResult, findings: Sequence[Finding], room: int) -> 
     hidden = 0
     for title, items in (("changed", changed), ("left", left)):
         for place, item in enumerate(items):
-            room -= _lines(item)
+            room -= height(item)
             if room < 0:
                 hidden += 1
                 continue
@@ -232,25 +229,7 @@ def _summary(result: OptimizeResult, findings: Sequence[Finding], room: int) -> 
                 yield Paragraph(Span(title, Style.STRONG))
             yield item
     if hidden:
-        yield Paragraph(Span(f"… {hidden} more; -v shows all", Style.FAINT))
-
-
-def _lines(block: Block) -> int:
-    """Return how many lines a block takes on a screen."""
-    match block:
-        case Heading(title, verdict):
-            return _folded(len(title) + len(verdict))
-        case Paragraph(text):
-            return _folded(length(text))
-        case Item(text):
-            return _folded(length(text) + _INDENT)
-        case Table(rows=rows):
-            return len(rows) + 4
-    return 1
-
-
-def _folded(characters: int) -> int:
-    return max(1, -(-characters // (_COLUMNS - _INDENT)))
+        yield left_out(hidden, "item", "-v shows all")
 
 
 def _loops(remarks: Iterable[Remark]) -> Iterator[Item]:
@@ -283,5 +262,5 @@ def _item(remark: Remark) -> Item:
 
 
 def _line(scan: str, place: str | None, text: str, hint: str = "") -> Line:
-    where = Span("" if place is None else f" ({place})", Style.FAINT)
+    where = Span(at_place(place), Style.FAINT)
     return [Span(scan, Style.NAME), where, f": {text}", Span(hint, Style.FAINT)]

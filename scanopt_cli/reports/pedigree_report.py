@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from math import ceil, inf
 
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord
-from scanopt_cli.reports.document import Block, Line, Paragraph, Span, Style, Tree
-from scanopt_cli.text import plural
+from scanopt_cli.reports.document import Block, Line, Paragraph, Span, Style, Tree, left_out
+from scanopt_cli.text import at_place
 
 # What a terminal has for a line of the tree, as deep as it is on average.
 _COLUMNS = 66
@@ -43,7 +43,7 @@ def pedigree_report(pedigree: Pedigree, lines: int = 0) -> Iterator[Block]:
     yield Tree(Span("pedigree", Style.STRONG), root)
     rest = len(pedigree.scans) - shown
     if rest:
-        yield Paragraph(Span(f"… {plural(rest, 'more loop')}; --lines 0 shows all", Style.FAINT))
+        yield left_out(rest, "loop", "--lines 0 shows all")
 
 
 def _origin(record: ScanRecord, *, has_place: bool) -> str:
@@ -64,5 +64,5 @@ def _origin(record: ScanRecord, *, has_place: bool) -> str:
         parts.append(f"depends on {', '.join(record.depends_on)}")
     if record.reads_inputs:
         parts.append(f"reads {', '.join(record.reads_inputs)}")
-    place = f" ({record.place})" if has_place and record.place else ""
+    place = at_place(record.place) if has_place else ""
     return f"{place}: {'; '.join(parts)}"

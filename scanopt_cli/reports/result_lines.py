@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from functools import singledispatch
-from itertools import chain
 from typing import Any
 
 from scanopt_cli.analysis.expression_text import at_tap
@@ -31,7 +29,7 @@ from scanopt_cli.reports.verify_report import difference_text, summary
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.rules.rule_contract import Finding
 from scanopt_cli.serialization.auditing import AuditedGlobal, AuditReport
-from scanopt_cli.text import plural
+from scanopt_cli.text import at_place, few, plural
 from scanopt_cli.verification.result import Difference, Verification
 
 _MOST_NAMES = 4
@@ -72,7 +70,7 @@ def _optimize(result: OptimizeResult) -> str:
         pipeline = described(result.pipeline)
         return f"{loops_of(result.before)}, nothing to clean up ({pipeline}){checked}"
     names = list(dict.fromkeys(run.name for run in result.passes if run.changed))
-    changed = f"changed by {_listed(names)}"
+    changed = f"changed by {few(names, _MOST_NAMES)}"
     return f"{from_to(result.before, result.after)}, {changed}{checked}"
 
 
@@ -84,23 +82,20 @@ def _run(run: PassRun) -> str:
 
 @in_short.register
 def _remark(remark: Remark) -> str:
-    place = "" if remark.place is None else f" ({remark.place})"
-    return f"{remark.code}: {remark.scan}{place}: {text_of(remark)}"
+    return f"{remark.code}: {remark.scan}{at_place(remark.place)}: {text_of(remark)}"
 
 
 @in_short.register
 def _inspection(inspection: Inspection) -> str:
-    names = ["/".join((*scan.path, scan.name)) for scan in inspection.scans]
-    return f"{plural(len(names), 'loop')}: {_listed(names)}" if names else "no loop"
+    names = [scan.title for scan in inspection.scans]
+    return f"{plural(len(names), 'loop')}: {few(names, _MOST_NAMES)}" if names else "no loop"
 
 
 @in_short.register
 def _scan(scan: ScanReport) -> str:
-    place = "" if scan.place is None else f" ({scan.place})"
-    name = "/".join((*scan.path, scan.name))
     kinds = Counter(slot.kind for slot in scan.slots)
     slots = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    return f"{name}{place}: {plural(scan.steps, 'step')}, {slots}"
+    return f"{scan.title}{at_place(scan.place)}: {plural(scan.steps, 'step')}, {slots}"
 
 
 @in_short.register
@@ -153,7 +148,7 @@ def _difference(difference: Difference) -> str:
 def _derivative(derivative: Derivative) -> str:
     last = derivative.orders[-1]
     what = "Hessian" if derivative.full else f"order {last.order}"
-    by = _listed(derivative.wrt)
+    by = few(derivative.wrt, _MOST_NAMES)
     checked = "" if derivative.check is None else f", {derivative.check}"
     return (
         f"{what} of {derivative.output} by {by}, {derivative.strategy}: "
@@ -179,7 +174,7 @@ def _value_check(check: Check) -> str:
 @in_short.register
 def _pedigree(pedigree: Pedigree) -> str:
     names = [record.full_name for record in pedigree.scans]
-    return f"{plural(len(names), 'loop')}: {_listed(names)}" if names else "no loop"
+    return f"{plural(len(names), 'loop')}: {few(names, _MOST_NAMES)}" if names else "no loop"
 
 
 @in_short.register
@@ -213,19 +208,10 @@ def _compilation(done: Compilation) -> str:
 
 @in_short.register
 def _left(loop: LoopLeft) -> str:
-    place = "" if loop.place is None else f" ({loop.place})"
-    return f"{loop.design} {loop.name}{place}: {loop.cost}"
+    return f"{loop.design} {loop.name}{at_place(loop.place)}: {loop.cost}"
 
 
 @in_short.register
 def _enabled(done: Enabled) -> str:
     compilations = plural(len(done.compilations), "compilation")
     return f"{described(done.pipeline)}: {compilations}, {done.seconds:.2f} s"
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Return the first few names, and how many more there are."""
-    listed = [*names]
-    more = len(listed) - _MOST_NAMES
-    shown = listed[:_MOST_NAMES]
-    return ", ".join(chain(shown, [f"{more} more"] if more > 0 else []))

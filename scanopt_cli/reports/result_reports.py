@@ -32,7 +32,7 @@ from scanopt_cli.reports.result_lines import in_short
 from scanopt_cli.reports.verify_report import verify_report
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.serialization.auditing import AuditReport
-from scanopt_cli.text import printable
+from scanopt_cli.text import cut, printable
 from scanopt_cli.verification.result import Verification
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _LONGEST = 200
 def line(result: Any) -> str:
     """Return a result in one line, with its type: ``<CheckResult: 2 findings: 2 P001>``."""
     text = printable(f"{type(result).__name__}: {in_short(result)}")
-    return f"<{text if len(text) <= _LONGEST else f'{text[: _LONGEST - 1]}…'}>"
+    return f"<{cut(text, _LONGEST)}>"
 
 
 def text(result: Any) -> str:

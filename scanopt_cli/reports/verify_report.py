@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scanopt_cli.reports.document import Block, Item, Paragraph, Span, Style
-from scanopt_cli.text import plural
+from scanopt_cli.text import at_place, few, plural
 from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict, Verification
 
 _STYLES = {
@@ -32,7 +32,7 @@ def notes(verification: Verification) -> list[str]:
     hidden = len(differences) - _MOST
     return [
         *map(difference_text, differences[:_MOST]),
-        *([f"… and {hidden} more"] if hidden > 0 else []),
+        *([f"… {hidden} more"] if hidden > 0 else []),
         *(f"note: {note}" for note in (*verification.remarks, *verification.notes)),
     ]
 
@@ -87,8 +87,5 @@ def _after(item: Difference) -> str:
     """Return the loops that an output comes from: ``, after rnn (model.py:41 in step)``."""
     if not item.loops:
         return ""
-    names = [
-        f"{loop.name} ({loop.place})" if loop.place else loop.name for loop in item.loops[:_LOOPS]
-    ]
-    more = len(item.loops) - len(names)
-    return f", after {', '.join([*names, *([f'{more} more loops'] if more else [])])}"
+    names = [f"{loop.name}{at_place(loop.place)}" for loop in item.loops]
+    return f", after {few(names, _LOOPS)}"

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from scanopt_cli.text import plural
+from scanopt_cli.text import enumerated, plural
 
 _MOST_NAMES = 4
 
@@ -41,4 +41,4 @@ def _listed(value: Any, mark: str) -> str:
     names = [f"{mark}{name}{mark}" for name in value[:_MOST_NAMES]]
     if len(value) > _MOST_NAMES:
         names.append(f"{len(value) - _MOST_NAMES} more")
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+    return enumerated(names)

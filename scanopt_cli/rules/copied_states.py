@@ -11,9 +11,8 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import STATES, Slot, SlotKind
+from scanopt_cli.ir.slots import STATES, Slot, SlotKind, SlotView
 from scanopt_cli.loop.memory import memory_of
-from scanopt_cli.rules.compiled_loops import compiled_loops
 from scanopt_cli.rules.finding_costs import memory
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
 
@@ -53,13 +52,12 @@ class CopiedStates(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop that copies a state to write into it."""
-        outer = [loop for loop in context.loops if loop.graph is context.fgraph]
-        writing = [loop for loop in outer if _written_states(loop)]
-        before = compiled_loops(context.fgraph, writing) if writing else None
+        writing = [loop for loop in context.outer_scans if _written_states(loop)]
+        before = context.compiled() if writing else None
         copying = [loop for loop in writing if _copies((before or {}).get(loop.title))]
         if not copying:
             return
-        after = compiled_loops(context.fgraph, copying, _FIX.passes)
+        after = context.compiled(_FIX.passes)
         for loop in copying:
             slots = _written_states(loop)
             names = " or ".join(f"`{loop.names[slot]}`" for slot in slots)
@@ -71,8 +69,6 @@ class CopiedStates(Rule):
 
 def _written_states(loop: NamedLoop) -> list[Slot]:
     """Return the states that are arrays, not small ones, of which a step writes a part."""
-    if not isinstance(loop.view, ScanView):
-        return []
     return [
         slot
         for slot in loop.view.of_kind(*STATES)
@@ -90,7 +86,7 @@ def _written(value: Variable, states: Collection[Variable]) -> bool:
     return node.inputs[0] in states or _written(node.inputs[0], states)
 
 
-def _is_small(view: ScanView, slot: Slot) -> bool:
+def _is_small(view: SlotView, slot: Slot) -> bool:
     outer: Any = slot.outer_input
     first = view.batch_ndim + int(slot.kind is not SlotKind.UNTRACED)
     count = 1

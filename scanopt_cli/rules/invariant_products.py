@@ -63,7 +63,7 @@ class InvariantProducts(Rule):
         for loop, remark in _loops_with(context, _MULTIPLYING, Code.PRODUCT_MOVED):
             names = ", ".join(f"`{name}`" for name in remark.slots)
             text = f"each step multiplies a row of {names} by a matrix: one product does for all"
-            slots = [slot for slot, name in loop.names.items() if name in remark.slots]
+            slots = loop.slots_named(remark.slots)
             cost = work(loop, _products_of_rows(loop))
             yield self.at(context, loop, text, *slots, cost=cost, fix=_MULTIPLYING)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pytensor.graph.basic import Apply
 from pytensor.tensor.subtensor import IncSubtensor
@@ -53,7 +53,7 @@ class LastOfNoSteps(PassRule):
         """
         if any(_writes_last(node, loop) for node in loop.graph.toposort()):
             return []
-        accesses = accesses_of_outputs(loop.view, _clients(loop))  # type: ignore[arg-type]
+        accesses = accesses_of_outputs(loop.view, loop.clients)  # type: ignore[arg-type]
         lengths = Lengths(loop.view.n_steps)
         is_map = loop.view.is_while or not loop.view.of_kind(*STATES)
         lost = {
@@ -78,10 +78,6 @@ class LastOfNoSteps(PassRule):
             f"the last row of {named([remark])} is read: if it keeps every step, and there is "
             "none, compiled that raises no IndexError"
         )
-
-
-def _clients(loop: NamedLoop) -> Any:
-    return lambda variable: [] if variable is None else loop.graph.clients.get(variable, [])
 
 
 def _writes_last(node: Apply, loop: NamedLoop) -> bool:

@@ -103,7 +103,7 @@ def _running(loop: NamedLoop) -> tuple[Slot, str] | None:
     node = after.owner
     if node is None or not isinstance(node.op, Elemwise) or list(node.inputs).count(before) != 1:
         return None
-    read = accesses(loop.view, states[0], lambda v: list(loop.graph.clients.get(v, ())))
+    read = accesses(loop.view, states[0], loop.clients)
     is_last = all(a.is_plain and a.index is not None and a.index.row == -1 for a in read)
     names = _LAST if is_last else _RUNNING
     name = names.get(type(node.op.scalar_op))

@@ -117,7 +117,7 @@ def _left_out(sequence: Variable) -> tuple[Variable, int]:
 
 def _is_fixed(loop: NamedLoop, growth: Growth) -> bool:
     """Whether the fix reaches a reader of a state."""
-    return is_widened(loop.view, growth, lambda v: list(loop.graph.clients.get(v, ())))
+    return is_widened(loop.view, growth, loop.clients)
 
 
 def _wraps(loop: NamedLoop, growth: Growth) -> str:

@@ -40,14 +40,12 @@ class NotInJax(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop with a trace whose length JAX cannot know."""
-        for loop in context.loops:
+        for loop in context.outer_scans:
             view = loop.view
-            if loop.graph is not context.fgraph or not isinstance(view, ScanView):
-                continue
+            assert isinstance(view, ScanView)
             slots = _with_trace(loop, view)
             if not slots:
                 continue
-            names = ", ".join(f"`{loop.names[slot]}`" for slot in slots)
             if view.is_while:
                 why = "a condition ends the loop"
             elif given := _given(view.n_steps):
@@ -55,13 +53,13 @@ class NotInJax(Rule):
                 why = f"the number of steps is the value of {listed}"
             else:
                 continue
-            text = f"JAX cannot run it: {why}, and more than the last row of {names} is read"
-            yield self.at(context, loop, text, *slots)
+            read = f"more than the last row of {loop.quoted(slots)} is read"
+            yield self.at(context, loop, f"JAX cannot run it: {why}, and {read}", *slots)
 
 
 def _with_trace(loop: NamedLoop, view: ScanView) -> list[Slot]:
     """Return the slots of which other rows than the last are read."""
-    found = accesses_of_outputs(view, lambda v: list(loop.graph.clients.get(v, ())))
+    found = accesses_of_outputs(view, loop.clients)
     return [slot for slot, accesses in found.items() if not all(map(_reads_last, accesses))]
 
 

@@ -26,8 +26,10 @@ from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Remark, RemarkKind
+from scanopt_cli.rules.compiled_loops import CompiledLoops, compiled_loops
 from scanopt_cli.rules.finding_costs import memory
 from scanopt_cli.rules.lowered_loops import LoweredLoop, lowered_loops, may_run_on_numbers
+from scanopt_cli.text import enumerated
 
 
 class Severity(StrEnum):
@@ -108,6 +110,7 @@ class CheckContext:
 
     fgraph: FunctionGraph
     _remarks: dict[str, tuple[Remark, ...]] = field(default_factory=dict, init=False)
+    _compiled: dict[str | None, CompiledLoops | None] = field(default_factory=dict, init=False)
     _sameness: Sameness = field(default_factory=Sameness, init=False)
 
     @cached_property
@@ -144,14 +147,21 @@ class CheckContext:
         ]
 
     @cached_property
-    def written_loops(self) -> tuple[NamedLoop, ...]:
-        """The Scans of the graph itself that somebody wrote, and no derivative made."""
-        outer = [loop for loop in self.loops if loop.graph is self.fgraph]
+    def outer_scans(self) -> tuple[NamedLoop, ...]:
+        """The Scans of the graph itself, those in no body."""
         return tuple(
             loop
-            for loop in outer
-            if isinstance(loop.view, ScanView)
-            and (origin := self.origins[loop.view.node]).generation == 0
+            for loop in self.loops
+            if loop.graph is self.fgraph and isinstance(loop.view, ScanView)
+        )
+
+    @cached_property
+    def written_loops(self) -> tuple[NamedLoop, ...]:
+        """The Scans of the graph itself that somebody wrote, and no derivative made."""
+        return tuple(
+            loop
+            for loop in self.outer_scans
+            if (origin := self.origins[loop.view.node]).generation == 0
             and origin.tangents_of is None
         )
 
@@ -170,6 +180,15 @@ class CheckContext:
             runs = run_pipeline(copy_nodes(self.fgraph), parse(passes), rounds=1)
             self._remarks[passes] = tuple(remark for run in runs for remark in run.remarks)
         return self._remarks[passes]
+
+    def compiled(self, passes: str | None = None) -> CompiledLoops | None:
+        """Return what PyTensor leaves of the Scans of the graph itself, by title, after ``passes``.
+
+        ``None`` if it takes too long.
+        """
+        if passes not in self._compiled:
+            self._compiled[passes] = compiled_loops(self.fgraph, self.outer_scans, passes)
+        return self._compiled[passes]
 
     def digest(self, loop: NamedLoop | None) -> str:
         """Return what is equal for loops that compute the same; of the graph, if there is none."""
@@ -271,8 +290,7 @@ class PassRule(Rule):
             if loop is None or text is None or (loop.title, text) in told:
                 continue
             told.add((loop.title, text))
-            slots = [slot for slot, name in loop.names.items() if name in remark.slots]
-            yield self.at(context, loop, text, *slots, fix=None)
+            yield self.at(context, loop, text, *loop.slots_named(remark.slots), fix=None)
 
     def cost(self, loop: NamedLoop, slots: Sequence[Slot]) -> str | None:
         """Return what the slots of a finding cost."""
@@ -291,9 +309,7 @@ class PassRule(Rule):
             remarks = list(self.proved(loop, remarks))
             if not remarks:
                 continue
-            by_name = {name: slot for slot, name in loop.names.items()}
-            names = dict.fromkeys(name for remark in remarks for name in remark.slots)
-            slots = [by_name[name] for name in names if name in by_name]
+            slots = loop.slots_named({name for remark in remarks for name in remark.slots})
             cost = self.cost(loop, slots)
             others = [
                 other
@@ -317,7 +333,5 @@ def named(remarks: Iterable[Remark], *, with_kinds: bool = False) -> str:
         kinds.setdefault(kind, []).extend(f"`{name}`" for name in remark.slots)
     parts = []
     for kind, names in kinds.items():
-        listed = list(dict.fromkeys(names))
-        text = ", ".join(listed[:-1]) + (" and " if len(listed) > 1 else "") + listed[-1]
-        parts.append(f"{kind} {text}".lstrip())
+        parts.append(f"{kind} {enumerated(list(dict.fromkeys(names)))}".lstrip())
     return ", ".join(parts)

@@ -52,9 +52,8 @@ class TrimmedForward(Rule):
                 if slot.outer_output in read and is_short(view, slot, lengths)
             ]
             if slots:
-                names = ", ".join(f"`{parent.names[slot]}`" for slot in slots)
-                text = f"is the gradient of {parent.title}, which {what} all steps of {names}"
-                yield self.at(context, loop, text)
+                steps = f"which {what} all steps of {parent.quoted(slots)}"
+                yield self.at(context, loop, f"is the gradient of {parent.title}, {steps}")
 
 
 def _pullbacks(context: CheckContext) -> Iterator[tuple[NamedLoop, NamedLoop]]:

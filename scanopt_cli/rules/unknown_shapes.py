@@ -18,6 +18,7 @@ from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.rules.finding_costs import work
 from scanopt_cli.rules.lowered_loops import LoweredLoop, lowered_loops
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
+from scanopt_cli.text import enumerated
 
 _LENGTHS = (3, 2)
 """The lengths that are tried out, the second if the first does not fit others that are known."""
@@ -141,8 +142,7 @@ def _static(variable: Variable, kept: list[tuple[NamedLoop, Axes]], length: int)
 
 def _named(axes: Axes, given: Mapping[Variable, Variable]) -> str:
     """Return the inputs that are to be given a static shape, and how the first of them is."""
-    names = [f"`{variable.name or variable}`" for variable in axes]
-    listed = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
+    listed = enumerated([f"`{variable.name or variable}`" for variable in axes])
     first = next(iter(axes))
     kind: Any = given[first].type
     is_shared = isinstance(first, SharedVariable)

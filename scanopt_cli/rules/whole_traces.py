@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from pytensor.graph.basic import Variable
 from pytensor.scalar.basic import Second
 from pytensor.tensor.basic import Join
 from pytensor.tensor.elemwise import Elemwise
@@ -14,10 +13,11 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.accesses import Access, Clients, accesses_of_outputs
+from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.remarks import Code, Remark, Why
-from scanopt_cli.rules.compiled_loops import compiled_loops, rows_kept
+from scanopt_cli.rules.compiled_loops import rows_kept
 from scanopt_cli.rules.finding_costs import memory
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
 
@@ -64,22 +64,23 @@ class WholeTraces(Rule):
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop of which PyTensor keeps more rows than it has to."""
         assert self.fix is not None
-        if not any(_indirect(context, loop.title) for loop in context.loops):
+        if not any(map(_indirect, context.outer_scans)):
             return
         by_loop: dict[str, list[Remark]] = {}
         for remark in context.remarks(self.fix.passes):
             if remark.code is Code.BUFFER_SHORTENED or _reason(remark) is not None:
                 by_loop.setdefault(remark.scan, []).append(remark)
-        slots_of = {title: _indirect(context, title, found) for title, found in by_loop.items()}
-        likely = [loop for loop in context.loops if slots_of.get(loop.title)]
-        if not likely or (before := compiled_loops(context.fgraph, likely)) is None:
+        likely = [
+            (loop, slots)
+            for loop in context.outer_scans
+            if (slots := _indirect(loop, by_loop.get(loop.title, ())))
+        ]
+        if not likely or (before := context.compiled()) is None:
             return
         fixes = [Fix(_NORMALIZING), self.fix]
-        after = [compiled_loops(context.fgraph, likely, each.passes) or before for each in fixes]
-        for loop in likely:
-            slots = slots_of[loop.title]
-            names = ", ".join(f"`{loop.names[slot]}`" for slot in slots)
-            text = f"every step of {names} is kept, and only the ends are read"
+        after = [context.compiled(each.passes) or before for each in fixes]
+        for loop, slots in likely:
+            text = f"every step of {loop.quoted(slots)} is kept, and only the ends are read"
             kept, *needed = (rows_kept(found.get(loop.title)) for found in (before, *after))
             if kept is None or kept < _LONG:
                 continue
@@ -105,28 +106,20 @@ def _reason(remark: Remark) -> str | None:
     return _REASONS.get(Why(remark.reason.code))
 
 
-def _indirect(
-    context: CheckContext, title: str, remarks: Sequence[Remark] | None = None
-) -> list[Slot]:
+def _indirect(loop: NamedLoop, remarks: Sequence[Remark] | None = None) -> list[Slot]:
     """Return the slots of which PyTensor may not see that their ends alone are read.
 
     If there are ``remarks``, those of which they tell.
     """
-    loop = context.loop(title)
-    if loop is None or loop.graph is not context.fgraph or not isinstance(loop.view, ScanView):
-        return []
-
-    def clients(variable: Variable) -> list[tuple[Any, int]]:
-        return list(context.fgraph.clients.get(variable, ()))
-
+    assert isinstance(loop.view, ScanView)
     named = None if remarks is None else {name for remark in remarks for name in remark.slots}
-    found = accesses_of_outputs(loop.view, clients)
+    found = accesses_of_outputs(loop.view, loop.clients)
     return [
         slot
         for slot, each in found.items()
         if (named is None or loop.names[slot] in named)
         and all(map(_may_be_the_end, each))
-        and not all(_is_direct(access, clients) for access in each)
+        and not all(_is_direct(access, loop.clients) for access in each)
     ]
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scanopt_cli.text import few
+
 if TYPE_CHECKING:
     from scanopt_cli.ir.graph import GraphLike
     from scanopt_cli.rules.graph_checking import CheckResult
@@ -136,9 +138,8 @@ class _Summary:
             return
         terminalreporter.section("scanopt check")
         for key, text in self._texts.items():
-            first, *others = dict.fromkeys(self._tests[key])
-            more = f" and {len(others)} more" if others else ""
-            terminalreporter.line(f"{text} ({first}{more})")
+            tests = list(dict.fromkeys(self._tests[key]))
+            terminalreporter.line(f"{text} ({few(tests, 1)})")
 
 
 def _is_checked(item: pytest.Item) -> bool:

@@ -36,7 +36,7 @@ def test_numbers_are_counted() -> None:
         )
     )
     assert (cost.numbers, cost.arrays, cost.operations) == (3, (), "3")
-    assert str(cost) == "3 on numbers"
+    assert str(cost) == "3 nodes on numbers"
 
 
 def test_arrays_have_the_shapes_of_those_around_the_loop() -> None:

@@ -43,7 +43,7 @@ def test_findings_of_a_directory(graphs: Path) -> None:
     assert "P001 [*] scan_fn (" in shown
     assert re.search(r"test_check\.py:\d+ in graphs", shown)
     assert "nobody reads nit_sot" in shown
-    assert "1 finding in 1 of 2 graphs" in shown
+    assert "Found 1 finding in 1 of 2 graphs" in shown
     assert "by --fix -o OUT, which runs remove-unused" in shown
     assert "clean.pkl" not in shown
     assert max(map(len, done.out.splitlines())) <= 80
@@ -58,7 +58,7 @@ def test_one_line_for_each_finding(graphs: Path) -> None:
     done = scanopt("check", graphs, "--format", "concise")
     finding, total, fixes = done.out.splitlines()
     assert finding.startswith(f"{graphs / 'wasteful.pkl'}: P001 [*] scan_fn (")
-    assert total == "1 finding in 1 of 2 graphs"
+    assert total == "Found 1 finding in 1 of 2 graphs"
     assert fixes.startswith("1 finding marked [*] can be mended by --fix -o OUT")
 
 
@@ -81,7 +81,7 @@ def test_exit_codes(options: list[str], code: int, graphs: Path) -> None:
 def test_statistics(graphs: Path) -> None:
     done = scanopt("check", graphs, "--statistics")
     assert re.search(r"1 +P001 +unused-slots", done.out)
-    assert "1 finding in 1 of 2 graphs" in done.out
+    assert "Found 1 finding in 1 of 2 graphs" in done.out
 
 
 def test_json_has_every_file(graphs: Path, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_bad_file_stops_no_other(graphs: Path, tmp_path: Path) -> None:
     done = scanopt("check", bad, graphs)
     assert done.code == 2
     assert done.err.startswith(f"scanopt: error: {bad}")
-    assert "1 finding in 1 of 2 graphs" in done.out
+    assert "Found 1 finding in 1 of 2 graphs" in done.out
 
 
 def test_a_bad_file_alone_is_one_line(tmp_path: Path) -> None:

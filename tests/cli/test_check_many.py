@@ -63,7 +63,7 @@ def test_one_process_checks_all_but_the_broken_one(
     assert error.startswith(f"scanopt: error: {many / '002_broken.pkl'}: ")
     findings = [line for line in done.out.splitlines() if ".pkl: " in line]
     assert len({line.partition(": ")[0] for line in findings}) == COUNT
-    assert f"{len(findings)} findings in {COUNT} of {COUNT} graphs" in done.out
+    assert f"Found {len(findings)} findings in {COUNT} of {COUNT} graphs" in done.out
     gc.collect()
     assert len(graphs) == COUNT
     assert not [graph for graph in graphs if graph() is not None]

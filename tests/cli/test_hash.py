@@ -78,7 +78,7 @@ def test_many_names_of_one_body_are_cut_short(tmp_path: Path) -> None:
     ]
     so.save(graph_of(*loops), tmp_path / "loops.pkl")
     done = scanopt("hash", tmp_path / "loops.pkl", "--inner")
-    assert done.out.endswith("  6x Scan loop0, loop1, loop2, loop3, and 2 more\n")
+    assert done.out.endswith("  6x Scan loop0, loop1, loop2, loop3 and 2 more\n")
 
 
 @pytest.mark.parametrize("option", ["--names", "--gradients"])
@@ -99,7 +99,7 @@ def test_json(more: Path, files: Path) -> None:
     done = scanopt("hash", *paths, "--format", "json", "--inner", "--names")
     assert done.code == 2
     told = json.loads(done.out)
-    assert (told["schema"], told["command"]) == (3, "hash")
+    assert (told["schema"], told["command"]) == (4, "hash")
     assert (told["names"], told["gradients"]) == (True, False)
     nested, missing, square = told["graphs"]
     assert (missing["source"], "no such file" in missing["error"]) == (str(paths[1]), True)

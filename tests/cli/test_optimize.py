@@ -58,7 +58,7 @@ def test_quiet_shows_findings_only(files: Path) -> None:
 
 def test_several_files_end_with_the_findings(files: Path) -> None:
     done = scanopt("optimize", files / "grad.pkl", files / "clean.pkl", "--format", "markdown")
-    assert done.out.splitlines()[-1].lower().endswith("1 finding in 1 of 2 graphs")
+    assert done.out.splitlines()[-1] == "Found 1 finding in 1 of 2 graphs"
 
 
 def test_stat_counts_the_changes_of_loops(files: Path) -> None:

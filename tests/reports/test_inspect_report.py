@@ -205,7 +205,7 @@ def test_many_loops_are_some_rows_and_a_count() -> None:
         graph_of(*(scan(f, sequences=[x], outputs_info=[zero])[-1] for f in steps)).fgraph
     )
     text = shown(found, 80)
-    assert "and 19 distinct loops more" in text
+    assert "… 19 more distinct loops; --format json has all" in text
     assert len(text.splitlines()) <= 40
 
 

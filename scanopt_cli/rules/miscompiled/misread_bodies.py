@@ -68,14 +68,18 @@ def lost_starts(loop: NamedLoop) -> Iterator[Misread]:
         # If it stopped at once, or before the last step, all steps are there nevertheless.
         found = [s for s in slots if s.output in replaced and _reads_all(loop, s)]
         if found:
-            names = ", ".join(f"`{loop.names[slot]}`" for slot in found)
-            text = f"compiled, {names} has all steps though the loop stops: scan_push_out_non_seq"
-            yield Misread(f"{text} takes it for one that does not", tuple(found))
+            text = (
+                f"compiled, {loop.quoted(found)} has all steps though the loop stops: "
+                "scan_push_out_non_seq takes it for one that does not"
+            )
+            yield Misread(text, tuple(found))
         return
     found = [slot for slot in states if slot.output in replaced and _reads_all(loop, slot)]
     if found:
-        names = ", ".join(f"`{loop.names[slot]}`" for slot in found)
-        text = f"compiled, {names} has too few rows: scan_push_out_non_seq drops the initial ones"
+        text = (
+            f"compiled, {loop.quoted(found)} has too few rows: scan_push_out_non_seq drops the "
+            "initial ones"
+        )
         yield Misread(text, tuple(found))
 
 
@@ -87,9 +91,11 @@ def mixed_rows(loop: NamedLoop) -> Iterator[Misread]:
     replaced = _pushed_out(scan_push_out_seq, loop)
     wrong = [slot for slot in found if slot.output in replaced]
     if len({slot.n_initial for slot in wrong}) > 1:
-        names = ", ".join(f"`{loop.names[slot]}`" for slot in wrong)
-        text = f"compiled, {names} fail, or their rows are elsewhere: scan_push_out_seq starts all"
-        yield Misread(f"{text} of them behind the longest initial rows", tuple(wrong))
+        text = (
+            f"compiled, {loop.quoted(wrong)} fail, or their rows are elsewhere: scan_push_out_seq "
+            "starts all of them behind the longest initial rows"
+        )
+        yield Misread(text, tuple(wrong))
 
 
 def _pushed_out(rewriter: Any, loop: NamedLoop) -> dict[Variable, Variable]:
@@ -105,11 +111,7 @@ def _pushed_out(rewriter: Any, loop: NamedLoop) -> dict[Variable, Variable]:
 
 def _reads_all(loop: NamedLoop, slot: Slot) -> bool:
     """Whether somebody reads all rows of an output, or all behind some."""
-
-    def clients(variable: Variable) -> list[tuple[Any, int]]:
-        return list(loop.graph.clients.get(variable, ()))
-
-    for access in accesses(loop.view, slot, clients):
+    for access in accesses(loop.view, slot, loop.clients):
         if isinstance(access.node.op, Shape | Shape_i):
             continue
         if access.index is None:

@@ -51,13 +51,13 @@ def reads_of(loop: NamedLoop, slot: Slot) -> list[Read] | None:
     waiting: list[tuple[Variable, tuple[Any, ...]]] = [(slot.output, ())]
     while waiting:
         variable, path = waiting.pop()
-        for node, position in loop.graph.clients.get(variable, ()):
+        for node, position in loop.clients(variable):
             index = read_index(node, 0) if isinstance(node.op, Subtensor) else None
             if index is None or position:
                 return None
             chain = (*path, index.value)
             read = _composed(chain, slot.n_initial, f"[{index}]")
-            clients = loop.graph.clients.get(node.outputs[0], ())
+            clients = loop.clients(node.outputs[0])
             is_slice = isinstance(index.value, slice) and not index.rest
             if read is not None and (not is_slice or not _is_read_on(clients)):
                 found.append(read)
@@ -229,8 +229,10 @@ def misread_gradients(fgraph: FunctionGraph) -> Iterator[tuple[str, Misread]]:
     for loop in _outer_loops(simplified):
         found = _misread_mit_mots(loop)
         if found:
-            names = ", ".join(f"`{loop.names[slot]}`" for slot in found)
-            text = f"compiled, a gradient is wrong: scan_reduce_nsteps reads another row of {names}"
+            text = (
+                "compiled, a gradient is wrong: scan_reduce_nsteps reads another row of "
+                f"{loop.quoted(found)}"
+            )
             yield loop.title, Misread(text, tuple(found))
 
 
