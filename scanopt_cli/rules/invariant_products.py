@@ -92,9 +92,7 @@ def _invariant(loop: NamedLoop) -> list[Apply]:
     given = {s.inner_inputs[0] for s in view.of_kind(SlotKind.NON_SEQ, SlotKind.CONSTANT)}
     nodes = view.op.fgraph.toposort()
     # What is computed of constants alone, PyTensor computes when it compiles.
-    moved = invariant_nodes(nodes, given).intersection(
-        dependent_nodes(given, view.inner_outputs())
-    )
+    moved = invariant_nodes(nodes, given).intersection(dependent_nodes(given, view.inner_outputs()))
     return [node for node in nodes if node in moved]
 
 

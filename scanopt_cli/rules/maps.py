@@ -90,9 +90,7 @@ class Maps(Rule):
             is_done = all(length == lengths.steps for length in rows_of) and _is_done(
                 context, loop, "push-out-products", Code.PRODUCT_MOVED
             )
-            return self.at(
-                context, loop, text, cost=work(loop), fix=_PRODUCT if is_done else None
-            )
+            return self.at(context, loop, text, cost=work(loop), fix=_PRODUCT if is_done else None)
         return self.at(
             context, loop, f"{text}pt.vectorize needs no loop", cost=work(loop), fix=None
         )

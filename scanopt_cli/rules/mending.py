@@ -11,7 +11,6 @@ from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.rules.graph_checking import Baseline, CheckResult, check, left_out
 from scanopt_cli.rules.rule_contract import Finding
 
-
 _MOST_ROUNDS = 4
 
 
