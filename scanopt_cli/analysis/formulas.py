@@ -10,9 +10,11 @@ from math import prod
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import walk
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom, multiple
 from scanopt_cli.analysis.expression_text import describe
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.minima import minimum_parts
 
 _MOST_TERMS = 1_000
@@ -29,7 +31,7 @@ class Formula:
     """A polynomial in trip counts and dimensions.
 
     Atoms are compared by identity, not by name: two without a name, and without a short expression
-    that makes them, are printed as ``?1`` and ``?2``.
+    that makes them, are printed as ``?1`` and ``?2``. Minima of the same numbers are one.
     """
 
     terms: Mapping[_Monomial, int] = field(default_factory=dict)
@@ -108,16 +110,16 @@ class Formula:
         )
         written = {atom: _text(atom) for atom in atoms}
         texts = Counter(written.values())
-        seen: Counter[str] = Counter()
-        names = {}
+        alike: dict[str, list[object]] = {}
         for atom, text in written.items():
-            seen[text] += 1
-            # Each loop makes a minimum of its own: minima of named quantities that print alike are
-            # taken as one.
-            is_clear = "?" not in text and minimum_parts(atom.variable) is not None
-            alone = texts[text] == 1 or is_clear
-            names[atom] = text if alone else _numbered(text, seen[text])
-        return names
+            if texts[text] > 1 and (what := _quantity(atom)) not in alike.setdefault(text, []):
+                alike[text].append(what)
+        return {
+            atom: _numbered(text, alike[text].index(_quantity(atom)) + 1)
+            if len(alike.get(text, ())) > 1
+            else text
+            for atom, text in written.items()
+        }
 
 
 def _as_one(factor: AffineExpr) -> AffineExpr:
@@ -149,6 +151,15 @@ def _text(atom: Atom) -> str:
     if " " in expression and not expression.endswith("]"):
         expression = f"({expression})"
     return f"{expression}.shape[{atom.axis}]"
+
+
+def _quantity(atom: Atom) -> object:
+    """Return what is equal for one quantity: each loop makes a minimum of its own."""
+    if minimum_parts(atom.variable) is None or atom.axis is not None:
+        return atom
+    lengths = Lengths()
+    parts = walk([atom.variable], minimum_parts)
+    return frozenset(lengths.value_of(part) for part in parts if minimum_parts(part) is None)
 
 
 def _sort_key(atom: Atom) -> tuple[str, int, int]:

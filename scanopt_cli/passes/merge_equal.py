@@ -83,12 +83,16 @@ def duplicates(context: PassContext) -> Iterator[tuple[Variable, Variable]]:
 
 
 def _constants(context: PassContext) -> dict[Constant, None]:
-    """Return the Constants, none in a body: freezing a body decides which equal one stays."""
+    """Return the Constants, those with a name first, so that it stays.
+
+    None in a body: freezing a body decides which equal one stays.
+    """
     if context.path:
         return {}
     read = (variable for node in context.fgraph.toposort() for variable in node.inputs)
     every = (*read, *context.fgraph.outputs)
-    return dict.fromkeys(variable for variable in every if isinstance(variable, Constant))
+    found = dict.fromkeys(variable for variable in every if isinstance(variable, Constant))
+    return dict.fromkeys(sorted(found, key=lambda constant: constant.name is None))
 
 
 def _equal_ops(context: PassContext) -> Iterator[tuple[Apply, Op]]:
@@ -107,6 +111,10 @@ def _equal_ops(context: PassContext) -> Iterator[tuple[Apply, Op]]:
 
 
 def _keep_names(merged: dict[Variable, Variable]) -> None:
-    """Give each kept variable without a name that of a duplicate."""
+    """Give each kept variable without a name that of a duplicate.
+
+    Constants keep theirs: other graphs may have them, too.
+    """
     for variable, twin in merged.items():
-        twin.name = twin.name or variable.name
+        if twin.owner is not None:
+            twin.name = twin.name or variable.name

@@ -139,7 +139,7 @@ def _parts(loop: LoopChange) -> Iterator[str]:
             if loop.into is not None:
                 yield f"now `{loop.into}`"
             if loop.copies[0] != loop.copies[1]:
-                yield f"{loop.copies[0]} equal ones → {loop.copies[1]}"
+                yield f"{plural(loop.copies[0], 'equal one')} → {loop.copies[1]}"
     if loop.nodes != loop.nodes_after:
         yield f"{loop.nodes} → {loop.nodes_after} nodes inside"
     yield _buffers(loop.buffers, loop.buffers_after)

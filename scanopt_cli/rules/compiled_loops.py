@@ -95,10 +95,14 @@ def _rows(slot: Slot, axis: int) -> Any:
 
 
 def _number(variable: Variable) -> Any:
-    """Return the value of a whole number that is computed of lengths and counts, if it is known."""
+    """Return the value of a whole number that is computed of lengths and counts, if it is known.
+
+    The loops of a batch have numbers each; these are not one.
+    """
     node = variable.owner
     if isinstance(variable, Constant):
-        return np.asarray(variable.data)[()]
+        data = np.asarray(variable.data)
+        return data.item() if data.size == 1 else None
     if node is None or isinstance(node.op, Shape_i):
         return np.int64(_MANY)
     if isinstance(node.op, TensorFromScalar | ScalarFromTensor):

@@ -11,6 +11,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.math import Dot
 
+from scanopt_cli.analysis.dependence import dependent_nodes
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.vector_products import vector_products
 from scanopt_cli.ir.inner_graphs import core_op
@@ -90,8 +91,9 @@ def _invariant(loop: NamedLoop) -> list[Apply]:
     view = loop.view
     given = {s.inner_inputs[0] for s in view.of_kind(SlotKind.NON_SEQ, SlotKind.CONSTANT)}
     nodes = view.op.fgraph.toposort()
-    invariant = invariant_nodes(nodes, given)
-    return [node for node in nodes if node in invariant]
+    # What is computed of constants alone, PyTensor computes when it compiles.
+    moved = invariant_nodes(nodes, given).intersection(dependent_nodes(given, view.inner_outputs()))
+    return [node for node in nodes if node in moved]
 
 
 def _is_costly(op: Op) -> bool:

@@ -14,6 +14,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.step_costs import ArrayOperation, computes, step_cost
+from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import is_loop, view_of
@@ -71,13 +72,19 @@ def lowered_loops(
     """Return what some Scans of ``fgraph`` itself become, by their titles, but those around others.
 
     ``inputs`` are given to them in place of inputs of the graph. Arrays of at most ``size`` entries
-    become numbers. ``strict`` is that of `run_pipeline`.
+    become numbers. ``strict`` is that of `run_pipeline`; without it, nothing is returned of a graph
+    that the passes cannot turn.
     """
     _, named = titled_copy(fgraph, loops)
     outputs = substituted(named, inputs or {})
     roots = [(inputs or {}).get(variable, variable) for variable in fgraph.inputs]
     work = FunctionGraph(roots, outputs, clone=False)
-    runs = run_pipeline(work, parse(_TO_NUMBERS.format(size=size)), rounds=1, strict=strict)
+    try:
+        runs = run_pipeline(work, parse(_TO_NUMBERS.format(size=size)), rounds=1, strict=strict)
+    except PassError:
+        if strict:
+            raise
+        return {}  # PyTensor cannot hold such a body
     lacking = {
         remark.scan for run in runs for remark in run.remarks if remark.code is Code.ARRAYS_KEPT
     }

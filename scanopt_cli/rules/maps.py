@@ -13,6 +13,7 @@ from pytensor.tensor.math import Dot
 
 from scanopt_cli.analysis.accesses.accesses import accesses
 from scanopt_cli.analysis.dependence import is_elementwise_map
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.vector_products import vector_products
 from scanopt_cli.ir.inner_graphs import core_op
@@ -39,7 +40,8 @@ class Maps(Rule):
         scan(lambda v, s: s + pt.outer(v, v), sequences=[X], outputs_info=[S])[-1]  # X.T @ X
 
     The fix computes elementwise maps on whole arrays, and products of all rows as one product of
-    matrices; the others are for you to rewrite.
+    matrices, where the sequences are provably as long as the loop has steps; the others are for you
+    to rewrite.
     """
 
     code: ClassVar[str] = "P004"
@@ -74,7 +76,8 @@ class Maps(Rule):
         text = "no step depends on another"
         if is_elementwise_map(view):
             text += ", and all is elementwise: whole arrays need no loop"
-            return self.at(context, loop, text, cost=work(loop))
+            fix = self.fix if _is_done(context, loop, "push-out", Code.SEQUENCES_COMPUTED) else None
+            return self.at(context, loop, text, cost=work(loop), fix=fix)
         text += " (a map): "
         rows = {v for slot in view.of_kind(SlotKind.SEQ) for v in slot.inner_inputs}
         is_product = [p.vector in rows for p in vector_products(view.inner_outputs())]
@@ -82,10 +85,20 @@ class Maps(Rule):
         n_others = sum(isinstance(core_op(n.op), others) for n in view.op.fgraph.toposort())
         if is_product and all(is_product) and len(is_product) == n_others:
             text += "one matrix product does it"
-            return self.at(context, loop, text, cost=work(loop), fix=_PRODUCT)
+            lengths = Lengths(view.n_steps)
+            rows_of = [lengths.length_of(s.outer_input) for s in view.of_kind(SlotKind.SEQ)]
+            is_done = all(length == lengths.steps for length in rows_of) and _is_done(
+                context, loop, "push-out-products", Code.PRODUCT_MOVED
+            )
+            return self.at(context, loop, text, cost=work(loop), fix=_PRODUCT if is_done else None)
         return self.at(
             context, loop, f"{text}pt.vectorize needs no loop", cost=work(loop), fix=None
         )
+
+
+def _is_done(context: CheckContext, loop: NamedLoop, name: str, code: Code) -> bool:
+    """Whether a pass does to a loop what ``code`` says."""
+    return any(r.scan == loop.title and r.code is code for r in context.remarks(name))
 
 
 def _has_one_matrix(loop: NamedLoop) -> bool:

@@ -11,10 +11,15 @@ from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.rules.graph_checking import Baseline, CheckResult, check, left_out
 from scanopt_cli.rules.rule_contract import Finding
 
+_MOST_ROUNDS = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """The pipeline that ran, ``None`` if there was nothing to mend, and how many findings went."""
+    """The pipeline that ran, ``None`` if there was nothing to mend, and how many findings went.
+
+    What it mends may uncover more to mend, for which it runs again, with the passes for that.
+    """
 
     passes: str | None
     count: int
@@ -66,17 +71,38 @@ def mend(
     """
     every = check(graph, select=select, ignore=ignore)
     unknown = left_out(every.findings, baseline or {}, lambda finding: finding.key)
-    found = replace(every, findings=tuple(unknown))
-    passes = (found.unsafe_fixes if unsafe else None) or found.fixes
-    work = as_graph(graph) if passes is None else optimize(graph, passes).graph
-    after = check(work, select=select, ignore=ignore, suspects=suspects)
     known = Counter(map(_subject, every.findings))
     known.subtract(map(_subject, unknown))
-    still = left_out(after.findings, known, _subject)
-    left = replace(after, findings=tuple(still), known=len(after.findings) - len(still))
+    work, after, still = as_graph(graph), every, unknown
+    mended: list[Finding] = []
+    passes = None
+    for _ in range(_MOST_ROUNDS):
+        if _passes(still, unsafe=unsafe) is None:
+            break
+        mended.extend(still)
+        passes = _passes(mended, unsafe=unsafe)
+        done = optimize(work, passes or ())
+        work = done.graph
+        if not done.changed:
+            break
+        after = check(work, select=select, ignore=ignore)
+        still = left_out(after.findings, known, _subject)
+    doubts = check(work, select=select, ignore=ignore, suspects=True).suspects if suspects else ()
+    left = replace(
+        after,
+        findings=tuple(still),
+        known=len(after.findings) - len(still),
+        suspects=doubts,
+    )
     gone = Counter(f.code for f in unknown)
     gone.subtract(Counter(f.code for f in still))
     return MendResult(work, Mended(passes, sum(n for n in gone.values() if n > 0)), left)
+
+
+def _passes(findings: Sequence[Finding], *, unsafe: bool) -> str | None:
+    """Return the pipeline that mends findings, ``None`` if nothing of them can be mended."""
+    found = CheckResult(tuple(findings))
+    return (found.unsafe_fixes if unsafe else None) or found.fixes
 
 
 def _subject(finding: Finding) -> tuple[str, ...]:

@@ -48,3 +48,23 @@ def test_a_product_of_many_sums_stays_short() -> None:
     assert product.at(2) == 3 * 2**8
     few = Formula({(): 3}).times(sums[:2])
     assert len(few.terms) == 64
+
+
+def test_minima_of_other_quantities_of_one_name_are_told_apart() -> None:
+    total = _formula(pt.minimum(3, N)) + _formula(pt.minimum(3, pt.lscalar("n")))
+    assert str(total) == "min(3,n)#1+min(3,n)#2"
+
+
+def test_minima_of_more_than_is_shown_are_told_apart() -> None:
+    numbers = [pt.lscalar(name) for name in "abcdefgh"]
+
+    def least(*others) -> Formula:
+        found = numbers[0]
+        for number in (*numbers[1:6], *others):
+            found = pt.minimum(found, number)
+        return _formula(found)
+
+    last, other = numbers[6:]
+    shown = "min(a,b,c,d,e,f,...)"
+    assert str(least(last) + least(other)) == f"{shown}#1+{shown}#2"
+    assert str(least(last) + least(last)) == f"2*{shown}"

@@ -111,7 +111,8 @@ def test_diff_shows_what_a_fix_changes_and_writes_nothing(graph: Path, tmp_path:
     before = sorted(graph.parent.iterdir())
     done = scanopt("check", graph, *ONLY, "--diff")
     assert done.code == 1
-    assert "- nit_sot `nit_sot[0]`" in done.out
+    assert "~ changed Scan `scan_fn`" in done.out
+    assert "  - nit_sot `nit_sot[0]`" in done.out
     assert "X001 [!] scan_fn" in done.out
     assert "1 would be mended" in done.out
     assert sorted(graph.parent.iterdir()) == before
@@ -174,6 +175,20 @@ def test_what_is_known_stays_known_when_its_loop_is_mended(graph: Path) -> None:
     assert (done.mended.passes, done.mended.count) == ("remove-unused", 1)
     kept = mend(so.load(graph), **both, baseline={found.findings[0].key: 1})
     assert (kept.mended.count, kept.left.findings, kept.left.known) == (1, (), 1)
+
+
+def test_what_a_fix_uncovers_is_mended_as_well() -> None:
+    """Once its gradient reads no trace, PyTensor trims the loop, and loses the IndexError."""
+    start, steps = pt.dvector("start"), pt.lscalar("n")
+    taps = {"initial": start, "taps": [-3, -1]}
+    last = pytensor.scan(lambda _, y: y, outputs_info=[taps], n_steps=steps, return_updates=False)[
+        -1
+    ]
+    graph = ([start, steps], [last, pt.grad(last, start)])
+    assert [finding.code for finding in so.check(graph).findings] == ["P007"]
+    done = mend(graph)
+    assert (done.left.findings, done.mended.count) == ((), 1)
+    assert "guard-last-rows" in (done.mended.passes or "")
 
 
 def test_a_fix_that_cannot_be_written_stops_no_other(graph: Path, tmp_path: Path) -> None:

@@ -15,14 +15,15 @@ from pytensor import function
 from pytensor.compile.io import In
 from pytensor.compile.mode import Mode, get_mode, optdb
 from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.utils import rewrite_graph
 
 import scanopt_cli as so
 from evaluating import assert_same_outcomes
 from graph_building import scan
-from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.errors import PassError
-from scanopt_cli.integration.compilation.blocks import innermost
+from scanopt_cli.integration.compilation.blocks import Compilation, block_of, innermost
 from scanopt_cli.integration.compilation.registering import register
 from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
 
@@ -290,3 +291,14 @@ def test_tags_that_a_mode_excludes_are_left_out_of_bodies() -> None:
             function([x], pt.grad(ys[-1].sum(), x), mode=mode)
     changed = [{run.name for run in c.passes if run.changed} for c in done.compilations]
     assert ["simplify" in names for names in changed] == [True, False]
+
+
+def test_a_compilation_stays_with_its_block_if_a_thread_enters_another() -> None:
+    graph = FunctionGraph(outputs=[pt.dscalar()], clone=False)
+    with so.enabled() as first:
+        done = Compilation(before=Statistics(), after=Statistics(), passes=(), seconds=0.0)
+        first.record(graph, done)
+        with so.enabled() as second:
+            assert block_of(graph) is first
+            assert block_of(FunctionGraph(outputs=[pt.dscalar()], clone=False)) is second
+    assert block_of(graph) is None

@@ -210,6 +210,17 @@ def test_nothing_is_shared_that_is_overwritten() -> None:
     assert remarks == ["missed graph: nothing is rewritten: InPlace works in place"]
 
 
+def test_constants_of_the_graph_that_was_given_get_no_names() -> None:
+    """Other graphs have the same constants; a copy has them, too."""
+    plain, named = (pt.constant(np.array(2.0)).clone() for _ in range(2))
+    named.name = "two"
+    graph = graph_of(pt.exp(plain), pt.sin(named))
+    fgraph, _ = _merged(graph)
+    assert plain.name is None
+    (kept,) = (v for v in fgraph.variables if isinstance(v, Constant))
+    assert kept.name == "two"
+
+
 def test_names_survive() -> None:
     x = pt.dvector("x")
     plain, named = pt.exp(x), pt.exp(x)

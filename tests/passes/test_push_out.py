@@ -386,3 +386,25 @@ def test_case_2_without_cheap_arithmetic(name: str) -> None:
     assert_same_values(graph, work, x=0.1, s=np.linspace(0.1, 0.5, 4), w=0.3)
     _, remarks = optimized(graph, "push-out")
     assert any("of sequences before" in remark for remark in remarks)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5])
+@pytest.mark.parametrize("is_backwards", [False, True])
+def test_case_4_a_loop_that_copies_rows(steps: int, is_backwards: bool) -> None:
+    graph = graph_of(*scan(lambda a, b: [b, a], sequences=[s, t], go_backwards=is_backwards))
+    work, remarks = optimized(graph, "push-out")
+    assert statistics(work.fgraph).scans == 0
+    assert len(remarks) == 1
+    assert_same_values(graph, work, s=np.arange(steps) + 1.5, t=np.arange(steps) * 2.0)
+
+
+@pytest.mark.parametrize("name", ["steps", "a state", "a while loop"])
+def test_must_not_copy_rows(name: str) -> None:
+    copies = {
+        "steps": lambda: scan(lambda a: a, sequences=[s], n_steps=n),
+        "a state": lambda: scan(lambda a, y: [a, y + 1], sequences=[s], outputs_info=[None, x])[0],
+        "a while loop": lambda: scan(lambda a: (a, until(a > 2)), sequences=[s]),
+    }
+    graph = graph_of(copies[name]())
+    work, _ = optimized(graph, "push-out")
+    assert statistics(work.fgraph).scans == 1

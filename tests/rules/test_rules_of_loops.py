@@ -10,12 +10,15 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.replace import vectorize_graph
 from seeded_loops import MORE_VALUES, SEEDED_LOOPS, Graph, N, scan, squared, traced
 
 import scanopt_cli as so
 from scanopt_cli.analysis.named_loops import named_loops
 from scanopt_cli.analysis.step_costs import step_cost
+from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.pipeline.grammar import PRESETS
 from scanopt_cli.rules.compiled_loops import rows_kept
 from scanopt_cli.rules.finding_costs import time_text
@@ -229,3 +232,40 @@ def test_costs_say_how_much_and_about_how_long() -> None:
 )
 def test_times_have_one_digit(nanoseconds: float, text: str) -> None:
     assert time_text(nanoseconds) == f"about {text} a call"
+
+
+def test_constants_that_pytensor_computes_are_no_product() -> None:
+    s = pt.dvector("s")
+
+    def steps(matrix: Any) -> Graph:
+        matrix = pt.as_tensor(matrix)
+        return [s, *([] if matrix.owner or matrix.name is None else [matrix])], [
+            scan(
+                lambda h, m: pt.tanh((m @ pt.exp(m)) @ h),
+                outputs_info=[s],
+                non_sequences=[matrix],
+                n_steps=4,
+            )
+        ]
+
+    assert not check(steps(np.eye(3)), select=["P003"]).findings
+    assert check(steps(pt.dmatrix("m")), select=["P003"]).findings
+
+
+def test_a_body_that_pytensor_cannot_hold_is_not_tried() -> None:
+    """Its numbers are 0.0 and -0.0, which PyTensor takes for one."""
+    v, zeros = pt.tensor("v", shape=(3,), dtype="float64"), np.array([[0.0, -0.0, 1.0]] * 3)
+    found = scan(lambda h: pt.as_tensor(zeros) @ h, outputs_info=[v], n_steps=N)
+    assert [each.code for each in check(([v, N], [found[-1]])).findings] == ["C002"]
+
+
+def test_rows_of_a_batch_that_is_no_one_number() -> None:
+    x, many = pt.dvector("x"), pt.dmatrix("X")
+    rows = scan(lambda a: pt.exp(a), sequences=[x], n_steps=3)
+    view = next(loop.view for loop in named_loops(as_graph(([x], [rows])).fgraph))
+    assert isinstance(view, ScanView)
+    (slot,) = view.of_kind(SlotKind.NIT_SOT)
+    slot.outer_input = pt.constant([3, 3])
+    assert rows_kept(view) is None
+    batch = vectorize_graph(rows[1:], {x: many})
+    check(([many], [batch]), select=["P005"])

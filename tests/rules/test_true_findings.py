@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,11 +18,13 @@ from zoo_all import MODELS
 from zoo_model import Model, outputs_of
 
 from scanopt_cli.rules.graph_checking import check
+from scanopt_cli.rules.mending import mend
 from tiers import deep
 
 scan = partial(pytensor.scan, return_updates=False)
 type Graph = tuple[list[Any], list[Any]]
 
+M = pt.dmatrix("m")
 X, Y, V, N = pt.dvector("x"), pt.dvector("y"), pt.dscalar("v"), pt.lscalar("n")
 EMPTY = {"x": np.zeros(0), "y": np.ones(2), "v": np.array(1.0), "n": np.array(0)}
 RUNNING = ("vm", "NUMBA")
@@ -143,3 +146,27 @@ def two_draws(combine: Any) -> Graph:
 def test_draws_that_are_never_taken_together_share_no_bits(combine: Any, is_found: bool) -> None:
     findings = check(two_draws(combine), select=["R002"]).findings
     assert len(findings) == is_found
+
+
+MAPS: dict[str, tuple[Callable[[], Any], bool]] = {
+    "arithmetic": (lambda: scan(lambda a, b: a * b, sequences=[X, Y]), True),
+    "rows that are copied": (lambda: scan(lambda a: a, sequences=[X]), True),
+    "products": (lambda: scan(lambda r, w: r @ w, sequences=[M], non_sequences=[M]), True),
+    "arithmetic of longer sequences": (
+        lambda: scan(lambda a, b: a * b, sequences=[X, Y], n_steps=N),
+        False,
+    ),
+    "products of longer sequences": (
+        lambda: scan(lambda r, w: r @ w, sequences=[M], non_sequences=[M], n_steps=N),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_map_is_marked_as_mended_if_its_fix_mends_it(name: str) -> None:
+    build, is_mended = MAPS[name]
+    graph = ([X, Y, M, N], [build()])
+    (found,) = check(graph, select=["P004"]).findings
+    assert found.is_mended_safely == is_mended
+    assert bool(mend(graph, select=["P004"]).left.findings) != is_mended

@@ -171,6 +171,16 @@ def entered(block: Enabled) -> Iterator[Enabled]:
             _blocks[:] = [other for other in _blocks if other is not block]
 
 
+def block_of(fgraph: FunctionGraph) -> Enabled | None:
+    """Return the block that has a record of ``fgraph``, or else the innermost one.
+
+    A block of another thread may have been entered while ``fgraph`` is compiled.
+    """
+    with _lock:
+        knowing = (block for block in _blocks if block.knows(fgraph))
+        return next(knowing, _blocks[-1] if _blocks else None)
+
+
 def innermost() -> Enabled | None:
     """Return the block that was entered last; ``None`` outside of all blocks."""
     with _lock:

@@ -23,7 +23,7 @@ from pytensor.compile.mode import Mode, optdb
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import GraphRewriter
 
-from scanopt_cli.integration.compilation.blocks import innermost
+from scanopt_cli.integration.compilation.blocks import block_of, innermost
 from scanopt_cli.integration.compilation.compilation_stages import (
     CompilationStage,
     mode_of,
@@ -74,7 +74,7 @@ class Always(GraphRewriter):
         mode = mode_of(fgraph)
         # DebugMode compares the graph before and after each rewrite, and rewrites several times.
         if type(mode).__name__ != "DebugMode":
-            run_stage(fgraph, self.stage, innermost(), mode, seals=_will_unseal(mode))
+            run_stage(fgraph, self.stage, block_of(fgraph), mode, seals=_will_unseal(mode))
 
 
 class WhenEnabled(Always):

@@ -41,6 +41,8 @@ class PushOut(ScanPass):
     3. In a sum or product of more than two floats, the operands that need no loop become one term,
        to which case 1 or 2 applies: ``w + x[t] + h[t-1]`` is computed as ``(w + x[t]) + h[t-1]``,
        which may round differently.
+    4. A loop that copies rows, and does nothing else, is its sequences. These are provably as long
+       as it has steps, and it keeps every step.
 
     Preconditions: the loop is not batched, and no step works in place. For case 2 all sequences are
     cut to the trip count, unless they provably have that many rows; a sequence that is cut does not

@@ -8,8 +8,13 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.scan.rewriting.push_out import scan_push_out_seq
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from scanopt_cli.analysis.dependence import is_elementwise_map, is_replaceable_map
+from scanopt_cli.analysis.dependence import (
+    is_elementwise_map,
+    is_replaceable_map,
+    keeps_every_step,
+)
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.declared_lengths import declaring_as
 from scanopt_cli.ir.scan_view import ScanView, is_loop
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.ir.written import keep
@@ -52,6 +57,9 @@ def push_out_sequences(view: ScanView) -> dict[Variable, Variable] | Reason | No
 
 def _with_whole_sequences(view: ScanView) -> dict[Variable, Variable] | Reason | None:
     """Let PyTensor compute with whole sequences, which have to be equally long."""
+    copied = _copied_rows(view)
+    if copied is not None:
+        return copied
     pushed = _pushed_out(view.node)
     if pushed is None:
         return None
@@ -73,6 +81,23 @@ def _with_whole_sequences(view: ScanView) -> dict[Variable, Variable] | Reason |
     replaced = cut.rebuild()
     pushed = _pushed_out(node_of(replaced))
     return None if pushed is None else {old: pushed[new] for old, new in replaced.items()}
+
+
+def _copied_rows(view: ScanView) -> dict[Variable, Variable] | None:
+    """Return the sequences whose rows a loop copies, if it does nothing else."""
+    lengths = Lengths(view.n_steps)
+    sources = {
+        slot.inner_inputs[0]: slot.outer_input
+        for slot in view.of_kind(SlotKind.SEQ)
+        if lengths.length_of(slot.outer_input) == lengths.steps
+    }
+    slots = view.outputs()
+    if not all(s.kind is SlotKind.NIT_SOT and s.inner_outputs[0] in sources for s in slots):
+        return None
+    if not keeps_every_step(view):
+        return None
+    wholes = {slot.output: sources[slot.inner_outputs[0]] for slot in slots}
+    return {old: declaring_as(whole, old) for old, whole in wholes.items()}
 
 
 def _pushed_out(node: Apply) -> dict[Variable, Variable] | None:
