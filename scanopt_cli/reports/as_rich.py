@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -44,17 +45,26 @@ _INDENT = 2
 _INDENT_NESTED = 4
 
 
-def show(console: Console, blocks: Iterable[Block]) -> None:
+def show(console: Console, blocks: Iterable[Block], *, folds: bool | None = None) -> None:
     """Print blocks, one after the other. If making one fails, nothing is printed.
 
-    What is one line in a pipe is folded at a terminal, at blanks.
+    Lines are folded at blanks where ``folds``: at a terminal, and if ``COLUMNS`` says how wide they
+    are. Headings and items that do not wrap are folded at a terminal alone.
     """
-    folds = console.file.isatty()
+    at_terminal = console.file.isatty()
+    if folds is None:
+        folds = at_terminal or "COLUMNS" in os.environ
+    before: Block | None = None
     for block in list(blocks):
-        if folds:
-            block = _folding(block)
+        if isinstance(before, Table | Prose) and block == Paragraph():
+            continue  # they end with an empty line
+        before = block
         is_one_line = isinstance(block, Heading) or (isinstance(block, Item) and not block.wraps)
-        console.print(_rendered(block), soft_wrap=is_one_line and not folds)
+        if isinstance(block, Item):
+            block = replace(block, wraps=at_terminal or (block.wraps and folds))
+        whole = not at_terminal and (is_one_line or not folds)
+        is_text = isinstance(block, Heading | Paragraph | Item)
+        console.print(_rendered(block), soft_wrap=whole and is_text)
 
 
 def renderable(blocks: Iterable[Block]) -> RenderableType:
@@ -76,7 +86,7 @@ def plain(blocks: Iterable[Block], width: int = 100) -> str:
         legacy_windows=False,
     )
     with console.capture() as captured:
-        show(console, blocks)
+        show(console, blocks, folds=True)
     return "\n".join(line.rstrip() for line in captured.get().split("\n")).rstrip("\n")
 
 

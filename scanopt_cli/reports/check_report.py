@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scanopt_cli.diff.changes import GraphDiff
+from scanopt_cli.ir.inner_graphs import PULLBACK
 from scanopt_cli.reports.as_json import plain
 from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.reports.document import (
@@ -233,14 +234,15 @@ def _marked(finding: Finding) -> str:
 def finding_items(findings: Iterable[Finding], *, verbose: bool = False) -> Iterator[Item]:
     """Yield findings as entries of a list.
 
-    Unless ``verbose``, those of one rule about copies of a loop, where there are more than two, are
-    one entry.
+    Unless ``verbose``, those of one rule about loops of one name, or about those that one line
+    wrote, or their derivatives of one order, are one entry where there are more than two.
     """
     groups: dict[object, list[Finding]] = {}
     for finding in findings:
         name = without_numbers(finding.loop).rpartition("/")[2]
-        kind = finding.key if verbose else (finding.code, finding.place, name)
-        groups.setdefault(kind, []).append(finding)
+        if finding.place is not None:
+            name = f"{finding.place}, {name.count(PULLBACK)}"
+        groups.setdefault(finding.key if verbose else (finding.code, name), []).append(finding)
     for alike in groups.values():
         shown = alike[:1] if len(alike) > _FEW and not verbose else alike
         more = len(alike) - len(shown)

@@ -105,7 +105,7 @@ def _steps(found: Sequence[Compilation]) -> Iterator[Block]:
         yield Paragraph("no loop is left")
         return
     on_numbers = sum(left.is_done for left in entries.values())
-    yield Paragraph(f"{on_numbers} of {plural(len(entries), 'loop')} left: on numbers alone")
+    yield Paragraph(f"{plural(len(entries), 'loop')} left, {on_numbers} of them on numbers alone")
     ordered = sorted(entries, key=lambda key: entries[key].is_done)
     for key in ordered[:_MOST_LOOPS]:
         # Which compilations a loop is in says something only if there are several.

@@ -33,7 +33,7 @@ TEXTS: Mapping[Code, str] = {
     Code.BUFFERS_COPIED: "copied the initial buffers of {states:state}, so that they stay distinct",
     Code.CONDITION_MARKED: "made the stop condition differ from those of other loops",
     Code.OUTPUTS_COPIED: "a step copies {outputs:output}",
-    Code.READERS_COPIED: "readers of {slots!q} read a copy of it",
+    Code.READERS_COPIED: "what reads {slots!q} reads a copy",
     Code.SEQUENCE_CUT: "cut the sequence {slots!q} to the trip count",
     Code.SUM_REGROUPED: "regrouped the sum {slots!q}, so that PyTensor does not push it out",
     Code.UNIT_LENGTH_DECLARED: "declares lengths of 1 that PyTensor would find, and refuse",
@@ -44,7 +44,7 @@ TEXTS: Mapping[Code, str] = {
     Code.OUTPUT_HOISTED: "hoisted the invariant output {slots!q}",
     Code.STATE_HOISTED: "hoisted the invariant state {slots!q}",
     Code.STATE_NOT_HOISTED: "keeps the invariant {slots!q} in the loop: {reason}",
-    Code.CONSTANT_INLINED: "inlined constant {kind} {slots!q}",
+    Code.CONSTANT_INLINED: "wrote the value of {kind} {slots!q} into the step",
     Code.INPUT_KEPT: "keeps {kind} {slots!q} as an input: {reason}",
     Code.SEQUENCE_UNIFORM: "turned uniform {kind} {slots!q} into a non_seq",
     Code.CONSTANTS_MERGED: "merged {count:constant} with equal ones",
@@ -56,7 +56,7 @@ TEXTS: Mapping[Code, str] = {
     Code.TRACE_KEPT: "keeps nit_sot {slots!q}, the trace of {state!q}: {reason}",
     Code.TRACE_READ_FROM_STATE: "replaced nit_sot {slots!q} by the trace of state {state!q}",
     Code.MIT_MOT_KEPT: "keeps mit_mot {slots!q}: {reason}",
-    Code.MIT_MOT_REPLACED: "turned mit_mot {slots!q} into {into!n}",
+    Code.MIT_MOT_REPLACED: "turned mit_mot {slots!q} into {into!n}{each}",
     Code.ADDED_LATER: "adds the initial rows of {slots!q} where they are read: all are equal",
     Code.ROWS_AHEAD_EQUAL: "needs no sequence for {slots!q}: the rows that it reads ahead are all "
     "{value}",
@@ -103,7 +103,7 @@ TEXTS: Mapping[Code, str] = {
     Code.FIRST_ROW_COMPUTED: "computes the first row of {slots!q} outside of the loop",
     Code.FIRST_ROW_KEPT: "keeps all steps of {slots!q} for the row of the first step: {reason}",
     Code.FIRST_STEPS_RUN: "runs {steps:step} at most: no more are read",
-    Code.LAST_STEPS_CUT: "runs {fewer:step} less than {steps}: the last are not read",
+    Code.LAST_STEPS_CUT: "runs {fewer:step} less than {steps}: nobody reads the last",
     Code.READS_NORMALIZED: "normalized {count:reader} to rows at known places",
     Code.ROWS_FROM_END: "counts rows of {slots!q} from the end",
     Code.STEPS_CUT: "runs {needed:step} of {steps}: no more are read",
@@ -204,6 +204,7 @@ def text_of(remark: Remark) -> str:
     if remark.reason is not None:
         reason = worded(REASONS[Why(remark.reason.code)], remark.reason.fields)
     fields = {**remark.details, "slots": remark.slots, "count": remark.count, "reason": reason}
+    fields["each"] = " each" if len(remark.slots) > 1 else ""
     return worded(TEXTS[remark.code], fields)
 
 

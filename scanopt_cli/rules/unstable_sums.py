@@ -23,7 +23,7 @@ from scanopt_cli.ir.slots import STATES, Slot, SlotKind
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
 
 _PROBABILITY = Range(0.0, 1.0)
-_NAN = "where an exponent is large, the gradient is NaN"
+_NAN = "where an exponent is large, what pytensor.grad makes of it is NaN"
 
 
 class UnstableSums(Rule):

@@ -149,7 +149,8 @@ class Report:
 
     def lines(self) -> Iterator[str]:
         """Yield the findings as `scanopt check` tells them, below what was compiled."""
-        yield "scanopt check, of what is compiled here:"
+        codes = dict.fromkeys(f.code for found in self.findings.values() for f in found)
+        yield f"scanopt check: {', '.join(codes) or 'failed'}"
         for title, findings in self.findings.items():
             yield f"  {title}"
             yield from (f"    {told(finding)}" for finding in findings)

@@ -72,7 +72,7 @@ def test_steps_on_numbers_are_told_with_the_lines_of_their_loops() -> None:
     ]
     assert {loop.place for loop in loops} == {"graph_building.py:36 in scan"}
     assert all(loop.cost.numbers and not loop.cost.arrays for loop in loops)
-    assert "2 of 2 loops left: on numbers alone" in str(done)
+    assert "2 loops left, 2 of them on numbers alone" in str(done)
     assert "  ~ grad_of_scan_fn (graph_building.py:36 in scan): TracedLoop, " in str(done)
 
 
@@ -91,7 +91,7 @@ def test_arrays_that_stay_are_told_with_the_reason() -> None:
     with so.enabled() as done:
         function(*arrays(), mode="NUMBA")
     report = str(done)
-    assert "0 of 1 loop left: on numbers alone" in report
+    assert "1 loop left, 0 of them on numbers alone" in report
     assert "  = net (graph_building.py:36 in scan): TracedLoop, arrays: Dot (" in report
     flat = " ".join(report.split())
     assert "computes `y` and `matrix` as an array: a length is not known (give the arrays" in flat
@@ -115,7 +115,7 @@ def test_a_loop_that_stays_a_scan_says_why() -> None:
     assert (
         "stays a Scan: loops are faster by Numba, JAX and C, and the graph is compiled by" in flat
     )
-    assert "0 of 2 loops left: on numbers alone" in flat
+    assert "2 loops left, 0 of them on numbers alone" in flat
     assert flat.count("  = ") == 0
     assert "= grad_of_scan_fn" in flat
 
@@ -124,7 +124,7 @@ def test_a_pipeline_that_turns_no_scans_gives_no_reason() -> None:
     with so.enabled("default") as done:
         function(*growth(), mode="NUMBA")
     assert "stays a Scan" not in str(done)
-    assert "0 of 2 loops left: on numbers alone" in str(done)
+    assert "2 loops left, 0 of them on numbers alone" in str(done)
 
 
 def test_loops_that_are_gone() -> None:

@@ -33,7 +33,7 @@ def test_case_1_constant_non_sequence() -> None:
     assert labels(view) == ["sit_sot[0]"]
     constants = [v.data for v in ancestors(view.inner_outputs()) if isinstance(v, Constant)]
     assert constants == [2.5]
-    assert remarks == ["passed scan_fn: inlined constant non_seq `non_seq[0]`"]
+    assert remarks == ["passed scan_fn: wrote the value of non_seq `non_seq[0]` into the step"]
 
 
 def test_case_1_folds_in_the_body() -> None:
@@ -122,7 +122,9 @@ def test_inside_a_loop() -> None:
 
     graph = graph_of(scan(outer, outputs_info=[X], n_steps=N, name="outer"))
     _, remarks = optimized(graph, "inline-constants")
-    assert remarks == ["passed outer/scan_fn: inlined constant non_seq `non_seq[0]`"]
+    assert remarks == [
+        "passed outer/scan_fn: wrote the value of non_seq `non_seq[0]` into the step"
+    ]
 
 
 def test_case_1_twin_negative_zero() -> None:

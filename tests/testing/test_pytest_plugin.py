@@ -81,7 +81,7 @@ def test_the_option_fails_tests_by_what_is_found(suite: pytest.Pytester) -> None
     done.assert_outcomes(passed=1, failed=2)
     done.stdout.fnmatch_lines(
         [
-            "scanopt check, of what is compiled here:",
+            "scanopt check: P001",
             "  function loop, compiled at model.py:14",
             f"    {escaped(WASTE)}",
         ]
