@@ -131,3 +131,20 @@ def test_initial_rows_that_are_lost_once_what_nobody_reads_is_gone(is_invariant:
         (value,) = function(np.arange(3.0), np.ones((2, 3)), 2.0, 1.0)
     assert (len(value) < 5) == is_invariant
     assert bool(check(graph, select=["C003"]).findings) == is_invariant
+
+
+def test_a_loop_inside_whose_sum_is_right_is_not_found() -> None:
+    def inside(x, w):
+        rows, _ = scan(
+            lambda x, h, w: [w, x * 2],
+            sequences=[x],
+            outputs_info=[pt.zeros(()), None],
+            non_sequences=[w],
+        )
+        return rows.owner.inputs[0].sum()
+
+    matrix, number = pt.dmatrix("m"), pt.dscalar("w")
+    found = scan(inside, sequences=[matrix], non_sequences=[number])
+    function = pytensor.function([matrix, number], found, mode=Mode("vm", "fast_run"))
+    assert function(np.ones((2, 3)), 2.0).tolist() == [6.0, 6.0]
+    assert not check(([matrix, number], [found]), select=["C003"]).findings

@@ -120,6 +120,12 @@ def _pushed_out_of_read(loop: NamedLoop) -> dict[Variable, Variable]:
         return {}  # a row, or a state that nobody reads, is copied
     view.slots = [slot for slot in view.slots if slot in kept or not slot.inner_outputs]
     before = [slot.output for slot in kept]
+    # Over inputs of its own: those in a body belong to a graph that is frozen.
+    fresh: dict[Variable, Variable] = {view.n_steps: view.n_steps.type()}
+    view.n_steps = fresh[view.n_steps]
+    for slot in view.slots:
+        if slot.outer_input is not None:
+            slot.outer_input = fresh.setdefault(slot.outer_input, slot.outer_input.type())
     (node,) = {new.owner for new in view.rebuild().values() if new.owner is not None}
     try:
         replaced = asked(
