@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytensor
+import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.configdefaults import config
@@ -108,3 +109,42 @@ def test_the_graph_stays_as_it_is() -> None:
     before = str(pytensor.dprint(output, file="str"))
     check((list(arguments), [output]))
     assert str(pytensor.dprint(output, file="str")) == before
+
+
+@pytest.mark.parametrize("is_invariant", [True, False])
+def test_initial_rows_that_are_lost_once_what_nobody_reads_is_gone(is_invariant: bool) -> None:
+    x, v, w, s = pt.dvector("x"), pt.dmatrix("v"), pt.dscalar("w"), pt.dscalar("s")
+    rows, *_ = pytensor.scan(
+        lambda x, _, last, s, w: [
+            pt.full((3,), w) + (0 if is_invariant else last),
+            s + x,
+            s * x,
+        ],
+        sequences=[x],
+        outputs_info=[{"initial": v, "taps": [-2, -1]}, s, None],
+        non_sequences=[w],
+        return_updates=False,
+    )
+    graph = [x, v, w, s], [rows.owner.inputs[0]]
+    function = pytensor.function(*graph, mode=Mode("vm", "fast_run"), on_unused_input="ignore")
+    with np.errstate(all="ignore"):
+        (value,) = function(np.arange(3.0), np.ones((2, 3)), 2.0, 1.0)
+    assert (len(value) < 5) == is_invariant
+    assert bool(check(graph, select=["C003"]).findings) == is_invariant
+
+
+def test_a_loop_inside_whose_sum_is_right_is_not_found() -> None:
+    def inside(x, w):
+        rows, _ = scan(
+            lambda x, h, w: [w, x * 2],
+            sequences=[x],
+            outputs_info=[pt.zeros(()), None],
+            non_sequences=[w],
+        )
+        return rows.owner.inputs[0].sum()
+
+    matrix, number = pt.dmatrix("m"), pt.dscalar("w")
+    found = scan(inside, sequences=[matrix], non_sequences=[number])
+    function = pytensor.function([matrix, number], found, mode=Mode("vm", "fast_run"))
+    assert function(np.ones((2, 3)), 2.0).tolist() == [6.0, 6.0]
+    assert not check(([matrix, number], [found]), select=["C003"]).findings

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.scalar.basic import Add
 from pytensor.scan.rewriting.push_out import (
     scan_push_out_add,
@@ -19,7 +20,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from scanopt_cli.analysis.accesses.accesses import accesses
 from scanopt_cli.analysis.dependence import dependent_nodes, varying_inputs
 from scanopt_cli.analysis.named_loops import NamedLoop
-from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.scan_view import ScanView, is_loop, scan_op
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
 from scanopt_cli.rules.miscompiled.upstream_answers import Misread, RewriteError, asked
 
@@ -61,9 +62,8 @@ def lost_starts(loop: NamedLoop) -> Iterator[Misread]:
     states = [slot for slot in slots if slot.n_initial]
     if not (states or view.is_while) or len(slots) < len(view.outputs()):
         return
-    if dependent_nodes(varying_inputs(view), view.inner_outputs()):
-        return  # something is left in the loop, and so is the loop
-    replaced = _pushed_out(scan_push_out_non_seq, loop)
+    is_left = dependent_nodes(varying_inputs(view), view.inner_outputs())
+    replaced = _pushed_out_of_read(loop) if is_left else _pushed_out(scan_push_out_non_seq, loop)
     if view.is_while:
         # If it stopped at once, or before the last step, all steps are there nevertheless.
         found = [s for s in slots if s.output in replaced and _reads_all(loop, s)]
@@ -106,6 +106,43 @@ def _pushed_out(rewriter: Any, loop: NamedLoop) -> dict[Variable, Variable]:
         return {}
     return {
         old: new for old, new in replaced.items() if new.owner is None or scan_op(new.owner) is None
+    }
+
+
+def _pushed_out_of_read(loop: NamedLoop) -> dict[Variable, Variable]:
+    """Return the same of ``scan_push_out_non_seq``, once nobody's outputs are gone.
+
+    Nothing, if something that varies is left in the loop then.
+    """
+    view = ScanView.of(loop.view.node)
+    view.unfreeze()
+    kept = [slot for slot in view.outputs() if loop.graph.clients.get(slot.output)]
+    condition = [] if view.condition is None else [view.condition]
+    computed = [*condition, *(v for slot in kept for v in slot.inner_outputs)]
+    if len(kept) == len(view.outputs()) or dependent_nodes(varying_inputs(view), computed):
+        return {}
+    others = varying_inputs(view).difference(v for slot in kept for v in slot.inner_inputs)
+    if not others.isdisjoint(computed):
+        return {}  # a row, or a state that nobody reads, is copied
+    view.slots = [slot for slot in view.slots if slot in kept or not slot.inner_outputs]
+    before = [slot.output for slot in kept]
+    # Over inputs of its own: those in a body belong to a graph that is frozen.
+    fresh: dict[Variable, Variable] = {view.n_steps: view.n_steps.type()}
+    view.n_steps = fresh[view.n_steps]
+    for slot in view.slots:
+        if slot.outer_input is not None:
+            slot.outer_input = fresh.setdefault(slot.outer_input, slot.outer_input.type())
+    (node,) = {new.owner for new in view.rebuild().values() if new.owner is not None}
+    try:
+        replaced = asked(
+            scan_push_out_non_seq, FunctionGraph(outputs=list(node.outputs), clone=False), node
+        )
+    except RewriteError:
+        return {}
+    return {
+        old: replaced[new]
+        for old, new in zip(before, node.outputs, strict=True)
+        if new in replaced and (replaced[new].owner is None or not is_loop(replaced[new].owner))
     }
 
 
