@@ -19,10 +19,10 @@ def operations(fgraph: AbstractFunctionGraph) -> Formula:
     elements that it reads, and a matrix product its multiplications; what moves elements counts
     nothing.
     """
-    return _Counter().count(fgraph)
+    return _OperationCounter().count(fgraph)
 
 
-class _Counter:
+class _OperationCounter:
     """Counts graphs, remembering each inner graph by identity."""
 
     def __init__(self) -> None:

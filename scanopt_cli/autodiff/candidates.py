@@ -36,7 +36,7 @@ _SAME_AT_FIRST = {
 _NEAR = 0.02
 
 
-class Verdict(StrEnum):
+class Standing(StrEnum):
     """What is known of a strategy."""
 
     CHOSEN = "chosen"
@@ -70,7 +70,7 @@ class Candidate:
     """
 
     strategy: Strategy
-    verdict: Verdict
+    verdict: Standing
     reason: str
     is_raw: bool = False
     statistics: Statistics | None = None
@@ -136,17 +136,17 @@ class Contest:
         for strategy in self._strategies(chosen):
             why = self.why_not(strategy)
             if why is not None:
-                yield Candidate(strategy=strategy, verdict=Verdict.REFUSED, reason=why)
+                yield Candidate(strategy=strategy, verdict=Standing.REFUSED, reason=why)
                 continue
             long = self._takes_long(strategy)
             if long:
-                yield Candidate(strategy=strategy, verdict=Verdict.LEFT_OUT, reason=long)
+                yield Candidate(strategy=strategy, verdict=Standing.LEFT_OUT, reason=long)
                 continue
             self.announce(f"{strategy}, order {self.order}")
             try:
                 built = self.build(strategy)
             except ScanoptError as error:
-                yield Candidate(strategy=strategy, verdict=Verdict.REFUSED, reason=error.what)
+                yield Candidate(strategy=strategy, verdict=Standing.REFUSED, reason=error.what)
                 continue
             if strategy is Strategy.REVERSE:
                 yield _beside(strategy, _Counted.of(built), best, is_raw=True)
@@ -157,7 +157,7 @@ class Contest:
         nodes = counts.outer_nodes + counts.inner_nodes
         if nodes > _MOST_BUILT:
             reason = f"not cleaned: {nodes:,} nodes are built"
-            return Candidate(strategy=strategy, verdict=Verdict.LEFT_OUT, reason=reason)
+            return Candidate(strategy=strategy, verdict=Standing.LEFT_OUT, reason=reason)
         return _beside(strategy, _Counted.of(optimize(built, PRESET).graph), best)
 
     def _strategies(self, chosen: Strategy) -> list[Strategy]:
@@ -195,7 +195,7 @@ def beside_each_other(built: Sequence[tuple[Choice, Graph]]) -> tuple[Candidate,
 
 def _chosen(choice: Choice, best: _Counted) -> Candidate:
     beside_itself = _beside(choice.strategy, best, best)
-    return replace(beside_itself, verdict=Verdict.CHOSEN, reason=choice.reason)
+    return replace(beside_itself, verdict=Standing.CHOSEN, reason=choice.reason)
 
 
 def _beside(
@@ -204,7 +204,7 @@ def _beside(
     cost, memory = _ratio(counted.cost, best.cost), _ratio(counted.memory, best.memory)
     return Candidate(
         strategy=strategy,
-        verdict=Verdict.COUNTED,
+        verdict=Standing.COUNTED,
         reason="" if is_raw else ", ".join(_differences(counted, best, cost, memory)),
         is_raw=is_raw,
         statistics=counted.statistics,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from scanopt_cli.analysis.statistics import Statistics
-from scanopt_cli.autodiff.candidates import LENGTH, PRESET, Candidate, Verdict
+from scanopt_cli.autodiff.candidates import LENGTH, PRESET, Candidate, Standing
 from scanopt_cli.reports.document import (
     Block,
     Column,
@@ -25,10 +25,10 @@ _LONG = 90
 # A narrower table would have no room for the names of strategies beside the numbers.
 _TABLE_WIDTH = 72
 _SIGNS = {
-    Verdict.CHOSEN: Sign("*", Style.GOOD, "chosen"),
-    Verdict.COUNTED: Sign("-", Style.PLAIN, "beside it"),
-    Verdict.REFUSED: Sign("!", Style.WARNING, "refused"),
-    Verdict.LEFT_OUT: Sign("?", Style.FAINT, "left out"),
+    Standing.CHOSEN: Sign("*", Style.GOOD, "chosen"),
+    Standing.COUNTED: Sign("-", Style.PLAIN, "beside it"),
+    Standing.REFUSED: Sign("!", Style.WARNING, "refused"),
+    Standing.LEFT_OUT: Sign("?", Style.FAINT, "left out"),
 }
 
 
@@ -60,12 +60,12 @@ def candidates_report(
         otherwise=items,
         is_dense=True,
     )
-    groups: dict[tuple[Verdict, str], list[str]] = {}
+    groups: dict[tuple[Standing, str], list[str]] = {}
     for one in candidates:
         if not one.is_raw:
             groups.setdefault((one.verdict, one.reason), []).append(one.strategy)
     for (verdict, reason), names in groups.items():
-        refused = "does not apply: " if verdict is Verdict.REFUSED else ""
+        refused = "does not apply: " if verdict is Standing.REFUSED else ""
         yield Item(f"{', '.join(names)}: {refused}{reason}", sign=_SIGNS[verdict])
     if not is_short:
         yield Paragraph("loop buffers")
@@ -98,5 +98,5 @@ def _cost(one: Candidate) -> str:
 
 def _label(one: Candidate) -> str:
     """Return the strategy with a mark, if it is chosen."""
-    mark = "* " if one.verdict is Verdict.CHOSEN else ""
+    mark = "* " if one.verdict is Standing.CHOSEN else ""
     return f"{mark}{one.strategy}{', as built' if one.is_raw else ''}"

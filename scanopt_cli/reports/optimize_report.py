@@ -63,7 +63,7 @@ _SIGNS = {
 }
 # What fits on a screen of 80 columns and 40 lines, with a line or two for titles, what is left out,
 # and what to type next.
-_LINES = 33
+_LINES = 32
 _LONGEST_ITEM = 110
 _LONGEST_FORMULA = 90
 

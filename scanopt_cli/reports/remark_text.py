@@ -33,7 +33,7 @@ TEXTS: Mapping[Code, str] = {
     Code.BUFFERS_COPIED: "copied the initial buffers of {states:state}, so that they stay distinct",
     Code.CONDITION_MARKED: "made the stop condition differ from those of other loops",
     Code.OUTPUTS_COPIED: "a step copies {outputs:output}",
-    Code.READERS_COPIED: "what reads {slots!q} reads a copy",
+    Code.READERS_COPIED: "readers of {slots!q} read a copy",
     Code.SEQUENCE_CUT: "cut the sequence {slots!q} to the trip count",
     Code.SUM_REGROUPED: "regrouped the sum {slots!q}, so that PyTensor does not push it out",
     Code.UNIT_LENGTH_DECLARED: "declares lengths of 1 that PyTensor would find, and refuse",
