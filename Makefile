@@ -20,10 +20,12 @@ help: ## List the targets
 demo: samples ## Run the main job on the sample graphs
 	@mkdir -p $(DEMO)
 	$(SCANOPT) inspect sample_graphs/nested.pkl
+	$(SCANOPT) check sample_graphs/unused.pkl || test $$? -eq 1 # 1: it finds something
 	$(SCANOPT) optimize sample_graphs/unused.pkl --diff structural -o $(DEMO)/unused.pkl
 	$(SCANOPT) verify sample_graphs/unused.pkl $(DEMO)/unused.pkl
 	$(SCANOPT) diff sample_graphs/unused.pkl $(DEMO)/unused.pkl || test $$? -eq 1 # 1: they differ
 	$(SCANOPT) grad sample_graphs/seed.pkl --order 2
+	@echo 'next: scanopt check on graphs of your own, which `scanopt capture -- python model.py` saves'
 
 samples: .venv/installed ## Build sample_graphs/*.pkl
 	$(VENV)/python sample_graphs/build.py

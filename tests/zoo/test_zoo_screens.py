@@ -22,7 +22,7 @@ _QUICK = {("Kalman", 1, "default"), ("Kalman", 1, "grad"), ("LSTM", 1, "default"
 def _cases() -> Iterator[object]:
     for model in MODELS:
         for order in range(1, model.order + 1):
-            for preset in ("default", "grad", *(("loop",) if order == 1 else ())):
+            for preset in ("default", "grad", "loop") if order == 1 else ("default",):
                 marks = [] if (model.name, order, preset) in _QUICK else [pytest.mark.deep]
                 yield pytest.param(
                     model, order, preset, marks=marks, id=f"{model}-{order}-{preset}"
