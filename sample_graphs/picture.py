@@ -31,8 +31,8 @@ def main() -> None:
     left = check(result.graph)
     console = Console(record=True, width=_WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(f"$ {_COMMAND}", style="dim", highlight=False)
-    as_rich.show(console, optimize_report(graph.source, result, left.findings))
-    as_rich.show(console, next_steps(result, left, None))
+    as_rich.show(console, optimize_report(graph.source, result, left.findings), folds=True)
+    as_rich.show(console, next_steps(result, left, None), folds=True)
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else _FILE
     console.save_svg(str(target), title="scanopt", theme=MONOKAI, unique_id="scanopt")
     print(target)

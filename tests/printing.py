@@ -14,5 +14,5 @@ def printed(blocks: Iterable[Block], width: int = 100) -> str:
     """Return what a terminal without colours shows."""
     console = Console(width=width, no_color=True, color_system=None)
     with console.capture() as captured:
-        as_rich.show(console, blocks)
+        as_rich.show(console, blocks, folds=True)
     return captured.get()

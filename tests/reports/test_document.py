@@ -162,5 +162,5 @@ def test_nothing_is_shown_of_a_report_that_fails() -> None:
 
     console = Console(color_system=None)
     with console.capture() as captured, pytest.raises(ValueError, match="on the way"):
-        as_rich.show(console, report())
+        as_rich.show(console, report(), folds=True)
     assert captured.get() == ""

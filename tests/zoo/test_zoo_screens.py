@@ -36,5 +36,6 @@ def test_a_derivative_fits_on_one_screen(model: Model, order: int, preset: str) 
     left = check(result.graph)
     screen = io.StringIO()
     report = optimize_report(graph.source, result, left.findings)
-    show(Console(file=screen, width=80), [*report, *next_steps(result, left, None)])
+    blocks = [*report, *next_steps(result, left, None)]
+    show(Console(file=screen, width=80), blocks, folds=True)
     assert len(screen.getvalue().splitlines()) <= 40
