@@ -71,6 +71,7 @@ class Code(StrEnum):
     # merge-duplicates, merge-equal, merge-scans, merge-states
     CONSTANTS_MERGED = "constants-merged"
     NODES_MERGED = "nodes-merged"
+    LOOPS_MERGED = "loops-merged"
     OPS_SHARED = "ops-shared"
     SCANS_MERGED = "scans-merged"
     SCANS_NOT_MERGED = "scans-not-merged"

@@ -11,6 +11,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 
 from scanopt_cli.ir.inner_graphs import body_of, core_op, op_name
+from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.remarks import Code
 
@@ -49,8 +50,11 @@ class MergeEqual(Pass):
         merged = dict(duplicates(context))
         nodes = {variable.owner for variable in merged if variable.owner is not None}
         constants = sum(variable.owner is None for variable in merged)
-        if nodes:
-            context.passed(None, Code.NODES_MERGED, count=len(nodes))
+        loops = sum(map(is_loop, filter(None, nodes)))
+        if loops:
+            context.passed(None, Code.LOOPS_MERGED, count=loops)
+        if len(nodes) > loops:
+            context.passed(None, Code.NODES_MERGED, count=len(nodes) - loops)
         if constants:
             context.passed(None, Code.CONSTANTS_MERGED, count=constants)
         if merged:

@@ -25,6 +25,7 @@ class _Deed:
         return f"{plural(count, self.noun)} {self.text}"
 
 
+_EQUAL = _Deed("loop", "merged with equal ones")
 _MERGED = _Deed("loop", "merged")
 _WRITTEN_OUT = _Deed("loop", "written out")
 _REPLACED = _Deed("mit_mot", "turned into states", counts_slots=True)
@@ -33,6 +34,7 @@ _MOVED = _Deed("loop", "with less to compute in a step")
 _UNUSED = _Deed("unused slot", "removed", counts_slots=True)
 _TRIMMED = _Deed("buffer", "shortened", counts_slots=True)
 _DEEDS = {
+    Code.LOOPS_MERGED: _EQUAL,
     Code.SCANS_MERGED: _MERGED,
     Code.STEPS_WRITTEN_OUT: _WRITTEN_OUT,
     Code.MIT_MOT_REPLACED: _REPLACED,
@@ -121,18 +123,20 @@ def loops_of(counts: Statistics) -> str:
 
 def _deeds(remarks: Iterable[Remark]) -> list[str]:
     """Return the few most important things that were done, with how often they were."""
-    slots: Counter[_Deed] = Counter()
+    counts: Counter[_Deed] = Counter()
     loops: dict[_Deed, set[str]] = {}
     for remark in remarks:
         deed = _DEEDS.get(remark.code)
         if deed is None or remark.kind is not RemarkKind.PASSED:
             continue
-        if deed.counts_slots:
-            slots[deed] += len(remark.slots)
+        if deed is _EQUAL:
+            counts[deed] += remark.count
+        elif deed.counts_slots:
+            counts[deed] += len(remark.slots)
         else:
             others = remark.details.get("others")
             names = others if isinstance(others, tuple) else ()
             loops.setdefault(deed, set()).update((remark.scan, *names))
-    counts = {**slots, **{deed: len(names) for deed, names in loops.items()}}
+    counts.update({deed: len(names) for deed, names in loops.items()})
     order = list(dict.fromkeys(_DEEDS.values()))
     return [deed.worded(counts[deed]) for deed in order if counts.get(deed)][:_MOST_DEEDS]

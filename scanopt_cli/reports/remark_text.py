@@ -49,6 +49,7 @@ TEXTS: Mapping[Code, str] = {
     Code.SEQUENCE_UNIFORM: "turned uniform {kind} {slots!q} into a non_seq",
     Code.CONSTANTS_MERGED: "merged {count:constant} with equal ones",
     Code.NODES_MERGED: "merged {count:node} with equal ones",
+    Code.LOOPS_MERGED: "merged {count:loop} with equal ones",
     Code.OPS_SHARED: "made {count:node} of OpFromGraph {op!q} share one Op",
     Code.SCANS_MERGED: "merged with {others!q}",
     Code.SCANS_NOT_MERGED: "not merged with {other!q}: {reason}",

@@ -18,6 +18,9 @@ from pytensor.scan.utils import until
 from evaluating import assert_same_outcomes, evaluate
 from graph_building import arguments, graph_of, only_scan, optimized, scan, scan_views
 from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.pipeline.optimizing import optimize
+from scanopt_cli.remarks import Code
+from scanopt_cli.reports.headline import headline
 
 
 def _merged(graph: Graph, **values: Any) -> tuple[FunctionGraph, list[str]]:
@@ -235,3 +238,15 @@ def test_identity_is_equality_afterwards() -> None:
     fgraph, _ = _merged(graph_of(*outputs), x=[1.0, 2.0])
     keys = [(node.op, tuple(node.inputs)) for node in fgraph.toposort()]
     assert len(keys) == len(set(keys))
+
+
+def test_equal_loops_are_counted_apart() -> None:
+    """The headline of `optimize` says how many loops are gone."""
+    s, x = pt.dvector("s"), pt.dscalar("x")
+    first, second, third = (
+        scan(lambda a, y: y + a, sequences=[s], outputs_info=[x]) for _ in range(3)
+    )
+    result = optimize(graph_of(first, second * third), "merge-equal")
+    told = [(r.code, r.count) for run in result.passes for r in run.remarks]
+    assert (Code.LOOPS_MERGED, 2) in told
+    assert headline(result, 0).startswith("3 Scans → 1: 2 loops merged with equal ones")
