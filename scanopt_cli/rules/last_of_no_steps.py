@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from pytensor.graph.basic import Apply
+from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.analysis.accesses.accesses import accesses_of_outputs
@@ -40,6 +41,10 @@ class LastOfNoSteps(PassRule):
     costs_buffers: ClassVar[bool] = False
     codes: ClassVar[frozenset[str]] = frozenset({Code.LAST_GUARDED})
 
+    def __init__(self) -> None:
+        # Of each graph, the nodes that write one row of an array, found once for all its loops.
+        self._writes: dict[int, list[Apply]] = {}
+
     def text(self, remarks: Sequence[Remark]) -> str:
         """Return the text of the finding."""
         what = f"the last row of {named(remarks)} is read"
@@ -51,7 +56,10 @@ class LastOfNoSteps(PassRule):
         It keeps that of a row of a map, which it computes without a loop, and of a loop whose last
         row is written, too. To read no row as an array of no rows is no error.
         """
-        if any(_writes_last(node, loop) for node in loop.graph.toposort()):
+        writes = self._writes.get(id(loop.graph))
+        if writes is None:
+            writes = self._writes[id(loop.graph)] = list(_row_writes(loop.graph))
+        if any(_writes_last(node, loop) for node in writes):
             return []
         accesses = accesses_of_outputs(loop.view, loop.clients)  # type: ignore[arg-type]
         lengths = Lengths(loop.view.n_steps)
@@ -80,12 +88,18 @@ class LastOfNoSteps(PassRule):
         )
 
 
+def _row_writes(graph: AbstractFunctionGraph) -> Iterator[Apply]:
+    """Yield the nodes of a graph that write one row of an array."""
+    for node in graph.apply_nodes:
+        indices = indices_from(node, 0) if isinstance(node.op, IncSubtensor) else ()
+        if indices and not isinstance(indices[0], slice):
+            yield node
+
+
 def _writes_last(node: Apply, loop: NamedLoop) -> bool:
     """Whether a node writes the last of as many rows as a loop has steps, or the first."""
-    if not isinstance(node.op, IncSubtensor):
-        return False
     lengths, indices = Lengths(loop.view.n_steps), indices_from(node, 0)
     length = lengths.length_of(node.inputs[0])
-    if not indices or isinstance(indices[0], slice) or length != lengths.steps:
+    if length != lengths.steps:
         return False
     return lengths.value_of(indices[0]) in (as_affine(-1), ZERO, length - 1)

@@ -74,7 +74,13 @@ _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
     backward_loops_graph: (KeepValues.name,),
 }
 _MAKERS = {name: maker for maker, names in _OTHER_GRAPHS.items() for name in names}
-_PIPELINES = (*(cls.name for cls in builtin()), "default", "grad")
+# What mends mistakes has no work in graphs without any.
+_MENDING = ("carry-generators", "safe-branches", "stable-log-sums", "widen-integers")
+_PIPELINES = (
+    *(cls.name for cls in builtin() if cls.name not in _MENDING),
+    "default",
+    "grad",
+)
 
 
 @cache
