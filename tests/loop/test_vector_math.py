@@ -62,6 +62,7 @@ def arguments(name: str) -> np.ndarray:
     return values[values > -1] if name == "log1p" else values
 
 
+# NumPy's long doubles are doubles on some machines (ARM, Windows); those of CI have 64 bits.
 @pytest.mark.skipif(
     np.finfo(np.longdouble).nmant < 60, reason="this machine has no more exact numbers"
 )

@@ -271,6 +271,7 @@ print((kibibytes("VmHWM") - before) // 1024)
 """
 
 
+# The peak is read and reset in /proc, which other systems do not have; CI runs Linux.
 @pytest.mark.deep
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux forgets a peak")
 def test_peak_memory_of_a_million_steps() -> None:

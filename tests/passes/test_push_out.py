@@ -12,10 +12,8 @@ from pytensor import sparse
 from pytensor.compile.ops import DeepCopyOp
 from pytensor.conditional.op import IfElse
 from pytensor.graph.replace import vectorize_graph
-from pytensor.raise_op import Assert
 from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
-from pytensor.tensor.subtensor import Subtensor
 
 from graph_building import assert_same_values, graph_of, only_scan, optimized, scan
 from scanopt_cli.analysis.statistics import statistics
@@ -42,36 +40,6 @@ def test_case_1_invariants(steps: int) -> None:
     assert not any(node.op == pt.exp for node in body.toposort())
     assert "moved" in remarks[0]
     assert_same_values(graph, work, h=np.ones(3), m=np.arange(9.0).reshape(3, 3) / 20, n=steps)
-
-
-RAISING: dict[str, tuple[Callable[[Any], Any], Any]] = {
-    "an index": (lambda v: v[7], np.zeros(3)),
-    "an assertion": (lambda v: Assert("no")(v, pt.all(v > 0)).sum(), np.zeros(3)),
-    "an axis that is dropped": (lambda v: pt.squeeze(v, 0), np.zeros(3)),
-    "an index, and arithmetic behind it": (lambda v: pt.exp(v[7] * 2), np.zeros(3)),
-}
-
-
-@pytest.mark.parametrize("name", RAISING)
-def test_what_may_raise_is_computed_if_there_is_a_step(name: str) -> None:
-    compute, bad = RAISING[name]
-    graph = graph_of(
-        scan(lambda y, v: y + compute(v), outputs_info=[x], non_sequences=[s], n_steps=n)
-    )
-    work, _ = optimized(graph, "push-out")
-    assert any(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes)
-    assert_same_values(graph, work, x=1.0, s=bad, n=0)
-    assert_same_values(graph, work, x=1.0, s=bad, n=2)
-    assert_same_values(graph, work, x=1.0, s=np.arange(1.0, 12.0), n=2)
-
-
-def test_no_condition_where_a_step_is_made_or_nothing_can_raise() -> None:
-    always = scan(lambda y, v: y + v[1], outputs_info=[x], non_sequences=[s], n_steps=3)
-    total = scan(lambda y, v: y + v.sum(), outputs_info=[x], non_sequences=[s], n_steps=n)
-    for graph in (graph_of(always), graph_of(total)):
-        work, remarks = optimized(graph, "push-out")
-        assert "moved" in remarks[0]
-        assert not any(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes)
 
 
 def test_case_1_while_loops_and_invariant_outputs() -> None:
@@ -312,42 +280,6 @@ def test_sparse_matrices_stay_in_the_body() -> None:
     body = only_scan(work.fgraph).op.fgraph
     assert any(isinstance(v.type, sparse.SparseTensorType) for v in body.inputs)
     assert not any(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes)
-
-
-def test_what_may_raise_is_guarded_unless_told_otherwise() -> None:
-    m, v, n = pt.dmatrix("m"), pt.dvector("v"), pt.lscalar("n")
-    states = scan(
-        lambda v, m: pt.linalg.cholesky(m) @ v, outputs_info=[v], non_sequences=[m], n_steps=n
-    )
-    for passes, guards in (("push-out", 1), ("push-out{guarded=false}", 0)):
-        work, _ = optimized(graph_of(states), passes)
-        assert sum(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes) == guards
-
-
-@pytest.mark.parametrize(
-    ("value", "steps", "reads", "conditions", "in_step"),
-    [
-        pytest.param(lambda v: v[1], n, True, 1, False, id="an entry, before the loop"),
-        pytest.param(lambda v: v[1], n, False, 0, True, id="an entry, in each step"),
-        pytest.param(lambda v: v[1], 3, False, 0, False, id="a loop that has steps"),
-        pytest.param(lambda v: pt.exp(v[1]), n, False, 1, False, id="what is computed of it"),
-        pytest.param(lambda v: v[1] + pt.exp(v[1]), n, False, 1, False, id="both"),
-    ],
-)
-def test_reads_that_need_a_condition_may_stay_in_the_step(
-    value: Callable[[Any], Any], steps: Any, reads: bool, conditions: int, in_step: bool
-) -> None:
-    graph = graph_of(
-        scan(lambda y, v: y * value(v), outputs_info=[x], non_sequences=[s], n_steps=steps)
-    )
-    work, _ = optimized(graph, f"push-out{{reads={str(reads).lower()}}}")
-    body = only_scan(work.fgraph).op.fgraph
-    assert any(isinstance(node.op, Subtensor) for node in body.toposort()) is in_step
-    found = sum(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes)
-    assert found == conditions
-    for count in (0, 1, 3) if steps is n else (3,):
-        symbolic = {"n": count} if steps is n else {}
-        assert_same_values(graph, work, x=1.5, s=np.array([0.5, 2.0]), **symbolic)
 
 
 CHEAP: dict[str, tuple[Callable[[], Any], bool]] = {

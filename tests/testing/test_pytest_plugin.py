@@ -226,13 +226,13 @@ def test_a_test_that_fails_by_itself_says_why(suite: pytest.Pytester) -> None:
 
 def test_an_expected_failure_and_a_skip_stay_what_they_are(suite: pytest.Pytester) -> None:
     text = """
-        @pytest.mark.xfail(strict=True)
+        @pytest.mark.xfail(strict=True, reason="the plug-in finds waste in what this compiles")
         def test_known():
             compiled()
 
         def test_skipped():
             compiled()
-            pytest.skip("no reason")
+            pytest.skip("it is the skip of this suite that is tested")
         """
     run(suite, dedent(text), "--scanopt").assert_outcomes(xfailed=1, skipped=1)
 
