@@ -15,6 +15,7 @@ import pytest
 from command_line import scanopt
 
 import scanopt_cli as so
+from graph_building import scan
 from scanopt_cli.remarks import Code, Remark
 from scanopt_cli.rules import rule_registry
 from scanopt_cli.rules.mending import mend
@@ -50,11 +51,10 @@ def unsafe(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph with an output that nobody reads, and a sequence that is given twice."""
     x, v = pt.dvector("x"), pt.dscalar("v")
-    ys, _ = pytensor.scan(
+    ys, _ = scan(
         lambda a, b, s: [pt.sin(s * a) + b, pt.log(a)],
         sequences=[x, x],
         outputs_info=[v, None],
-        return_updates=False,
     )
     path = tmp_path_factory.mktemp("fixes") / "graph.pkl"
     so.save(([x, v], [ys]), path)
@@ -181,9 +181,7 @@ def test_what_a_fix_uncovers_is_mended_as_well() -> None:
     """Once its gradient reads no trace, PyTensor trims the loop, and loses the IndexError."""
     start, steps = pt.dvector("start"), pt.lscalar("n")
     taps = {"initial": start, "taps": [-3, -1]}
-    last = pytensor.scan(lambda _, y: y, outputs_info=[taps], n_steps=steps, return_updates=False)[
-        -1
-    ]
+    last = scan(lambda _, y: y, outputs_info=[taps], n_steps=steps)[-1]
     graph = ([start, steps], [last, pt.grad(last, start)])
     assert [finding.code for finding in so.check(graph).findings] == ["P007"]
     done = mend(graph)
@@ -206,11 +204,10 @@ def test_a_fix_that_cannot_be_written_stops_no_other(graph: Path, tmp_path: Path
 def doubtful(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A loop that draws from a generator which the caller gives, and whose end is dropped."""
     rng = pt.random.rng("rng")
-    _, draws = pytensor.scan(
+    _, draws = scan(
         lambda rng: pt.random.normal(rng=rng, return_next_rng=True),
         outputs_info=[rng, None],
         n_steps=3,
-        return_updates=False,
     )
     path = tmp_path_factory.mktemp("doubtful") / "doubtful.pkl"
     so.save(([rng], [draws]), path)
@@ -250,11 +247,10 @@ def test_json_and_python_have_suspects_apart(doubtful: Path) -> None:
 
 def test_a_generator_is_carried_by_the_unsafe_fix_alone(tmp_path: Path) -> None:
     rng = pt.random.rng("rng")
-    draws = pytensor.scan(
+    draws = scan(
         lambda rng: pt.random.normal(rng=rng, return_next_rng=True)[1],
         non_sequences=[rng],
         n_steps=3,
-        return_updates=False,
     )
     so.save(([rng], [draws]), tmp_path / "equal.pkl")
     target = tmp_path / "apart.pkl"

@@ -15,13 +15,13 @@ from pytensor.compile.mode import Mode
 from pytensor.scan.utils import until
 
 import scanopt_cli as so
+from graph_building import scan
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.grammar import PRESETS
 from scanopt_cli.remarks import Code, RemarkKind, Why
 from scanopt_cli.rules.graph_checking import check
 from tiers import deep
 
-scan = partial(pytensor.scan, return_updates=False)
 normal = partial(pt.random.normal, return_next_rng=True)
 uniform = partial(pt.random.uniform, return_next_rng=True)
 
