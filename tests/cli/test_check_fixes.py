@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from importlib.metadata import EntryPoint
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,10 +16,8 @@ from command_line import scanopt
 import scanopt_cli as so
 from graph_building import scan
 from scanopt_cli.remarks import Code, Remark
-from scanopt_cli.rules import rule_registry
 from scanopt_cli.rules.mending import mend
 from scanopt_cli.rules.rule_contract import Fix, PassRule, Severity
-from scanopt_cli.rules.rule_registry import rules
 
 
 class Doubled(PassRule):
@@ -37,14 +34,9 @@ class Doubled(PassRule):
 
 
 @pytest.fixture
-def unsafe(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def unsafe(registered_rules: Callable[..., None]) -> None:
     """Let a package add a rule with an unsafe fix."""
-    point = EntryPoint("doubled", f"{__name__}:Doubled", "scanopt.rules")
-    monkeypatch.setattr(rule_registry, "entry_points", lambda group: (point,))
-    rules.cache_clear()
-    yield
-    monkeypatch.undo()
-    rules.cache_clear()
+    registered_rules(f"{__name__}:Doubled")
 
 
 @pytest.fixture(scope="module")
