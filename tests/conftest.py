@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from importlib.metadata import version
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint, version
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +64,19 @@ def evaluated_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     limit = sys.getrecursionlimit()
     yield
     sys.setrecursionlimit(limit)
+
+
+@pytest.fixture
+def registered_rules(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """The built-in rules alone, until it is called with entry points that add some."""
+    from scanopt_cli.rules import rule_registry
+
+    def register(*values: str) -> None:
+        points = tuple(EntryPoint("mine", v, rule_registry.ENTRY_POINT_GROUP) for v in values)
+        monkeypatch.setattr(rule_registry, "entry_points", lambda group: points)
+        rule_registry.rules.cache_clear()
+
+    register()
+    yield register
+    monkeypatch.undo()
+    rule_registry.rules.cache_clear()

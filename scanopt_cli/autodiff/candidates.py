@@ -101,10 +101,10 @@ class Contest:
 
     Attributes
     ----------
-    order, full
-        The order of the derivative, and whether it is a whole Hessian.
-    nodes, scans
-        How many nodes, and how many loops, the graph to differentiate has.
+    order
+        The order of the derivative.
+    counts
+        What the graph to differentiate has.
     build
         Builds the derivative by a strategy.
     why_not
@@ -112,9 +112,7 @@ class Contest:
     """
 
     order: int
-    full: bool
-    nodes: int
-    scans: int
+    counts: Statistics
     build: Callable[[Strategy], Graph]
     why_not: Callable[[Strategy], str | None]
     announce: Callable[[str], None]
@@ -153,8 +151,7 @@ class Contest:
             yield self._cleaned(strategy, built, best)
 
     def _cleaned(self, strategy: Strategy, built: Graph, best: _Counted) -> Candidate:
-        counts = statistics(built.fgraph)
-        nodes = counts.outer_nodes + counts.inner_nodes
+        nodes = _nodes(statistics(built.fgraph))
         if nodes > _MOST_BUILT:
             reason = f"not cleaned: {nodes:,} nodes are built"
             return Candidate(strategy=strategy, verdict=Standing.LEFT_OUT, reason=reason)
@@ -170,11 +167,12 @@ class Contest:
 
     def _takes_long(self, strategy: Strategy) -> str | None:
         """Return why building a strategy may take long."""
-        scans = self.scans * (2**self.order if strategy is Strategy.REVERSE else 2)
-        if self.nodes > _MOST_NODES:
-            return f"not built: {self.nodes:,} nodes to differentiate"
-        if scans > _MOST_SCANS:
-            return f"not built: it would make {scans} loops"
+        nodes = _nodes(self.counts)
+        if nodes > _MOST_NODES:
+            return f"not built: {nodes:,} nodes to differentiate"
+        loops = _loops(self.counts) * (2**self.order if strategy is Strategy.REVERSE else 2)
+        if loops > _MOST_SCANS:
+            return f"not built: it would make {loops} loops"
         if thread_time() > self._end:
             return f"not built: {_SECONDS:.0f} seconds were over"
         return None
@@ -191,6 +189,14 @@ def beside_each_other(built: Sequence[tuple[Choice, Graph]]) -> tuple[Candidate,
             found.append(_beside(strategy, _Counted.of(graph), best, is_raw=True))
         found.append(_chosen(choice, best) if one is best else _beside(strategy, one, best))
     return tuple(found)
+
+
+def _nodes(counts: Statistics) -> int:
+    return counts.outer_nodes + counts.inner_nodes
+
+
+def _loops(counts: Statistics) -> int:
+    return counts.scans + counts.loops
 
 
 def _chosen(choice: Choice, best: _Counted) -> Candidate:
@@ -231,8 +237,7 @@ def _differences(
         found.append(f"{memory:.3g} times the memory of loops")
     elif memory is None:
         found.append("memory for loops")
-    loops = [s.scans + s.loops for s in (counted.statistics, best.statistics)]
-    if loops[0] != loops[1]:
-        word = "more" if loops[0] > loops[1] else "fewer"
-        found.append(f"{plural(abs(loops[0] - loops[1]), 'loop')} {word}")
+    more = _loops(counted.statistics) - _loops(best.statistics)
+    if more:
+        found.append(f"{plural(abs(more), 'loop')} {'more' if more > 0 else 'fewer'}")
     return found or ["the same cost"]

@@ -168,7 +168,7 @@ def grad(
         notes=tuple(notes),
     )
     if compare:
-        contest = _contest(problem, order, full=full, announce=announce)
+        contest = _contest(problem, order, orders[0].statistics, full=full, announce=announce)
         derivative = replace(derivative, candidates=contest.run(choice, derivative.graph))
     if not check:
         return derivative
@@ -207,10 +207,14 @@ def _solve(
 
 
 def _contest(
-    problem: Problem, order: int, *, full: bool, announce: Callable[[str], None]
+    problem: Problem,
+    order: int,
+    counts: Statistics,
+    *,
+    full: bool,
+    announce: Callable[[str], None],
 ) -> Contest:
     """Return what compares other strategies for a derivative with the one that was chosen."""
-    counts = statistics(problem.original.fgraph)
 
     def build(strategy: Strategy) -> Graph:
         orders, _ = _orders(problem, order, strategy, full=full)
@@ -228,9 +232,7 @@ def _contest(
 
     return Contest(
         order=order,
-        full=full,
-        nodes=counts.outer_nodes + counts.inner_nodes,
-        scans=counts.scans + counts.loops,
+        counts=counts,
         build=build,
         why_not=why_not,
         announce=announce,

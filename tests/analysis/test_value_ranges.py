@@ -39,7 +39,7 @@ KNOWN: dict[str, tuple[Variable, Range]] = {
     "an exponential": (pt.exp(x), Range(math.ulp(0.0), math.inf)),
     "of a negative number": (pt.exp(-(x**2)), Range(math.ulp(0.0), 1)),
     "a square": (pt.sqr(pt.tanh(x) + 2), Range(1, 9)),
-    "a number times itself": (pt.tanh(x) * pt.tanh(v), Range(-1, 1)),
+    "a product that may be negative": (pt.tanh(x) * pt.tanh(v), Range(-1, 1)),
     "a power": (pt.sigmoid(x) ** 0.5, Range(0, 1)),
     "an even power": (x**4, Range(0, math.inf)),
     "a quotient": (1 / (1 + pt.exp(x)), Range(0, 1)),

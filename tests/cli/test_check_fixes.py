@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from importlib.metadata import EntryPoint
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,11 +14,10 @@ import pytest
 from command_line import scanopt
 
 import scanopt_cli as so
+from graph_building import scan
 from scanopt_cli.remarks import Code, Remark
-from scanopt_cli.rules import rule_registry
 from scanopt_cli.rules.mending import mend
 from scanopt_cli.rules.rule_contract import Fix, PassRule, Severity
-from scanopt_cli.rules.rule_registry import rules
 
 
 class Doubled(PassRule):
@@ -36,25 +34,19 @@ class Doubled(PassRule):
 
 
 @pytest.fixture
-def unsafe(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def unsafe(registered_rules: Callable[..., None]) -> None:
     """Let a package add a rule with an unsafe fix."""
-    point = EntryPoint("doubled", f"{__name__}:Doubled", "scanopt.rules")
-    monkeypatch.setattr(rule_registry, "entry_points", lambda group: (point,))
-    rules.cache_clear()
-    yield
-    monkeypatch.undo()
-    rules.cache_clear()
+    registered_rules(f"{__name__}:Doubled")
 
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph with an output that nobody reads, and a sequence that is given twice."""
     x, v = pt.dvector("x"), pt.dscalar("v")
-    ys, _ = pytensor.scan(
+    ys, _ = scan(
         lambda a, b, s: [pt.sin(s * a) + b, pt.log(a)],
         sequences=[x, x],
         outputs_info=[v, None],
-        return_updates=False,
     )
     path = tmp_path_factory.mktemp("fixes") / "graph.pkl"
     so.save(([x, v], [ys]), path)
@@ -181,9 +173,7 @@ def test_what_a_fix_uncovers_is_mended_as_well() -> None:
     """Once its gradient reads no trace, PyTensor trims the loop, and loses the IndexError."""
     start, steps = pt.dvector("start"), pt.lscalar("n")
     taps = {"initial": start, "taps": [-3, -1]}
-    last = pytensor.scan(lambda _, y: y, outputs_info=[taps], n_steps=steps, return_updates=False)[
-        -1
-    ]
+    last = scan(lambda _, y: y, outputs_info=[taps], n_steps=steps)[-1]
     graph = ([start, steps], [last, pt.grad(last, start)])
     assert [finding.code for finding in so.check(graph).findings] == ["P007"]
     done = mend(graph)
@@ -206,11 +196,10 @@ def test_a_fix_that_cannot_be_written_stops_no_other(graph: Path, tmp_path: Path
 def doubtful(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A loop that draws from a generator which the caller gives, and whose end is dropped."""
     rng = pt.random.rng("rng")
-    _, draws = pytensor.scan(
+    _, draws = scan(
         lambda rng: pt.random.normal(rng=rng, return_next_rng=True),
         outputs_info=[rng, None],
         n_steps=3,
-        return_updates=False,
     )
     path = tmp_path_factory.mktemp("doubtful") / "doubtful.pkl"
     so.save(([rng], [draws]), path)
@@ -250,11 +239,10 @@ def test_json_and_python_have_suspects_apart(doubtful: Path) -> None:
 
 def test_a_generator_is_carried_by_the_unsafe_fix_alone(tmp_path: Path) -> None:
     rng = pt.random.rng("rng")
-    draws = pytensor.scan(
+    draws = scan(
         lambda rng: pt.random.normal(rng=rng, return_next_rng=True)[1],
         non_sequences=[rng],
         n_steps=3,
-        return_updates=False,
     )
     so.save(([rng], [draws]), tmp_path / "equal.pkl")
     target = tmp_path / "apart.pkl"

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import import_module
-
 import pytest
 from recurrences import base, variant
 
-from build import SAMPLES
 from printing import printed
+from sample_building import samples
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, Subject, SubjectKind
 from scanopt_cli.diff.comparing import diff
-from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.reports.diff_brief import brief
 from scanopt_cli.reports.diff_report import diff_report
 
 LINES = 40
-
-
-@cache
-def graphs() -> dict[str, Graph]:
-    built = [import_module(module).build() for module in SAMPLES]
-    return {name: from_io(*graph) for sample in built for name, graph in sample.items()}
 
 
 def short(found: GraphDiff, lines: int = LINES, width: int = 80) -> list[str]:
@@ -34,9 +24,9 @@ def short(found: GraphDiff, lines: int = LINES, width: int = 80) -> list[str]:
     "preset",
     ["grad", *(pytest.param(name, marks=pytest.mark.deep) for name in ("default", "loop"))],
 )
-@pytest.mark.parametrize("name", graphs())
+@pytest.mark.parametrize("name", samples())
 def test_an_optimized_graph_is_one_screen(name: str, preset: str) -> None:
-    graph = graphs()[name]
+    graph = samples()[name]
     found = diff(graph, optimize(graph, preset).graph)
     for width in (80, 200):
         lines = short(found, width=width)
@@ -103,7 +93,7 @@ def test_slots_are_folded_and_equal_changes_told_once() -> None:
 
 
 def test_what_is_hidden_and_what_is_shown_are_all_changes() -> None:
-    graph = graphs()["kalman_dlogp"]
+    graph = samples()["kalman_dlogp"]
     found = diff(graph, optimize(graph, "grad").graph)
     total = sum(change.count for change in found.changes)
     *_, last = (line for line in short(found) if line.startswith("… "))

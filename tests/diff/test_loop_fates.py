@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from recurrences import base, variant
 
-from graph_building import graph_of
+from graph_building import graph_of, scan
 from printing import printed
 from scanopt_cli.diff.changes import GraphDiff, LoopFate
 from scanopt_cli.diff.comparing import diff
@@ -25,11 +24,10 @@ X, Y = pt.dvectors("x", "y")
 
 def decayed(x: Variable, name: str, factor: float = 0.5) -> Any:
     """A loop over ``x`` with one state."""
-    return pytensor.scan(
+    return scan(
         lambda row, state: state * factor + row,
         sequences=[x],
         outputs_info=[pt.zeros(())],
-        return_updates=False,
         name=name,
     )
 
@@ -86,12 +84,11 @@ def test_three_loops_that_one_new_one_computes_are_merged_into_it() -> None:
     weight = pt.dscalar("weight")
 
     def part(n: float) -> Any:
-        return pytensor.scan(
+        return scan(
             lambda row, state, k: pt.tanh(state * k) + row * n,
             sequences=[X],
             outputs_info=[weight],
             non_sequences=[weight],
-            return_updates=False,
             name="part",
         )
 
@@ -99,12 +96,11 @@ def test_three_loops_that_one_new_one_computes_are_merged_into_it() -> None:
         *states, k = rest
         return [pt.exp(s) * k + pt.sin(row) / n for n, s in enumerate(states, 1)]
 
-    wholes = pytensor.scan(
+    wholes = scan(
         all_of_them,
         sequences=[X],
         outputs_info=[weight] * 3,
         non_sequences=[weight],
-        return_updates=False,
         name="part",
     )
     inputs = [X, weight]
@@ -140,10 +136,9 @@ def test_a_new_loop_is_new_and_a_lost_one_is_gone() -> None:
 def test_a_loop_inside_of_a_loop_has_the_names_around_it() -> None:
     def rows(factor: float) -> tuple[list[Variable], list[Variable]]:
         matrix = pt.dmatrix("matrix")
-        out = pytensor.scan(
+        out = scan(
             lambda row: decayed(row, "inner", factor)[-1],
             sequences=[matrix],
-            return_updates=False,
             name="outer",
         )
         return [matrix], [out]

@@ -8,27 +8,27 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 import pytest
-from pytensor.compile.mode import Mode
+from pytensor.compile.mode import Mode, get_mode
 from pytensor.scan.utils import until
 
 import scanopt_cli as so
+from compiled_ways import compiled
+from graph_building import scan
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.grammar import PRESETS
 from scanopt_cli.remarks import Code, RemarkKind, Why
 from scanopt_cli.rules.graph_checking import check
 from tiers import deep
 
-scan = partial(pytensor.scan, return_updates=False)
 normal = partial(pt.random.normal, return_next_rng=True)
 uniform = partial(pt.random.uniform, return_next_rng=True)
 
 RNG = pt.random.rng("rng")
 MEANS, N = pt.dvector("means"), pt.lscalar("n")
 VALUES = {"means": np.array([0.0, 10.0, 20.0, 30.0]), "n": np.array(4)}
-MODES = ["vm", *deep("NUMBA")]
+MODES = [Mode("vm", "fast_run"), *deep(get_mode("NUMBA"))]
 type Pair = tuple[list[Any], list[Any]]
 type Reference = Callable[[np.random.Generator, int], Any]
 
@@ -146,13 +146,10 @@ def mended(pair: Pair) -> Graph:
     return so.optimize(pair, "carry-generators").graph
 
 
-def evaluated(graph: Any, steps: int, mode: str, rng: np.random.Generator) -> list[Any]:
-    inputs, outputs = graph if isinstance(graph, tuple) else (graph.inputs, graph.outputs)
-    how = "NUMBA" if mode == "NUMBA" else Mode("vm", "fast_run")
-    function = pytensor.function(inputs, outputs, mode=how, on_unused_input="ignore")
+def evaluated(graph: Graph, steps: int, mode: Mode, rng: np.random.Generator) -> list[Any]:
     given = {**VALUES, "n": np.array(steps)}
-    arguments = [rng if v is RNG else given[v.name] for v in inputs]
-    return function(*arguments)
+    arguments = [rng if v is RNG else given[v.name] for v in graph.inputs]
+    return compiled(graph.inputs, graph.outputs, mode)(*arguments)
 
 
 def sorted_draws(rows: Any) -> Any:
@@ -161,9 +158,9 @@ def sorted_draws(rows: Any) -> Any:
 
 
 @pytest.mark.parametrize("steps", [4, 1, 0])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", MODES, ids=["vm", "numba"])
 @pytest.mark.parametrize("name", CASES)
-def test_draws_are_those_of_numpy_in_turn(name: str, mode: str, steps: int) -> None:
+def test_draws_are_those_of_numpy_in_turn(name: str, mode: Mode, steps: int) -> None:
     build, reference = CASES[name]
     rng = np.random.default_rng(7)
     values = evaluated(mended(build()), steps, mode, deepcopy(rng))

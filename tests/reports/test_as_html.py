@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
+from every_block import STRUCTURE, blocks_of
 
 from scanopt_cli.reports import as_html
-from scanopt_cli.reports.document import (
-    Block,
-    Column,
-    Heading,
-    Item,
-    Nested,
-    Paragraph,
-    Preformatted,
-    Prose,
-    Sign,
-    Span,
-    Style,
-    Table,
-    Tree,
-)
+from scanopt_cli.reports.document import Block, Paragraph, Prose, Tree
 
-NAME = "name"
-TABLE = Table((Column(NAME, wraps=False), Column("how many", is_number=True)), [(NAME, "3")])
-BLOCKS: list[Block] = [
-    Heading(NAME, NAME),
-    Paragraph(["a ", *(Span(NAME, style) for style in Style if style is not Style.CODE)]),
-    Item(NAME, sign=Sign("~", Style.GOOD, NAME), notes=[NAME], depth=1),
-    TABLE,
-    Preformatted([NAME, [" ", Span(NAME, Style.BAD)]]),
-    Tree(NAME, [Tree(NAME, [Tree(NAME)]), Tree(NAME)]),
-    Nested([Paragraph(NAME), Item(NAME), TABLE], depth=2),
-    Prose(NAME),
-]
 HOSTILE = {
     "script": "<script>alert(1)</script>",
     "attribute": "\"><img src=x onerror='alert(1)'>",
@@ -93,21 +66,18 @@ def read(text: str) -> _Reader:
     return reader
 
 
-def _renamed(block: Any, name: str) -> Any:
-    if isinstance(block, str):
-        return block.replace(NAME, name)
-    if isinstance(block, list | tuple):
-        return [_renamed(part, name) for part in block]
-    if not is_dataclass(block):
-        return block
-    return replace(block, **{f.name: _renamed(getattr(block, f.name), name) for f in fields(block)})
+def _blocks(name: str) -> list[Block]:
+    """Return blocks in which all text is the name: that of our own is escaped as well."""
+    return [*blocks_of(name, ours=name), Prose(name)]
 
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: type(block).__name__)
-def test_names_are_text_and_nothing_else(block: Block, name: str) -> None:
-    usual = read(as_html.render([block]))
-    text = as_html.render([_renamed(block, name)])
+@pytest.mark.parametrize(
+    "kind", range(len(_blocks(""))), ids=lambda i: type(_blocks("")[i]).__name__
+)
+def test_names_are_text_and_nothing_else(kind: int, name: str) -> None:
+    usual = read(as_html.render([_blocks("name")[kind]]))
+    text = as_html.render([_blocks(name)[kind]])
     hostile = read(text)
     is_formula = "\\" in "".join(hostile.pieces) or "$" in name
     if not is_formula:
@@ -123,19 +93,9 @@ def test_a_name_is_shown_as_it_is() -> None:
 
 
 def test_structure() -> None:
-    blocks: list[Block] = [
-        Heading("a", "two"),
-        Item("first", sign=Sign("+", Style.GOOD, "added"), notes=["why"]),
-        Item(["second ", Span("x", Style.NAME)], depth=1),
-        Paragraph(),
-        Table((Column("what"), Column("times", is_number=True)), [("a|b", "3")]),
-        Nested([Preformatted(["  as it is"])], depth=1),
-        Tree("root", [Tree("one", [Tree("in one")]), Tree("two")]),
-        Prose("*ours*"),
-    ]
-    assert as_html.render(blocks).splitlines() == [
+    assert as_html.render(STRUCTURE).splitlines() == [
         '<div class="scanopt tex2jax_ignore mathjax_ignore">',
-        "<p><strong>a</strong>: two</p>",
+        "<p><strong>a_b</strong>: two</p>",
         '<ul style="list-style:none">',
         '<li style="margin-left:0em"><span style="color:#2a9d4a"><span title="added">+</span>'
         '</span> first<ul style="list-style:none"><li>why</li></ul></li>',

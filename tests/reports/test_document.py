@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
+from every_block import STRUCTURE, blocks_of
 from markdown_it import MarkdownIt
 from rich.console import Console
 
@@ -16,7 +16,6 @@ from scanopt_cli.reports.document import (
     Column,
     Heading,
     Item,
-    Nested,
     Paragraph,
     Preformatted,
     Prose,
@@ -24,21 +23,11 @@ from scanopt_cli.reports.document import (
     Span,
     Style,
     Table,
-    Tree,
 )
 
 UGLY = "\x1b[2Jname\n::error::x"
 HARMLESS = r"\x1b[2Jname\n\x3a:error\x3a:x"
-TABLE = Table((Column("what", wraps=False), Column("how many", is_number=True)), [(UGLY, "3")])
-BLOCKS: list[Block] = [
-    Heading(UGLY, UGLY),
-    Paragraph(["a ", Span(UGLY, Style.NAME)]),
-    Item(UGLY, sign=Sign("~", Style.GOOD, "passed"), notes=[UGLY], depth=1),
-    TABLE,
-    Preformatted([UGLY, [" ", Span(UGLY, Style.BAD)]]),
-    Tree(UGLY, [Tree(UGLY, [Tree(UGLY)]), Tree(UGLY)]),
-    Nested([Paragraph(UGLY)], depth=2),
-]
+BLOCKS = blocks_of(UGLY)
 
 
 def test_no_kind_of_block_is_forgotten() -> None:
@@ -57,17 +46,7 @@ def test_names_are_shown_and_do_nothing(block: Block) -> None:
 
 
 def test_markdown() -> None:
-    blocks: list[Block] = [
-        Heading("a_b", "two"),
-        Item("first", sign=Sign("+", Style.GOOD, "added"), notes=["why"]),
-        Item(["second ", Span("x", Style.NAME)], depth=1),
-        Paragraph(),
-        Table((Column("what"), Column("times", is_number=True)), [("a|b", "3")]),
-        Nested([Preformatted(["  as it is"])], depth=1),
-        Tree("root", [Tree("one", [Tree("in one")]), Tree("two")]),
-        Prose("*ours*"),
-    ]
-    assert as_markdown.render(blocks).splitlines() == [
+    assert as_markdown.render(STRUCTURE).splitlines() == [
         r"### a\_b",
         "",
         "two",
@@ -97,24 +76,14 @@ def test_markdown() -> None:
 @pytest.mark.parametrize("second", range(len(BLOCKS)), ids=lambda i: type(BLOCKS[i]).__name__)
 def test_nothing_in_markdown_is_a_link_or_html_whatever_is_before(second: int) -> None:
     name = "<b>x</b> [l](http://e.example) ```` ```"
-    for first in BLOCKS:
-        text = as_markdown.render([_renamed(first, name), _renamed(BLOCKS[second], name)])
+    blocks = blocks_of(name)
+    for first in blocks:
+        text = as_markdown.render([first, blocks[second]])
         html = MarkdownIt().enable("table").render(text)
         assert "<b>" not in html
         assert "<a " not in html
-        is_code = isinstance(BLOCKS[second], Preformatted)
+        is_code = isinstance(blocks[second], Preformatted)
         assert is_code <= ("<pre><code>" in html)
-
-
-def _renamed(block: Any, name: str) -> Any:
-    """Return a block with another name in place of the ugly one."""
-    if isinstance(block, str):
-        return block.replace(UGLY, name)
-    if isinstance(block, list | tuple):
-        return [_renamed(part, name) for part in block]
-    if not is_dataclass(block):
-        return block
-    return replace(block, **{f.name: _renamed(getattr(block, f.name), name) for f in fields(block)})
 
 
 @pytest.mark.parametrize("text", ["1. x.pkl", "- x", "+ x", "    x", "= x"])
@@ -136,7 +105,8 @@ def test_a_sign_that_is_not_clear_has_its_word() -> None:
 
 
 def test_a_table_without_room_gives_way() -> None:
-    narrow = Table(TABLE.columns, TABLE.rows, least_width=60, otherwise=[Item("a few lines")])
+    columns = (Column("what", wraps=False), Column("how many", is_number=True))
+    narrow = Table(columns, [(UGLY, "3")], least_width=60, otherwise=[Item("a few lines")])
     assert printed([narrow], 59) == "a few lines\n"
     assert "how many" in printed([narrow], 60)
 

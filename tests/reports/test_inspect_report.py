@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import pytensor.tensor as pt
@@ -12,9 +11,9 @@ from pytensor.tensor.random.type import random_generator_type
 from zoo_all import MODELS
 from zoo_model import outputs_of
 
-from build import SAMPLES
 from graph_building import graph_of, power, scan
 from printing import printed
+from sample_building import samples
 from scanopt_cli.analysis.distinct_loops import chosen
 from scanopt_cli.analysis.inspection import Inspection, ScanReport, inspect_graph
 from scanopt_cli.ir.graph import Graph, as_graph
@@ -207,11 +206,6 @@ def test_many_loops_are_some_rows_and_a_count() -> None:
     text = shown(found, 80)
     assert "… 19 more distinct loops; --format json has all" in text
     assert len(text.splitlines()) <= 40
-
-
-def samples() -> dict[str, Graph]:
-    built = [import_module(module).build() for module in SAMPLES]
-    return {name: as_graph(graph) for sample in built for name, graph in sample.items()}
 
 
 NESTED = ("rows of elements", "LSTM")

@@ -149,8 +149,10 @@ def stopped(*, varies: bool = False) -> Case:
 
 def reaching(far: int) -> Case:
     """A map of states that reach back two steps, and ``far`` steps."""
-    taps = [{"initial": pt.zeros(2), "taps": [-2, -1]}, {"initial": pt.ones(far), "taps": [-far]}]
-    taps[1]["taps"] = [-far, -1]
+    taps = [
+        {"initial": pt.zeros(2), "taps": [-2, -1]},
+        {"initial": pt.ones(far), "taps": [-far, -1]},
+    ]
     ys = scan(lambda q, *_: (q * 2, q * 3), sequences=[S], outputs_info=taps)
     return pt.stack(ys), {S: np.array([1.0, 2.0])}
 

@@ -7,20 +7,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 import pytest
-from pytensor.compile.mode import Mode, get_mode
 from seeded_numbers import A, V, X, log_summed, mixed, normed, unit_vector
 
 import scanopt_cli as so
+from compiled_ways import NUMBA, VM, compiled
 from graph_building import scan
 from scanopt_cli.rules.graph_checking import check
 from tiers import deep
 
-FAST = Mode(linker="vm", optimizer="fast_run").excluding("fusion")
-NUMBA = get_mode("NUMBA")
-MODES = [FAST, *deep(NUMBA)]
+MODES = [VM, *deep(NUMBA)]
 N = pt.lscalar("n")
 C8 = pt.bscalar("c8")
 BYTES = pt.bvector("bytes")
@@ -31,8 +28,8 @@ def found(graph: Any, code: str) -> list[Any]:
     return [f for f in check(graph, select=[code]).findings if f.code == code]
 
 
-def value(inputs: Any, outputs: Any, arguments: Any, mode: Any = FAST) -> list[Any]:
-    function = pytensor.function(inputs, outputs, mode=mode, on_unused_input="ignore")
+def value(inputs: Any, outputs: Any, arguments: Any, mode: Any = VM) -> list[Any]:
+    function = compiled(inputs, outputs, mode)
     with np.errstate(all="ignore"):
         return list(function(*arguments))
 
@@ -231,7 +228,7 @@ def test_gradients_are_nan_and_numbers_once_fixed(name: str, mode: Any) -> None:
 
 def _differences(graph: Graph, arguments: list[Any]) -> Any:
     """The gradient, by differences to both sides."""
-    function = pytensor.function(*graph, mode=FAST, on_unused_input="ignore")
+    function = compiled(*graph, VM)
     found = np.zeros_like(ROWS)
     for place in np.ndindex(ROWS.shape):
         moved = np.zeros_like(ROWS)

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from scanopt_cli.reports import as_markdown
 from scanopt_cli.reports.rules_report import rules_report
-from scanopt_cli.rules import rule_registry
 from scanopt_cli.rules.rule_manuals import rule_manuals
-from scanopt_cli.rules.rule_registry import rules
 
 PAGE = Path(__file__).parents[2] / "docs" / "rules.md"
 
 
-@pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Leave out the rules of packages that happen to be installed."""
-    monkeypatch.setattr(rule_registry, "entry_points", lambda group: ())
-    rules.cache_clear()
-    yield
-    monkeypatch.undo()
-    rules.cache_clear()
-
-
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("registered_rules")
 def test_the_page_is_up_to_date() -> None:
+    """Without the rules of packages that happen to be installed."""
     page = as_markdown.render(rules_report(rule_manuals(), whole=True))
     assert PAGE.read_text(encoding="utf-8") == f"{page}\n", "run `make docs`"
 

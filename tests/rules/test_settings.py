@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from importlib.metadata import EntryPoint
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from test_rules import SEEDED, apart, unused
 
 from scanopt_cli.errors import PlugInWarning, ScanoptError
 from scanopt_cli.pipeline.grammar import parse
-from scanopt_cli.rules import rule_registry
 from scanopt_cli.rules.equal_draws import EqualDraws
 from scanopt_cli.rules.graph_checking import check
 from scanopt_cli.rules.rule_contract import Fix
@@ -158,10 +156,6 @@ def test_keys_are_the_same_each_time(name: str) -> None:
     assert one == other
 
 
-def point(value: str, name: str = "mine") -> EntryPoint:
-    return EntryPoint(name, value, "scanopt.rules")
-
-
 class OfAPackage(EqualDraws):
     """What a package looks for."""
 
@@ -173,21 +167,8 @@ class Taken(EqualDraws):
     """A rule with a code that there is already."""
 
 
-@pytest.fixture
-def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Let entry points add rules; afterwards there are the built-in ones alone."""
-
-    def register(*points: EntryPoint) -> None:
-        monkeypatch.setattr(rule_registry, "entry_points", lambda group: points)
-        rules.cache_clear()
-
-    yield register
-    monkeypatch.undo()
-    rules.cache_clear()
-
-
-def test_a_package_adds_a_rule(registered: Callable[..., None]) -> None:
-    registered(point("test_settings:OfAPackage"))
+def test_a_package_adds_a_rule(registered_rules: Callable[..., None]) -> None:
+    registered_rules("test_settings:OfAPackage")
     assert rules()["X001"] is OfAPackage
     assert codes(("X",)) == {"X001"}
 
@@ -200,8 +181,8 @@ class OfNoPass(EqualDraws):
     fix = Fix("no-such-pass")
 
 
-def test_a_rule_whose_fix_is_no_pass_stops_nothing(registered: Callable[..., None]) -> None:
-    registered(point("test_settings:OfNoPass"))
+def test_a_rule_whose_fix_is_no_pass_stops_nothing(registered_rules: Callable[..., None]) -> None:
+    registered_rules("test_settings:OfNoPass")
     codes = mended_by(parse("default,carry-generators"))
     assert "X002" not in codes
     assert {"P001", "R001"} <= set(codes)
@@ -217,9 +198,9 @@ def test_a_rule_whose_fix_is_no_pass_stops_nothing(registered: Callable[..., Non
     ],
 )
 def test_what_is_no_rule_is_told_and_stops_nothing(
-    value: str, message: str, registered: Callable[..., None]
+    value: str, message: str, registered_rules: Callable[..., None]
 ) -> None:
     builtin = set(rules())
-    registered(point(value))
+    registered_rules(value)
     with pytest.warns(PlugInWarning, match=message):
         assert set(rules()) == builtin

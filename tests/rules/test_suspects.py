@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.traversal import ancestors
 from test_rules import dropping
 
+from graph_building import scan
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.rules.graph_checking import check
 
-scan = partial(pytensor.scan, return_updates=False)
 type Graph = tuple[list[Any], list[Any]]
 
 V, N, BUFFER = pt.dscalar("v"), pt.lscalar("n"), pt.dvector("buffer")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
 
 import pytest
 
-from build import SAMPLES
+from sample_building import samples
 from scanopt_cli.diff.changes import ChangeKind, GraphDiff
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph, from_io
@@ -15,14 +14,7 @@ from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.pipeline.runner import run_pipeline
 
-
-@cache
-def graphs() -> dict[str, Graph]:
-    built = [import_module(module).build() for module in SAMPLES]
-    return {name: from_io(*graph) for sample in built for name, graph in sample.items()}
-
-
-NAMES = tuple(graphs())
+NAMES = tuple(samples())
 # What earlier passes do, so that the numbers below stay what they are when others join them.
 PASSES = "remove-unused,inline-constants,merge-duplicates,save-mem"
 
@@ -36,7 +28,7 @@ def rewritten(graph: Graph, passes: str) -> Graph:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_sample_does_not_differ_from_itself(name: str) -> None:
-    graph = graphs()[name]
+    graph = samples()[name]
     for other in (graph, graph.copy()):
         found = diff(graph, other)
         assert found.same
@@ -51,7 +43,7 @@ def counts(found: GraphDiff) -> dict[ChangeKind, int]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_the_passes_add_one_way_they_remove_the_other(name: str) -> None:
-    graph = graphs()[name]
+    graph = samples()[name]
     clean = optimize(graph, PASSES).graph
     there, back = diff(graph, clean), diff(clean, graph)
     assert there.same == back.same == (not there.changes) == (not back.changes)
@@ -63,7 +55,7 @@ def test_what_the_passes_add_one_way_they_remove_the_other(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "most"), [("nested", 6), ("unused", 5), ("kalman_dlogp", 2)])
 def test_what_the_passes_do_is_told_in_a_few_changes(name: str, most: int) -> None:
-    graph = graphs()[name]
+    graph = samples()[name]
     assert 0 < len(diff(graph, rewritten(graph, PASSES)).changes) <= most
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from scanopt_cli.pipeline.runner import PassRun
     from scanopt_cli.remarks import Remark
 
-_TO_LOOPS = ("scan-to-loop",)
-_TO_NUMBERS = ("unroll-small",)
+_TO_LOOPS = "scan-to-loop"
+_TO_NUMBERS = "unroll-small"
 
 DEFAULT = "loop"
 """The default pipeline: what programs compile under `enabled` is mostly gradients."""
@@ -72,7 +72,7 @@ class Compilation(Presented):
         return tuple(
             remark
             for run in self.passes
-            if run.name in (_TO_LOOPS if loop.design == "Scan" else _TO_NUMBERS)
+            if run.name == (_TO_LOOPS if loop.design == "Scan" else _TO_NUMBERS)
             for remark in run.remarks
             if remark.kind is RemarkKind.MISSED
             and remark.scan == loop.name
