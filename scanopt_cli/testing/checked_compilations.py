@@ -115,9 +115,8 @@ class CompilationCheck:
         try:
             if any(is_loop(node) for node in walk(fgraph)):
                 caller = origin()
-                what = f"function {name}" if name else caller.name or "a function"
                 copied, _ = fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)
-                self._graphs.append((f"{what}, compiled at {caller.place}", copied))
+                self._graphs.append((f"{caller.what(name)}, compiled at {caller.place}", copied))
         except Exception as error:
             self._failures.append(f"a graph could not be kept: {brief(error)}")
         return None
