@@ -139,8 +139,7 @@ def check(
         selected(chosen, left_out)
     if write_baseline is not None and write_baseline.exists():
         read_baseline(write_baseline)  # what is no baseline is not replaced
-    known_in = baseline or (None if write_baseline else settings.baseline)
-    known = {} if known_in is None else read_baseline(known_in)
+    known = read_baseline(baseline or (None if write_baseline else settings.baseline))
     files = _files(graphs)
     places = {} if output is None else targets(list(files), output, force=force)
     batch = Batch(list(files))

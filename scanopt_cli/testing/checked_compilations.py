@@ -52,8 +52,7 @@ class CheckSession:
             If the settings or the baseline cannot be read.
         """
         settings = settings_from_pyproject(root)
-        known = settings.baseline
-        return cls(settings, {} if known is None else read_baseline(known))
+        return cls(settings, read_baseline(settings.baseline))
 
     def codes(self, path: Path, select: Sequence[str], ignore: Sequence[str]) -> Codes:
         """Return the rules for a test in the file ``path``: what it says itself, or the settings.
