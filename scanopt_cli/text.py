@@ -8,7 +8,7 @@ for people goes through `printable`, Markdown through `markdown`; JSON is ASCII.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 # What CI services read as commands in a log: GitHub (``::error::``, ``##[error]``), Azure
 # (``##vso[``) and TeamCity (``##teamcity[``). PyTensor's own ``{::step}`` is not a command.
@@ -47,8 +47,10 @@ def plural(count: int | str, noun: str) -> str:
     return f"{count} {noun}" if str(count) == "1" else f"{count} {noun}s"
 
 
-def enumerated(texts: Sequence[str]) -> str:
-    """Return ``a, b and c``."""
+def enumerated(texts: Sequence[str], most: int | None = None) -> str:
+    """Return ``a, b and c``; of more than ``most`` texts, the first: ``a, b and 3 more``."""
+    if most is not None and len(texts) > most:
+        return few(texts, most)
     return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
 
 
@@ -56,6 +58,13 @@ def few(texts: Sequence[str], most: int) -> str:
     """Return the first texts, and how many more there are: ``a, b and 3 more``."""
     rest = len(texts) - most
     return ", ".join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def comma_separated(texts: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Return what is between the commas of a text, or of each of several."""
+    found = [texts] if isinstance(texts, str) else texts or ()
+    parts = (part.strip() for text in found for part in text.split(","))
+    return tuple(part for part in parts if part)
 
 
 def cut(text: str, most: int) -> str:

@@ -245,7 +245,8 @@ def _orders(
     """Build every order up to ``order``, and return notes on them."""
     original, inputs, names = problem.original, problem.inputs, problem.names
     notes = _notes(order, problem, full=full)
-    recorder = ProvenanceRecorder(infer(NearestScans(original.fgraph)))
+    fgraph = original.fgraph
+    recorder = ProvenanceRecorder(infer(NearestScans(fgraph.inputs, fgraph.toposort())))
     orders = [_report(0, original.fgraph, original, recorder, [problem.output_name])]
     results: list[Variable] = [problem.target]
     building = derivatives_by_order(strategy, problem.target, inputs, names, recorder)

@@ -203,4 +203,5 @@ def record_inferred(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -
     if all(node in recorder.origins for node in made):
         return
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
-    recorder.record_inferred(infer(NearestScans(FunctionGraph(inputs, list(outputs), clone=False))))
+    graph = FunctionGraph(inputs, list(outputs), clone=False)
+    recorder.record_inferred(infer(NearestScans(graph.inputs, graph.toposort())))

@@ -25,6 +25,7 @@ from scanopt_cli.cli.options import (
 from scanopt_cli.cli.results import print_blocks, print_json
 from scanopt_cli.cli.targets import targets, write
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.text import comma_separated
 
 if TYPE_CHECKING:
     from scanopt_cli.diff.changes import GraphDiff
@@ -132,14 +133,13 @@ def check(
         raise ScanoptError("is not for --statistics", where="--diff", hint="leave one out")
     require_use_of_force(output, force=force)
     settings = settings_from_pyproject(Path.cwd())
-    chosen = _codes(select) or settings.select
-    left_out = _codes(ignore) or settings.ignore
+    chosen = comma_separated(select) or settings.select
+    left_out = comma_separated(ignore) or settings.ignore
     with plug_in_warnings():
         selected(chosen, left_out)
     if write_baseline is not None and write_baseline.exists():
         read_baseline(write_baseline)  # what is no baseline is not replaced
-    known_in = baseline or (None if write_baseline else settings.baseline)
-    known = {} if known_in is None else read_baseline(known_in)
+    known = read_baseline(baseline or (None if write_baseline else settings.baseline))
     files = _files(graphs)
     places = {} if output is None else targets(list(files), output, force=force)
     batch = Batch(list(files))
@@ -172,12 +172,6 @@ def check(
     is_found = any(result.findings for result in results.values())
     is_found |= bool(mending.count) and not mending.are_written
     return batch.finish(finding(is_found and not exit_zero))
-
-
-def _codes(given: list[str] | None) -> tuple[str, ...]:
-    """Return the codes of options, of which each may hold several."""
-    texts = (code.strip() for text in given or () for code in text.split(","))
-    return tuple(code for code in texts if code)
 
 
 def _files(paths: Sequence[Path]) -> dict[Path, ScanoptError | None]:

@@ -12,6 +12,7 @@ from scanopt_cli.analysis.statistics import COUNTS, statistics
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import GraphLike, as_graph
 from scanopt_cli.serialization.pyproject import table_in_pyproject
+from scanopt_cli.text import comma_separated
 
 _SHORT = {"outer": "outer_nodes", "inner": "inner_nodes"}
 _KINDS = {"seqs": "seq", "non_seqs": "non_seq"}
@@ -49,7 +50,7 @@ def parse_budget(text: str) -> Budget:
         whole number.
     """
     pairs = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
+    for part in comma_separated(text):
         name, equals, limit = (piece.strip() for piece in part.partition("="))
         if not equals or not _WHOLE_NUMBER.fullmatch(limit):
             raise ScanoptError(

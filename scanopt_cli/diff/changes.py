@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -254,4 +255,9 @@ class GraphDiff(Presented):
 
     def count(self, kind: ChangeKind) -> int:
         """Return how many changes are of ``kind``, counting each as often as it occurs."""
-        return sum(change.count for change in self.changes if change.kind is kind)
+        return total(change for change in self.changes if change.kind is kind)
+
+
+def total(changes: Iterable[Change]) -> int:
+    """Return how many changes there are, each counted as often as it occurs."""
+    return sum(change.count for change in changes)

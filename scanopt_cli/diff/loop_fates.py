@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from pytensor.graph.basic import Apply, Variable
 
+from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
 from scanopt_cli.analysis.statistics import buffer_bytes, has_buffer
 from scanopt_cli.diff.body_diffs import BodyDiffs, nodes_inside
 from scanopt_cli.diff.changes import ChangeKind, LoopChange, LoopFate
@@ -205,7 +206,8 @@ def _successors(matching: Matching) -> dict[Apply, Apply]:
     if not gone:
         return {}
     votes: dict[Apply, Counter[Apply]] = {node: Counter() for node in gone}
-    nearest, nearest_after = _nearest(first), _nearest(second)
+    near = NearestScans(first.inputs, first.nodes)
+    near_after = NearestScans(second.inputs, second.nodes)
 
     def vote(before: Loops, after: Loops) -> None:
         """Let loops that a place is computed from now stand for those that it was, if gone."""
@@ -214,14 +216,14 @@ def _successors(matching: Matching) -> dict[Apply, Apply]:
             votes[node].update(after - kept or _grown(matching, node, after))
 
     for variable, other in _places(matching):
-        vote(nearest[variable], nearest_after[other])
+        vote(near.scans_before(variable), near_after.scans_before(other))
     found = {}
     for node in reversed(gone):
         heir = _heir(matching, node, votes[node])
         if heir is not None:
             found[node] = heir
             # What they read are the same places, if not each by each.
-            vote(_all(nearest, node.inputs), _all(nearest_after, heir.inputs))
+            vote(frozenset(near.scans_feeding(node)), frozenset(near_after.scans_feeding(heir)))
     return found
 
 
@@ -274,18 +276,3 @@ def _places(matching: Matching) -> Iterator[tuple[Variable, Variable]]:
             yield node.inputs[place], other.inputs[later]
     for place, later in matching.outputs:
         yield matching.first.outputs[place], matching.second.outputs[later]
-
-
-def _all(nearest: Mapping[Variable, Loops], variables: Iterable[Variable]) -> Loops:
-    return frozenset[Apply]().union(*(nearest[variable] for variable in variables))
-
-
-def _nearest(side: IndexedGraph) -> Mapping[Variable, Loops]:
-    """Return the loops that each variable is computed from, without those behind other loops."""
-    nearest: dict[Variable, Loops] = defaultdict(frozenset)
-    for node in side.nodes:
-        found = frozenset((node,))
-        if not is_loop(node):
-            found = _all(nearest, node.inputs)
-        nearest.update(dict.fromkeys(node.outputs, found))
-    return nearest

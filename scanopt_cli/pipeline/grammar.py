@@ -15,6 +15,7 @@ from typing import Any
 from scanopt_cli.errors import PassError, brief
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.registry import plug_ins, registry
+from scanopt_cli.text import comma_separated
 
 PRESETS: dict[str, str] = {
     "default": "merge-equal,remove-unused,guard-last-rows,inline-constants,hoist-states,"
@@ -135,7 +136,7 @@ def _passes(name: str, options: str | None) -> Sequence[Pass]:
 def _options(cls: type[Pass], text: str) -> dict[str, Any]:
     known = {option.name: option for option in fields(cls)}
     values: dict[str, Any] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
+    for part in comma_separated(text):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if key not in known:
             listed = ", ".join(known) or "none"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from io import StringIO
 
@@ -54,11 +54,7 @@ def show(console: Console, blocks: Iterable[Block], *, folds: bool | None = None
     at_terminal = console.file.isatty()
     if folds is None:
         folds = at_terminal or "COLUMNS" in os.environ
-    before: Block | None = None
-    for block in list(blocks):
-        if isinstance(before, Table | Prose) and block == Paragraph():
-            continue  # they end with an empty line
-        before = block
+    for block in list(_apart_once(blocks)):
         is_one_line = isinstance(block, Heading) or (isinstance(block, Item) and not block.wraps)
         if isinstance(block, Item):
             block = replace(block, wraps=at_terminal or (block.wraps and folds))
@@ -69,7 +65,8 @@ def show(console: Console, blocks: Iterable[Block], *, folds: bool | None = None
 
 def renderable(blocks: Iterable[Block]) -> RenderableType:
     """Return what prints ``blocks`` as a terminal shows them, for a console of any width."""
-    return Group(*(_rendered(_folding(block)) for block in blocks))
+    folding = (replace(b, wraps=True) if isinstance(b, Item) else b for b in _apart_once(blocks))
+    return Group(*map(_rendered, folding))
 
 
 def plain(blocks: Iterable[Block], width: int = 100) -> str:
@@ -90,8 +87,13 @@ def plain(blocks: Iterable[Block], width: int = 100) -> str:
     return "\n".join(line.rstrip() for line in captured.get().split("\n")).rstrip("\n")
 
 
-def _folding(block: Block) -> Block:
-    return replace(block, wraps=True) if isinstance(block, Item) else block
+def _apart_once(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield blocks without the empty lines that follow what ends with one."""
+    before: Block | None = None
+    for block in blocks:
+        if not (isinstance(before, Table | Prose) and block == Paragraph()):
+            yield block
+            before = block
 
 
 def _rendered(block: Block) -> RenderableType:

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.autodiff.candidates import LENGTH, PRESET, Candidate, Standing
-from scanopt_cli.reports.document import (
-    Block,
-    Column,
-    Item,
-    Paragraph,
-    Sign,
-    Style,
-    Table,
+from scanopt_cli.reports.counts_table import (
+    BUFFERS,
+    are_short,
+    counts_table,
+    slot_counts,
+    slot_titles,
 )
+from scanopt_cli.reports.document import Block, Column, Item, Paragraph, Sign, Style
 from scanopt_cli.text import UNNAMED, cut, size_text
 
-_COUNTS = ("mit-mots", "states", "traces", "nodes inside")
-# The longest size that fits in the table.
-_SHORT = 14
 # The longest formula below the table, in brief.
 _LONG = 90
-# A narrower table would have no room for the names of strategies beside the numbers.
-_TABLE_WIDTH = 72
 _SIGNS = {
     Standing.CHOSEN: Sign("*", Style.GOOD, "chosen"),
     Standing.COUNTED: Sign("-", Style.PLAIN, "beside it"),
@@ -39,27 +32,23 @@ def candidates_report(
 
     In brief, long formulas are cut.
     """
-    counted = [one for one in candidates if one.statistics is not None]
-    sizes = {one: size_text(one.statistics.buffer_bytes) for one in counted if one.statistics}
-    is_short = all(len(size) <= _SHORT for size in sizes.values())
-    loops = "loops" if any(one.statistics and one.statistics.loops for one in counted) else "Scans"
-    titles = (loops, *_COUNTS, *(["loop buffers"] if is_short else []), "cost")
-    cells = [
-        (*_counts(one.statistics), *([sizes[one]] if is_short else []), _cost(one))
-        for one in counted
-        if one.statistics is not None
+    counted = {one: one.statistics for one in candidates if one.statistics is not None}
+    sizes = {one: size_text(found.buffer_bytes) for one, found in counted.items()}
+    is_short = are_short(sizes.values())
+    titles = (*slot_titles(counted.values()), "nodes inside", *([BUFFERS] if is_short else []))
+    rows = [
+        (
+            _label(one),
+            (
+                *slot_counts(found),
+                str(found.inner_nodes),
+                *([sizes[one]] if is_short else []),
+                _cost(one),
+            ),
+        )
+        for one, found in counted.items()
     ]
-    items = [
-        Item(_label(one), notes=[", ".join(map(" ".join, zip(titles, row, strict=True)))])
-        for one, row in zip(counted, cells, strict=True)
-    ]
-    yield Table(
-        (Column("strategy", wraps=False), *(Column(title, is_number=True) for title in titles)),
-        [(_label(one), *row) for one, row in zip(counted, cells, strict=True)],
-        least_width=_TABLE_WIDTH,
-        otherwise=items,
-        is_dense=True,
-    )
+    yield counts_table(Column("strategy", wraps=False), (*titles, "cost"), rows)
     groups: dict[tuple[Standing, str], list[str]] = {}
     for one in candidates:
         if not one.is_raw:
@@ -68,7 +57,7 @@ def candidates_report(
         refused = "does not apply: " if verdict is Standing.REFUSED else ""
         yield Item(f"{', '.join(names)}: {refused}{reason}", sign=_SIGNS[verdict])
     if not is_short:
-        yield Paragraph("loop buffers")
+        yield Paragraph(BUFFERS)
         for one, size in sizes.items():
             shown = cut(size, _LONG) if is_brief else size
             yield Item(f"{_label(one).removeprefix('* ')}: {shown}", depth=1)
@@ -83,13 +72,6 @@ def _legend(candidates: Sequence[Candidate]) -> Iterator[str]:
     yield f"cost: the operations of a call, relative to those of what is chosen{at}"
     if any("?" in one.statistics.buffer_bytes for one in candidates if one.statistics):
         yield UNNAMED
-
-
-def _counts(counted: Statistics) -> tuple[str, ...]:
-    states = counted.mit_sot + counted.sit_sot + counted.untraced + counted.states
-    traces = counted.nit_sot + counted.traced
-    found = (counted.scans + counted.loops, counted.mit_mot, states, traces, counted.inner_nodes)
-    return tuple(map(str, found))
 
 
 def _cost(one: Candidate) -> str:

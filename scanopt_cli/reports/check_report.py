@@ -24,6 +24,7 @@ from scanopt_cli.reports.document import (
     Span,
     Style,
     Table,
+    located,
 )
 from scanopt_cli.reports.remark_text import without_numbers
 from scanopt_cli.reports.workflow import command
@@ -256,8 +257,7 @@ def _item(finding: Finding, sign: Sign, more: int = 0) -> Item:
     text: Line = [
         Span(finding.code, style),
         f"{mark} ",
-        Span(finding.loop, Style.NAME),
-        Span(at_place(finding.place), Style.FAINT),
+        *located(finding.loop, finding.place),
         f": {finding.text}",
         Span("" if finding.cost is None else f"; {finding.cost}", Style.FAINT),
         Span(f" (and {more} like it; -v shows all)" if more else "", Style.FAINT),

@@ -18,6 +18,7 @@ from scanopt_cli.diff.changes import (
     GraphDiff,
     Note,
     SubjectKind,
+    total,
 )
 from scanopt_cli.reports.change_text import sentence, subject_text
 from scanopt_cli.reports.diff_sections import Section, sections
@@ -119,8 +120,8 @@ def _entries(diff: GraphDiff) -> Iterator[_Entry]:
 
 def _of_loop(section: Section, number: int) -> Iterator[_Entry]:
     sign = FATES[section.loops[0].fate]
-    count = sum(change.count for change in section.itself)
-    yield _entry(_Rank.HEADS, number, sign, loop_line(section.loops), count, 0)
+    line = loop_line(section.loops)
+    yield _entry(_Rank.HEADS, number, sign, line, total(section.itself), 0)
     yield from _slots(section.slots, number)
     yield from _inside(section.inside, number, _Rank.INSIDE, 1)
 
@@ -131,8 +132,7 @@ def _slots(changes: Sequence[Change], number: int) -> Iterator[_Entry]:
         found = [change for change in changes if change.kind is kind]
         if found:
             text = _folded(change.subject.slot for change in found)
-            count = sum(change.count for change in found)
-            yield _entry(_Rank.SLOTS, number, SIGNS[kind], text, count, 1)
+            yield _entry(_Rank.SLOTS, number, SIGNS[kind], text, total(found), 1)
     groups: dict[tuple[object, ...], list[Change]] = {}
     for change in changes:
         if change.kind not in (ChangeKind.ADDED, ChangeKind.REMOVED):
@@ -145,11 +145,10 @@ def _slots(changes: Sequence[Change], number: int) -> Iterator[_Entry]:
         first = group[0]
         is_of_slots = all(change.subject.slot for change in group)
         slot = _folded(change.subject.slot for change in group) if is_of_slots else ""
-        count = sum(change.count for change in group)
         alone = replace(first, subject=replace(first.subject, op="", slot=slot), count=1)
         text = _short(alone)
         rank = _Rank.PROPERTIES if first.aspect else _Rank.INSIDE
-        yield _entry(rank, number, SIGNS[first.kind], text, count, 1)
+        yield _entry(rank, number, SIGNS[first.kind], text, total(group), 1)
 
 
 def _folded(slots: Iterable[str]) -> str:

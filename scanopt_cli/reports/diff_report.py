@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from scanopt_cli.diff.budgets import Violation
-from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, LoopChange, LoopFate
+from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, LoopChange, LoopFate, total
 from scanopt_cli.reports.change_text import note_texts, sentence
 from scanopt_cli.reports.diff_brief import brief, height
 from scanopt_cli.reports.diff_sections import Section, sections
@@ -105,14 +105,14 @@ def _item(change: Change, depth: int = 0) -> Item:
 def _stat(diff: GraphDiff) -> Iterator[Line]:
     """Yield a line for each loop with a bar of its changes, and the totals."""
     rows = [(_stat_name(loop), _counts(loop)) for loop in diff.loops]
-    total = {
+    totals = {
         "added": diff.count(ChangeKind.ADDED),
         "removed": diff.count(ChangeKind.REMOVED),
     }
-    total["changed"] = sum(change.count for change in diff.changes) - sum(total.values())
+    totals["changed"] = total(diff.changes) - sum(totals.values())
     rest = {
         name: max(count - sum(counts[name] for _, counts in rows), 0)
-        for name, count in total.items()
+        for name, count in totals.items()
     }
     if any(rest.values()):
         rows.append(("outside of loops" if rows else "graph", rest))
@@ -122,8 +122,8 @@ def _stat(diff: GraphDiff) -> Iterator[Line]:
     for name, counts in rows:
         yield (f"{name:{width}} | {sum(counts.values()):{digits}} ", *_bar(counts, most))
     loops = f"{plural(len(diff.loops), 'loop')}, " if diff.loops else ""
-    kinds = (f"{total[name]} {name}({SIGNS[kind].text})" for name, kind in _COUNTS.items())
-    yield f"{loops}{plural(sum(total.values()), 'change')}: {', '.join(kinds)}"
+    kinds = (f"{totals[name]} {name}({SIGNS[kind].text})" for name, kind in _COUNTS.items())
+    yield f"{loops}{plural(sum(totals.values()), 'change')}: {', '.join(kinds)}"
     yield f"{plural(diff.unchanged, 'node')} the same"
 
 

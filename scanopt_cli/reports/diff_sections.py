@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from scanopt_cli.diff.changes import Change, GraphDiff, LoopChange, LoopFate, SubjectKind
@@ -94,8 +94,3 @@ def _of_loops(loops: Iterable[LoopChange]) -> tuple[Section, ...]:
             merged[key] = Section(loops=(loop,))
             found.append(merged[key])
     return tuple(found)
-
-
-def total(changes: Sequence[Change]) -> int:
-    """Return how many changes there are, each counted as often as it occurs."""
-    return sum(change.count for change in changes)

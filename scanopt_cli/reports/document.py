@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from math import ceil
 
-from scanopt_cli.text import plural
+from scanopt_cli.text import at_place, plural
 
 # What a terminal of 80 columns has for text beside a sign and its indentation.
 _COLUMNS = 70
@@ -44,6 +44,11 @@ def spans(line: Line) -> list[Span]:
     """Return the pieces of a line."""
     pieces = [line] if isinstance(line, str | Span) else line
     return [Span(piece) if isinstance(piece, str) else piece for piece in pieces]
+
+
+def located(name: str, place: str | None) -> list[str | Span]:
+    """Return the name of a loop, and where it was written if that is known."""
+    return [Span(name, Style.NAME), Span(at_place(place), Style.FAINT)]
 
 
 def length(line: Line) -> int:

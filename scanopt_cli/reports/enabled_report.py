@@ -21,10 +21,11 @@ from scanopt_cli.reports.document import (
     Style,
     Table,
     left_out,
+    located,
 )
 from scanopt_cli.reports.headline import loops_of
 from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
-from scanopt_cli.text import UNNAMED, at_place, plural
+from scanopt_cli.text import UNNAMED, plural
 
 _ON_NUMBERS = Sign("~", Style.GOOD, "on numbers")
 _LEFT = Sign("=", Style.WARNING, "left")
@@ -75,7 +76,7 @@ def _compilations(found: Sequence[Compilation]) -> Iterator[Block]:
 def _function(done: Compilation) -> Line:
     if done.function is None:
         return done.place or ""
-    return [Span(done.function, Style.NAME), Span(at_place(done.place), Style.FAINT)]
+    return located(done.function, done.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +121,7 @@ def _entry(left: _Left, numbers: Sequence[int]) -> Item:
     loop = left.loop
     within = f" in {', '.join(map(str, dict.fromkeys(numbers)))}" if numbers else ""
     text: Line = [
-        Span(loop.name, Style.NAME),
-        Span(at_place(loop.place), Style.FAINT),
+        *located(loop.name, loop.place),
         f"{within}: {loop.design}, {loop.cost.text(_MOST_OPERATIONS)}",
     ]
     notes = [] if left.is_done else [_because(remark) for remark in grouped(left.why)]

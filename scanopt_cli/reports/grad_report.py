@@ -9,6 +9,13 @@ from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.autodiff.choices import Stage
 from scanopt_cli.autodiff.derivative import Derivative, OrderReport
 from scanopt_cli.reports.candidates_report import candidates_report
+from scanopt_cli.reports.counts_table import (
+    BUFFERS,
+    are_short,
+    counts_table,
+    slot_counts,
+    slot_titles,
+)
 from scanopt_cli.reports.document import (
     Block,
     Column,
@@ -16,13 +23,11 @@ from scanopt_cli.reports.document import (
     Item,
     Paragraph,
     Preformatted,
-    Table,
     height,
 )
 from scanopt_cli.reports.pedigree_report import pedigree_report
 from scanopt_cli.text import UNNAMED, size_text
 
-_COUNTS = ("loops", "mit-mots", "states", "traces", "nodes outside", "nodes inside")
 _LABELS = {
     Stage.RAW: "as built",
     Stage.PYTENSOR: "compiled",
@@ -34,12 +39,8 @@ _LEGEND = {
     Stage.SCANOPT: "after `scanopt optimize -p grad`",
     Stage.BOTH: "after `scanopt optimize -p grad`, then PyTensor's rewrites",
 }
-# The length of the longest formula that fits in the table.
-_SHORT = 14
 # The empty line above the pedigree, and its title.
 _AROUND = 2
-# A narrower table would have no room for the names of graphs beside the numbers.
-_TABLE_WIDTH = 72
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +110,7 @@ def _strategies(derivative: Derivative) -> Iterator[Block]:
 def headings(derivative: Derivative) -> tuple[str, ...]:
     """Return the headings of the counts."""
     every = (order.statistics for one in derivative.every for order in one.orders)
-    others = any(counted.loops for counted in every)
-    return _COUNTS if others else ("Scans", *_COUNTS[1:])
+    return *slot_titles(every), "nodes outside", "nodes inside"
 
 
 def rows(derivative: Derivative) -> list[Row]:
@@ -130,36 +130,22 @@ def _rows(strategy: str, report: OrderReport) -> Iterator[Row]:
 
 
 def _row(graph: str, stage: Stage, counted: Statistics) -> Row:
-    loops = counted.scans + counted.loops
-    states = counted.mit_sot + counted.sit_sot + counted.untraced + counted.states
-    counts = (loops, counted.mit_mot, states, counted.nit_sot + counted.traced)
-    nodes = (counted.outer_nodes, counted.inner_nodes)
     return Row(
         graph=graph,
         stage=stage,
-        counts=tuple(map(str, (*counts, *nodes))),
+        counts=(*slot_counts(counted), str(counted.outer_nodes), str(counted.inner_nodes)),
         buffers=size_text(counted.buffer_bytes),
     )
 
 
 def _table(found: Sequence[Row], names: Sequence[str]) -> Iterator[Block]:
     """Yield a row for each order and stage. If a formula is too long, all follow the table."""
-    is_short = all(len(row.buffers) <= _SHORT for row in found)
-    titles = (*names, "loop buffers") if is_short else names
-    cells = [(*row.counts, row.buffers) if is_short else row.counts for row in found]
-    items = [
-        Item(_label(row), notes=[", ".join(map(" ".join, zip(titles, counts, strict=True)))])
-        for row, counts in zip(found, cells, strict=True)
-    ]
-    yield Table(
-        (Column("graph"), *(Column(title, is_number=True) for title in titles)),
-        [(_label(row), *counts) for row, counts in zip(found, cells, strict=True)],
-        least_width=_TABLE_WIDTH,
-        otherwise=items,
-        is_dense=True,
-    )
+    is_short = are_short(row.buffers for row in found)
+    titles = (*names, BUFFERS) if is_short else names
+    cells = [(_label(r), (*r.counts, r.buffers) if is_short else r.counts) for r in found]
+    yield counts_table(Column("graph"), titles, cells)
     if not is_short:
-        yield Paragraph("loop buffers")
+        yield Paragraph(BUFFERS)
         for row in found:
             yield Item(f"{row.graph}, {_LABELS[row.stage]}: {row.buffers}", depth=1)
 

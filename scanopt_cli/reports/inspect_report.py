@@ -57,7 +57,7 @@ def inspect_report(inspection: Inspection, *, details: bool | None = None) -> It
         yield Paragraph("no loop in this graph")
         return
     if details is None:
-        n_slots = sum(len(slot_rows(loop.first)) for loop in loops)
+        n_slots = sum(len(split_slots(loop.first)) for loop in loops)
         details = len(loops) <= _FEW_LOOPS and n_slots <= _FEW_SLOTS
     blocks = list(_details(loops) if details else _overview(inspection, loops))
     yield from blocks

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from scanopt_cli.diff.changes import ChangeKind, GraphDiff, LoopChange, LoopFate, SubjectKind
+from scanopt_cli.diff.changes import (
+    ChangeKind,
+    GraphDiff,
+    LoopChange,
+    LoopFate,
+    SubjectKind,
+    total,
+)
 from scanopt_cli.diff.labels import holder_text
 from scanopt_cli.reports.change_text import same_text
 from scanopt_cli.reports.headline import arrow, from_to
@@ -22,9 +29,8 @@ def headline(diff: GraphDiff) -> str:
     """Return the difference in one sentence with figures: ``3 Scans → 2: 1 merged; …``."""
     if diff.same:
         return same_text(diff)
-    count = sum(change.count for change in diff.changes)
     sizes = _buffers(diff.before.buffer_bytes, diff.after.buffer_bytes)
-    parts = [_loops(diff), _nodes(diff), sizes, *_ends(diff), plural(count, "change")]
+    parts = [_loops(diff), _nodes(diff), sizes, *_ends(diff), plural(total(diff.changes), "change")]
     return "; ".join(part for part in parts if part)
 
 
@@ -114,9 +120,7 @@ def _names(loops: Sequence[LoopChange]) -> str:
     first = loops[0]
     if len(loops) == 1:
         return holder_text(first.design, first.title)
-    names = [f"`{loop.title}`" for loop in loops[:_NAMED]]
-    more = [f"{len(loops) - _NAMED} more"] if len(loops) > _NAMED else []
-    return f"{first.design}s {enumerated([*names, *more])}"
+    return f"{first.design}s {enumerated([f'`{loop.title}`' for loop in loops], _NAMED)}"
 
 
 def _parts(loop: LoopChange) -> Iterator[str]:

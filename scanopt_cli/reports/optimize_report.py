@@ -23,13 +23,14 @@ from scanopt_cli.reports.document import (
     Table,
     height,
     left_out,
+    located,
 )
 from scanopt_cli.reports.headline import LONGEST_SIZE, arrow, headline, importance
 from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
 from scanopt_cli.reports.verify_report import verify_report
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.rules.rule_contract import Finding
-from scanopt_cli.text import UNNAMED, at_place, cut, plural, size_text
+from scanopt_cli.text import UNNAMED, cut, plural, size_text
 
 type _Counts = Mapping[str, tuple[str, ...]]
 """The counts of `Statistics` that are added up in each row of a table."""
@@ -262,5 +263,4 @@ def _item(remark: Remark) -> Item:
 
 
 def _line(scan: str, place: str | None, text: str, hint: str = "") -> Line:
-    where = Span(at_place(place), Style.FAINT)
-    return [Span(scan, Style.NAME), where, f": {text}", Span(hint, Style.FAINT)]
+    return [*located(scan, place), f": {text}", Span(hint, Style.FAINT)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
@@ -12,7 +13,7 @@ from scanopt_cli.analysis.statistics import COUNTS, Statistics, statistics
 from scanopt_cli.autodiff.derivative import Check, Derivative, OrderReport
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord
 from scanopt_cli.autodiff.stages import StageReport
-from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff
+from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, total
 from scanopt_cli.integration.capture.recording import Capture
 from scanopt_cli.integration.compilation.blocks import Compilation, Enabled
 from scanopt_cli.integration.compilation.left_loops import LoopLeft
@@ -87,7 +88,10 @@ def _remark(remark: Remark) -> str:
 
 @in_short.register
 def _inspection(inspection: Inspection) -> str:
-    names = [scan.title for scan in inspection.scans]
+    return _loops([scan.title for scan in inspection.scans])
+
+
+def _loops(names: Sequence[str]) -> str:
     return f"{plural(len(names), 'loop')}: {few(names, _MOST_NAMES)}" if names else "no loop"
 
 
@@ -125,7 +129,7 @@ def _diff(diff: GraphDiff) -> str:
         return same_text(diff)
     counts = ((kind, diff.count(kind)) for kind in ChangeKind)
     listed = ", ".join(f"{count} {kind.value}" for kind, count in counts if count)
-    return f"{plural(sum(change.count for change in diff.changes), 'change')}: {listed}"
+    return f"{plural(total(diff.changes), 'change')}: {listed}"
 
 
 @in_short.register
@@ -173,8 +177,7 @@ def _value_check(check: Check) -> str:
 
 @in_short.register
 def _pedigree(pedigree: Pedigree) -> str:
-    names = [record.full_name for record in pedigree.scans]
-    return f"{plural(len(names), 'loop')}: {few(names, _MOST_NAMES)}" if names else "no loop"
+    return _loops([record.full_name for record in pedigree.scans])
 
 
 @in_short.register

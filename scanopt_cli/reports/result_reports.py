@@ -118,9 +118,8 @@ def _check(result: CheckResult) -> Iterable[Block]:
 
 
 @blocks.register
-def _diff(diff: GraphDiff) -> Iterator[Block]:
-    yield from diff_report(diff)
-    yield from (Paragraph(f"note: {note}") for note in diff.notes)
+def _diff(diff: GraphDiff) -> Iterable[Block]:
+    return diff_report(diff, stands_alone=True)
 
 
 @blocks.register

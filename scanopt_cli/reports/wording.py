@@ -38,7 +38,4 @@ _formatter = _Formatter()
 def _listed(value: Any, mark: str) -> str:
     if not isinstance(value, tuple):
         return f"{mark}{value}{mark}"
-    names = [f"{mark}{name}{mark}" for name in value[:_MOST_NAMES]]
-    if len(value) > _MOST_NAMES:
-        names.append(f"{len(value) - _MOST_NAMES} more")
-    return enumerated(names)
+    return enumerated([f"{mark}{name}{mark}" for name in value], _MOST_NAMES)

@@ -40,7 +40,7 @@ class PassesGate:
                 hint="`scanopt rules` says which passes mend what",
             )
         settings = settings_from_pyproject(Path.cwd())
-        known = {} if settings.baseline is None else read_baseline(settings.baseline)
+        known = read_baseline(settings.baseline)
         return cls(frozenset(item.name for item in passes), codes, settings, known)
 
     def check(self, graph: GraphLike, path: Path) -> CheckResult:

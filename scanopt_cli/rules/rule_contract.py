@@ -133,7 +133,7 @@ class CheckContext:
         return {
             node: origin
             for graph in graphs.values()
-            for node, origin in infer(NearestScans(graph)).items()
+            for node, origin in infer(NearestScans(graph.inputs, graph.toposort())).items()
         }
 
     @property

@@ -91,14 +91,16 @@ def _codes(found: Any, entry: str, path: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def read_baseline(path: Path) -> Baseline:
-    """Return the findings that a baseline file holds, and how many of each.
+def read_baseline(path: Path | None) -> Baseline:
+    """Return the findings that a baseline file holds, and how many of each; none without a file.
 
     Raises
     ------
     ScanoptError
         If the file cannot be read, or is no baseline.
     """
+    if path is None:
+        return {}
     data = read_bytes(path)
     try:
         content = json.loads(data)

@@ -52,8 +52,7 @@ class CheckSession:
             If the settings or the baseline cannot be read.
         """
         settings = settings_from_pyproject(root)
-        known = settings.baseline
-        return cls(settings, {} if known is None else read_baseline(known))
+        return cls(settings, read_baseline(settings.baseline))
 
     def codes(self, path: Path, select: Sequence[str], ignore: Sequence[str]) -> Codes:
         """Return the rules for a test in the file ``path``: what it says itself, or the settings.
@@ -115,9 +114,8 @@ class CompilationCheck:
         try:
             if any(is_loop(node) for node in walk(fgraph)):
                 caller = origin()
-                what = f"function {name}" if name else caller.name or "a function"
                 copied, _ = fgraph.clone_get_equiv(check_integrity=False, attach_feature=False)
-                self._graphs.append((f"{what}, compiled at {caller.place}", copied))
+                self._graphs.append((f"{caller.what(name)}, compiled at {caller.place}", copied))
         except Exception as error:
             self._failures.append(f"a graph could not be kept: {brief(error)}")
         return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scanopt_cli.text import few
+from scanopt_cli.text import comma_separated, few
 
 if TYPE_CHECKING:
     from scanopt_cli.ir.graph import GraphLike
@@ -62,7 +62,8 @@ class ScanoptCheck:
         from scanopt_cli.testing.checked_compilations import Codes, Report
 
         codes = self._watch.codes
-        own = Codes(_codes(select) or codes.select, (*_codes(ignore), *codes.ignore))
+        more = comma_separated(ignore)
+        own = Codes(comma_separated(select) or codes.select, (*more, *codes.ignore))
         result = self._watch.session.check(graph, own)
         if result.findings:
             pytest.fail("\n".join(Report({"the graph": result.findings}).lines()))
@@ -164,8 +165,8 @@ def _watch(item: pytest.Item) -> CompilationCheck:
         session = stash[_SESSION]
         codes = session.codes(
             _below(item.path, root),
-            next((found for given in markers if (found := _codes(given.get("select")))), ()),
-            [code for given in markers for code in _codes(given.get("ignore"))],
+            next(filter(None, (comma_separated(given.get("select")) for given in markers)), ()),
+            [code for given in markers for code in comma_separated(given.get("ignore"))],
         )
     except ScanoptError as error:
         pytest.fail(str(error), pytrace=False)
@@ -183,12 +184,6 @@ def _arguments(marker: pytest.Mark) -> dict[str, Any]:
             pytrace=False,
         )
     return dict(marker.kwargs)
-
-
-def _codes(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return codes that are given as a text with commas, or one by one."""
-    texts = [given] if isinstance(given, str) else given or ()
-    return tuple(code.strip() for text in texts for code in text.split(",") if code.strip())
 
 
 def _below(path: Path, root: Path) -> Path:

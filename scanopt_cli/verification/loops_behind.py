@@ -22,7 +22,7 @@ def loops_behind(a: FunctionGraph, b: FunctionGraph) -> list[tuple[LoopAt, ...]]
     returned that ``a`` does not compute, without those that read others of them: there the two
     graphs part. If ``a`` computes all, it is the loops that are nearest to the output.
     """
-    nearest = NearestScans(b)
+    nearest = NearestScans(b.inputs, b.toposort())
     if not nearest.scans:
         return [()] * len(b.outputs)
     known = _computed(a)
@@ -47,7 +47,7 @@ def loops_behind(a: FunctionGraph, b: FunctionGraph) -> list[tuple[LoopAt, ...]]
 
 def _computed(graph: FunctionGraph) -> set[tuple[bytes, ...]]:
     digests = Digests(graph.inputs, Sameness())
-    return {_digest(digests, node) for node in NearestScans(graph).scans}
+    return {_digest(digests, node) for node in NearestScans(graph.inputs, graph.toposort()).scans}
 
 
 def _digest(digests: Digests, node: Apply) -> tuple[bytes, ...]:

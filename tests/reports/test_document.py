@@ -45,6 +45,17 @@ def test_names_are_shown_and_do_nothing(block: Block) -> None:
         assert not line.lstrip().startswith("::")
 
 
+def test_one_empty_line_follows_a_table_in_what_rich_prints_too() -> None:
+    blocks: list[Block] = [TABLE, Paragraph(), Paragraph("after"), Paragraph(), Paragraph("last")]
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(as_rich.renderable(blocks))
+    assert captured.get() == printed(blocks, 80)
+    *_, row, below, after, between, last = captured.get().splitlines()
+    assert HARMLESS in row
+    assert [below.strip(), after, between, last] == ["", "after", "", "last"]
+
+
 def test_markdown() -> None:
     assert as_markdown.render(STRUCTURE).splitlines() == [
         r"### a\_b",

@@ -40,7 +40,7 @@ def places(
     unknown = [node for node in loops if written(node.op) is None]
     is_differentiated = any(op_name(node.op).startswith(PULLBACK) for node in unknown)
     if origins is None:
-        origins = infer(NearestScans(fgraph)) if is_differentiated else {}
+        origins = infer(NearestScans(fgraph.inputs, fgraph.toposort())) if is_differentiated else {}
     found = {}
     for node in loops:
         root = _root(node, origins)

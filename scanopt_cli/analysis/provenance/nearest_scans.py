@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.ir.scan_view import is_loop
 
@@ -13,17 +13,17 @@ from scanopt_cli.ir.scan_view import is_loop
 class NearestScans:
     """The dependences between the Scans of one graph, without those in bodies.
 
-    ``scans`` are the graph's Scans in topological order.
+    ``nodes`` are those of the graph in topological order, and ``scans`` the Scans among them.
     """
 
-    def __init__(self, graph: AbstractFunctionGraph) -> None:
+    def __init__(self, inputs: Sequence[Variable], nodes: Iterable[Apply]) -> None:
         self.scans: list[Apply] = []
-        self._inputs = {variable: i for i, variable in enumerate(graph.inputs)}
+        self._inputs = {variable: i for i, variable in enumerate(inputs)}
         self._nearest = defaultdict[Variable, frozenset[Apply]](frozenset)
         self._read = defaultdict[Variable, frozenset[Variable]](frozenset)
-        self._read.update((v, frozenset((v,))) for v in graph.inputs)
+        self._read.update((v, frozenset((v,))) for v in inputs)
         self._ancestors: dict[Apply, frozenset[Apply]] = {}
-        for node in graph.toposort():
+        for node in nodes:
             nearest = frozenset[Apply]().union(*map(self._nearest.__getitem__, node.inputs))
             read = frozenset[Variable]().union(*map(self._read.__getitem__, node.inputs))
             if is_loop(node):

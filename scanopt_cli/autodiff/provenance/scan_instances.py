@@ -63,7 +63,7 @@ def collect(
     def clients(variable: Variable) -> list[tuple[Apply, int]]:
         return list(graph.clients.get(variable, ()))
 
-    nearest = NearestScans(graph)
+    nearest = NearestScans(graph.inputs, graph.toposort())
     known = infer(nearest) if origins is None else origins
     direction_of, title_of = time_directions(nearest.scans, known), titles(graph.outputs)
     results, written = loop_results(title_of), places(graph, known)

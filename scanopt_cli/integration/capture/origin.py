@@ -34,6 +34,10 @@ class CaptureOrigin:
     place: str | None
     name: str | None
 
+    def what(self, function: str | None) -> str:
+        """Return what is compiled, by the name of the function if it has one."""
+        return f"function {function}" if function else self.name or "a function"
+
 
 def origin() -> CaptureOrigin:
     """Return the origin of the current compilation, from the stack of callers."""

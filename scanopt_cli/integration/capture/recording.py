@@ -128,9 +128,8 @@ def _write_first_call(path: Path, values: Sequence[Any]) -> None:
 
 
 def _notes(name: str | None, caller: CaptureOrigin, fgraph: FunctionGraph) -> tuple[str, ...]:
-    what = f"function {name}" if name else caller.name or "a function"
     place = f" at {caller.place}" if caller.place else ""
-    notes = [f"Captured from {what}{place}, as the program built it."]
+    notes = [f"Captured from {caller.what(name)}{place}, as the program built it."]
     updates: dict[int, int] = fgraph.update_mapping or {}  # type: ignore[assignment]
     notes += [
         f"Output {output} is the new value of {fgraph.inputs[updated].name or 'a shared variable'}."
