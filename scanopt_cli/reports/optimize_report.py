@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import join
 
 from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.pipeline.grammar import PRESETS, parse
@@ -111,7 +112,7 @@ def next_steps(
         )
         texts += [f"{plural(rewrites, 'rewrite')} by {passes} of {len(result.passes)} passes"]
         texts += ["-u shows the change", "-v all remarks"]
-        texts += ["-o OUT writes it" if written is None else f"scanopt verify {' '.join(written)}"]
+        texts += ["-o OUT writes it" if written is None else join(("scanopt", "verify", *written))]
     if left.fixes is not None:
         mended = sum(finding.is_mended_safely for finding in left.findings)
         texts.append(f"-p {_mending(result, left.fixes)} mends {plural(mended, 'finding')}")

@@ -49,6 +49,12 @@ def test_what_is_left_is_told_and_how_it_is_mended(files: Path) -> None:
     assert "P007" not in mended.out
 
 
+def test_what_to_type_next_can_be_typed(files: Path, tmp_path: Path) -> None:
+    target = tmp_path / "cleaned graphs.pkl"
+    done = scanopt("optimize", files / "wasteful.pkl", "-o", target, COLUMNS="1000")
+    assert f"scanopt verify {files / 'wasteful.pkl'} '{target}'" in done.out
+
+
 def test_quiet_shows_findings_only(files: Path) -> None:
     done = scanopt("optimize", files / "grad.pkl", "-q")
     assert done.out.startswith(f"{files / 'grad.pkl'}\n  ~ P007 [*] grad_of_")

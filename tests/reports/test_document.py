@@ -46,7 +46,8 @@ def test_names_are_shown_and_do_nothing(block: Block) -> None:
 
 
 def test_one_empty_line_follows_a_table_in_what_rich_prints_too() -> None:
-    blocks: list[Block] = [TABLE, Paragraph(), Paragraph("after"), Paragraph(), Paragraph("last")]
+    (table,) = (block for block in BLOCKS if isinstance(block, Table))
+    blocks: list[Block] = [table, Paragraph(), Paragraph("after"), Paragraph(), Paragraph("last")]
     console = Console(width=80, color_system=None)
     with console.capture() as captured:
         console.print(as_rich.renderable(blocks))
