@@ -38,7 +38,7 @@ def wrapping_states(view: SlotView) -> list[Growth]:
     that provably runs too few steps, and one that is bounded otherwise, by a minimum or remainder.
     """
     found = []
-    steps = Lengths(view.n_steps).value_of(view.n_steps)
+    steps = Lengths(view.n_steps).steps
     for slot in view.of_kind(*STATES):
         if slot.kind is SlotKind.MIT_MOT or slot.taps not in ((-1,), ()):
             continue
