@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import io_toposort
 from pytensor.scalar import basic as ps
+from pytensor.tensor import constant
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
+
+from scanopt_cli.analysis.value_ranges import entry_of_constant
 
 # Functions of operand 0 whose derivative is infinite, or NaN, at some numbers.
 _HAZARDS: Mapping[type[ps.ScalarOp], tuple[float, ...]] = {
@@ -70,10 +73,10 @@ class Guarded:
 
     def made_safe(self) -> Variable:
         """Return the switch, with a branch that is computed of the safe number if not selected."""
-        keeps = self.branch == 1
-        safe = np.asarray(self.safe, dtype=self.operand.type.dtype)
-        parts = (self.operand, safe) if keeps else (safe, self.operand)
-        chosen = self.switch.op.make_node(self.condition, *map(_of_rank(self.operand), parts))
+        kind = self.operand.type
+        safe = constant(np.full((1,) * kind.ndim, self.safe, dtype=kind.dtype))
+        parts = (self.operand, safe) if self.branch == 1 else (safe, self.operand)
+        chosen = self.switch.op.make_node(self.condition, *parts)
         inputs = list(self.node.inputs)
         inputs[self.position] = chosen.outputs[0]
         again = self.node.op.make_node(*inputs)
@@ -128,7 +131,7 @@ def _hazards(node: Apply) -> Iterator[tuple[int, tuple[float, ...]]]:
     if isinstance(op, ps.TrueDiv):
         yield 1, (0.0,)
     elif isinstance(op, ps.Pow):
-        power = _number(node.inputs[1])
+        power = entry_of_constant(node.inputs[1])
         if power is not None and not (power >= 1 and power == round(power)) and power:
             yield 0, (*((0.0,) if power < 1 else ()), *((-1.0,) if power != round(power) else ()))
     elif op is not None and type(op) in _HAZARDS:
@@ -177,7 +180,7 @@ def _value(variable: Variable, operand: Variable, number: float) -> Any:
     It is computed for one entry.
     """
     values: dict[Variable, Any] = {operand: np.float64(number)}
-    difference = _difference(operand)
+    difference = tuple(map(_stripped, difference_of(operand)))
     for node in io_toposort([operand], [variable]):
         value = None
         if isinstance(node.op, DimShuffle):
@@ -211,7 +214,7 @@ def _entry(
         return None  # Python has no code for it, or not for these numbers
 
 
-def _difference(operand: Variable) -> tuple[Variable, ...]:
+def difference_of(operand: Variable) -> tuple[Variable, ...]:
     """Return the two sides if an operand is a difference, else nothing."""
     node = operand.owner
     if (
@@ -220,21 +223,11 @@ def _difference(operand: Variable) -> tuple[Variable, ...]:
         or not isinstance(node.op.scalar_op, ps.Sub)
     ):
         return ()
-    return tuple(map(_stripped, node.inputs))
+    return tuple(node.inputs)
 
 
 def _known(variable: Variable, values: Mapping[Variable, Any]) -> Any:
-    return values[variable] if variable in values else _number(variable)
-
-
-def _number(variable: Variable) -> Any:
-    """Return the number that every entry of a constant is."""
-    variable = _stripped(variable)
-    if not isinstance(variable, Constant):
-        return None
-    data = np.asarray(variable.data)
-    is_one = data.dtype.kind in "biuf" and data.size and (data == data.flat[0]).all()
-    return data.flat[0] if is_one else None
+    return values[variable] if variable in values else entry_of_constant(variable)
 
 
 def _stripped(variable: Variable) -> Variable:
@@ -244,19 +237,6 @@ def _stripped(variable: Variable) -> Variable:
             break
         variable = variable.owner.inputs[0]
     return variable
-
-
-def _of_rank(like: Any) -> Any:
-    """Return a function that gives numbers as many axes as ``like`` has."""
-
-    def of_rank(value: Any) -> Any:
-        if isinstance(value, Variable):
-            return value
-        from pytensor.tensor import constant
-
-        return constant(value.reshape((1,) * like.type.ndim))
-
-    return of_rank
 
 
 def _recomputed(variable: Variable, memo: dict[Variable, Variable]) -> Variable:

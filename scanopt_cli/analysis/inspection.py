@@ -197,7 +197,7 @@ class _Inspector:
             path=loop.path[:-1],
             depth=_depth(loop),
             place=loop.place,
-            steps=str(Formula.of(tell(lengths.value_of(view.n_steps)))),
+            steps=str(Formula.of(tell(lengths.steps))),
             stops_when=condition if is_scan else None,
             runs_while=None if is_scan else condition,
             batch_ndim=view.batch_ndim,

@@ -373,7 +373,8 @@ class Lengths:
         return length if self.provably_le(length, bound) else None
 
 
-def _is_integer(variable: Variable) -> bool:
+def is_integer(variable: Variable) -> bool:
+    """Whether a variable holds integers, of any size."""
     return str(getattr(variable.type, "dtype", "")).startswith(("int", "uint"))
 
 
@@ -387,4 +388,4 @@ def _whole_number(constant: Constant) -> int | None:
     data: Any = constant.data
     if type(data) is int:
         return data
-    return int(data.item()) if _is_integer(constant) and getattr(data, "size", 1) == 1 else None
+    return int(data.item()) if is_integer(constant) and getattr(data, "size", 1) == 1 else None

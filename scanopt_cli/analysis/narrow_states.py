@@ -38,7 +38,7 @@ def wrapping_states(view: SlotView) -> list[Growth]:
     that provably runs too few steps, and one that is bounded otherwise, by a minimum or remainder.
     """
     found = []
-    steps = Lengths(view.n_steps).value_of(view.n_steps)
+    steps = Lengths(view.n_steps).steps
     for slot in view.of_kind(*STATES):
         if slot.kind is SlotKind.MIT_MOT or slot.taps not in ((-1,), ()):
             continue
@@ -55,7 +55,7 @@ def wrapping_states(view: SlotView) -> list[Growth]:
 
 def _growth(slot: Slot, state: Variable, update: Variable, view: SlotView) -> Growth | None:
     ranges = step_ranges(view)
-    start = ValueRanges().of(start_of(slot))
+    start = ValueRanges().of(_start_of(slot))
     held = of_dtype(str(state.type.dtype))
     added = change(update, state, ranges, ps.Add)
     if added is not None:
@@ -81,7 +81,7 @@ def _steps_to(begin: float, most: float, limit: float) -> float:
     return math.floor((limit - begin) / most) + 1 if most > 0 else math.inf
 
 
-def start_of(slot: Slot) -> Variable:
+def _start_of(slot: Slot) -> Variable:
     """Return what a state of one tap starts with, or its initial buffer if that is not known."""
     node = slot.outer_input.owner
     if node is not None and isinstance(node.op, IncSubtensor) and node.op.set_instead_of_inc:

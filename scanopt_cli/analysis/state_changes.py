@@ -10,6 +10,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
 
+from scanopt_cli.analysis.lengths import is_integer
 from scanopt_cli.analysis.value_ranges import Range, ValueRanges
 
 NEUTRAL = {ps.Add: Range(0, 0), ps.Mul: Range(1, 1)}
@@ -50,8 +51,3 @@ def change(
             inner = change(node.inputs[0], state, ranges, kind)
             return None if inner is None else inner + -ranges.of(node.inputs[1])
     return None
-
-
-def is_integer(variable: Variable) -> bool:
-    """Whether a variable holds integers, of any size."""
-    return str(getattr(variable.type, "dtype", "")).startswith(("int", "uint"))

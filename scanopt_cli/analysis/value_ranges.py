@@ -272,13 +272,23 @@ def _reciprocal(x: float) -> float:
 
 
 def _number(variable: Variable) -> float | None:
-    """Return the number that every entry of a constant is."""
+    entry = entry_of_constant(variable)
+    found: float | None = None if entry is None else entry.item()
+    return found
+
+
+def entry_of_constant(variable: Variable) -> Any:
+    """Return the number that every entry of a constant is, in its dtype.
+
+    ``None`` if the variable is no constant, or its entries differ.
+    """
     while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
         variable = variable.owner.inputs[0]
     if not isinstance(variable, Constant):
         return None
-    found = _of_data(variable.data)
-    return found.low if found.low == found.high else None
+    data = np.asarray(variable.data)
+    is_one = data.dtype.kind in "biuf" and data.size and (data == data.flat[0]).all()
+    return data.flat[0] if is_one else None
 
 
 def _is_finite(values: Range) -> bool:

@@ -10,6 +10,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.random.type import RandomType
 
+from scanopt_cli.facts import Fact
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import Slot, SlotKind
@@ -147,8 +148,8 @@ def _obstacle(
     view: ScanView, slot: Slot, draws: Sequence[_Draw] | Reason, context: PassContext
 ) -> Reason | None:
     """Return why the draws cannot be chained, ``None`` if they can."""
-    if not isinstance(draws, list):
-        return draws  # type: ignore[return-value]
+    if isinstance(draws, Fact):
+        return draws
     if len(context.clients(slot.outer_input)) > 1:
         return because(Why.GENERATOR_SHARED)
     generators = {slot.inner_inputs[0], *(draw.next for draw in draws)}

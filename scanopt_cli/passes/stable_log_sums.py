@@ -11,14 +11,14 @@ from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.analysis.log_sums import log_sums
 from scanopt_cli.analysis.value_ranges import ValueRanges, step_ranges
-from scanopt_cli.loop.loop_view import LoopView
-from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
-from scanopt_cli.pipeline.loop_passes import works_in_place
-from scanopt_cli.remarks import Code, Why, because
+from scanopt_cli.ir.slots import SlotView
+from scanopt_cli.pipeline.contract import PassContext, Rewrite
+from scanopt_cli.pipeline.loop_passes import AnyLoopPass
+from scanopt_cli.remarks import Code
 
 
 @dataclass(frozen=True)
-class StableLogSums(Pass):
+class StableLogSums(AnyLoopPass):
     """Subtract the maximum of the exponents where the logarithm of a sum of exponentials is taken.
 
     PyTensor <version> does so when it compiles a graph, and that is after derivatives were taken:
@@ -45,33 +45,30 @@ class StableLogSums(Pass):
     """
 
     name: ClassVar[str] = "stable-log-sums"
+    accepts_in_place: ClassVar[bool] = False
 
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Rewrite the steps of the loops of a graph, and then the graph."""
-        loops = list(context.loops())
-        if not loops or context.is_in_place():
+        if next(context.loops(), None) is None or context.is_in_place():
             return
-        for view in loops:
-            if isinstance(view, LoopView) and not view.is_traced:
-                continue
-            if works_in_place(view):
-                why = because(Why.IN_PLACE, what="a step")
-                context.missed(view, Code.LOOP_LEFT, why)
-                continue
-            ranges = step_ranges(view)
-            if not any(found.may_overflow(ranges) for found in log_sums(view.inner_outputs())):
-                continue
-            view.unfreeze()
-            body = FunctionGraph(outputs=view.inner_outputs(), clone=False)
-            count = _rewrite(body, step_ranges(view))
-            context.passed(view, Code.LOG_SUM_SHIFTED, count=count)
-            view.set_inner_outputs(list(body.outputs))
-            yield Rewrite(view.rebuild())
+        yield from super().rewrites(context)
         ranges = ValueRanges()
         for found in log_sums(context.fgraph.outputs):
             if found.may_overflow(ranges) and found.node in context.fgraph.apply_nodes:
                 context.passed(None, Code.LOG_SUM_SHIFTED)
                 yield Rewrite({found.node.outputs[0]: found.stable()})
+
+    def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
+        """Return replacements for all outputs, from a loop whose log-sums are stable."""
+        ranges = step_ranges(view)
+        if not any(found.may_overflow(ranges) for found in log_sums(view.inner_outputs())):
+            return None
+        view.unfreeze()
+        body = FunctionGraph(outputs=view.inner_outputs(), clone=False)
+        count = _rewrite(body, step_ranges(view))
+        context.passed(view, Code.LOG_SUM_SHIFTED, count=count)
+        view.set_inner_outputs(list(body.outputs))
+        return view.rebuild()
 
 
 def _rewrite(body: FunctionGraph, ranges: ValueRanges) -> int:

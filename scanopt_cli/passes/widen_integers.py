@@ -16,8 +16,8 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
+from scanopt_cli.analysis.lengths import is_integer
 from scanopt_cli.analysis.narrow_states import NARROW, Growth, wrapping_states
-from scanopt_cli.analysis.state_changes import is_integer
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.pipeline.contract import PassContext
@@ -131,15 +131,12 @@ def _read_wide(wide: Mapping[Variable, Variable], clients: Clients) -> dict[Vari
     """Return what replaces the readers of variables that compute in a wider dtype."""
     replacements = {}
     known = dict(wide)
-    waiting = list(wide)
-    while waiting:
-        old = waiting.pop()
-        for node, position in clients(old):
-            if isinstance(node.op, Subtensor | DimShuffle) and not position:
-                made = node.op.make_node(known[old], *node.inputs[1:]).outputs[0]
-                known[node.outputs[0]] = made
-                waiting.append(node.outputs[0])
-    for node in _readers(wide, clients):
+    readers = _readers(wide, clients)
+    for node in readers:
+        if isinstance(node.op, Subtensor | DimShuffle) and node.inputs[0] in known:
+            source, *index = node.inputs
+            known[node.outputs[0]] = node.op.make_node(known[source], *index).outputs[0]
+    for node in readers:
         if _is_wide_reader(node) and (new := _computed_wide(node, known)) is not None:
             replacements[node.outputs[0]] = new
     return replacements

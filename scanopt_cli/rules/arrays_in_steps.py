@@ -17,11 +17,13 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs
+from scanopt_cli.passes.unroll_small.unroll_small import UnrollSmall
 from scanopt_cli.rules.finding_costs import work
 from scanopt_cli.rules.lowered_loops import LARGEST, elements, lowered_loops
 from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
+from scanopt_cli.text import plural
 
-_SMALL = 16
+_SMALL = UnrollSmall.size
 """The most entries of arrays of which ``unroll-small`` makes numbers, unless it is told so."""
 _WITH_CODE = (
     *(Elemwise, CAReduce, DimShuffle, Dot, Subtensor, IncSubtensor, IfElse),
@@ -114,8 +116,7 @@ def _is_python_function(op: Any) -> bool:
 
 
 def _calls(nodes: list[Apply]) -> str:
-    count = len(nodes)
-    return f"{count} {'call' if count == 1 else 'calls'} of Python a step"
+    return f"{plural(len(nodes), 'call')} of Python a step"
 
 
 def _name(op: Op) -> str:

@@ -72,44 +72,55 @@ def rows_kept(view: ScanView | None) -> int | None:
 
     ``None`` if that cannot be told; 0 if there is no such loop.
     """
-    total = 0
+    total, numbers = 0, _Numbers()
     for slot in () if view is None else view.of_kind(*TRACED):
-        found = _rows(slot, view.batch_ndim if view is not None else 0)
+        found = _rows(slot, view.batch_ndim if view is not None else 0, numbers)
         if found is None:
             return None
         total += int(found)
     return total
 
 
-def _rows(slot: Slot, axis: int) -> Any:
+def _rows(slot: Slot, axis: int, numbers: _Numbers) -> Any:
     if slot.kind is SlotKind.NIT_SOT:
-        return _number(slot.outer_input)
+        return numbers.of(slot.outer_input)
     buffer = slot.outer_input
     while (node := buffer.owner) is not None and isinstance(node.op, IncSubtensor | DeepCopyOp):
         buffer = node.inputs[0]
     known = buffer.type.shape[axis]
     if known is None and node is not None and isinstance(node.op, Alloc | AllocEmpty):
         lengths = node.inputs[isinstance(node.op, Alloc) :]
-        known = _number(lengths[axis])
+        known = numbers.of(lengths[axis])
     return known
 
 
-def _number(variable: Variable) -> Any:
-    """Return the value of a whole number that is computed of lengths and counts, if it is known.
+class _Numbers:
+    """Computes whole numbers of lengths and counts, each expression once."""
 
-    The loops of a batch have numbers each; these are not one.
-    """
-    node = variable.owner
-    if isinstance(variable, Constant):
-        data = np.asarray(variable.data)
-        return data.item() if data.size == 1 else None
-    if node is None or isinstance(node.op, Shape_i):
-        return np.int64(_MANY)
-    if isinstance(node.op, TensorFromScalar | ScalarFromTensor):
-        return _number(node.inputs[0])
-    function = node.op.scalar_op if isinstance(node.op, Elemwise) else node.op
-    values = [_number(operand) for operand in node.inputs]
-    if not isinstance(function, ScalarOp) or None in values:
-        return None
-    found = function.impl(*values)
-    return found[node.outputs.index(variable)] if isinstance(found, tuple | list) else found
+    def __init__(self) -> None:
+        self._known: dict[Variable, Any] = {}
+
+    def of(self, variable: Variable) -> Any:
+        """Return the value of a number, if it is known.
+
+        The loops of a batch have numbers each; these are not one.
+        """
+        if variable not in self._known:
+            self._known[variable] = self._read(variable)
+        return self._known[variable]
+
+    def _read(self, variable: Variable) -> Any:
+        node = variable.owner
+        if isinstance(variable, Constant):
+            data = np.asarray(variable.data)
+            return data.item() if data.size == 1 else None
+        if node is None or isinstance(node.op, Shape_i):
+            return np.int64(_MANY)
+        if isinstance(node.op, TensorFromScalar | ScalarFromTensor):
+            return self.of(node.inputs[0])
+        function = node.op.scalar_op if isinstance(node.op, Elemwise) else node.op
+        values = [self.of(operand) for operand in node.inputs]
+        if not isinstance(function, ScalarOp) or None in values:
+            return None
+        found = function.impl(*values)
+        return found[node.outputs.index(variable)] if isinstance(found, tuple | list) else found

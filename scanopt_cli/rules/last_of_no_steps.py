@@ -59,10 +59,10 @@ class LastOfNoSteps(PassRule):
         writes = self._writes.get(id(loop.graph))
         if writes is None:
             writes = self._writes[id(loop.graph)] = list(_row_writes(loop.graph))
-        if any(_writes_last(node, loop) for node in writes):
+        lengths = Lengths(loop.view.n_steps)
+        if any(_writes_last(node, lengths) for node in writes):
             return []
         accesses = accesses_of_outputs(loop.view, loop.clients)  # type: ignore[arg-type]
-        lengths = Lengths(loop.view.n_steps)
         is_map = loop.view.is_while or not loop.view.of_kind(*STATES)
         lost = {
             loop.names[slot]
@@ -96,9 +96,9 @@ def _row_writes(graph: AbstractFunctionGraph) -> Iterator[Apply]:
             yield node
 
 
-def _writes_last(node: Apply, loop: NamedLoop) -> bool:
+def _writes_last(node: Apply, lengths: Lengths) -> bool:
     """Whether a node writes the last of as many rows as a loop has steps, or the first."""
-    lengths, indices = Lengths(loop.view.n_steps), indices_from(node, 0)
+    indices = indices_from(node, 0)
     length = lengths.length_of(node.inputs[0])
     if length != lengths.steps:
         return False

@@ -19,6 +19,7 @@ from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.ir.slots import SlotView
+from scanopt_cli.passes.unroll_small.unroll_small import UnrollSmall
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.remarks import Code
@@ -66,7 +67,7 @@ def lowered_loops(
     loops: Collection[NamedLoop],
     inputs: Mapping[Variable, Variable] | None = None,
     *,
-    size: int = 16,
+    size: int = UnrollSmall.size,
     strict: bool | None = None,
 ) -> dict[str, LoweredLoop]:
     """Return what some Scans of ``fgraph`` itself become, by their titles, but those around others.

@@ -117,7 +117,7 @@ def _running(loop: NamedLoop) -> tuple[Slot, str] | None:
     if node is None or not isinstance(node.op, Elemwise) or list(node.inputs).count(before) != 1:
         return None
     read = accesses(loop.view, states[0], loop.clients)
-    is_last = all(a.is_plain and a.index is not None and a.index.row == -1 for a in read)
+    is_last = all(access.is_last_row for access in read)
     names = _LAST if is_last else _RUNNING
     name = names.get(type(node.op.scalar_op))
     others = [v for v in node.inputs if v is not before]

@@ -69,7 +69,7 @@ def mend(
     ScanoptError
         As by `check`, or if a pass of another package fails.
     """
-    every = check(graph, select=select, ignore=ignore)
+    every = check(graph, select=select, ignore=ignore, suspects=suspects)
     unknown = left_out(every.findings, baseline or {}, lambda finding: finding.key)
     known = Counter(map(_subject, every.findings))
     known.subtract(map(_subject, unknown))
@@ -85,15 +85,9 @@ def mend(
         work = done.graph
         if not done.changed:
             break
-        after = check(work, select=select, ignore=ignore)
+        after = check(work, select=select, ignore=ignore, suspects=suspects)
         still = left_out(after.findings, known, _subject)
-    doubts = check(work, select=select, ignore=ignore, suspects=True).suspects if suspects else ()
-    left = replace(
-        after,
-        findings=tuple(still),
-        known=len(after.findings) - len(still),
-        suspects=doubts,
-    )
+    left = replace(after, findings=tuple(still), known=len(after.findings) - len(still))
     gone = Counter(f.code for f in unknown)
     gone.subtract(Counter(f.code for f in still))
     return MendResult(work, Mended(passes, sum(n for n in gone.values() if n > 0)), left)

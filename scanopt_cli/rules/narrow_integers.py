@@ -123,7 +123,7 @@ def _is_fixed(loop: NamedLoop, growth: Growth) -> bool:
 def _wraps(loop: NamedLoop, growth: Growth) -> str:
     dtype = str(growth.slot.inner_inputs[0].type.dtype)
     held, change = of_dtype(dtype), growth.change
-    steps = Lengths(loop.view.n_steps).value_of(loop.view.n_steps)
+    steps = Lengths(loop.view.n_steps).steps
     most = max(abs(change.low), abs(change.high))
     how = f"is multiplied by up to {most:g}" if growth.is_product else f"changes by up to {most:g}"
     return (

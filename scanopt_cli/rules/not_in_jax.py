@@ -9,7 +9,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import walk
 from pytensor.tensor.shape import Shape, Shape_i
 
-from scanopt_cli.analysis.accesses.accesses import Access, accesses_of_outputs
+from scanopt_cli.analysis.accesses.accesses import accesses_of_outputs
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot
@@ -60,12 +60,7 @@ class NotInJax(Rule):
 def _with_trace(loop: NamedLoop, view: ScanView) -> list[Slot]:
     """Return the slots of which other rows than the last are read."""
     found = accesses_of_outputs(view, loop.clients)
-    return [slot for slot, accesses in found.items() if not all(map(_reads_last, accesses))]
-
-
-def _reads_last(access: Access) -> bool:
-    is_last = access.index is not None and access.index.row == -1
-    return is_last and access.is_plain
+    return [slot for slot, reads in found.items() if not all(read.is_last_row for read in reads)]
 
 
 def _given(n_steps: Variable) -> list[Variable]:

@@ -50,10 +50,11 @@ class UnknownShapes(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop, the first of those that the same inputs keep on arrays."""
+        lengths = Lengths()
         kept = [
             (loop, axes)
             for loop in context.written_loops
-            if (axes := _axes_of_rows(context, loop))
+            if (axes := _axes_of_rows(context, loop, lengths))
             and (found := context.lowered.get(loop.title)) is not None
             and found.lacks_lengths
             and not found.runs_on_numbers
@@ -78,10 +79,10 @@ class UnknownShapes(Rule):
 type Axes = Mapping[Variable, tuple[int, ...]]
 
 
-def _axes_of_rows(context: CheckContext, loop: NamedLoop) -> Axes:
+def _axes_of_rows(context: CheckContext, loop: NamedLoop, lengths: Lengths) -> Axes:
     """Return the axes of inputs of the graph that decide shapes in a step, and are not known."""
-    view, lengths = loop.view, Lengths()
-    counts = _counted(view.n_steps)
+    view = loop.view
+    counts = _counted(view.n_steps, lengths)
     found: dict[Variable, set[int]] = {}
     inputs = set(context.fgraph.inputs)
     for slot in view.of_kind(*_ROWS, SlotKind.NON_SEQ):
@@ -102,16 +103,16 @@ def _axes_of_rows(context: CheckContext, loop: NamedLoop) -> Axes:
     return {v: known[v] for v in sorted(known, key=order.__getitem__) if known[v]}
 
 
-def _counted(n_steps: Variable) -> dict[Variable, set[int]]:
+def _counted(n_steps: Variable, lengths: Lengths) -> dict[Variable, set[int]]:
     """Return the axes that a number of steps is computed of: they are as long as data is."""
     found: dict[Variable, set[int]] = {}
-    for atom in Lengths().value_of(n_steps).atoms:
+    for atom in lengths.value_of(n_steps).atoms:
         if atom.axis is not None:
             found.setdefault(atom.variable, set()).add(atom.axis)
     for variable in ancestors([n_steps]):
         node = variable.owner
         if node is not None and isinstance(node.op, Shape | Shape_i):
-            for atom in Lengths().length_of(node.inputs[0], getattr(node.op, "i", 0)).atoms:
+            for atom in lengths.length_of(node.inputs[0], getattr(node.op, "i", 0)).atoms:
                 if atom.axis is not None:
                     found.setdefault(atom.variable, set()).add(atom.axis)
     return found

@@ -12,12 +12,11 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.scalar import basic as ps
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.rewriting.basic import unconditional_constant_folding
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.dependence import varying_inputs
-from scanopt_cli.analysis.guards import Guarded, guarded_operands
+from scanopt_cli.analysis.guards import Guarded, difference_of, guarded_operands
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.value_ranges import step_ranges
 from scanopt_cli.ir.folding import bounded_folding, work_of
@@ -98,14 +97,9 @@ def _is_nan(found: Guarded) -> bool:
     operand = found.operand
     fresh = operand.type()
     replaced: dict[Variable, Variable] = {operand: fresh}
-    sides = operand.owner
-    if (
-        sides is not None
-        and isinstance(sides.op, Elemwise)
-        and isinstance(sides.op.scalar_op, ps.Sub)
-    ):
+    if sides := difference_of(operand):
         # The condition may compare the two sides of a difference.
-        first, second = sides.inputs
+        first, second = sides
         replaced[first] = second + fresh
     try:
         (value,) = substituted(found.switch.outputs, replaced)

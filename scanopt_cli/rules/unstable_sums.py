@@ -87,7 +87,7 @@ def _forms(found: list[LogSum]) -> str:
 
 def _products(view: ScanView) -> Iterator[Slot]:
     """Yield the states that each step multiplies by a number between 0 and 1 that varies."""
-    ranges, steps = step_ranges(view), Lengths(view.n_steps).value_of(view.n_steps)
+    ranges, steps = step_ranges(view), Lengths(view.n_steps).steps
     for slot in view.of_kind(*STATES):
         if slot.kind is SlotKind.MIT_MOT or slot.taps != (-1,):
             continue

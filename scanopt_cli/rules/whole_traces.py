@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
+from pytensor.graph.basic import Variable
 from pytensor.scalar.basic import Second
 from pytensor.tensor.basic import Join
 from pytensor.tensor.elemwise import Elemwise
@@ -13,6 +13,8 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.accesses import Access, Clients, accesses_of_outputs
+from scanopt_cli.analysis.accesses.indices import RowIndex
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot
@@ -24,8 +26,6 @@ from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Se
 _NORMALIZING = "guard-last-rows,normalize-reads,peel-first-step,trim-steps"
 _LONG = 100
 """As many rows are worth a word; an unknown number is more."""
-_FROM_THE_END = re.compile(r"\[-\d+:?\]")
-_FROM_THE_START = re.compile(r"\[:[^:]*\]")
 _REASONS: Mapping[Why, str] = {
     Why.LOOP_STOPS: "a condition ends the loop",
     Why.NO_STEPS: "there may be no step",
@@ -127,7 +127,9 @@ def _may_be_the_end(access: Access) -> bool:
     """Whether a reader takes rows by an index, not all rows nor all up to some."""
     if access.index is None:
         return _reads_shape(access) or isinstance(access.node.op, Join)
-    return _FROM_THE_START.fullmatch(access.text) is None
+    rows = access.index.value
+    is_from_the_start = access.index.is_slice and rows.start is rows.step is None
+    return not is_from_the_start or access.is_reversed
 
 
 def _reads_shape(access: Access) -> bool:
@@ -141,8 +143,18 @@ def _is_direct(access: Access, clients: Clients) -> bool:
     """Whether a reader takes a row, or the last rows, by a number from the end: ``[-3:]``."""
     if _reads_shape(access):
         return True
-    if not access.is_plain or not _FROM_THE_END.fullmatch(access.text):
+    if not access.is_plain or not _is_from_the_end(access.index):
         return False
-    assert access.index is not None
     is_read_again = any(isinstance(n.op, Subtensor) for n, _ in clients(access.result))
-    return not (access.index.is_slice and is_read_again)
+    return not (is_read_again and access.index is not None and access.index.is_slice)
+
+
+def _is_from_the_end(index: RowIndex | None) -> bool:
+    """Whether rows are taken by a number from the end, or from there on."""
+    rows = None if index is None else index.value
+    if isinstance(rows, slice):
+        rows = rows.start if rows.stop is rows.step is None else None
+    if not isinstance(rows, Variable):
+        return False
+    row = Lengths().value_of(rows)
+    return row.is_constant and row.constant < 0

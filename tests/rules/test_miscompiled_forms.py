@@ -16,7 +16,12 @@ from seeded_numbers import COMPILED_RIGHT, MISCOMPILED, V, X
 import scanopt_cli as so
 from evaluating import PLAIN
 from graph_building import scan
+from scanopt_cli.ir.graph import as_graph
+from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.rules.graph_checking import check
+from scanopt_cli.rules.miscompiled_forms import MiscompiledForms
+from scanopt_cli.rules.rule_contract import CheckContext
 from tiers import deep
 
 FAST = Mode(linker="vm", optimizer="fast_run")
@@ -108,6 +113,18 @@ def test_the_graph_stays_as_it_is() -> None:
     before = str(pytensor.dprint(output, file="str"))
     check((list(arguments), [output]))
     assert str(pytensor.dprint(output, file="str")) == before
+
+
+@pytest.mark.parametrize("name", MISCOMPILED)
+def test_no_rewrite_that_is_asked_changes_what_other_rules_look_at(name: str) -> None:
+    output, arguments = MISCOMPILED[name]()
+    context = CheckContext(as_graph((list(arguments), [output])).fgraph)
+    run_pipeline(context.fgraph, parse("merge-equal"))
+    nodes, before = set(context.fgraph.apply_nodes), context.fgraph.dprint(file="str")
+    assert list(MiscompiledForms().find(context))
+    context.fgraph.check_integrity()
+    assert set(context.fgraph.apply_nodes) == nodes
+    assert context.fgraph.dprint(file="str") == before
 
 
 @pytest.mark.parametrize("is_invariant", [True, False])

@@ -177,6 +177,14 @@ def seconds(graph: Graph, n: int) -> float:
     return min(times)
 
 
+def test_an_expression_for_the_rows_is_computed_once_though_it_is_read_twice() -> None:
+    steps: Any = N
+    for _ in range(40):
+        steps = steps + steps
+    rows: Any = scan(lambda: pt.constant(1.0), n_steps=steps)
+    assert rows_kept(ScanView.of(rows.owner)) == 1000 * 2**40
+
+
 @pytest.mark.deep
 def test_copies_take_time_that_grows_with_the_square() -> None:
     copying, in_place = (lambda rows: rows[-2:]), (lambda rows: rows[-1])

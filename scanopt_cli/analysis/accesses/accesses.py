@@ -63,6 +63,11 @@ class Access:
         return not any(index.is_reversal or index.rest for index in self.path)
 
     @property
+    def is_last_row(self) -> bool:
+        """Whether it takes the last row of a plain ``source``, by the number -1."""
+        return self.is_plain and self.index is not None and self.index.row == -1
+
+    @property
     def result(self) -> Variable:
         """The variable that the reader computes."""
         return self.node.outputs[0]

@@ -38,8 +38,8 @@ def places(
     """
     loops = [node for node in fgraph.apply_nodes if is_loop(node)]
     unknown = [node for node in loops if written(node.op) is None]
-    is_differentiated = any(op_name(node.op).startswith(PULLBACK) for node in unknown)
     if origins is None:
+        is_differentiated = any(op_name(node.op).startswith(PULLBACK) for node in unknown)
         origins = infer(NearestScans(fgraph.inputs, fgraph.toposort())) if is_differentiated else {}
     found = {}
     for node in loops:

@@ -37,7 +37,7 @@ def dropped_terms(loop: NamedLoop) -> Iterator[Misread]:
             continue
         name = loop.names[slot]
         try:
-            replaced = asked(scan_push_out_add, loop.graph, loop.view.node)
+            replaced = asked(scan_push_out_add, loop.graph, loop.view.node, changes_graph=True)
         except RewriteError:
             text = f"compiling fails: an assertion of scan_push_out_add, about the sum `{name}`"
             yield Misread(text, (slot,))

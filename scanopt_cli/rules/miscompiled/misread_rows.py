@@ -13,7 +13,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.scan.rewriting.trace import scan_reduce_nsteps, scan_reduce_trace_prealloc
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.accesses.indices import read_index
+from scanopt_cli.analysis.accesses.indices import RowIndex, read_index
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop, named_loops
 from scanopt_cli.ir.graph import copy_nodes
@@ -48,17 +48,17 @@ class Read:
 def reads_of(loop: NamedLoop, slot: Slot) -> list[Read] | None:
     """Return all reads of an output, ``None`` if somebody reads it otherwise, or in whole."""
     found: list[Read] = []
-    waiting: list[tuple[Variable, tuple[Any, ...]]] = [(slot.output, ())]
+    waiting: list[tuple[Variable, tuple[RowIndex, ...]]] = [(slot.output, ())]
     while waiting:
         variable, path = waiting.pop()
         for node, position in loop.clients(variable):
             index = read_index(node, 0) if isinstance(node.op, Subtensor) else None
             if index is None or position:
                 return None
-            chain = (*path, index.value)
-            read = _composed(chain, slot.n_initial, f"[{index}]")
+            chain = (*path, index)
+            read = _composed(chain, slot.n_initial)
             clients = loop.clients(node.outputs[0])
-            is_slice = isinstance(index.value, slice) and not index.rest
+            is_slice = index.is_slice and not index.rest
             if read is not None and (not is_slice or not _is_read_on(clients)):
                 found.append(read)
             elif is_slice and index.in_numbers is not None and clients and len(path) < 4:
@@ -76,11 +76,13 @@ def _is_read_on(clients: Sequence[Any]) -> bool:
     )
 
 
-def _composed(chain: tuple[Any, ...], n_initial: int, text: str) -> Read | None:
+def _composed(chain: Sequence[RowIndex], n_initial: int) -> Read | None:
     """Return the index that a chain of indices is, ``None`` if it reads from the first step on."""
-    last = chain[-1]
-    before = chain[:-1]
-    strips = [_numbers(index) for index in before] == [slice(n_initial, None, None)]
+    text = f"[{chain[-1]}]"
+    last = chain[-1].value
+    numbers = [index.in_numbers for index in chain]
+    before = numbers[:-1]
+    strips = before == [slice(n_initial, None)]
     if isinstance(last, slice) and (not before or strips):
         shift = n_initial if strips else 0
         start, stop = number(last.start, 0), number(last.stop)
@@ -97,7 +99,6 @@ def _composed(chain: tuple[Any, ...], n_initial: int, text: str) -> Read | None:
         else:
             stop_at = stop + shift if stop >= 0 else stop
         return Read(slice(start_at, stop_at, last.step), text)
-    numbers = [_numbers(index) for index in chain]
     if any(index is None for index in numbers) or isinstance(last, slice):
         return None
     rows = []
@@ -113,16 +114,6 @@ def _composed(chain: tuple[Any, ...], n_initial: int, text: str) -> Read | None:
         return Read(rows[0], text)
     ends = [row - length for row, length in zip(rows, _ROWS, strict=True)]
     return Read(ends[0], text) if ends[0] == ends[1] else None
-
-
-def _numbers(index: Any) -> Any:
-    if not isinstance(index, slice):
-        return number(index)
-    bounds = (index.start, index.stop, index.step)
-    found = [number(bound) for bound in bounds]
-    if any(part is not None and n is None for part, n in zip(bounds, found, strict=True)):
-        return None
-    return slice(*found)
 
 
 def misread_rows(loop: NamedLoop) -> Iterator[Misread]:

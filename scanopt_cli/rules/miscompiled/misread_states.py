@@ -25,11 +25,12 @@ def merged_while_loops(loops: Sequence[NamedLoop]) -> Iterator[tuple[NamedLoop, 
     candidates = [
         loop for loop in loops if loop.view.condition is not None and not loop.view.batch_ndim
     ]
+    above = {loop: _above(loop) for loop in candidates} if len(candidates) > 1 else {}
     for first, second in combinations(candidates, 2):
         if first.graph is not second.graph:
             continue
         one, other = first.view.node, second.view.node
-        if one in _above(second) or other in _above(first):
+        if one in above[second] or other in above[first]:
             continue
         if not merge.belongs_to_set(other, [one]):
             continue

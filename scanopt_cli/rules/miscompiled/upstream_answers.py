@@ -1,4 +1,4 @@
-"""Asks PyTensor's rewrites what they would do to a loop, on a copy."""
+"""Asks PyTensor's rewrites what they would do to a loop, which stays as it is."""
 
 from __future__ import annotations
 
@@ -25,18 +25,34 @@ class RewriteError(Exception):
     """A rewrite of PyTensor's raised an AssertionError, which ends the compilation."""
 
 
-def asked(rewriter: Any, graph: Any, node: Apply) -> Mapping[Variable, Variable]:
-    """Return what ``rewriter`` replaces outputs of ``node`` by, in a copy of ``graph``.
+def asked(
+    rewriter: Any, graph: Any, node: Apply, *, changes_graph: bool = False
+) -> Mapping[Variable, Variable]:
+    """Return what ``rewriter`` replaces outputs of ``node`` by, and what reads them.
+
+    Parameters
+    ----------
+    rewriter
+        A rewriter of PyTensor's for nodes.
+    graph, node
+        The loop, and the graph that it is in.
+    changes_graph
+        Whether the rewriter may also change the graph. Then it is asked on a copy, as it is of a
+        frozen graph, of which nothing can be computed.
 
     Raises
     ------
     RewriteError
         If an assertion of the rewriter fails.
     """
-    copy, memo = _copied(graph)
-    twin = memo[node]
+    memo: Mapping[Any, Any] = {}
+    if changes_graph or isinstance(graph, FrozenFunctionGraph):
+        graph_asked, memo = _copied(graph)
+    else:
+        graph_asked = graph
+    twin = memo.get(node, node)
     try:
-        found = rewriter.transform(copy, twin)
+        found = rewriter.transform(graph_asked, twin)
     except AssertionError as error:
         raise RewriteError from error
     except Exception:
@@ -50,7 +66,7 @@ def asked(rewriter: Any, graph: Any, node: Apply) -> Mapping[Variable, Variable]
         for client, _ in graph.clients.get(output, ())
         for variable in client.outputs
     ]
-    known = {memo[old]: old for old in (*node.outputs, *readers)}
+    known = {memo.get(old, old): old for old in (*node.outputs, *readers)}
     return {known[old]: new for old, new in pairs if old in known}
 
 
