@@ -86,9 +86,14 @@ def test_the_option_fails_tests_by_what_is_found(suite: pytest.Pytester) -> None
             f"    {escaped(WASTE)}",
         ]
     )
-    summary = done.stdout.str().partition("= scanopt check =")[2]
+    summary = section(done)
     assert summary.count(WASTE) == 1
     assert f"{WASTE} (test_it.py::test_useless and 1 more)" in summary
+
+
+def section(done: pytest.RunResult) -> str:
+    """Return what the plug-in prints at the end, without pytest's own summary behind it."""
+    return done.stdout.str().partition("= scanopt check =")[2].lstrip("=").partition("\n==")[0]
 
 
 def escaped(text: str) -> str:
@@ -301,7 +306,7 @@ def test_workers_of_xdist_report_to_one_summary(suite: pytest.Pytester) -> None:
     )
     done = suite.runpytest_subprocess("--scanopt", "-n", "2")
     done.assert_outcomes(passed=1, failed=2)
-    summary = done.stdout.str().partition("= scanopt check =")[2]
+    summary = section(done)
     assert summary.count(WASTE) == 1
     assert "::test_useless and 1 more)" in summary
 
