@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pytensor.graph.basic import Variable
 from pytensor.scalar import basic as ps
-from pytensor.tensor.subtensor import IncSubtensor
 
+from scanopt_cli.analysis.initial_buffers import initial_rows
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.state_changes import NEUTRAL, change
 from scanopt_cli.analysis.value_ranges import Range, ValueRanges, of_dtype, step_ranges
@@ -82,9 +82,7 @@ def _steps_to(begin: float, most: float, limit: float) -> float:
 
 
 def _start_of(slot: Slot) -> Variable:
-    """Return what a state of one tap starts with, or its initial buffer if that is not known."""
-    node = slot.outer_input.owner
-    if node is not None and isinstance(node.op, IncSubtensor) and node.op.set_instead_of_inc:
-        written: Variable = node.inputs[1]
-        return written
+    """Return what holds the values that a state of one tap starts with."""
+    if slot.kind is SlotKind.SIT_SOT:
+        return initial_rows(slot.outer_input, 1, Lengths())
     return slot.outer_input

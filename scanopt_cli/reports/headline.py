@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.pipeline.grammar import described
@@ -13,26 +14,34 @@ from scanopt_cli.remarks import Code, Remark, RemarkKind
 from scanopt_cli.text import plural, size_text
 
 
+class _Counted(Enum):
+    """What of a remark is counted: its loops, each once, its slots, or how often it was so."""
+
+    LOOPS = auto()
+    SLOTS = auto()
+    TIMES = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class _Deed:
     """What was done to how many of something: ``2 loops``, ``merged``."""
 
     noun: str
     text: str
-    counts_slots: bool = False
+    counted: _Counted = _Counted.LOOPS
 
     def worded(self, count: int) -> str:
         return f"{plural(count, self.noun)} {self.text}"
 
 
-_EQUAL = _Deed("loop", "merged with equal ones")
+_EQUAL = _Deed("loop", "merged with equal ones", _Counted.TIMES)
 _MERGED = _Deed("loop", "merged")
 _WRITTEN_OUT = _Deed("loop", "written out")
-_REPLACED = _Deed("mit_mot", "turned into states", counts_slots=True)
+_REPLACED = _Deed("mit_mot", "turned into states", _Counted.SLOTS)
 _FEWER_STEPS = _Deed("loop", "cut to the steps that are read")
 _MOVED = _Deed("loop", "with less to compute in a step")
-_UNUSED = _Deed("unused slot", "removed", counts_slots=True)
-_TRIMMED = _Deed("buffer", "shortened", counts_slots=True)
+_UNUSED = _Deed("unused slot", "removed", _Counted.SLOTS)
+_TRIMMED = _Deed("buffer", "shortened", _Counted.SLOTS)
 _DEEDS = {
     Code.LOOPS_MERGED: _EQUAL,
     Code.SCANS_MERGED: _MERGED,
@@ -129,14 +138,15 @@ def _deeds(remarks: Iterable[Remark]) -> list[str]:
         deed = _DEEDS.get(remark.code)
         if deed is None or remark.kind is not RemarkKind.PASSED:
             continue
-        if deed is _EQUAL:
-            counts[deed] += remark.count
-        elif deed.counts_slots:
-            counts[deed] += len(remark.slots)
-        else:
-            others = remark.details.get("others")
-            names = others if isinstance(others, tuple) else ()
-            loops.setdefault(deed, set()).update((remark.scan, *names))
+        match deed.counted:
+            case _Counted.TIMES:
+                counts[deed] += remark.count
+            case _Counted.SLOTS:
+                counts[deed] += len(remark.slots)
+            case _Counted.LOOPS:
+                others = remark.details.get("others")
+                names = others if isinstance(others, tuple) else ()
+                loops.setdefault(deed, set()).update((remark.scan, *names))
     counts.update({deed: len(names) for deed, names in loops.items()})
     order = list(dict.fromkeys(_DEEDS.values()))
     return [deed.worded(counts[deed]) for deed in order if counts.get(deed)][:_MOST_DEEDS]
