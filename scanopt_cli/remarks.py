@@ -128,6 +128,11 @@ class Code(StrEnum):
     ARRAYS_KEPT = "arrays-kept"
     ARRAYS_UNROLLED = "arrays-unrolled"
     SMALL_ARRAYS_LEFT = "small-arrays-left"
+    # match-precision
+    OPERATIONS_MATCHED = "operations-matched"
+    STATE_MATCHED = "state-matched"
+    STATE_MIXED = "state-mixed"
+    STEPS_MATCHED = "steps-matched"
     # safe-branches, stable-log-sums, widen-integers
     OPERAND_GUARDED = "operand-guarded"
     LOG_SUM_SHIFTED = "log-sum-shifted"
@@ -168,6 +173,8 @@ class Why(StrEnum):
     GRADIENT_GIVEN = "gradient-given"
     GRADIENT_TRUNCATED = "gradient-truncated"
     IN_PLACE = "in-place"
+    INITIAL_READ = "initial-read"
+    KIND_LEFT = "kind-left"
     LENGTH_UNKNOWN = "length-unknown"
     LINKER = "linker"
     LOOP_BATCHED = "loop-batched"
@@ -191,6 +198,7 @@ class Why(StrEnum):
     READ_ELSEWHERE = "read-elsewhere"
     READ_OUT_OF_BOUNDS = "read-out-of-bounds"
     READ_SO = "read-so"
+    ROUNDS_TWICE = "rounds-twice"
     ROW_SHAPE_UNKNOWN = "row-shape-unknown"
     SEQUENCE_LENGTH = "sequence-length"
     SEQUENCE_SHORT = "sequence-short"

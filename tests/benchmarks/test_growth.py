@@ -77,7 +77,7 @@ _MAKERS = {name: maker for maker, names in _OTHER_GRAPHS.items() for name in nam
 # What mends mistakes has no work in graphs without any.
 _MENDING = (
     *("carry-generators", "safe-branches", "stable-log-sums", "widen-integers"),
-    "remove-unused-ends",
+    *("remove-unused-ends", "match-precision"),
 )
 _PIPELINES = (
     *(cls.name for cls in builtin() if cls.name not in _MENDING),
