@@ -32,6 +32,19 @@ def with_room(
     return made
 
 
+def with_dtype(buffer: Variable, dtype: str) -> Variable:
+    """Return an initial buffer in another dtype; what `with_room` makes, with its rows cast."""
+    node = buffer.owner
+    if node is not None and isinstance(node.op, IncSubtensor):
+        whole, rows, *index = node.inputs
+        if whole.owner is not None and isinstance(whole.owner.op, AllocEmpty):
+            empty = AllocEmpty(dtype)(*whole.owner.inputs)
+            made: Variable = node.op.make_node(empty, pt.cast(rows, dtype), *index).outputs[0]
+            return made
+    cast: Variable = pt.cast(buffer, dtype)
+    return cast
+
+
 def initial_rows(buffer: Variable, count: int, lengths: Lengths) -> Variable:
     """Return what holds the first ``count`` rows of ``buffer``: if they were written, their values.
 

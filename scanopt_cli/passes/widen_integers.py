@@ -11,11 +11,11 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar import basic as ps
-from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
-from pytensor.tensor.subtensor import IncSubtensor, Subtensor
+from pytensor.tensor.subtensor import Subtensor
 
+from scanopt_cli.analysis.initial_buffers import with_dtype
 from scanopt_cli.analysis.lengths import is_integer
 from scanopt_cli.analysis.narrow_states import NARROW, Growth, wrapping_states
 from scanopt_cli.ir.scan_view import ScanView
@@ -77,7 +77,7 @@ class WidenIntegers(ScanPass):
             ((state,), (update,)) = slot.inner_inputs, slot.inner_outputs
             wide[state] = state.type.clone(dtype=_WIDE)()
             outputs[outputs.index(update)] = _wide_update(update, state, wide[state])
-            slot.inner_inputs, slot.outer_input = [wide[state]], _wide_start(slot.outer_input)
+            slot.inner_inputs, slot.outer_input = [wide[state]], with_dtype(slot.outer_input, _WIDE)
         view.set_inner_outputs(_reading_wide(outputs, wide))
         replacements = view.rebuild()
         wide_outputs = {slot.output: replacements[slot.output] for slot in widened}
@@ -190,16 +190,3 @@ def _wide_update(update: Variable, narrow: Variable, wide: Variable) -> Variable
             return chosen
     made: Variable = op.make_node(*map(part, node.inputs)).outputs[0]
     return made
-
-
-def _wide_start(buffer: Variable) -> Variable:
-    """Return the initial buffer of a state in its new dtype."""
-    node = buffer.owner
-    if node is not None and isinstance(node.op, IncSubtensor):
-        whole, rows, *index = node.inputs
-        if whole.owner is not None and isinstance(whole.owner.op, AllocEmpty):
-            empty = AllocEmpty(_WIDE)(*whole.owner.inputs)
-            made: Variable = node.op.make_node(empty, pt.cast(rows, _WIDE), *index).outputs[0]
-            return made
-    cast: Variable = pt.cast(buffer, _WIDE)
-    return cast

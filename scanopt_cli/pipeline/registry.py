@@ -50,6 +50,8 @@ _BUILTIN = (
     "safe_branches:SafeBranches",
     "stable_log_sums:StableLogSums",
     "widen_integers:WidenIntegers",
+    "match_precision:MatchPrecision",
+    "remove_unused_ends:RemoveUnusedEnds",
 )
 ENTRY_POINT_GROUP = "scanopt.passes"
 

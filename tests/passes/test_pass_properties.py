@@ -36,6 +36,8 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "guard-last-rows": (),
     "merge-equal,safe-branches": (),
     "stable-log-sums": (),
+    "match-precision{exact=false}": (),
+    "remove-unused-ends": (Exception,),
     "normalize-reads,carry-reductions,save-mem": (Exception,),
     "default": (Exception,),
 }
