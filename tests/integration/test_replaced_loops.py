@@ -1,0 +1,213 @@
+"""Loops that were built before a block and rewritten inside of it keep the line that wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.configdefaults import config
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.utils import rewrite_graph
+
+import scanopt_cli as so
+from scanopt_cli.autodiff.provenance.pedigree import pedigree
+from scanopt_cli.integration.scan_calls import recorded_scan_calls
+from scanopt_cli.ir.scan_view import is_loop, view_of
+from scanopt_cli.ir.written import place_of
+
+scan = partial(pytensor.scan, return_updates=False)
+
+BEFORE_DIFFERENTIATING = ("canonicalize", "stabilize")
+
+
+def line_of(comment: str) -> int:
+    """Return the line of this file that ends with a comment."""
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return next(n for n, line in enumerate(lines, 1) if line.endswith(f"  # {comment}"))
+
+
+def place(comment: str, function: str) -> str:
+    return f"{Path(__file__).name}:{line_of(comment)} in {function}"
+
+
+@pytest.fixture(autouse=True)
+def with_stacks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As in a program: the tests' configuration keeps no stacks."""
+    monkeypatch.chdir(Path(__file__).parent)
+    with config.change_flags(traceback__limit=8):
+        yield
+
+
+def decay() -> tuple[list[Any], Any]:
+    """Return a loop that is built anew when rewritten: a slot of it is a constant."""
+    x, w = pt.dvector("x"), pt.dscalar("w")
+    ys = scan(  # decay
+        lambda row, total, rate, one: total * rate * one + row + 0 * one,
+        sequences=[x],
+        outputs_info=[pt.zeros(())],
+        non_sequences=[w, pt.ones(())],
+    )
+    return [x, w], ys
+
+
+def growth(x: Any, w: Any) -> Any:
+    return scan(  # growth
+        lambda row, total, rate, one: total * rate * one + row + 0 * one,
+        sequences=[x],
+        outputs_info=[pt.zeros(())],
+        non_sequences=[w, pt.ones(())],
+    )
+
+
+def loops(*outputs: Any) -> list[Apply]:
+    return [node for node in FunctionGraph(outputs=outputs).toposort() if is_loop(node)]
+
+
+def rewritten(*outputs: Any) -> list[Any]:
+    return rewrite_graph(list(outputs), include=(*BEFORE_DIFFERENTIATING, "scan"))
+
+
+def test_a_rewrite_makes_another_loop_with_the_line_of_the_first() -> None:
+    _, ys = decay()
+    (old,) = loops(ys)
+    with recorded_scan_calls():
+        (new,) = loops(*rewritten(ys))
+    assert new.op != old.op
+    assert place_of(new) == place_of(old) == place("decay", "decay")
+
+
+def test_without_a_block_its_line_is_not_that_of_the_rewrite() -> None:
+    _, ys = decay()
+    (new,) = loops(*rewritten(ys.sum()))
+    assert place_of(new) is None
+
+
+def test_names_follow_what_slots_read() -> None:
+    with recorded_scan_calls():
+        _, ys = decay()
+        (new,) = loops(*rewritten(ys))
+    slots = {slot.argument: slot.outer_input.name for slot in view_of(new).slots}
+    assert slots["rate"] == "w"
+    assert set(slots) <= {"row", "total", "rate", "one", None}
+
+
+def test_equal_loops_of_two_lines_keep_them() -> None:
+    (x, w), ys = decay()
+    zs = growth(x + 1, w)
+    with recorded_scan_calls():
+        found = {place_of(node) for node in loops(*rewritten(ys, zs))}
+    assert found <= {place("decay", "decay"), place("growth", "growth")}
+    assert len(found) == 2
+
+
+def test_a_loop_that_a_user_puts_in_place_of_another_keeps_its_own_line() -> None:
+    (x, w), ys = decay()
+    zs = growth(x, w)
+    graph = FunctionGraph([x, w], [ys], clone=False)
+    with recorded_scan_calls():
+        graph.replace(ys.owner.inputs[0], zs.owner.inputs[0], import_missing=True)
+    (node,) = (node for node in graph.toposort() if is_loop(node))
+    assert place_of(node) == place("growth", "growth")
+
+
+def test_the_hook_is_gone_after_the_last_block() -> None:
+    replace = FunctionGraph.replace
+    with recorded_scan_calls(), recorded_scan_calls():
+        assert FunctionGraph.replace is not replace
+    assert FunctionGraph.replace is replace
+
+
+def garch() -> Any:
+    import pymc as pm
+
+    returns = np.linspace(-1, 1, 12)
+    with pm.Model() as model:
+        c, a, b = (pm.HalfNormal(name) for name in ("c", "a", "b"))
+        variance = scan(  # garch
+            lambda r, s2, c, a, b: c + a * r**2 + b * s2,
+            sequences=[pt.as_tensor(returns[:-1])],
+            outputs_info=[pt.ones(())],
+            non_sequences=[c, a, b],
+        )
+        pm.Potential("p", pm.logp(pm.Normal.dist(0, pt.sqrt(variance)), returns[1:]).sum())
+    return model
+
+
+def autoregression() -> Any:
+    import pymc as pm
+    from pymc.pytensorf import collect_default_updates
+
+    def dist(rho: Any, size: Any) -> Any:
+        def step(old: Any, new: Any, rho: Any) -> Any:
+            draw = pm.Normal.dist(rho[0] * new + rho[1] * old)
+            return draw, collect_default_updates([draw])
+
+        ys, _ = pytensor.scan(  # autoregression
+            step,
+            outputs_info=[{"initial": pt.zeros(2), "taps": [-2, -1]}],
+            non_sequences=[rho],
+            n_steps=12,
+        )
+        return ys
+
+    with pm.Model() as model:
+        rho = pm.Normal("rho", shape=2)
+        pm.CustomDist("y", rho, dist=dist, observed=np.linspace(-1, 1, 12))
+    return model
+
+
+def files_of(model: Any, function: str, directory: Path) -> list[str | None]:
+    """Return the places of the loops that a method of a model compiles, as files hold them."""
+    with so.capture(directory):
+        getattr(model, function)()
+    (file,) = directory.glob("*.pkl")
+    graph = so.load(file)
+    return [record.place for record in pedigree(graph).scans]
+
+
+FUNCTIONS = ["compile_logp", "compile_dlogp", "logp_dlogp_function"]
+
+
+@pytest.mark.pymc
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_model_that_was_built_before(function: str, tmp_path: Path) -> None:
+    found = files_of(garch(), function, tmp_path)
+    assert set(found) == {place("garch", "garch")}
+
+
+@pytest.mark.pymc
+@pytest.mark.filterwarnings("ignore")
+def test_second_derivatives_of_a_model_that_was_built_before(tmp_path: Path) -> None:
+    found = files_of(garch(), "compile_d2logp", tmp_path)
+    # PyMC writes loops of its own there, over the rows of the Hessian.
+    assert set(found) == {place("garch", "garch"), None}
+
+
+@pytest.mark.pymc
+@pytest.mark.filterwarnings("ignore")
+def test_enabled_reports_it() -> None:
+    model = garch()
+    with so.enabled("grad") as done:
+        model.compile_dlogp()
+    loops = [loop for each in done.compilations for loop in each.left]
+    assert {loop.place for loop in loops} == {place("garch", "garch")}
+
+
+@pytest.mark.pymc
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("function", ["compile_logp", "compile_dlogp"])
+def test_the_loop_of_a_log_density_has_the_line_of_the_one_that_draws(
+    function: str, tmp_path: Path
+) -> None:
+    with recorded_scan_calls():
+        model = autoregression()
+    found = files_of(model, function, tmp_path)
+    assert set(found) == {place("autoregression", "dist")}
