@@ -12,14 +12,17 @@ from functools import wraps
 from types import FrameType
 from typing import Any
 
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply, FrozenApply, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
 from pytensor.scan.op import Scan
 from pytensor.tensor.subtensor import Subtensor
 
+from scanopt_cli.ir.call_traces import written_in
+from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.ir.slots import Slot
-from scanopt_cli.ir.written import mark, marked, written, written_at
+from scanopt_cli.ir.written import Written, mark, marked, written
 
 _LOG_DENSITIES = "pymc.logprob.scan"
 """The module in which PyMC makes the loop of a log-density of one that draws."""
@@ -43,10 +46,30 @@ def handing_on(original: Callable[..., None]) -> Callable[..., None]:
             if old is not None and new is not None and new not in fgraph.apply_nodes:
                 # A program shall not fail for what is only shown.
                 with suppress(Exception):
-                    _hand_on(old, new)
+                    _hand_on(fgraph, old, new)
         original(fgraph, var, new_var, reason, *args, **kw)
 
     return replace
+
+
+def keeping_apart(original: Callable[..., FrozenApply]) -> Callable[..., FrozenApply]:
+    """Return `FrozenApply.__new__` that gives no loop in a body the line of another one.
+
+    In bodies, PyTensor takes equal loops for one, wherever they were written: the first one that
+    lives. If they are of two lines, that one says neither.
+    """
+
+    @wraps(original)
+    def new(cls: type[FrozenApply], op: Op, *args: Any, **kw: Any) -> FrozenApply:
+        node = original(cls, op, *args, **kw)
+        if node.op is not op and isinstance(core_op(op), Scan):
+            with suppress(Exception):
+                first, second = written(node.op), written(op)
+                if first is not None and first.line and first != second:
+                    node.op = marked(node.op, Written("", 0, ""))
+        return node
+
+    return new
 
 
 def of_log_density(op: Scan, frame: FrameType) -> None:
@@ -58,12 +81,12 @@ def of_log_density(op: Scan, frame: FrameType) -> None:
             mark(op, found._replace(arguments=()))
 
 
-def _hand_on(old: Apply, new: Apply) -> None:
+def _hand_on(fgraph: FunctionGraph, old: Apply, new: Apply) -> None:
     if not is_loop(new):
         return
     if isinstance(old.op, Subtensor) and old.inputs[0].owner is not None:
         old = old.inputs[0].owner  # PyMC replaces what `scan` returns by the buffer
-    if is_loop(old) and (found := written_at(old)) is not None:
+    if is_loop(old) and (found := written_in(old, fgraph.clients)) and found.line:
         known = written(new.op)
         if known is None or known.place != found.place:
             new.op = marked(new.op, found._replace(arguments=_arguments(old, new)))

@@ -17,12 +17,12 @@ from itertools import takewhile
 from operator import itemgetter
 from typing import Any
 
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import FrozenApply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.scan.basic import scan
 from pytensor.scan.op import Scan
 
-from scanopt_cli.integration.replaced_loops import handing_on, of_log_density
+from scanopt_cli.integration.replaced_loops import handing_on, keeping_apart, of_log_density
 from scanopt_cli.ir.scan_view import inner_slots
 from scanopt_cli.ir.written import Written, caller, mark
 
@@ -32,6 +32,7 @@ _lock = threading.Lock()
 _users = 0
 _original: Any = None
 _replace: Any = None
+_freeze: Any = None
 
 
 @contextmanager
@@ -46,7 +47,7 @@ def recorded_scan_calls() -> Iterator[None]:
 
 def begin() -> None:
     """Let each Scan that ``scan`` makes say where it was written, until as many calls of `end`."""
-    global _users, _original, _replace
+    global _users, _original, _replace, _freeze
     with _lock:
         _users += 1
         if _users == 1:
@@ -54,6 +55,8 @@ def begin() -> None:
             Scan.__init__ = _recording(_original)  # type: ignore[method-assign]
             _replace = FunctionGraph.replace
             FunctionGraph.replace = handing_on(_replace)  # type: ignore[method-assign]
+            _freeze = FrozenApply.__new__
+            FrozenApply.__new__ = keeping_apart(_freeze)  # type: ignore[method-assign]
 
 
 def end() -> None:
@@ -64,6 +67,7 @@ def end() -> None:
         if not _users:
             Scan.__init__ = _original  # type: ignore[method-assign]
             FunctionGraph.replace = _replace  # type: ignore[method-assign]
+            FrozenApply.__new__ = _freeze  # type: ignore[method-assign]
 
 
 def _recording(original: Callable[..., None]) -> Callable[..., None]:

@@ -38,7 +38,7 @@ _ROOTS = {
 
 
 _REWRITING = (("pymc", "pytensorf.py"), ("pymc", "logprob"))
-"""Where libraries rewrite graphs of the user's: before PyMC differentiates, or for a log-density."""
+"""Where libraries rewrite the user's graphs: before derivatives, or for a log-density."""
 _REWRITER = ("pytensor", "graph", "rewriting")
 """What calls functions that rewrite nodes."""
 _REWRITES = re.compile(

@@ -12,13 +12,15 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.configdefaults import config
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, FrozenApply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.scan.utils import until
 
 import scanopt_cli as so
 from scanopt_cli.autodiff.provenance.pedigree import pedigree
 from scanopt_cli.integration.scan_calls import recorded_scan_calls
+from scanopt_cli.ir.call_traces import written_in
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.ir.written import place_of
 
@@ -89,6 +91,36 @@ def test_without_a_block_its_line_is_not_that_of_the_rewrite() -> None:
     assert place_of(new) is None
 
 
+def test_without_a_block_what_else_the_call_made_tells_it(tmp_path: Path) -> None:
+    inputs, ys = decay()
+    so.save((inputs, rewritten(ys.sum())), tmp_path / "graph.pkl")
+    (record,) = pedigree(so.load(tmp_path / "graph.pkl")).scans
+    assert record.place == place("decay", "decay")
+
+
+def test_a_map_that_was_rewritten_without_a_block_has_no_line() -> None:
+    x = pt.dvector("x")
+    ys = scan(
+        lambda row, one: (pt.exp(row) * one, until(row > 3)),
+        sequences=[x],
+        non_sequences=[pt.ones(())],
+    )
+    (new,) = loops(*rewritten(ys + 1))
+    assert new.op != loops(ys)[0].op
+    assert written_in(new, {}) is None
+
+
+def test_a_buffer_that_loops_share_does_not_tell() -> None:
+    (x, w), ys = decay()
+    other, loop = (of.owner.inputs[0].owner for of in (ys, growth(x + 1, w)))
+    shared = loop.op.make_node(*loop.inputs[:2], other.inputs[2], *loop.inputs[3:])
+    read = shared.outputs[0][1:]
+    for output in shared.outputs:
+        del output.tag.trace  # as of a rewritten loop
+    graph = FunctionGraph([x, w], [ys, read], clone=False)
+    assert written_in(shared, graph.clients) is None
+
+
 def test_names_follow_what_slots_read() -> None:
     with recorded_scan_calls():
         _, ys = decay()
@@ -117,11 +149,40 @@ def test_a_loop_that_a_user_puts_in_place_of_another_keeps_its_own_line() -> Non
     assert place_of(node) == place("growth", "growth")
 
 
+def nested(base: float, at: str) -> Any:
+    def power(v: Any) -> Any:
+        slots = {"outputs_info": pt.ones(()), "non_sequences": v, "n_steps": 3}
+        if at == "first":
+            return scan(lambda p, v: p * v, **slots)  # first
+        return scan(lambda q, u: q * u, **slots)  # second
+
+    return scan(lambda v: power(v)[-1] + base, sequences=[pt.dvector("x")])
+
+
+def inner_places(outer: Any) -> set[str | None]:
+    (loop,) = loops(outer)
+    return {place_of(node) for node in loop.op.fgraph.apply_nodes if is_loop(node)}
+
+
+def test_a_loop_in_a_body_has_its_line() -> None:
+    with recorded_scan_calls():
+        assert inner_places(nested(1.5, "second")) == {place("second", "power")}
+
+
+def test_equal_loops_in_bodies_have_no_line_of_another() -> None:
+    with recorded_scan_calls():
+        ys, zs = nested(2.5, "first"), nested(3.5, "second")
+        assert inner_places(ys) == inner_places(zs) == {None}
+        assert inner_places(nested(2.5, "first")) == {None}
+
+
 def test_the_hook_is_gone_after_the_last_block() -> None:
-    replace = FunctionGraph.replace
+    replace, new = FunctionGraph.replace, FrozenApply.__new__
     with recorded_scan_calls(), recorded_scan_calls():
         assert FunctionGraph.replace is not replace
+        assert FrozenApply.__new__ is not new
     assert FunctionGraph.replace is replace
+    assert FrozenApply.__new__ is new
 
 
 def garch() -> Any:
