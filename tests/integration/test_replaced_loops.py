@@ -14,6 +14,7 @@ import pytest
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, FrozenApply
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.scan.utils import until
 
@@ -250,6 +251,75 @@ def test_second_derivatives_of_a_model_that_was_built_before(tmp_path: Path) -> 
     found = files_of(garch(), "compile_d2logp", tmp_path)
     # PyMC writes loops of its own there, over the rows of the Hessian.
     assert set(found) == {place("garch", "garch"), None}
+
+
+def joined(model: Any) -> tuple[list[Any], list[Any]]:
+    """Return what nutpie compiles: the log-density of one vector, and its gradient."""
+    from pymc.pytensorf import join_nonshared_inputs
+
+    (logp,), vector = join_nonshared_inputs(
+        point=model.initial_point(), outputs=[model.logp()], inputs=model.value_vars
+    )
+    return [vector], [logp, pytensor.grad(logp, vector)]
+
+
+def observed() -> Any:
+    import pymc as pm
+
+    with pm.Model() as model:
+        k = pm.Normal("k")
+        slots = {"outputs_info": [pt.ones(())], "non_sequences": [k], "n_steps": 5}
+        ys = scan(lambda y, k: y * k + 0.1, **slots)  # y
+        pm.Normal("y", ys, 1)
+    return pm.observe(model, {"y": np.linspace(0, 1, 5)})
+
+
+def done_to() -> Any:
+    import pymc as pm
+
+    return pm.do(garch(), {"c": 0.3})
+
+
+def unpickled() -> Any:
+    import cloudpickle
+
+    return cloudpickle.loads(cloudpickle.dumps(garch()))
+
+
+def replaced(model: Any) -> tuple[list[Any], list[Any]]:
+    value = model.value_vars[0]
+    cost = clone_replace(model.logp(), {value: value * 1.0}, rebuild_strict=False)
+    return list(model.value_vars), [cost]
+
+
+def differentiated(model: Any) -> tuple[list[Any], list[Any]]:
+    return list(model.value_vars), [model.dlogp()]
+
+
+@pytest.mark.pymc
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("make", "of", "where"),
+    [
+        (garch, joined, "garch"),
+        (garch, differentiated, "garch"),
+        (garch, replaced, "garch"),
+        (done_to, differentiated, "garch"),
+        (unpickled, differentiated, "garch"),
+        (observed, differentiated, "y"),
+    ],
+)
+def test_graphs_of_models_that_no_block_saw(make: Any, of: Any, where: str, tmp_path: Path) -> None:
+    so.save(of(make()), tmp_path / "graph.pkl")
+    found = {record.place for record in pedigree(so.load(tmp_path / "graph.pkl")).scans}
+    assert found == {place(where, "observed" if where == "y" else where)}
+
+
+@pytest.mark.pymc
+@pytest.mark.filterwarnings("ignore")
+def test_a_loop_in_a_distribution_that_was_built_before_has_no_line(tmp_path: Path) -> None:
+    found = files_of(autoregression(), "compile_dlogp", tmp_path)
+    assert set(found) == {None}
 
 
 @pytest.mark.pymc
