@@ -12,12 +12,15 @@ from functools import wraps
 from types import FrameType
 from typing import Any
 
+from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply, FrozenApply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
+from pytensor.graph.traversal import vars_between
 from pytensor.scan.op import Scan
 from pytensor.tensor.subtensor import Subtensor
 
+from scanopt_cli.integration.distribution_code import written_by_distribution
 from scanopt_cli.ir.call_traces import written_in
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import is_loop, view_of
@@ -82,6 +85,9 @@ def of_log_density(op: Scan, frame: FrameType) -> None:
 
 
 def _hand_on(fgraph: FunctionGraph, old: Apply, new: Apply) -> None:
+    if isinstance(old.op, OpFromGraph):
+        _hand_in(old, new)
+        return
     if not is_loop(new):
         return
     if isinstance(old.op, Subtensor) and old.inputs[0].owner is not None:
@@ -90,6 +96,17 @@ def _hand_on(fgraph: FunctionGraph, old: Apply, new: Apply) -> None:
         known = written(new.op)
         if known is None or known.place != found.place:
             new.op = marked(new.op, found._replace(arguments=_arguments(old, new)))
+
+
+def _hand_in(old: Apply, new: Apply) -> None:
+    """Let the one loop of a distribution that is inlined say where that was written."""
+    nodes = (variable.owner for variable in vars_between(old.inputs, new.outputs))
+    loops = {node for node in nodes if node is not None and is_loop(node)}
+    if len(loops) == 1:
+        (node,) = loops
+        found = written_by_distribution(old.op)
+        if found is not None and written(node.op) is None:
+            node.op = marked(node.op, found)
 
 
 def _arguments(old: Apply, new: Apply) -> tuple[str | None, ...]:

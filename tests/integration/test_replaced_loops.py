@@ -202,13 +202,14 @@ def garch() -> Any:
     return model
 
 
-def autoregression() -> Any:
+def autoregression(sigma: float) -> Any:
+    """Return a model of a loop in a body; PyTensor takes those for one that have one ``sigma``."""
     import pymc as pm
     from pymc.pytensorf import collect_default_updates
 
     def dist(rho: Any, size: Any) -> Any:
         def step(old: Any, new: Any, rho: Any) -> Any:
-            draw = pm.Normal.dist(rho[0] * new + rho[1] * old)
+            draw = pm.Normal.dist(rho[0] * new + rho[1] * old, sigma)
             return draw, collect_default_updates([draw])
 
         ys, _ = pytensor.scan(  # autoregression
@@ -317,9 +318,46 @@ def test_graphs_of_models_that_no_block_saw(make: Any, of: Any, where: str, tmp_
 
 @pytest.mark.pymc
 @pytest.mark.filterwarnings("ignore")
-def test_a_loop_in_a_distribution_that_was_built_before_has_no_line(tmp_path: Path) -> None:
-    found = files_of(autoregression(), "compile_dlogp", tmp_path)
-    assert set(found) == {None}
+@pytest.mark.parametrize("function", ["compile_logp", "compile_dlogp"])
+def test_the_loop_of_a_distribution_that_was_built_before(function: str, tmp_path: Path) -> None:
+    found = files_of(autoregression(1.5), function, tmp_path)
+    assert set(found) == {place("autoregression", "dist")}
+
+
+def elsewhere(step: Any, **slots: Any) -> Any:
+    return pytensor.scan(step, **slots)
+
+
+@pytest.mark.pymc
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("calls", ["none", "two"])
+def test_a_function_that_does_not_call_scan_once_tells_no_line(calls: str, tmp_path: Path) -> None:
+    import pymc as pm
+
+    def step(rho: Any) -> Any:
+        draw = pm.Normal.dist(rho, 4.5 + (calls == "two"))
+        return draw, pm.pytensorf.collect_default_updates([draw])
+
+    def through_another(rho: Any, size: Any) -> Any:
+        return elsewhere(step, non_sequences=[rho], n_steps=3)[0]
+
+    def either(rho: Any, size: Any) -> Any:
+        if size is rho:
+            return pytensor.scan(step, non_sequences=[rho], n_steps=2)[0]
+        return pytensor.scan(step, non_sequences=[rho], n_steps=3)[0]
+
+    with pm.Model() as model:
+        dist = through_another if calls == "none" else either
+        pm.CustomDist("y", pm.Normal("rho"), dist=dist, observed=np.ones(3))
+    assert set(files_of(model, "compile_logp", tmp_path)) == {None}
+
+
+@pytest.mark.pymc
+@pytest.mark.filterwarnings("ignore")
+def test_a_loop_in_a_distribution_that_no_block_saw_has_no_line(tmp_path: Path) -> None:
+    so.save(differentiated(autoregression(2.5)), tmp_path / "graph.pkl")
+    found = {record.place for record in pedigree(so.load(tmp_path / "graph.pkl")).scans}
+    assert found == {None}
 
 
 @pytest.mark.pymc
@@ -339,6 +377,6 @@ def test_the_loop_of_a_log_density_has_the_line_of_the_one_that_draws(
     function: str, tmp_path: Path
 ) -> None:
     with recorded_scan_calls():
-        model = autoregression()
+        model = autoregression(3.5 + (function == "compile_logp"))
     found = files_of(model, function, tmp_path)
     assert set(found) == {place("autoregression", "dist")}
