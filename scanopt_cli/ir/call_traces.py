@@ -63,5 +63,9 @@ def _is_start(buffer: Variable) -> bool:
 def _stacks(variables: Iterable[Variable]) -> set[Stack]:
     traces = (getattr(variable.tag, "trace", None) for variable in variables)
     return {
-        tuple(map(tuple, stack)) for trace in traces if isinstance(trace, list) for stack in trace
+        tuple(stack)
+        for trace in traces
+        if isinstance(trace, list)
+        for stack in trace
+        if isinstance(stack, list) and all(isinstance(frame, tuple) for frame in stack)
     }
