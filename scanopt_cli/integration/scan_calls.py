@@ -2,7 +2,7 @@
 
 PyTensor does not keep the names, and no place of a loop inside of another one. Both are read off
 the call of ``scan`` that makes a Scan: its frame knows the step, what it was given, and which inner
-input that became.
+input that became. Loops that rewrites make of others are told where those were written.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from itertools import takewhile
 from operator import itemgetter
 from typing import Any
 
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import FrozenApply, Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.scan.basic import scan
 from pytensor.scan.op import Scan
 
+from scanopt_cli.integration.replaced_loops import handing_on, keeping_apart, of_log_density
 from scanopt_cli.ir.scan_view import inner_slots
 from scanopt_cli.ir.written import Written, caller, mark
 
@@ -29,6 +31,8 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 _lock = threading.Lock()
 _users = 0
 _original: Any = None
+_replace: Any = None
+_freeze: Any = None
 
 
 @contextmanager
@@ -43,12 +47,16 @@ def recorded_scan_calls() -> Iterator[None]:
 
 def begin() -> None:
     """Let each Scan that ``scan`` makes say where it was written, until as many calls of `end`."""
-    global _users, _original
+    global _users, _original, _replace, _freeze
     with _lock:
         _users += 1
         if _users == 1:
             _original = Scan.__init__
             Scan.__init__ = _recording(_original)  # type: ignore[method-assign]
+            _replace = FunctionGraph.replace
+            FunctionGraph.replace = handing_on(_replace)  # type: ignore[method-assign]
+            _freeze = FrozenApply.__new__
+            FrozenApply.__new__ = keeping_apart(_freeze)  # type: ignore[method-assign]
 
 
 def end() -> None:
@@ -58,6 +66,8 @@ def end() -> None:
         _users -= 1
         if not _users:
             Scan.__init__ = _original  # type: ignore[method-assign]
+            FunctionGraph.replace = _replace  # type: ignore[method-assign]
+            FrozenApply.__new__ = _freeze  # type: ignore[method-assign]
 
 
 def _recording(original: Callable[..., None]) -> Callable[..., None]:
@@ -65,11 +75,13 @@ def _recording(original: Callable[..., None]) -> Callable[..., None]:
     def initialize(op: Scan, *args: Any, **kwargs: Any) -> None:
         original(op, *args, **kwargs)
         frame = sys._getframe(1)
-        if frame.f_code is scan.__code__:
-            # A program shall not fail for what is only shown.
-            with suppress(Exception):
+        # A program shall not fail for what is only shown.
+        with suppress(Exception):
+            if frame.f_code is scan.__code__:
                 place = caller() or Written("", 0, "")
                 mark(op, place._replace(arguments=_arguments(op, frame.f_locals)))
+            else:
+                of_log_density(op, frame)
 
     return initialize
 

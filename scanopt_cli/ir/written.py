@@ -37,8 +37,15 @@ _ROOTS = {
 """Where they are, if they are not installed as libraries are: in a copy to work on, say."""
 
 
-_REWRITING = (("pymc", "pytensorf.py"),)
-"""Modules of libraries that rewrite graphs of the user's: before PyMC differentiates, say."""
+_REWRITING = (("pymc", "pytensorf.py"), ("pymc", "logprob"))
+"""Where libraries rewrite the user's graphs: before derivatives, or for a log-density."""
+_REWRITER = ("pytensor", "graph", "rewriting")
+"""What calls functions that rewrite nodes."""
+_REWRITES = re.compile(
+    r"\b(rewrite|rewrite_\w+|vectorize_graph|clone_replace|graph_replace|function)\("
+)
+"""A line that lets PyTensor rewrite, copy or compile a graph: the loops made there are copies."""
+_SCANS = re.compile(r"\bscan\(")
 
 
 class Written(NamedTuple):
@@ -161,8 +168,18 @@ def from_stacks(stacks: Any) -> Written | None:
 
 def _is_rewritten(stack: Sequence[tuple[str, int, str, Any]]) -> bool:
     """Whether a stack, innermost frame first, is that of a rewrite, and not of who wrote a loop."""
-    outside = (file for file, *_ in stack if _library(file) not in _OUTSIDE)
-    return PurePath(next(outside, "")).parts[-2:] in _REWRITING
+    places = (i for i, (file, *_) in enumerate(stack) if _library(file) not in _OUTSIDE)
+    first = next(places, None)
+    if first is None:
+        return False
+    file, _, _, source = stack[first]
+    parts = PurePath(file).parts
+    if parts[-2:] in _REWRITING or parts[-3:-1] in _REWRITING:
+        return True
+    if first + 1 < len(stack) and PurePath(stack[first + 1][0]).parts[-4:-1] == _REWRITER:
+        return True
+    text = str(source or "")
+    return _REWRITES.search(text) is not None and _SCANS.search(text) is None
 
 
 def _library(file: str) -> str | None:

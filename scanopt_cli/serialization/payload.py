@@ -22,10 +22,11 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.scalar.sharedvar import ScalarSharedVariable
 
 from scanopt_cli.errors import LoadError
+from scanopt_cli.ir.call_traces import written_in
 from scanopt_cli.ir.graph import Graph, check_counts
 from scanopt_cli.ir.interning import beyond_equality, is_sparse
 from scanopt_cli.ir.scan_view import is_loop
-from scanopt_cli.ir.written import marked, written, written_at
+from scanopt_cli.ir.written import marked, written
 from scanopt_cli.serialization.written_loops import entries, mark_loops
 from scanopt_cli.version import __version__
 
@@ -78,7 +79,7 @@ def encode(graph: Graph, *, keep_traces: bool, cut_names: bool = False) -> dict[
     for position, node in enumerate(nodes):
         outputs = tuple((_type(types, output), _name(output, longest)) for output in node.outputs)
         inputs = tuple(numbers[variable] for variable in node.inputs)
-        place = written_at(node) if is_loop(node) else None
+        place = written_in(node, graph.fgraph.clients) if is_loop(node) else None
         op = node.op if place in (None, written(node.op)) else marked(node.op, place)
         key = (getattr(op, "name", None), place, *beyond_equality(op))
         rows.append((ops.position(op, *key), inputs, outputs))

@@ -24,11 +24,15 @@ scan = partial(pytensor.scan, return_updates=False)
 PYTENSOR = str(Path(pytensor.__file__).parent / "scan" / "basic.py")
 REWRITING = "/env/lib/python3.13/site-packages/pymc/pytensorf.py"
 LIBRARY = "/env/lib/python3.13/site-packages/pymc/timeseries.py"
+DENSITIES = "/env/lib/python3.13/site-packages/pymc/logprob/scan.py"
+REWRITER = "/env/lib/python3.13/site-packages/pytensor/graph/rewriting/basic.py"
 PYTHON = "/usr/lib/python3.13/contextlib.py"
 
 
-def frame(file: str, line: int = 7, function: str = "make") -> tuple[str, int, str, str]:
-    return file, line, function, "ys = scan(...)"
+def frame(
+    file: str, line: int = 7, function: str = "make", source: str | None = "ys = scan(...)"
+) -> tuple[str, int, str, str | None]:
+    return file, line, function, source
 
 
 @pytest.mark.parametrize(
@@ -42,6 +46,14 @@ def frame(file: str, line: int = 7, function: str = "make") -> tuple[str, int, s
         ([frame("/a/model.py"), frame(PYTHON)], "model.py:7 in make"),
         ([frame(LIBRARY, 9, "step")], "pymc/timeseries.py:9 in step"),
         ([frame("/a/run.py"), frame(REWRITING), frame(PYTENSOR)], None),
+        ([frame("/a/run.py"), frame(DENSITIES), frame(PYTENSOR)], None),
+        ([frame("/a/run.py"), frame(REWRITER), frame(LIBRARY)], None),
+        ([frame("/a/run.py"), frame(REWRITER), frame("/a/passes.py")], None),
+        ([frame("/a/run.py", source="g = rewrite_graph(g)")], None),
+        ([frame("/a/run.py", source="f = pytensor.function([x], y)")], None),
+        ([frame("/a/run.py", source="f = pytensor.function([x], scan(s))")], "run.py:7 in make"),
+        ([frame("/a/run.py", source="ys = my_function_of(x)")], "run.py:7 in make"),
+        ([frame("/a/run.py", source=None)], "run.py:7 in make"),
         ([frame(PYTENSOR)], None),
         ([frame("<frozen runpy>"), frame(PYTHON)], None),
         ([], None),

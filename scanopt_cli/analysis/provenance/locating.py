@@ -14,9 +14,10 @@ from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 from scanopt_cli.analysis.provenance.inference import infer
 from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
 from scanopt_cli.analysis.provenance.scan_origin import Origin
+from scanopt_cli.ir.call_traces import written_in
 from scanopt_cli.ir.inner_graphs import PULLBACK, op_name
 from scanopt_cli.ir.scan_view import is_loop
-from scanopt_cli.ir.written import Written, marked, written, written_at
+from scanopt_cli.ir.written import Written, marked, written
 
 
 def locate(fgraph: FunctionGraph) -> None:
@@ -44,7 +45,7 @@ def places(
     found = {}
     for node in loops:
         root = _root(node, origins)
-        place = written(node.op) or written_at(root)
+        place = written(node.op) or written_in(root, fgraph.clients)
         if place is not None:
             # What a pullback reads is not what the step of its loop reads.
             is_own = root is node or written(node.op) is not None
