@@ -22,6 +22,10 @@ class ChangeKind(StrEnum):
     RENAMED = "renamed"
 
 
+ONLY_IN = (ChangeKind.REMOVED, ChangeKind.ADDED)
+"""What happened to a part that only the graph before has, or only the one after."""
+
+
 class SubjectKind(StrEnum):
     """The parts of a graph that a change may be about."""
 
