@@ -146,20 +146,20 @@ def loop_form(sameness: Sameness, op: Any) -> LoopForm:
     readers = _SlotReaders(body)
     budget = _RoundBudget(body)
     starts = [sameness.key("slot", *_shape(slot)) for slot in slots]
-    colours, signatures = _refine(body, readers.signatures, starts, budget)
-    untied = signatures
-    while repeated := [colour for colour, count in Counter(colours).items() if count > 1]:
+    found = _refine(body, starts, readers.signatures, budget)
+    signatures = found.signatures
+    while repeated := [colour for colour, count in Counter(found.colours).items() if count > 1]:
         # Nothing distinguishes slots of one colour, so it does not matter which comes first.
         chosen, number = {min(repeated)} if budget.lasts() else set(repeated), 0
-        for place, colour in enumerate(colours):
+        for place, colour in enumerate(colours := list(found.colours)):
             if colour in chosen:
                 colours[place] = sameness.key("told apart", colour, number)
                 number += 1
-        colours, untied = _refine(body, readers.signatures, colours, budget)
-    order = sorted(range(len(slots)), key=untied.__getitem__)
+        found = _refine(body, colours, readers.signatures, budget)
+    order = sorted(range(len(slots)), key=found.signatures.__getitem__)
     rank = {place: rank for rank, place in enumerate(order)}
     return LoopForm(
-        key=sameness.key("loop", *_frame(op), body.condition(colours), sorted(untied)),
+        key=sameness.key("loop", *_frame(op), *found.whole),
         signatures=tuple(signatures),
         ranks=tuple(rank[place] for place in range(len(slots))),
         has_ties=len(set(signatures)) < len(signatures),
@@ -171,14 +171,18 @@ def output_keys(digests: Digests, view: SlotView) -> dict[Variable, bytes]:
     """Return the key of each output of an applied loop."""
     sameness = digests.sameness
     key, form = sameness.key, sameness.form(view.op)
-    marks: Sequence[object] = form.ranks
-    feeds: object = [digests.of(view.slots[place].outer_input) for place in form.order]
+    loop: object
+    feeds: object
+    marks: Sequence[object]
     if form.has_ties and (not sameness.depth or sameness.may_look_into(form.size)):
-        body, colours, signatures = _refined(digests, view)
-        marks, feeds = signatures, (body.condition(colours), sorted(signatures))
+        refined = _refined(digests, view)
+        loop, feeds, marks = _frame(view.op), refined.whole, refined.signatures
+    else:
+        outer_inputs = [view.slots[place].outer_input for place in form.order]
+        loop, feeds, marks = form.key, list(map(digests.of, outer_inputs)), form.ranks
     whole = key(
         "applied loop",
-        form.key if marks is form.ranks else _frame(view.op),
+        loop,
         view.op.name if sameness.names else None,
         view.batch_ndim,
         digests.of(view.n_steps),
@@ -195,11 +199,11 @@ def output_keys(digests: Digests, view: SlotView) -> dict[Variable, bytes]:
 
 def trajectories(digests: Digests, view: SlotView) -> dict[Slot, Trajectory]:
     """Return the trajectory of every slot of an applied loop."""
-    body, colours, signatures = _refined(digests, view)
-    inside = body.digests(colours)
+    refined = _refined(digests, view)
+    inside = refined.body.digests(refined.colours)
     return {
-        slot: Trajectory(values, tuple(inside.of(variable) for variable in slot.inner_outputs))
-        for slot, values in zip(view.slots, signatures, strict=True)
+        slot: Trajectory(values, tuple(map(inside.of, slot.inner_outputs)))
+        for slot, values in zip(view.slots, refined.signatures, strict=True)
     }
 
 
@@ -211,14 +215,14 @@ def condition_key(digests: Digests, view: SlotView) -> bytes:
     assert view.condition is not None
     slots, nodes = _needed(view, view.condition)
     body = BodyDigests(digests.sameness, slots, nodes, view.condition)
-    colours, signatures = _refine(body, body.signatures, _starts(digests, slots))
-    stop = body.condition(colours)
-    return digests.sameness.key("stop", view.batch_ndim, stop, sorted(signatures))
+    refined = _refine(body, _starts(digests, slots), body.signatures)
+    return digests.sameness.key("stop", view.batch_ndim, *refined.whole)
 
 
-def _refined(digests: Digests, view: SlotView) -> tuple[BodyDigests, list[bytes], list[bytes]]:
+def _refined(digests: Digests, view: SlotView) -> _Refined:
+    """Refine a loop as it is applied."""
     body = BodyDigests.of_view(digests.sameness, view)
-    return body, *_refine(body, body.signatures, _starts(digests, view.slots))
+    return _refine(body, _starts(digests, view.slots), body.signatures)
 
 
 class _SlotReaders:
@@ -297,13 +301,27 @@ class _RoundBudget:
         return self._rounds > 0 and (self._free >= 0 or self._sameness.may_look_into(self._size))
 
 
+@dataclass(frozen=True, slots=True)
+class _Refined:
+    """The colours of the slots of a loop when none is split any more, and the signatures."""
+
+    body: BodyDigests
+    colours: Sequence[bytes]
+    signatures: Sequence[bytes]
+
+    @property
+    def whole(self) -> tuple[bytes | None, list[bytes]]:
+        """What identifies the loop, in whatever order its slots are."""
+        return self.body.condition(self.colours), sorted(self.signatures)
+
+
 def _refine(
     body: BodyDigests,
+    colours: Sequence[bytes],
     signatures_of: Callable[[Sequence[bytes]], list[bytes]],
-    colours: list[bytes],
     budget: _RoundBudget | None = None,
-) -> tuple[list[bytes], list[bytes]]:
-    """Split colours until slots of one colour have one signature; return both.
+) -> _Refined:
+    """Split colours until slots of one colour have one signature.
 
     Each round but the last adds at least one colour, so the refinement ends.
     """
@@ -314,7 +332,7 @@ def _refine(
         for colour, signature in zip(colours, signatures, strict=True):
             seen[colour].add(signature)
         if all(len(found) == 1 for found in seen.values()):
-            return colours, signatures
+            return _Refined(body, colours, signatures)
         if budget.lasts():
             colours = [
                 signature if len(seen[colour]) > 1 else colour
