@@ -31,17 +31,13 @@ def body_graph(graph: IndexedGraph, node: Apply) -> FunctionGraph:
     return copy
 
 
-def inner_inputs(view: SlotView, other: SlotView, pairs: Pairs) -> list[tuple[int, int]]:
-    """Return pairs of places of inner inputs: of paired slots, at the same tap."""
-    return _paired(_input_places(view), _input_places(other), pairs)
-
-
-def inner_outputs(view: SlotView, other: SlotView, pairs: Pairs) -> list[tuple[int, int]]:
-    """Return pairs of places of inner outputs: of paired slots, and the stop conditions."""
-    found = _paired(output_places(view), output_places(other), pairs)
+def inner_pairs(view: SlotView, other: SlotView, slots: Pairs) -> tuple[Pairs, Pairs]:
+    """Return pairs of inner inputs and of inner outputs: of paired slots, at the same tap."""
+    inputs = _paired(_input_places(view), _input_places(other), slots)
+    outputs = _paired(output_places(view), output_places(other), slots)
     if view.condition is not None and other.condition is not None:
-        found.append((len(view.op.fgraph.outputs) - 1, len(other.op.fgraph.outputs) - 1))
-    return found
+        outputs.append((len(view.op.fgraph.outputs) - 1, len(other.op.fgraph.outputs) - 1))
+    return inputs, outputs
 
 
 def output_places(view: SlotView) -> _Places:

@@ -138,11 +138,10 @@ def _order(
 ) -> Iterator[Change]:
     order = [second for _, second in pairs]
     if order != sorted(order):
-        ours, theirs = before.inputs, after.inputs
-        if kind is SubjectKind.OUTPUTS:
-            ours, theirs = before.outputs, after.outputs
-        old = (variable_text(before, ours[first]) for first, _ in pairs)
-        new = (variable_text(after, theirs[second]) for second in sorted(order))
+        is_of_inputs = kind is SubjectKind.INPUTS
+        listed, later = (g.inputs if is_of_inputs else g.outputs for g in (before, after))
+        old = (variable_text(before, listed[place]) for place, _ in pairs)
+        new = (variable_text(after, later[place]) for place in sorted(order))
         yield Change.of_property(Subject(kind=kind), "order", _listed(old), _listed(new))
 
 

@@ -102,7 +102,21 @@ def _rewirings(matching: Matching, reported: tuple[Container[Edge], Container[Ed
     """Return the rewired inputs and outputs, except edges that other changes have ``reported``."""
     found = _Rewirings()
     for rewiring in _mismatches(matching, reported):
-        _sort_in(found, matching, rewiring)
+        variable, other = rewiring.variable, rewiring.other
+        if isinstance(variable, Constant) and isinstance(other, Constant):
+            found.constants.append(rewiring)
+            continue
+        node, maker = variable.owner, other.owner
+        is_gone = node is not None and node not in matching.pairs
+        is_new = maker is not None and maker not in matching.pairs
+        if is_gone and is_new:
+            found.replaced.setdefault((node, maker), []).append(rewiring)
+        elif is_gone:
+            found.bypassed.setdefault(node, []).append(rewiring)
+        elif is_new:
+            found.inserted.setdefault(maker, []).append(rewiring)
+        else:
+            found.moved.append(rewiring)
     _keep_clear_replacements(found, matching)
     return found
 
@@ -128,24 +142,6 @@ def _mismatches(
         if not matching.correspond(variable, other):
             reader = Subject(kind=SubjectKind.OUTPUT, place=place)
             yield _Rewiring(reader, min(1, len(before.nodes)), variable, other)
-
-
-def _sort_in(found: _Rewirings, matching: Matching, rewiring: _Rewiring) -> None:
-    variable, other = rewiring.variable, rewiring.other
-    if isinstance(variable, Constant) and isinstance(other, Constant):
-        found.constants.append(rewiring)
-        return
-    node, maker = variable.owner, other.owner
-    is_gone = node is not None and node not in matching.pairs
-    is_new = maker is not None and maker not in matching.pairs
-    if is_gone and is_new:
-        found.replaced.setdefault((node, maker), []).append(rewiring)
-    elif is_gone:
-        found.bypassed.setdefault(node, []).append(rewiring)
-    elif is_new:
-        found.inserted.setdefault(maker, []).append(rewiring)
-    else:
-        found.moved.append(rewiring)
 
 
 def _keep_clear_replacements(found: _Rewirings, matching: Matching) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pytensor.graph.basic import Apply
 
 from scanopt_cli.diff.body_diffs import Behind, BodyDiffs, Found, nodes_inside
-from scanopt_cli.diff.body_graphs import body_graph, inner_inputs, inner_outputs, output_places
+from scanopt_cli.diff.body_graphs import body_graph, inner_pairs, output_places
 from scanopt_cli.diff.changes import ONLY_IN, Change, ChangeKind, Note, Subject, SubjectKind
 from scanopt_cli.diff.edge_changes import entries
 from scanopt_cli.diff.grouping import Located, gathered, unnumbered
@@ -161,9 +161,7 @@ class _GraphComparison:
 
     def _report_loop_body(self, node: Apply, other: Apply, slots: Pairs) -> Found:
         views = self._sides[0].view(node), self._sides[1].view(other)
-        found = self._report_body(
-            node, other, inner_inputs(*views, slots), inner_outputs(*views, slots)
-        )
+        found = self._report_body(node, other, *inner_pairs(*views, slots))
         for side, view in enumerate(views):
             kept, behind = {pair[side] for pair in slots}, found.behind[side]
             for slot, ends in enumerate(output_places(view)):

@@ -76,13 +76,13 @@ def variable_text(graph: IndexedGraph, variable: Variable, depth: int = _DEPTH) 
 
 
 def two_texts(
-    graph: IndexedGraph, variable: Variable, other: IndexedGraph, counterpart: Variable
+    graph: IndexedGraph, variable: Variable, other_graph: IndexedGraph, other: Variable
 ) -> tuple[str, str]:
     """Return texts for two variables, as deep as needed to distinguish them."""
     text = retext = ""
     for depth in range(_DEPTH - 2, _DEEPEST):
         text = variable_text(graph, variable, depth)
-        retext = variable_text(other, counterpart, depth)
+        retext = variable_text(other_graph, other, depth)
         if text != retext:
             break
     return text, retext

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -76,55 +75,39 @@ def _by_loop(found: Iterable[Located]) -> Mapping[str, Counter[str]]:
     return counts
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """What a loop is in one of the graphs, or ``None`` where it is not there."""
-
-    graph: IndexedGraph
-    node: Apply | None
-
-    @property
-    def copies(self) -> int:
-        return self.graph.copies[self.node] if self.node else 0
-
-    @property
-    def nodes(self) -> int:
-        return nodes_inside(self.node.op) if self.node else 0
-
-    @property
-    def written(self) -> str | None:
-        return self.graph.written.get(self.node) if self.node else None
-
-    @property
-    def buffers(self) -> str:
-        def is_read(variable: Variable) -> bool:
-            return bool(self.graph.readers.get(variable) or self.graph.ends.get(variable))
-
-        if self.node is None:
-            return "0"
-        view = self.graph.view(self.node)
-        return str(buffer_bytes(view, (slot for slot in view.slots if has_buffer(slot, is_read))))
-
-
 def _told(
     fate: LoopFate, matching: Matching, node: Apply | None, other: Apply | None, **more: Any
 ) -> LoopChange:
     """Return what became of a loop that is ``node`` before and ``other`` after, if it is there."""
-    one, two = _Side(matching.before, node), _Side(matching.after, other)
-    named, loop = (one.graph, node) if node else (two.graph, other)
+    copies, nodes, buffers, written = _facts(matching.before, node)
+    copies_after, nodes_after, buffers_after, written_after = _facts(matching.after, other)
+    graph, loop = (matching.before, node) if node else (matching.after, other)
     assert loop is not None
     return LoopChange(
         fate=fate,
-        name=named.titles[loop],
+        name=graph.titles[loop],
         design=_design(loop),
-        place=one.written or two.written,
-        copies=(one.copies, two.copies),
-        nodes=one.nodes,
-        nodes_after=two.nodes,
-        buffers=one.buffers,
-        buffers_after=two.buffers,
+        place=written or written_after,
+        copies=(copies, copies_after),
+        nodes=nodes,
+        nodes_after=nodes_after,
+        buffers=buffers,
+        buffers_after=buffers_after,
         **more,
     )
+
+
+def _facts(graph: IndexedGraph, node: Apply | None) -> tuple[int, int, str, str | None]:
+    """Return how often a loop is there, its nodes, its buffers, and where it was written."""
+    if node is None:
+        return 0, 0, "0", None
+
+    def is_read(variable: Variable) -> bool:
+        return bool(graph.readers.get(variable) or graph.ends.get(variable))
+
+    view = graph.view(node)
+    buffers = buffer_bytes(view, (slot for slot in view.slots if has_buffer(slot, is_read)))
+    return graph.copies[node], nodes_inside(node.op), str(buffers), graph.written.get(node)
 
 
 def _design(node: Apply) -> str:
@@ -172,7 +155,7 @@ def _are_merged(matching: Matching, parts: Sequence[Apply], heir: Apply) -> bool
 
 
 def _successors(matching: Matching) -> dict[Apply, Apply]:
-    """Map loops of the first graph that are gone to the loops that compute what they did."""
+    """Map loops before that are gone to the loops that compute what they did."""
     gone = [n for n in matching.before.titles if is_loop(n) and n not in matching.pairs]
     if not gone:
         return {}
@@ -193,7 +176,7 @@ def _successors(matching: Matching) -> dict[Apply, Apply]:
         heir = _heir(matching, node, votes[node])
         if heir is not None:
             found[node] = heir
-            # What they read are the same places, if not each by each.
+            # What both read corresponds, if not each by each.
             vote(frozenset(near.scans_feeding(node)), frozenset(near_after.scans_feeding(heir)))
     return found
 

@@ -1,4 +1,4 @@
-"""Common names for the parts that two graphs share: those of the first graph.
+"""Common names for the parts that two graphs share: those of the graph before.
 
 Loops of one name and slots without a name are distinguished by numbers, which shift when one is
 dropped. Matched parts therefore get one name on both sides, and new parts a name of their own.

@@ -5,21 +5,21 @@ The graphs are ``before`` and ``after``. A ``node``, ``variable`` or ``slot`` is
 *partners* if they are paired inputs of the graphs or paired outputs of matched nodes; variables
 *correspond* if they are partners or compute the same. Pairs of numbers are places in two lists.
 
-             before                              after
+     before                             after
 
-             x   n  -------- partners --------  x   n       paired inputs
-             |   |                              |   |
-            exp  |   ==== equal digests ====   exp  |       1. both compute the same
-             |   |                              |   |
-           tanh  |   ------- changed ------  sigmoid|       3. where a walk up and one down meet
-              \\ /                                \\ /
-               *     <-- same Op, walk up -->      *        2. neighbours of what is matched
-               |                                   |
-             output  ------ partners ------     output      paired outputs
+       x     ------- partners -------     x         paired inputs of the graphs
+       |                                  |
+      exp    ==== equal digests =====    exp        1. both compute the same
+       |                                  |
+      tanh   ------- changed --------  sigmoid      3. the walk came to both, and the Op changed
+       |                                  |
+      sum    -- same Op, walk up ----    sum        2. each makes what a pair reads (or reads it)
+       |                                  |
+     output  ------- partners -------   output      paired outputs of the graphs
 
 One walk goes from every new pair to its neighbours: up, from paired inputs of two matched nodes to
-the nodes that make them; and down, from partners to the nodes that read them. Nodes that nothing
-leads to are matched last, if they are similar (4).
+the nodes that make them; and down, from partners to the nodes that read them. Nodes that the walk
+does not come to are matched last (4), if they are similar.
 
 Read `indexed_graph` (one of the graphs) and `correspondence` (what is matched so far), then `match`
 (the walk), which asks `evidence` whether two nodes may be one, and `alignment` which of their
