@@ -26,7 +26,7 @@ class Found:
     changes
         The changes; their ``where`` starts inside of these graphs.
     behind
-        For each side, the nodes behind outputs that only it has; the caller reports them.
+        For each graph, the nodes behind outputs that only it has; the caller reports them.
     unchanged
         How many nodes are on both sides without a change.
     loops
@@ -40,7 +40,7 @@ class Found:
 
 
 class BodyDiffs:
-    """The differences found in bodies, and the nodes of the first side that hold these bodies."""
+    """The differences found in bodies, and the nodes before that hold these bodies."""
 
     def __init__(self) -> None:
         self._found: dict[Hashable, Found] = {}
@@ -56,24 +56,24 @@ class BodyDiffs:
         return found
 
     def of(self, node: Apply) -> Found | None:
-        """Return what was found in the body of a node of the first side, if it was compared."""
+        """Return what was found in the body of a node before, if it was compared."""
         return self._of.get(node)
 
-    def changes(self, side: IndexedGraph) -> Iterator[tuple[Apply, Change]]:
-        """Yield every change with the first of the nodes of ``side`` in whose bodies it is.
+    def changes(self, graph: IndexedGraph) -> Iterator[tuple[Apply, Change]]:
+        """Yield every change with the first of the nodes of ``graph`` in whose bodies it is.
 
         One change stands for all these nodes.
         """
         for changes, nodes in self._holders.items():
-            around = _name_of_all(side, nodes)
+            around = _name_of_all(graph, nodes)
             for change in changes:
                 where, count = (around, *change.where), change.count * len(nodes)
                 yield nodes[0], replace(change, where=where, count=count)
 
-    def loops(self, side: IndexedGraph) -> Iterator[tuple[Apply, LoopChange]]:
+    def loops(self, graph: IndexedGraph) -> Iterator[tuple[Apply, LoopChange]]:
         """Yield what became of each loop in the bodies, as `changes` does."""
         for nodes in self._holders.values():
-            around = _name_of_all(side, nodes)
+            around = _name_of_all(graph, nodes)
             for loop in self._of[nodes[0]].loops:
                 yield nodes[0], loop.times_inside(around, len(nodes))
 
@@ -91,11 +91,11 @@ def nodes_inside(op: Op) -> int:
     return count(op)
 
 
-def _name_of_all(side: IndexedGraph, nodes: list[Apply]) -> str:
+def _name_of_all(graph: IndexedGraph, nodes: list[Apply]) -> str:
     """Return a name for several nodes: the name they share, if no other node has it."""
     if len(nodes) == 1:
-        return side.titles[nodes[0]]
+        return graph.titles[nodes[0]]
     name = op_name(nodes[0].op)
-    if set(nodes) == {node for node in side.titles if op_name(node.op) == name}:
+    if set(nodes) == {node for node in graph.titles if op_name(node.op) == name}:
         return name
-    return f"{side.titles[nodes[0]]} and {len(nodes) - 1} more"
+    return f"{graph.titles[nodes[0]]} and {len(nodes) - 1} more"

@@ -17,31 +17,27 @@ from scanopt_cli.ir.slots import STATES, Slot, SlotKind, SlotView
 type _Places = Sequence[Mapping[int, int]]
 
 
-def body_graph(side: IndexedGraph, node: Apply) -> FunctionGraph:
+def body_graph(graph: IndexedGraph, node: Apply) -> FunctionGraph:
     """Return an unfrozen copy of the body of ``node``, its inputs named after the outer inputs.
 
     ``x[t]`` is the current row of a sequence, ``h[t-1]`` a past value of a state.
     """
     body = body_of(node.op)
     assert body is not None
-    graph = body.unfreeze()
-    names = _slot_faces(side, node) if is_loop(node) else [v.name for v in node.inputs]
-    for variable, name in zip(graph.inputs, names, strict=True):
+    copy = body.unfreeze()
+    names = _inner_names(graph, node) if is_loop(node) else [v.name for v in node.inputs]
+    for variable, name in zip(copy.inputs, names, strict=True):
         variable.name = name
-    return graph
+    return copy
 
 
-def inner_inputs(view: SlotView, other: SlotView, pairs: Pairs) -> list[tuple[int, int]]:
-    """Return pairs of places of inner inputs: of paired slots, at the same tap."""
-    return _paired(_input_places(view), _input_places(other), pairs)
-
-
-def inner_outputs(view: SlotView, other: SlotView, pairs: Pairs) -> list[tuple[int, int]]:
-    """Return pairs of places of inner outputs: of paired slots, and the stop conditions."""
-    found = _paired(output_places(view), output_places(other), pairs)
+def inner_pairs(view: SlotView, other: SlotView, slots: Pairs) -> tuple[Pairs, Pairs]:
+    """Return pairs of inner inputs and of inner outputs: of paired slots, at the same tap."""
+    inputs = _paired(_input_places(view), _input_places(other), slots)
+    outputs = _paired(output_places(view), output_places(other), slots)
     if view.condition is not None and other.condition is not None:
-        found.append((len(view.op.fgraph.outputs) - 1, len(other.op.fgraph.outputs) - 1))
-    return found
+        outputs.append((len(view.op.fgraph.outputs) - 1, len(other.op.fgraph.outputs) - 1))
+    return inputs, outputs
 
 
 def output_places(view: SlotView) -> _Places:
@@ -68,14 +64,14 @@ def _paired(places: _Places, others: _Places, pairs: Pairs) -> list[tuple[int, i
     ]
 
 
-def _slot_faces(side: IndexedGraph, node: Apply) -> list[str]:
-    view, names = side.view(node), side.slot_names(node)
-    faces = {
+def _inner_names(graph: IndexedGraph, node: Apply) -> list[str]:
+    view, names = graph.view(node), graph.slot_names(node)
+    found = {
         variable: f"{names[slot]}{_time(slot.kind, tap)}"
         for slot in view.slots
         for tap, variable in _read_at(slot)
     }
-    return [faces[variable] for variable in view.op.fgraph.inputs]
+    return [found[variable] for variable in view.op.fgraph.inputs]
 
 
 def _read_at(slot: Slot) -> Iterator[tuple[int, Variable]]:

@@ -22,6 +22,10 @@ class ChangeKind(StrEnum):
     RENAMED = "renamed"
 
 
+ONLY_IN = (ChangeKind.REMOVED, ChangeKind.ADDED)
+"""What happened to a part that only the graph before has, or only the one after."""
+
+
 class SubjectKind(StrEnum):
     """The parts of a graph that a change may be about."""
 
@@ -177,11 +181,11 @@ class LoopChange:
     times
         How many loops this stands for: loops of equal bodies around it.
     copies
-        How many equal loops there are in the first graph, and in the second.
+        How many equal loops there are in the graph before, and in the one after.
     added, removed, changed
         How many changes there are of its slots and its body, without those of loops inside of it.
     nodes, nodes_after
-        How many nodes are in its body, in the first graph and in the second.
+        How many nodes are in its body, in the graph before and in the one after.
     buffers, buffers_after
         The bytes of its buffers, as formulas.
     """

@@ -12,7 +12,15 @@ from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.diff.body_diffs import Behind, Found
-from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, Note, Subject, SubjectKind
+from scanopt_cli.diff.changes import (
+    ONLY_IN,
+    Change,
+    ChangeKind,
+    GraphDiff,
+    Note,
+    Subject,
+    SubjectKind,
+)
 from scanopt_cli.diff.ends import pair_inputs, pair_outputs
 from scanopt_cli.diff.graph_changes import compare
 from scanopt_cli.diff.labels import shortened, type_text, variable_text
@@ -97,10 +105,10 @@ def _by_loop(changes: Iterable[Change]) -> tuple[Change, ...]:
         for depth in range(len(change.where) + 1):
             first.setdefault(change.where[:depth], len(first))
 
-    def place(change: Change) -> list[int]:
+    def order(change: Change) -> list[int]:
         return [first[change.where[:depth]] for depth in range(len(change.where) + 1)]
 
-    return tuple(sorted(changes, key=place))
+    return tuple(sorted(changes, key=order))
 
 
 def _found(
@@ -115,9 +123,8 @@ def _found(
     outputs = pair_outputs(*sides, inputs, swapped=swapped)
     found = compare(*sides, inputs, outputs, swapped=swapped)
     changes = [
-        *_input_changes(*sides, inputs, names=names),
-        *_lost_outputs(ChangeKind.REMOVED, sides[0], {one for one, _ in outputs}, found.behind[0]),
-        *_lost_outputs(ChangeKind.ADDED, sides[1], {two for _, two in outputs}, found.behind[1]),
+        *_input_changes(sides, inputs, names=names),
+        *_lost_outputs(sides, outputs, found.behind),
         *_order(SubjectKind.OUTPUTS, *sides, outputs),
         *found.changes,
     ]
@@ -131,19 +138,23 @@ def _order(
 ) -> Iterator[Change]:
     order = [second for _, second in pairs]
     if order != sorted(order):
-        ours, theirs = before.inputs, after.inputs
-        if kind is SubjectKind.OUTPUTS:
-            ours, theirs = before.outputs, after.outputs
-        old = (variable_text(before, ours[first]) for first, _ in pairs)
-        new = (variable_text(after, theirs[second]) for second in sorted(order))
+        is_of_inputs = kind is SubjectKind.INPUTS
+        listed, later = (g.inputs if is_of_inputs else g.outputs for g in (before, after))
+        old = (variable_text(before, listed[place]) for place, _ in pairs)
+        new = (variable_text(after, later[place]) for place in sorted(order))
         yield Change.of_property(Subject(kind=kind), "order", _listed(old), _listed(new))
 
 
 def _input_changes(
-    before: IndexedGraph, after: IndexedGraph, inputs: Pairs, *, names: bool
+    sides: tuple[IndexedGraph, IndexedGraph], inputs: Pairs, *, names: bool
 ) -> Iterator[Change]:
-    yield from _lost_inputs(ChangeKind.REMOVED, before, {first for first, _ in inputs})
-    yield from _lost_inputs(ChangeKind.ADDED, after, {second for _, second in inputs})
+    before, after = sides
+    for side, graph in enumerate(sides):
+        kept = {places[side] for places in inputs}
+        for place, variable in enumerate(graph.inputs):
+            if place not in kept:
+                note = Fact(Note.TYPE, {"type": type_text(variable)})
+                yield Change(kind=ONLY_IN[side], subject=_input(graph, variable), notes=(note,))
     yield from _order(SubjectKind.INPUTS, before, after, inputs)
     for first, second in inputs:
         variable, other = before.inputs[first], after.inputs[second]
@@ -159,27 +170,21 @@ def _input_changes(
             )
 
 
-def _lost_inputs(kind: ChangeKind, side: IndexedGraph, kept: set[int]) -> Iterator[Change]:
-    for place, variable in enumerate(side.inputs):
-        if place not in kept:
-            note = Fact(Note.TYPE, {"type": type_text(variable)})
-            yield Change(kind=kind, subject=_input(side, variable), notes=(note,))
-
-
-def _input(side: IndexedGraph, variable: Variable) -> Subject:
-    return Subject(kind=SubjectKind.INPUT, variable=variable_text(side, variable))
+def _input(graph: IndexedGraph, variable: Variable) -> Subject:
+    return Subject(kind=SubjectKind.INPUT, variable=variable_text(graph, variable))
 
 
 def _lost_outputs(
-    kind: ChangeKind, side: IndexedGraph, kept: set[int], behind: Behind
+    sides: tuple[IndexedGraph, IndexedGraph], outputs: Pairs, behind: tuple[Behind, Behind]
 ) -> Iterator[Change]:
-    for place, variable in enumerate(side.outputs):
-        if place not in kept:
-            subject = Subject(
-                kind=SubjectKind.OUTPUT, place=place, variable=variable_text(side, variable)
-            )
-            notes = counted(Note.WITH, behind.get(place))
-            yield Change(kind=kind, subject=subject, notes=notes)
+    for side, graph in enumerate(sides):
+        kept = {places[side] for places in outputs}
+        for place, variable in enumerate(graph.outputs):
+            if place not in kept:
+                text = variable_text(graph, variable)
+                subject = Subject(kind=SubjectKind.OUTPUT, place=place, variable=text)
+                notes = counted(Note.WITH, behind[side].get(place))
+                yield Change(kind=ONLY_IN[side], subject=subject, notes=notes)
 
 
 def _listed(texts: Iterable[str]) -> str:

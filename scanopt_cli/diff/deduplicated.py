@@ -32,11 +32,11 @@ def deduplicated(graph: FunctionGraph, digests: Digests, *, loops: bool) -> Dedu
     so that each reader of a constant reports it.
     """
     first: dict[Hashable, Apply] = {}
-    place: dict[Variable, Variable] = {}
+    kept: dict[Variable, Variable] = {}
     copies: Counter[Apply] = Counter()
     nodes = list(graph.toposort())
     for node in nodes:
-        node.inputs = [place.get(variable, variable) for variable in node.inputs]
+        node.inputs = [kept.get(variable, variable) for variable in node.inputs]
         if inner_graphs(node.op):
             key: Hashable = node_digest(digests, node) if loops else node
         elif _is_constant(node.outputs[0]):
@@ -47,14 +47,14 @@ def deduplicated(graph: FunctionGraph, digests: Digests, *, loops: bool) -> Dedu
         same = first.setdefault(key, node)
         copies[same] += 1
         if same is not node:
-            place.update(_places(node, same, digests))
-    outputs = [place.get(output, output) for output in graph.outputs]
-    needed, kept = set(outputs), []
+            kept.update(_replacements(node, same, digests))
+    outputs = [kept.get(output, output) for output in graph.outputs]
+    needed, read = set(outputs), []
     for node in reversed(nodes):
         if not needed.isdisjoint(node.outputs):
             needed.update(node.inputs)
-            kept.append(node)
-    return DeduplicatedGraph(kept[::-1], outputs, copies)
+            read.append(node)
+    return DeduplicatedGraph(read[::-1], outputs, copies)
 
 
 def node_digest(digests: Digests, node: Apply) -> tuple[bytes, ...]:
@@ -78,15 +78,15 @@ def count_loops(graph: FunctionGraph, digests: Digests) -> tuple[int, int]:
     return len(holders), len({node_digest(digests, node) for node in holders})
 
 
-def _places(node: Apply, same: Apply, digests: Digests) -> dict[Variable, Variable]:
+def _replacements(node: Apply, same: Apply, digests: Digests) -> dict[Variable, Variable]:
     """Map each output of ``node`` to the output of ``same`` that replaces it."""
     found: dict[bytes, list[Variable]] = defaultdict(list)
     for output in reversed(same.outputs):
         found[digests.of(output)].append(output)
-    places = {output: found[digests.of(output)].pop() for output in node.outputs}
-    for output, taken in places.items():
+    kept = {output: found[digests.of(output)].pop() for output in node.outputs}
+    for output, taken in kept.items():
         taken.name = taken.name or output.name
-    return places
+    return kept
 
 
 def _is_constant(variable: Variable) -> bool:
@@ -96,5 +96,5 @@ def _is_constant(variable: Variable) -> bool:
     return all(isinstance(part, Constant) for part in parts)
 
 
-def _order(token: Hashable) -> tuple[bool, object]:
-    return (True, id(token)) if isinstance(token, Variable) else (False, repr(token))
+def _order(key: Hashable) -> tuple[bool, object]:
+    return (True, id(key)) if isinstance(key, Variable) else (False, repr(key))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pytensor.graph.basic import Apply, Constant, Variable
 
 from scanopt_cli.diff.body_diffs import nodes_inside
-from scanopt_cli.diff.changes import Change, ChangeKind, Note, Subject, SubjectKind
+from scanopt_cli.diff.changes import ONLY_IN, Change, ChangeKind, Note, Subject, SubjectKind
 from scanopt_cli.diff.grouping import Located, unnumbered
 from scanopt_cli.diff.labels import (
     constants_text,
@@ -22,7 +22,6 @@ from scanopt_cli.diff.labels import (
     variable_text,
 )
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.regions import Edge, Regions
 from scanopt_cli.facts import Fact
 
@@ -35,13 +34,13 @@ _PRINTED_ALIKE = Fact(Note.PRINTED_ALIKE)
 class _Rewiring:
     """One input of a matched node, or one output, that reads another variable than before.
 
-    ``rank`` is the place of the reader among the nodes, which orders the report.
+    ``position`` is that of the reader, as in `Located`.
     """
 
     reader: Subject
-    rank: int
+    position: float
     variable: Variable
-    counterpart: Variable
+    other: Variable
 
 
 @dataclass(slots=True)
@@ -81,18 +80,14 @@ def entries(
     found = _rewirings(matching, reported)
     yield from _constants(matching, found)
     yield from _replaced(matching, groups, found)
-    before, after = matching.first, matching.second
     replaced = {node for pair in found.replaced for node in pair}
-    for kind, side, other, group, readers_of in (
-        (ChangeKind.REMOVED, before, after, groups[0], found.bypassed),
-        (ChangeKind.ADDED, after, before, groups[1], found.inserted),
-    ):
-        for node in group.heads:
+    for side, readers_of in enumerate((found.bypassed, found.inserted)):
+        for node in groups[side].heads:
             readers = readers_of.get(node, [])
-            if node not in replaced and (readers or not _is_elsewhere(side, node, other)):
-                yield _alone(kind, side, other, node, readers, group)
+            if node not in replaced and (readers or not _is_elsewhere(matching, side, node)):
+                yield _alone(matching, side, node, readers, groups[side])
     for rewiring in found.moved:
-        text, retext = two_texts(before, rewiring.variable, after, rewiring.counterpart)
+        text, retext = two_texts(matching.before, rewiring.variable, matching.after, rewiring.other)
         change = Change(
             kind=ChangeKind.REWIRED,
             subject=rewiring.reader,
@@ -100,14 +95,28 @@ def entries(
             after=retext,
             notes=() if text != retext else (_PRINTED_ALIKE,),
         )
-        yield _located(matching, rewiring, change, (rewiring.variable, rewiring.counterpart))
+        yield _located(rewiring, change, (rewiring.variable, rewiring.other))
 
 
 def _rewirings(matching: Matching, reported: tuple[Container[Edge], Container[Edge]]) -> _Rewirings:
     """Return the rewired inputs and outputs, except edges that other changes have ``reported``."""
     found = _Rewirings()
     for rewiring in _mismatches(matching, reported):
-        _sort_in(found, matching, rewiring)
+        variable, other = rewiring.variable, rewiring.other
+        if isinstance(variable, Constant) and isinstance(other, Constant):
+            found.constants.append(rewiring)
+            continue
+        node, maker = variable.owner, other.owner
+        is_gone = node is not None and node not in matching.pairs
+        is_new = maker is not None and maker not in matching.pairs
+        if is_gone and is_new:
+            found.replaced.setdefault((node, maker), []).append(rewiring)
+        elif is_gone:
+            found.bypassed.setdefault(node, []).append(rewiring)
+        elif is_new:
+            found.inserted.setdefault(maker, []).append(rewiring)
+        else:
+            found.moved.append(rewiring)
     _keep_clear_replacements(found, matching)
     return found
 
@@ -115,42 +124,24 @@ def _rewirings(matching: Matching, reported: tuple[Container[Edge], Container[Ed
 def _mismatches(
     matching: Matching, reported: tuple[Container[Edge], Container[Edge]]
 ) -> Iterator[_Rewiring]:
-    before, after = matching.first, matching.second
+    before, after = matching.before, matching.after
     for node in before.nodes:
-        other = matching.nodes.get(node)
-        if other is None:
+        pair = matching.pairs.get(node)
+        if pair is None:
             continue
-        for place, other_place in matching.alignments[node].inputs:
-            variable, counterpart = node.inputs[place], other.inputs[other_place]
-            if matching.correspond(variable, counterpart):
+        for place, other_place in pair.inputs:
+            variable, other = node.inputs[place], pair.other.inputs[other_place]
+            if matching.correspond(variable, other):
                 continue
-            if (node, place) in reported[0] or (other, other_place) in reported[1]:
+            if (node, place) in reported[0] or (pair.other, other_place) in reported[1]:
                 continue
             reader = reader_subject(before, node, place)
-            yield _Rewiring(reader, before.rank[node], variable, counterpart)
+            yield _Rewiring(reader, before.position(node), variable, other)
     for place, other_place in matching.outputs:
-        variable, counterpart = before.outputs[place], after.outputs[other_place]
-        if not matching.correspond(variable, counterpart):
+        variable, other = before.outputs[place], after.outputs[other_place]
+        if not matching.correspond(variable, other):
             reader = Subject(kind=SubjectKind.OUTPUT, place=place)
-            yield _Rewiring(reader, len(before.nodes), variable, counterpart)
-
-
-def _sort_in(found: _Rewirings, matching: Matching, rewiring: _Rewiring) -> None:
-    variable, counterpart = rewiring.variable, rewiring.counterpart
-    if isinstance(variable, Constant) and isinstance(counterpart, Constant):
-        found.constants.append(rewiring)
-        return
-    node, maker = variable.owner, counterpart.owner
-    is_gone = node is not None and node not in matching.nodes
-    is_new = maker is not None and maker not in matching.counterparts
-    if is_gone and is_new:
-        found.replaced.setdefault((node, maker), []).append(rewiring)
-    elif is_gone:
-        found.bypassed.setdefault(node, []).append(rewiring)
-    elif is_new:
-        found.inserted.setdefault(maker, []).append(rewiring)
-    else:
-        found.moved.append(rewiring)
+            yield _Rewiring(reader, min(1, len(before.nodes)), variable, other)
 
 
 def _keep_clear_replacements(found: _Rewirings, matching: Matching) -> None:
@@ -163,74 +154,71 @@ def _keep_clear_replacements(found: _Rewirings, matching: Matching) -> None:
     for (node, maker), readers in list(found.replaced.items()):
         is_clear = gone[node] == new[maker] == 1
         is_used_otherwise = node in found.bypassed or maker in found.inserted
-        holds = node in matching.first.titles or maker in matching.second.titles
+        holds = node in matching.before.titles or maker in matching.after.titles
         if not is_clear or is_used_otherwise or holds:
             del found.replaced[node, maker]
             found.bypassed.setdefault(node, []).extend(readers)
             found.inserted.setdefault(maker, []).extend(readers)
 
 
-def _is_elsewhere(side: IndexedGraph, node: Apply, other: IndexedGraph) -> bool:
+def _is_elsewhere(matching: Matching, side: int, node: Apply) -> bool:
     """Whether the other side computes the same too, so that ``node`` only repeats it."""
-    return all(side.digest(output) in other.digests for output in node.outputs)
+    graph, elsewhere = matching.graphs[side], matching.graphs[1 - side].digests
+    return all(graph.digest(output) in elsewhere for output in node.outputs)
 
 
 def _constants(matching: Matching, found: _Rewirings) -> Iterator[Located]:
     for rewiring in found.constants:
-        variable, counterpart = rewiring.variable, rewiring.counterpart
+        variable, other = rewiring.variable, rewiring.other
         assert isinstance(variable, Constant)
-        assert isinstance(counterpart, Constant)
-        text, retext, note = constants_text(variable, counterpart)
+        assert isinstance(other, Constant)
+        text, retext, note = constants_text(variable, other)
         notes = (note,) if note else ()
         change = Change.of_property(rewiring.reader, "constant", text, retext, *notes)
-        values = matching.first.digest(variable), matching.second.digest(counterpart)
-        yield _located(matching, rewiring, change, values)
+        values = matching.before.digest(variable), matching.after.digest(other)
+        yield _located(rewiring, change, values)
 
 
 def _replaced(
     matching: Matching, groups: tuple[Regions, Regions], found: _Rewirings
 ) -> Iterator[Located]:
-    before, after = matching.first, matching.second
+    before, after = matching.before, matching.after
     for (node, maker), readers in found.replaced.items():
         old, new = node_subject(before, node), node_subject(after, maker)
         behind = (*groups[0].note(node, Note.WITHOUT), *groups[1].note(maker, Note.WITH))
         same = (_PRINTED_ALIKE,) if old == new else ()
         notes = (*same, *_more(readers), *behind)
         change = Change.of_property(readers[0].reader, "", old.node, new.node, *notes)
-        yield _located(matching, readers[0], change, (old.op, new.op, _labels(readers), behind))
+        yield _located(readers[0], change, (old.op, new.op, _labels(readers), behind))
 
 
-def _located(matching: Matching, rewiring: _Rewiring, change: Change, kin: Hashable) -> Located:
-    place = rewiring.rank / max(len(matching.first.nodes), 1)
-    return Located(place, change, kin, rewiring.reader.short())
+def _located(rewiring: _Rewiring, change: Change, merged_by: Hashable) -> Located:
+    return Located(rewiring.position, change, merged_by, rewiring.reader.short())
 
 
 def _alone(
-    kind: ChangeKind,
-    side: IndexedGraph,
-    other: IndexedGraph,
-    node: Apply,
-    readers: Sequence[_Rewiring],
-    group: Regions,
+    matching: Matching, side: int, node: Apply, readers: Sequence[_Rewiring], group: Regions
 ) -> Located:
-    """Return the addition or removal of ``node`` of ``side``, with what its readers read there."""
+    """Return the addition or removal of ``node``, with what its readers read on the other side."""
+    graph, elsewhere = matching.graphs[side], matching.graphs[1 - side]
     inside = nodes_inside(node.op)
     body = (Fact(Note.NODES_INSIDE, {"nodes": inside}),) if inside else ()
     behind = group.note(node, Note.WITH)
-    is_gone = kind is ChangeKind.REMOVED
     notes = []
     for reader in readers[:_READERS]:
-        text = variable_text(other, reader.counterpart if is_gone else reader.variable)
-        code = Note.READS_INSTEAD if is_gone else Note.READS_IT
+        text = variable_text(elsewhere, reader.variable if side else reader.other)
+        code = Note.READS_IT if side else Note.READS_INSTEAD
         notes.append(Fact(code, {"reader": reader.reader.short(), "variable": text}))
     if len(readers) > _READERS:
         notes.append(Fact(Note.MORE_READERS, {"count": len(readers) - _READERS}))
     # Only repetitions of loops count.
-    count = side.copies[node] if body else 1
-    subject = node_subject(side, node)
-    change = Change(kind=kind, subject=subject, notes=(*body, *notes, *behind), count=count)
-    kin = unnumbered(subject.short()), side.op_digest(node.op), _labels(readers), behind
-    return Located(side.rank[node] / len(side.nodes), change, kin, subject)
+    count = graph.copies[node] if body else 1
+    subject = node_subject(graph, node)
+    change = Change(
+        kind=ONLY_IN[side], subject=subject, notes=(*body, *notes, *behind), count=count
+    )
+    merged_by = unnumbered(subject.short()), graph.op_digest(node.op), _labels(readers), behind
+    return Located(graph.position(node), change, merged_by, subject)
 
 
 def _labels(readers: Sequence[_Rewiring]) -> frozenset[Subject]:

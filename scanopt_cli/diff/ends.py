@@ -39,21 +39,21 @@ def pair_outputs(
     types, in order.
     """
 
-    def maker(side: IndexedGraph, output: Variable) -> Hashable:
-        return None if output.owner is None else side.op_digest(output.owner.op)
+    def maker(graph: IndexedGraph, output: Variable) -> Hashable:
+        return None if output.owner is None else graph.op_digest(output.owner.op)
 
     sides = before, after
     if len(before.outputs) == len(after.outputs):
         return [(place, place) for place in range(len(before.outputs))]
     known: list[Keys] = [
-        [[side.digest(v) for v in side.outputs] for side in sides],
-        [[v.name or None for v in side.outputs] for side in sides],
+        [[graph.digest(v) for v in graph.outputs] for graph in sides],
+        [[v.name or None for v in graph.outputs] for graph in sides],
     ]
     matching = match(before, after, inputs, pair_up(*known), swapped=swapped)
     return pair_up(
         *known,
-        [[keys.token(v) for v in keys.side.outputs] for keys in matching.terms()],
-        [[maker(side, v) for v in side.outputs] for side in sides],
-        [[str(v.type) for v in side.outputs] for side in sides],
+        [[matching.key(graph, v) for v in graph.outputs] for graph in sides],
+        [[maker(graph, v) for v in graph.outputs] for graph in sides],
+        [[str(v.type) for v in graph.outputs] for graph in sides],
         repeats=True,
     )

@@ -9,45 +9,43 @@ from dataclasses import dataclass
 from pytensor.graph.basic import Apply
 
 from scanopt_cli.diff.body_diffs import Behind, BodyDiffs, Found, nodes_inside
-from scanopt_cli.diff.body_graphs import body_graph, inner_inputs, inner_outputs, output_places
-from scanopt_cli.diff.calling import call_alike
-from scanopt_cli.diff.changes import Change, ChangeKind, Note, Subject, SubjectKind
+from scanopt_cli.diff.body_graphs import body_graph, inner_pairs, output_places
+from scanopt_cli.diff.changes import ONLY_IN, Change, ChangeKind, Note, Subject, SubjectKind
 from scanopt_cli.diff.edge_changes import entries
 from scanopt_cli.diff.grouping import Located, gathered, unnumbered
 from scanopt_cli.diff.labels import node_subject, op_text, slot_subject, variable_text
 from scanopt_cli.diff.loop_changes import loop_changes
 from scanopt_cli.diff.loop_fates import loop_fates
-from scanopt_cli.diff.matching.correspondence import Matching
+from scanopt_cli.diff.matching.correspondence import Matching, NodePair
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.match import match
 from scanopt_cli.diff.matching.pairing import Pairs
 from scanopt_cli.diff.properties import changed_properties, without_text
 from scanopt_cli.diff.regions import Edge, Regions, counted, regions
+from scanopt_cli.diff.shared_names import share_names
 from scanopt_cli.diff.sizes import size_edges
 from scanopt_cli.diff.whole_indices import has_another_index, index_edges, index_texts, is_indexing
 from scanopt_cli.ir.inner_graphs import body_of, op_name
 from scanopt_cli.ir.scan_view import is_loop
 
-# What only the first side has was removed; what only the second side has was added.
-_LOST = (ChangeKind.REMOVED, ChangeKind.ADDED)
 _SIZES = "sizes"
 
 
 def compare(
-    first: IndexedGraph, second: IndexedGraph, inputs: Pairs, outputs: Pairs, *, swapped: bool
+    before: IndexedGraph, after: IndexedGraph, inputs: Pairs, outputs: Pairs, *, swapped: bool
 ) -> Found:
-    """Compare two sides whose paired ``inputs`` and ``outputs`` are places in their lists.
+    """Compare two graphs whose paired ``inputs`` and ``outputs`` are places in their lists.
 
     The caller reports unpaired inputs and outputs.
     """
-    matching = match(first, second, inputs, outputs, swapped=swapped)
-    call_alike(matching)
+    matching = match(before, after, inputs, outputs, swapped=swapped)
+    share_names(matching)
     return _GraphComparison(matching, swapped=swapped).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """A slot or input of a matched node that only one ``side`` has, the first or second.
+    """A slot or input of a matched node that only one ``side`` has, 0 before or 1 after.
 
     ``edge`` identifies it in `Regions`; ``inside`` counts nodes of the body that only it needs.
     """
@@ -63,7 +61,7 @@ class _GraphComparison:
 
     def __init__(self, matching: Matching, *, swapped: bool) -> None:
         self._matching = matching
-        self._sides = matching.first, matching.second
+        self._sides = matching.graphs
         self._swapped = swapped
         self._found: list[Located] = []
         self._lost: list[_Lost] = []
@@ -75,24 +73,24 @@ class _GraphComparison:
 
     def run(self) -> Found:
         matching, reported = self._matching, self._reported
-        pairs = [(n, matching.nodes[n]) for n in matching.first.nodes if n in matching.nodes]
-        for node, other in pairs:
-            self._report_pair(node, other)
+        pairs = [matching.pairs[node] for node in matching.before.nodes if node in matching.pairs]
+        for pair in pairs:
+            self._report_pair(pair)
         for known, edges in zip(reported, size_edges(matching, self._sizes, reported), strict=True):
             known.update(dict.fromkeys(edges, _SIZES))
-        indexed = [node for node, _ in pairs if has_another_index(matching, node, reported)]
-        others = [matching.nodes[node] for node in indexed]
-        reported[0].update(index_edges(matching.first, indexed, reported[0]))
-        reported[1].update(index_edges(matching.second, others, reported[1]))
-        groups = self._regions()
-        for node in indexed:
-            self._report_index(node, groups)
+        indexed = [pair for pair in pairs if has_another_index(matching, pair, reported)]
+        nodes = [pair.node for pair in indexed], [pair.other for pair in indexed]
+        for graph, known, those in zip(self._sides, reported, nodes, strict=True):
+            known.update(index_edges(graph, those, known))
+        groups = regions(matching, 0, reported[0]), regions(matching, 1, reported[1])
+        for pair in indexed:
+            self._report_index(pair, groups)
         for lost in self._lost:
             self._report_lost(lost, groups)
         self._found += entries(matching, groups, reported)
         loops = loop_fates(matching, self._found, self._bodies)
-        for node, change in self._bodies.changes(matching.first):
-            self._add(node, change, (node, change), change.subject)
+        for node, change in self._bodies.changes(matching.before):
+            self._add(node, change, (node, change))
         return Found(
             tuple(gathered(self._found)),
             (_behind_ends(groups[0]), _behind_ends(groups[1])),
@@ -100,33 +98,25 @@ class _GraphComparison:
             loops,
         )
 
-    def _report_pair(self, node: Apply, other: Apply) -> None:
-        matching = self._matching
-        is_same = matching.same_op(node, other)
-        if not is_same:
-            self._report_op(node, other)
-        elif is_loop(node) and not matching.computes_same(node, other):
-            self._report_loop(node, other)
-        self._report_name(node, other)
-        if is_same:
-            places = matching.alignments[node].inputs
-            pairs = ((node.inputs[place], other.inputs[later]) for place, later in places)
+    def _report_pair(self, pair: NodePair) -> None:
+        matching, node, other = self._matching, pair.node, pair.other
+        if not matching.same_op(node, other):
+            self._report_op(pair)
+        else:
+            if is_loop(node) and not matching.computes_same(node, other):
+                self._report_loop(pair)
             self._unchanged += nodes_inside(node.op)
-            self._unchanged += all(matching.correspond(*pair) for pair in pairs)
+            self._unchanged += all(matching.correspond(*read) for read in pair.inputs_read())
+        self._report_name(node, other)
 
-    def _regions(self) -> tuple[Regions, Regions]:
-        ours, theirs = self._matching.terms()
-        ends, others = ({pair[side] for pair in self._matching.outputs} for side in (0, 1))
-        return regions(ours, self._reported[0], ends), regions(theirs, self._reported[1], others)
-
-    def _add(self, node: Apply, change: Change, kin: Hashable, subject: Subject) -> None:
-        """Record a change at the place of ``node``, which is on either side."""
+    def _add(self, node: Apply, change: Change, merged_by: Hashable) -> None:
+        """Record a change at ``node``, which is on either side."""
         side = self._sides[node not in self._sides[0].rank]
-        self._found.append(Located(side.rank[node] / len(side.nodes), change, kin, subject))
+        self._found.append(Located(side.position(node), change, merged_by, change.subject))
 
-    def _add_property(self, node: Apply, change: Change, kin: Hashable) -> None:
+    def _add_property(self, node: Apply, change: Change, merged_by: Hashable) -> None:
         what = (change.aspect, change.before, change.after, change.notes)
-        self._add(node, change, (kin, *what), change.subject)
+        self._add(node, change, (merged_by, *what))
 
     def _lose(
         self, side: int, edge: Edge, subject: Subject, inside: Counter[str] | None = None
@@ -135,45 +125,43 @@ class _GraphComparison:
         self._reported[side][edge] = edge
         self._lost.append(_Lost(side, edge, subject, inside or Counter()))
 
-    def _report_op(self, node: Apply, other: Apply) -> None:
+    def _report_op(self, pair: NodePair) -> None:
         """Report how two Ops differ, in at least one change."""
+        node, other = pair.node, pair.other
         count = len(self._found) + len(self._lost)
-        alignment = self._matching.alignments[node]
-        subject, kin = node_subject(self._sides[0], node), type(node.op).__name__
+        subject, op_class = node_subject(self._sides[0], node), type(node.op).__name__
         inside: tuple[Change, ...] = ()
-        if alignment.slots is not None:
-            self._report_loop(node, other)
-            inside = self._report_loop_body(node, other, alignment.slots).changes
+        if pair.slots is not None:
+            self._report_loop(pair)
+            inside = self._report_loop_body(node, other, pair.slots).changes
         elif is_indexing(node) and is_indexing(other):
             for change in changed_properties(subject, node.op, other.op):
                 if change.aspect not in ("idx_list", "op"):
-                    self._add_property(node, change, kin)
-            text, retext = index_texts(self._matching, node)
+                    self._add_property(node, change, op_class)
+            text, retext = index_texts(self._matching, pair)
             if text != retext:
                 return
         else:
-            self._report_lost_inputs(node, other, alignment.inputs)
+            self._report_lost_inputs(pair)
             if body_of(node.op) is None or body_of(other.op) is None:
                 for change in changed_properties(subject, node.op, other.op):
-                    self._add_property(node, change, kin)
+                    self._add_property(node, change, op_class)
             else:
                 if type(node.op) is not type(other.op):
                     types = type(node.op).__name__, type(other.op).__name__
                     applied = Change.of_property(subject, "applied by", *types)
                     self._add_property(node, applied, unnumbered(subject))
-                inside = self._report_body(node, other, alignment.inputs, alignment.outputs).changes
+                inside = self._report_body(node, other, pair.inputs, pair.outputs).changes
         if len(self._found) + len(self._lost) == count and not inside:
-            self._add_property(node, without_text(subject), kin)
+            self._add_property(node, without_text(subject), op_class)
 
-    def _report_loop(self, node: Apply, other: Apply) -> None:
-        for change in loop_changes(self._matching, node, other, self._sizes):
-            self._add_property(node, change, unnumbered(change.subject))
+    def _report_loop(self, pair: NodePair) -> None:
+        for change in loop_changes(self._matching, pair, self._sizes):
+            self._add_property(pair.node, change, unnumbered(change.subject))
 
     def _report_loop_body(self, node: Apply, other: Apply, slots: Pairs) -> Found:
         views = self._sides[0].view(node), self._sides[1].view(other)
-        found = self._report_body(
-            node, other, inner_inputs(*views, slots), inner_outputs(*views, slots)
-        )
+        found = self._report_body(node, other, *inner_pairs(*views, slots))
         for side, view in enumerate(views):
             kept, behind = {pair[side] for pair in slots}, found.behind[side]
             for slot, ends in enumerate(output_places(view)):
@@ -183,9 +171,9 @@ class _GraphComparison:
                     self._lose(side, (view.node, slot + 1), subject, sum(inside, Counter()))
         return found
 
-    def _report_lost_inputs(self, node: Apply, other: Apply, pairs: Pairs) -> None:
-        for side, holder in enumerate((node, other)):
-            kept, graph = {pair[side] for pair in pairs}, self._sides[side]
+    def _report_lost_inputs(self, pair: NodePair) -> None:
+        for side, holder in enumerate((pair.node, pair.other)):
+            kept, graph = {places[side] for places in pair.inputs}, self._sides[side]
             for place, variable in enumerate(holder.inputs):
                 if place not in kept:
                     subject = node_subject(graph, holder).of(
@@ -196,15 +184,15 @@ class _GraphComparison:
                     self._lose(side, (holder, place), subject)
 
     def _report_body(self, node: Apply, other: Apply, inputs: Pairs, outputs: Pairs) -> Found:
-        first, second = self._sides
+        before, after = self._sides
 
         def compare_bodies() -> Found:
-            bodies = body_graph(first, node), body_graph(second, other)
+            bodies = body_graph(before, node), body_graph(after, other)
             sides = two_sides(*bodies, inputs, self._sides)
             return compare(*sides, inputs, outputs, swapped=self._swapped)
 
         # Graphs that compare equal may hold zeros of different signs; their digests differ.
-        digests = first.op_digest(node.op), second.op_digest(other.op)
+        digests = before.op_digest(node.op), after.op_digest(other.op)
         key = (digests, body_of(node.op), body_of(other.op), tuple(inputs), tuple(outputs))
         found = self._bodies.compare(node, key, compare_bodies)
         self._unchanged += found.unchanged
@@ -213,14 +201,13 @@ class _GraphComparison:
     def _report_lost(self, lost: _Lost, groups: tuple[Regions, Regions]) -> None:
         inside = counted(Note.WITH_INSIDE, lost.inside)
         notes = (*groups[lost.side].note(lost.edge, Note.WITH), *inside)
-        change = Change(kind=_LOST[lost.side], subject=lost.subject, notes=notes)
-        self._add(lost.edge[0], change, (unnumbered(lost.subject), notes), lost.subject)
+        change = Change(kind=ONLY_IN[lost.side], subject=lost.subject, notes=notes)
+        self._add(lost.edge[0], change, (unnumbered(lost.subject), notes))
 
-    def _report_index(self, node: Apply, groups: tuple[Regions, Regions]) -> None:
-        subject, texts = node_subject(self._sides[0], node), index_texts(self._matching, node)
-        other = self._matching.nodes[node]
-        notes = (*groups[0].note(node, Note.WITHOUT), *groups[1].note(other, Note.WITH))
-        change = Change.of_property(subject, "index", *texts, *notes)
+    def _report_index(self, pair: NodePair, groups: tuple[Regions, Regions]) -> None:
+        node, texts = pair.node, index_texts(self._matching, pair)
+        notes = (*groups[0].note(node, Note.WITHOUT), *groups[1].note(pair.other, Note.WITH))
+        change = Change.of_property(node_subject(self._sides[0], node), "index", *texts, *notes)
         self._add_property(node, change, type(node.op).__name__)
 
     def _report_name(self, node: Apply, other: Apply) -> None:
@@ -232,7 +219,7 @@ class _GraphComparison:
             before=op_name(node.op),
             after=op_name(other.op),
         )
-        self._add(node, change, (change.before, change.after), change.subject)
+        self._add(node, change, (change.before, change.after))
 
 
 def _behind_ends(group: Regions) -> Behind:

@@ -20,27 +20,27 @@ class Located:
 
     Attributes
     ----------
-    place
-        The position in the graph: 0 at the inputs, 1 at the outputs.
+    position
+        Where in the graph: 0 at the inputs, 1 at the outputs.
     change
         The change.
-    kin
-        A key, equal for changes of one kind that are reported once.
+    merged_by
+        A key, equal for changes of one kind that are reported as one.
     subject
         What changed, in short: it is listed if an equal change is reported in full.
     """
 
-    place: float
+    position: float
     change: Change
-    kin: Hashable
+    merged_by: Hashable
     subject: Subject
 
 
 def gathered(found: Iterable[Located]) -> list[Change]:
     """Return the changes in the order of the graph, equal ones merged into the first of them."""
     groups: dict[Hashable, list[Located]] = {}
-    for item in sorted(found, key=lambda item: item.place):
-        groups.setdefault((item.change.kind, item.kin), []).append(item)
+    for item in sorted(found, key=lambda item: item.position):
+        groups.setdefault((item.change.kind, item.merged_by), []).append(item)
     return [_as_one(group) for group in groups.values()]
 
 
@@ -55,9 +55,9 @@ def _as_one(group: list[Located]) -> Change:
     first = group[0].change
     if len(group) == 1:
         return first
-    places = [item.subject for item in group[1:]]
-    named = [place for place in dict.fromkeys(places) if place != group[0].subject][:_NAMED]
-    rest = len(places) - sum(place in named for place in places)
+    subjects = [item.subject for item in group[1:]]
+    named = [other for other in dict.fromkeys(subjects) if other != group[0].subject][:_NAMED]
+    rest = len(subjects) - sum(other in named for other in subjects)
     count = sum(item.change.count for item in group)
     if not named:
         return replace(first, count=count)

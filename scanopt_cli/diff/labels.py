@@ -38,12 +38,12 @@ _LOOK = 4
 _NAMELESS = "?"
 
 
-def node_subject(side: IndexedGraph, node: Apply) -> Subject:
+def node_subject(graph: IndexedGraph, node: Apply) -> Subject:
     """Return the Op of ``node`` and its operands: ``Subtensor[::-1]`` of ``xs``."""
-    return Subject(op=op_text(side, node), operands=_arguments(side, node, _DEPTH - 2))
+    return Subject(op=op_text(graph, node), operands=_arguments(graph, node, _DEPTH - 2))
 
 
-def variable_text(side: IndexedGraph, variable: Variable, depth: int = _DEPTH) -> str:
+def variable_text(graph: IndexedGraph, variable: Variable, depth: int = _DEPTH) -> str:
     """Return the name of ``variable``, else the expression that makes it, ``depth`` Ops deep."""
     if isinstance(variable, Constant):
         value = constant_text(variable)
@@ -52,13 +52,13 @@ def variable_text(side: IndexedGraph, variable: Variable, depth: int = _DEPTH) -
         return shortened(str(variable.name))
     node = variable.owner
     if node is None:
-        return f"input {side.input_rank.get(variable, '?')}"
+        return f"input {graph.input_rank.get(variable, '?')}"
     if is_conversion(node):
-        return variable_text(side, _source(node), depth)
+        return variable_text(graph, _source(node), depth)
     if is_loop(node):
-        names = side.slot_names(node)
-        view, title = side.view(node), side.titles[node]
-        place = side.slot_place(variable)
+        names = graph.slot_names(node)
+        view, title = graph.view(node), graph.titles[node]
+        place = graph.slot_place(variable)
         if place is None:
             return shortened(f"{title}.{view.op.output_name(variable.index)}")
         slot = view.slots[place]
@@ -66,38 +66,38 @@ def variable_text(side: IndexedGraph, variable: Variable, depth: int = _DEPTH) -
     if depth <= 0:
         return "…"
     if isinstance(node.op, Subtensor):
-        return f"{variable_text(side, node.inputs[0], depth - 1)}{index_text(side, node)}"
+        return f"{variable_text(graph, node.inputs[0], depth - 1)}{index_text(graph, node)}"
     if isinstance(node.op, Shape):
-        return f"{variable_text(side, node.inputs[0], depth - 1)}.shape"
-    label = op_text(side, node)
+        return f"{variable_text(graph, node.inputs[0], depth - 1)}.shape"
+    label = op_text(graph, node)
     position = f".{variable.index}" if len(node.outputs) > 1 else ""
-    inside = _arguments(side, node, depth - 2) if depth > 2 else "…"
+    inside = _arguments(graph, node, depth - 2) if depth > 2 else "…"
     return f"{label}({inside}){position}"
 
 
 def two_texts(
-    side: IndexedGraph, variable: Variable, other: IndexedGraph, counterpart: Variable
+    graph: IndexedGraph, variable: Variable, other_graph: IndexedGraph, other: Variable
 ) -> tuple[str, str]:
     """Return texts for two variables, as deep as needed to distinguish them."""
     text = retext = ""
     for depth in range(_DEPTH - 2, _DEEPEST):
-        text = variable_text(side, variable, depth)
-        retext = variable_text(other, counterpart, depth)
+        text = variable_text(graph, variable, depth)
+        retext = variable_text(other_graph, other, depth)
         if text != retext:
             break
     return text, retext
 
 
-def op_text(side: IndexedGraph, node: Apply) -> str:
+def op_text(graph: IndexedGraph, node: Apply) -> str:
     """Return a text for the Op of a node, with the index where it has one."""
     op = node.op
-    if node in side.titles:
-        return holder_text(type(core_op(op)).__name__, side.titles[node])
+    if node in graph.titles:
+        return holder_text(type(core_op(op)).__name__, graph.titles[node])
     if isinstance(op, Subtensor):
-        return f"Subtensor{index_text(side, node)}"
+        return f"Subtensor{index_text(graph, node)}"
     if isinstance(op, IncSubtensor):
         verb = "Set" if op.set_instead_of_inc else "Inc"
-        return f"{verb}Subtensor{index_text(side, node)}"
+        return f"{verb}Subtensor{index_text(graph, node)}"
     return op_label(op)
 
 
@@ -117,9 +117,9 @@ def op_label(op: Op) -> str:
     return shortened(str(op))
 
 
-def index_text(side: IndexedGraph, node: Apply) -> str:
+def index_text(graph: IndexedGraph, node: Apply) -> str:
     """Return the index of a Subtensor or IncSubtensor node as Python writes it: ``[0, :n]``."""
-    parts = [_index_part(side, part) for part in indices_of(node)]
+    parts = [_index_part(graph, part) for part in indices_of(node)]
     return shortened(f"[{', '.join(parts)}]")
 
 
@@ -148,14 +148,14 @@ def type_text(variable: Variable) -> str:
     return f"{dtype}[{lengths}]" if lengths else str(dtype)
 
 
-def length_text(side: IndexedGraph, length: AffineExpr) -> str:
+def length_text(graph: IndexedGraph, length: AffineExpr) -> str:
     """Return a length as text, with expressions in place of variables without a name."""
 
     def named(atom: Atom) -> Atom:
         if _NAMELESS not in str(atom):
             return atom
         variable: Variable = atom.variable.type()
-        variable.name = variable_text(side, atom.variable, _INDEX_DEPTH)
+        variable.name = variable_text(graph, atom.variable, _INDEX_DEPTH)
         return Atom(variable, atom.axis)
 
     terms = frozenset((named(atom), factor) for atom, factor in length.terms)
@@ -172,28 +172,28 @@ def constants_text(before: Constant, after: Constant) -> tuple[str, str, Fact | 
     return text, retext, _entries(before.data, after.data)
 
 
-def reader_subject(side: IndexedGraph, node: Apply, place: int) -> Subject:
+def reader_subject(graph: IndexedGraph, node: Apply, place: int) -> Subject:
     """Return what reads an input: the input of a node, or the slot of a loop."""
-    node, place = through_conversions(side, node, place)
+    node, place = through_conversions(graph, node, place)
     if is_loop(node):
-        return slot_subject(side, node, place)
-    return node_subject(side, node).of(SubjectKind.NODE_INPUT, place=place)
+        return slot_subject(graph, node, place)
+    return node_subject(graph, node).of(SubjectKind.NODE_INPUT, place=place)
 
 
-def slot_subject(side: IndexedGraph, node: Apply, place: int) -> Subject:
+def slot_subject(graph: IndexedGraph, node: Apply, place: int) -> Subject:
     """Return the slot that an input of a Scan feeds, ``seq `x```, or ``step count``."""
     slot = "step count"
     if place:
-        fed = side.view(node).slots[place - 1]
-        slot = f"{fed.kind} `{shortened(side.slot_names(node)[fed])}`"
-    return Subject(kind=SubjectKind.SLOT, op=op_text(side, node), slot=slot)
+        fed = graph.view(node).slots[place - 1]
+        slot = f"{fed.kind} `{shortened(graph.slot_names(node)[fed])}`"
+    return Subject(kind=SubjectKind.SLOT, op=op_text(graph, node), slot=slot)
 
 
-def through_conversions(side: IndexedGraph, node: Apply, place: int) -> tuple[Apply, int]:
+def through_conversions(graph: IndexedGraph, node: Apply, place: int) -> tuple[Apply, int]:
     """Return the reader of an input, past conversions that have only one reader each."""
     for _ in range(_LOOK):
-        readers = side.readers.get(node.outputs[0], [])
-        if not is_conversion(node) or len(readers) != 1 or side.ends.get(node.outputs[0]):
+        readers = graph.readers.get(node.outputs[0], [])
+        if not is_conversion(node) or len(readers) != 1 or graph.ends.get(node.outputs[0]):
             break
         node, place = readers[0]
     return node, place
@@ -205,7 +205,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: half - 1]}…{text[-half:]}"
 
 
-def _arguments(side: IndexedGraph, node: Apply, depth: int) -> str:
+def _arguments(graph: IndexedGraph, node: Apply, depth: int) -> str:
     if isinstance(node.op, Subtensor):
         inputs = node.inputs[:1]
     elif isinstance(node.op, IncSubtensor):
@@ -214,19 +214,19 @@ def _arguments(side: IndexedGraph, node: Apply, depth: int) -> str:
         return ""
     else:
         inputs = node.inputs
-    texts = [variable_text(side, variable, depth) for variable in inputs[:_ARGUMENTS]]
+    texts = [variable_text(graph, variable, depth) for variable in inputs[:_ARGUMENTS]]
     return ", ".join([*texts, "…"] if len(inputs) > _ARGUMENTS else texts)
 
 
-def _index_part(side: IndexedGraph, part: Any) -> str:
+def _index_part(graph: IndexedGraph, part: Any) -> str:
     if isinstance(part, slice):
         bounds = [
-            "" if bound is None else variable_text(side, bound, _INDEX_DEPTH)
+            "" if bound is None else variable_text(graph, bound, _INDEX_DEPTH)
             for bound in (part.start, part.stop)
         ]
-        step = [] if part.step is None else [variable_text(side, part.step, _INDEX_DEPTH)]
+        step = [] if part.step is None else [variable_text(graph, part.step, _INDEX_DEPTH)]
         return ":".join([*bounds, *step])
-    return variable_text(side, part, _INDEX_DEPTH)
+    return variable_text(graph, part, _INDEX_DEPTH)
 
 
 def is_conversion(node: Apply) -> bool:
@@ -254,15 +254,15 @@ def _entries(before: Any, after: Any) -> Fact | None:
         np.ascontiguousarray(data).reshape(-1).view(np.uint8).reshape(-1, before.dtype.itemsize)
         for data in (before, after)
     )
-    places = np.flatnonzero((entries != others).any(axis=1))
-    if not places.size:
+    differing = np.flatnonzero((entries != others).any(axis=1))
+    if not differing.size:
         return None
-    where = np.unravel_index(places[0], before.shape)
-    index = ", ".join(str(int(place)) for place in where)
+    where = np.unravel_index(differing[0], before.shape)
+    index = ", ".join(str(int(number)) for number in where)
     return Fact(
         Note.ENTRIES,
         {
-            "count": len(places),
+            "count": len(differing),
             "size": before.size,
             "index": index,
             "before": str(before[where]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Variable
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom
@@ -12,7 +12,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.diff.changes import Change, Subject
 from scanopt_cli.diff.labels import length_text, op_text, slot_subject
-from scanopt_cli.diff.matching.correspondence import Matching
+from scanopt_cli.diff.matching.correspondence import Matching, NodePair
 from scanopt_cli.diff.regions import Edge
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
@@ -23,15 +23,15 @@ _WITH_ROWS = frozenset({SlotKind.MIT_MOT, SlotKind.MIT_SOT, SlotKind.SIT_SOT, Sl
 
 
 def loop_changes(
-    matching: Matching, node: Apply, other: Apply, sizes: tuple[dict[Edge, int], dict[Edge, int]]
+    matching: Matching, pair: NodePair, sizes: tuple[dict[Edge, int], dict[Edge, int]]
 ) -> Iterator[Change]:
     """Yield how two matched Scans differ, except for their bodies and the slots that only one has.
 
     Edges of either side whose lengths these changes cover are added to ``sizes``, each with the
     axis of its length.
     """
-    before, after = matching.first.view(node), matching.second.view(other)
-    loop = Subject(op=op_text(matching.first, node))
+    before, after = matching.before.view(pair.node), matching.after.view(pair.other)
+    loop = Subject(op=op_text(matching.before, pair.node))
     yield from _different(
         loop,
         ("stop condition", _yes(before.is_while), _yes(after.is_while)),
@@ -39,13 +39,13 @@ def loop_changes(
         ("works in place on", _in_place(before), _in_place(after)),
         ("batch dimensions", str(before.batch_ndim), str(after.batch_ndim)),
     )
-    for first, second in matching.alignments[node].slots or ():
-        slot, counterpart = before.slots[first], after.slots[second]
+    for first, second in pair.slots or ():
+        slot, partner = before.slots[first], after.slots[second]
         yield from _different(
-            slot_subject(matching.first, node, first + 1),
-            ("kind", str(slot.kind), str(counterpart.kind)),
-            ("taps", _taps(slot.taps), _taps(counterpart.taps)),
-            ("written taps", _taps(slot.out_taps), _taps(counterpart.out_taps)),
+            slot_subject(matching.before, pair.node, first + 1),
+            ("kind", str(slot.kind), str(partner.kind)),
+            ("taps", _taps(slot.taps), _taps(partner.taps)),
+            ("written taps", _taps(slot.out_taps), _taps(partner.out_taps)),
         )
     yield from _size_changes(matching, before, after, sizes)
 
@@ -77,10 +77,10 @@ def _size_changes(
         matching, steps, steps_after
     )
     if other_steps:
-        loop = Subject(op=op_text(matching.first, before.node))
+        loop = Subject(op=op_text(matching.before, before.node))
         yield Change.of_property(loop, "steps", *_texts(matching, steps, steps_after))
         cover(0, 0)
-    for first, second in matching.alignments[before.node].slots or ():
+    for first, second in matching.pairs[before.node].slots or ():
         slot, slot_after = before.slots[first], after.slots[second]
         if other_steps and slot.kind is SlotKind.SEQ:
             cover(first + 1, second + 1)
@@ -93,7 +93,7 @@ def _size_changes(
             continue
         cover(first + 1, second + 1)
         if not other_steps or _differ(matching, kept - steps, kept_after - steps_after):
-            subject = slot_subject(matching.first, before.node, first + 1)
+            subject = slot_subject(matching.before, before.node, first + 1)
             yield Change.of_property(subject, "rows", *_texts(matching, kept, kept_after))
 
 
@@ -107,28 +107,27 @@ def _is_made_alike(
     """
     if matching.is_equal(variable, other):
         return True
-    if matching.links.get(variable) is not other:
+    if matching.partners.get(variable) is not other:
         return False
     node, maker = variable.owner, other.owner
     if node is None or maker is None or is_loop(node) or not depth:
         return True
     return matching.same_op(node, maker) and all(
-        _is_made_alike(matching, node.inputs[place], maker.inputs[counterpart], depth - 1)
-        for place, counterpart in matching.alignments[node].inputs
+        _is_made_alike(matching, *read, depth - 1) for read in matching.pairs[node].inputs_read()
     )
 
 
 def _differ(matching: Matching, form: AffineExpr, other: AffineExpr) -> bool:
     """Whether two lengths differ, and so do their texts."""
 
-    def counterpart(atom: Atom) -> Atom:
-        linked = matching.links.get(atom.variable)
+    def partner(atom: Atom) -> Atom:
+        other = matching.partners.get(atom.variable)
         # The length of a changed variable changes with it, and is not reported again.
-        if linked is None or (atom.axis is None and not matching.is_equal(atom.variable, linked)):
+        if other is None or (atom.axis is None and not matching.is_equal(atom.variable, other)):
             return atom
-        return Atom(linked, atom.axis)
+        return Atom(other, atom.axis)
 
-    terms = frozenset((counterpart(atom), factor) for atom, factor in form.terms)
+    terms = frozenset((partner(atom), factor) for atom, factor in form.terms)
     if AffineExpr(form.constant, terms) == other:
         return False
     text, retext = _texts(matching, form, other)
@@ -136,7 +135,7 @@ def _differ(matching: Matching, form: AffineExpr, other: AffineExpr) -> bool:
 
 
 def _texts(matching: Matching, form: AffineExpr, other: AffineExpr) -> tuple[str, str]:
-    return length_text(matching.first, form), length_text(matching.second, other)
+    return length_text(matching.before, form), length_text(matching.after, other)
 
 
 def _has_rows(slot: Slot) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 
@@ -21,7 +22,7 @@ from scanopt_cli.diff.changes import ChangeKind, LoopChange, LoopFate
 from scanopt_cli.diff.grouping import Located
 from scanopt_cli.diff.labels import op_text
 from scanopt_cli.diff.matching.alignment import align
-from scanopt_cli.diff.matching.correspondence import Matching
+from scanopt_cli.diff.matching.correspondence import Matching, NodePair
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.ir.inner_graphs import core_op, op_name
 from scanopt_cli.ir.scan_view import is_loop
@@ -37,29 +38,31 @@ def loop_fates(
 
     ``found`` are the changes of the graphs themselves.
     """
-    first, second = matching.first, matching.second
+    before, after = matching.graphs
     by_loop = _by_loop(found)
     inside: dict[Apply, list[LoopChange]] = defaultdict(list)
-    for node, loop in bodies.loops(first):
+    for node, loop in bodies.loops(before):
         inside[node].append(loop)
     successors = _successors(matching)
     merged: dict[Apply, list[Apply]] = defaultdict(list)
     for part, whole in successors.items():
         merged[whole].append(part)
     loops: list[LoopChange] = []
-    for node in first.titles:
+    for node in before.titles:
         if is_loop(node):
-            other, heir = matching.nodes.get(node), successors.get(node)
-            if other is not None:
-                loops += _kept(matching, node, other, by_loop, bodies)
+            pair, heir = matching.pairs.get(node), successors.get(node)
+            if pair is not None:
+                loops += _kept(matching, pair, by_loop, bodies)
             else:
                 loops.append(_lost(matching, node, heir, merged[heir] if heir else ()))
         loops += inside[node]
-    for other in second.titles:
+    for other in after.titles:
         parts = merged.get(other, [])
-        is_new = is_loop(other) and other not in matching.counterparts
+        is_new = is_loop(other) and other not in matching.pairs
         if is_new and (not parts or _are_merged(matching, parts, other)):
-            loops.append(_new(matching, other, parts))
+            of = tuple(before.titles[part] for part in parts)
+            added = after.copies[other]
+            loops.append(_told(LoopFate.NEW, matching, None, other, of=of, added=added))
     return tuple(loops)
 
 
@@ -72,53 +75,52 @@ def _by_loop(found: Iterable[Located]) -> Mapping[str, Counter[str]]:
     return counts
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """What a loop is in one of the graphs."""
+def _told(
+    fate: LoopFate, matching: Matching, node: Apply | None, other: Apply | None, **more: Any
+) -> LoopChange:
+    """Return what became of a loop that is ``node`` before and ``other`` after, if it is there."""
+    copies, nodes, buffers, written = _facts(matching.before, node)
+    copies_after, nodes_after, buffers_after, written_after = _facts(matching.after, other)
+    graph, loop = (matching.before, node) if node else (matching.after, other)
+    assert loop is not None
+    return LoopChange(
+        fate=fate,
+        name=graph.titles[loop],
+        design=_design(loop),
+        place=written or written_after,
+        copies=(copies, copies_after),
+        nodes=nodes,
+        nodes_after=nodes_after,
+        buffers=buffers,
+        buffers_after=buffers_after,
+        **more,
+    )
 
-    side: IndexedGraph
-    node: Apply
 
-    @property
-    def copies(self) -> int:
-        return self.side.copies[self.node]
+def _facts(graph: IndexedGraph, node: Apply | None) -> tuple[int, int, str, str | None]:
+    """Return how often a loop is there, its nodes, its buffers, and where it was written."""
+    if node is None:
+        return 0, 0, "0", None
 
-    @property
-    def nodes(self) -> int:
-        return nodes_inside(self.node.op)
+    def is_read(variable: Variable) -> bool:
+        return bool(graph.readers.get(variable) or graph.ends.get(variable))
 
-    @property
-    def design(self) -> str:
-        return type(core_op(self.node.op)).__name__
+    view = graph.view(node)
+    buffers = buffer_bytes(view, (slot for slot in view.slots if has_buffer(slot, is_read)))
+    return graph.copies[node], nodes_inside(node.op), str(buffers), graph.written.get(node)
 
-    @property
-    def name(self) -> str:
-        return self.side.titles[self.node]
 
-    @property
-    def place(self) -> str | None:
-        return self.side.places.get(self.node)
-
-    @property
-    def buffers(self) -> str:
-        def is_read(variable: Variable) -> bool:
-            return bool(self.side.readers.get(variable) or self.side.ends.get(variable))
-
-        view = self.side.view(self.node)
-        return str(buffer_bytes(view, (slot for slot in view.slots if has_buffer(slot, is_read))))
+def _design(node: Apply) -> str:
+    return type(core_op(node.op)).__name__
 
 
 def _kept(
-    matching: Matching,
-    node: Apply,
-    other: Apply,
-    by_loop: Mapping[str, Counter[str]],
-    bodies: BodyDiffs,
+    matching: Matching, pair: NodePair, by_loop: Mapping[str, Counter[str]], bodies: BodyDiffs
 ) -> Iterator[LoopChange]:
     """Yield a matched loop, if it changed."""
-    one, two = _Side(matching.first, node), _Side(matching.second, other)
+    node, other = pair.node, pair.other
     counts: Counter[str] = Counter()
-    for text in {op_text(matching.first, node), op_text(matching.second, other)}:
+    for text in {op_text(matching.before, node), op_text(matching.after, other)}:
         counts.update(by_loop.get(text, Counter()))
     body = bodies.of(node)
     if body is not None:
@@ -127,102 +129,54 @@ def _kept(
         for loop in body.loops:
             for name in ("added", "removed", "changed"):
                 counts[name] -= getattr(loop, name)
-    copies = one.copies, two.copies
-    if counts.total() or copies[0] != copies[1]:
+    if counts.total() or matching.before.copies[node] != matching.after.copies[other]:
         is_renamed = op_name(node.op) != op_name(other.op)
-        yield LoopChange(
-            fate=LoopFate.CHANGED,
-            name=one.name,
-            design=one.design,
-            place=one.place or two.place,
-            into=op_name(other.op) if is_renamed else None,
-            copies=copies,
-            nodes=one.nodes,
-            nodes_after=two.nodes,
-            buffers=one.buffers,
-            buffers_after=two.buffers,
-            added=counts["added"],
-            removed=counts["removed"],
-            changed=counts["changed"],
-        )
+        into = op_name(other.op) if is_renamed else None
+        yield _told(LoopFate.CHANGED, matching, node, other, into=into, **counts)
 
 
 def _lost(
     matching: Matching, node: Apply, heir: Apply | None, parts: Sequence[Apply]
 ) -> LoopChange:
-    """Return what became of a loop of the first graph that has no counterpart."""
-    one = _Side(matching.first, node)
-    lost = LoopChange(
-        fate=LoopFate.GONE,
-        name=one.name,
-        design=one.design,
-        place=one.place,
-        copies=(one.copies, 0),
-        removed=one.copies,
-        nodes=one.nodes,
-        buffers=one.buffers,
-    )
+    """Return what became of a loop of the graph before that has no partner."""
+    removed = matching.before.copies[node]
     if heir is None:
-        return lost
-    two = _Side(matching.second, heir)
-    found = replace(lost, fate=LoopFate.MERGED, into=two.name, into_design=two.design)
-    if heir in matching.counterparts or _are_merged(matching, parts, heir):
-        return found
-    return replace(
-        found,
-        fate=LoopFate.REPLACED,
-        place=one.place or two.place,
-        copies=(one.copies, two.copies),
-        added=two.copies,
-        nodes_after=two.nodes,
-        buffers_after=two.buffers,
-    )
+        return _told(LoopFate.GONE, matching, node, None, removed=removed)
+    into = {"into": matching.after.titles[heir], "into_design": _design(heir)}
+    if heir in matching.pairs or _are_merged(matching, parts, heir):
+        return _told(LoopFate.MERGED, matching, node, None, removed=removed, **into)
+    added = matching.after.copies[heir]
+    return _told(LoopFate.REPLACED, matching, node, heir, removed=removed, added=added, **into)
 
 
 def _are_merged(matching: Matching, parts: Sequence[Apply], heir: Apply) -> bool:
     """Whether more loops are gone than the new one stands for, which computes what they did."""
-    return sum(matching.first.copies[part] for part in parts) > matching.second.copies[heir]
-
-
-def _new(matching: Matching, other: Apply, parts: Sequence[Apply]) -> LoopChange:
-    two = _Side(matching.second, other)
-    return LoopChange(
-        fate=LoopFate.NEW,
-        name=two.name,
-        design=two.design,
-        place=two.place,
-        of=tuple(matching.first.titles[part] for part in parts),
-        copies=(0, two.copies),
-        added=two.copies,
-        nodes_after=two.nodes,
-        buffers_after=two.buffers,
-    )
+    return sum(matching.before.copies[part] for part in parts) > matching.after.copies[heir]
 
 
 def _successors(matching: Matching) -> dict[Apply, Apply]:
-    """Map loops of the first graph that are gone to the loops that compute what they did."""
-    first, second = matching.first, matching.second
-    gone = [n for n in first.titles if is_loop(n) and n not in matching.nodes]
+    """Map loops before that are gone to the loops that compute what they did."""
+    gone = [n for n in matching.before.titles if is_loop(n) and n not in matching.pairs]
     if not gone:
         return {}
     votes: dict[Apply, Counter[Apply]] = {node: Counter() for node in gone}
-    near = NearestScans(first.inputs, first.nodes)
-    near_after = NearestScans(second.inputs, second.nodes)
+    near, near_after = (NearestScans(graph.inputs, graph.nodes) for graph in matching.graphs)
 
     def vote(before: Loops, after: Loops) -> None:
         """Let loops that a place is computed from now stand for those that it was, if gone."""
-        kept = {matching.nodes[node] for node in before if node in matching.nodes}
+        kept = {matching.pairs[node].other for node in before if node in matching.pairs}
         for node in before & votes.keys():
             votes[node].update(after - kept or _grown(matching, node, after))
 
-    for variable, other in _places(matching):
+    read = (pair.inputs_read() for pair in matching.node_pairs())
+    for variable, other in chain(*read, matching.output_variables()):
         vote(near.scans_before(variable), near_after.scans_before(other))
     found = {}
     for node in reversed(gone):
         heir = _heir(matching, node, votes[node])
         if heir is not None:
             found[node] = heir
-            # What they read are the same places, if not each by each.
+            # What both read corresponds, if not each by each.
             vote(frozenset(near.scans_feeding(node)), frozenset(near_after.scans_feeding(heir)))
     return found
 
@@ -232,9 +186,10 @@ def _grown(matching: Matching, node: Apply, kept: Loops) -> Iterator[Apply]:
 
     They are equal to it, or have new outputs.
     """
-    for other in kept & matching.counterparts.keys():
-        pairs = matching.alignments[matching.counterparts[other]].outputs
-        if len(other.outputs) > len(pairs) or _are_equal(matching, node, other):
+    for other in kept & matching.pairs.keys():
+        if len(other.outputs) > len(matching.pairs[other].outputs) or _are_equal(
+            matching, node, other
+        ):
             yield other
 
 
@@ -242,37 +197,27 @@ def _are_equal(matching: Matching, node: Apply, other: Apply) -> bool:
     """Whether two loops have equal bodies and read the same, up to the order of their slots."""
     if not matching.same_op(node, other) or len(node.inputs) != len(other.inputs):
         return False
-    ours, theirs = matching.terms()
-    pairs = align(ours, theirs, node, other).inputs
-    return len(pairs) == len(node.inputs) and all(
-        ours.token(node.inputs[place]) == theirs.token(other.inputs[later])
-        for place, later in pairs
+    pair = align(matching, node, other)
+    return len(pair.inputs) == len(node.inputs) and all(
+        matching.key(matching.before, variable) == matching.key(matching.after, read)
+        for variable, read in pair.inputs_read()
     )
 
 
 def _heir(matching: Matching, node: Apply, votes: Counter[Apply]) -> Apply | None:
     """Return the loop of those voted for that is most like ``node``, unless several are."""
-    first, second = matching.first, matching.second
-    place = first.places.get(node)
+    before, after = matching.graphs
+    written = before.written.get(node)
 
     def likeness(other: Apply) -> tuple[int | bool, ...]:
         return (
             matching.same_op(node, other),
             op_name(other.op) == op_name(node.op),
-            place is not None and second.places.get(other) == place,
+            written is not None and after.written.get(other) == written,
             votes[other],
-            second.titles[other] == first.titles[node],
+            after.titles[other] == before.titles[node],
         )
 
     best = max(map(likeness, votes), default=None)
     fitting = [other for other in votes if likeness(other) == best]
     return fitting[0] if len(fitting) == 1 else None
-
-
-def _places(matching: Matching) -> Iterator[tuple[Variable, Variable]]:
-    """Yield the variables at all places that both graphs have: inputs of nodes, and outputs."""
-    for node, other in matching.nodes.items():
-        for place, later in matching.alignments[node].inputs:
-            yield node.inputs[place], other.inputs[later]
-    for place, later in matching.outputs:
-        yield matching.first.outputs[place], matching.second.outputs[later]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from pytensor.graph.basic import Apply
 
 from scanopt_cli.diff.changes import Note
 from scanopt_cli.diff.labels import op_label
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, SharedKeys
+from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.facts import Fact
 
 type Edge = tuple[Apply, int]
@@ -39,19 +39,29 @@ class Regions:
         return counted(code, self.behind.get(key))
 
 
-def regions(
-    keys: SharedKeys, absorbed: Mapping[Edge, Hashable], paired_ends: Container[int]
-) -> Regions:
-    """Group the unmatched nodes of one side.
+def regions(matching: Matching, side: int, absorbed: Mapping[Edge, Hashable]) -> Regions:
+    """Group the unmatched nodes of one side, 0 before or 1 after.
 
-    ``absorbed`` maps edges that another change reports to the key of that change. ``paired_ends``
-    are the places of the outputs that both sides have.
+    ``absorbed`` maps edges that another change reports to the key of that change.
     """
+    graph, paired_ends = matching.graphs[side], {places[side] for places in matching.outputs}
     owners: dict[Apply, Hashable] = {}
     heads: list[Apply] = []
     behind: dict[Hashable, Counter[str]] = defaultdict(Counter)
-    for node in reversed(keys.unmatched()):
-        owner = _owner(keys.side, node, owners, absorbed, paired_ends)
+
+    def owner_of(node: Apply) -> Hashable:
+        """Return the key of what ``node`` is reported with; ``None`` if it is a head."""
+        if node in graph.titles:
+            return None
+        found: list[Hashable] = []
+        for output in node.outputs:
+            edges, ends = graph.readers.get(output, ()), graph.ends.get(output, ())
+            found += (owners.get(edge[0], absorbed.get(edge)) for edge in edges)
+            found += (None if place in paired_ends else ("end", place) for place in ends)
+        return None if None in found else next(iter(found), None)
+
+    for node in reversed(matching.unmatched(graph)):
+        owner = owner_of(node)
         owners[node] = node if owner is None else owner
         if owner is None:
             heads.append(node)
@@ -63,27 +73,3 @@ def regions(
 def counted(code: Note, counts: Counter[str] | None) -> tuple[Fact, ...]:
     """Return a note with the numbers of nodes by Op, the most frequent first."""
     return (Fact(code, {"nodes": tuple(counts.most_common())}),) if counts else ()
-
-
-def _owner(
-    side: IndexedGraph,
-    node: Apply,
-    owners: Mapping[Apply, Hashable],
-    absorbed: Mapping[Edge, Hashable],
-    paired_ends: Container[int],
-) -> Hashable:
-    """Return the key of what ``node`` is reported with; ``None`` if it is a head."""
-    if node in side.titles:
-        return None
-    first: Hashable = None
-    for output in node.outputs:
-        for edge in side.readers.get(output, ()):
-            owner = owners.get(edge[0], absorbed.get(edge))
-            if owner is None:
-                return None
-            first = owner if first is None else first
-        for place in side.ends.get(output, ()):
-            if place in paired_ends:
-                return None
-            first = ("end", place) if first is None else first
-    return first

@@ -14,7 +14,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.indexed_graph import SharedKeys
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.regions import Edge
 
 type Sizes = Mapping[Edge, int]
@@ -35,17 +35,20 @@ def size_edges(
     """
     left_out: tuple[set[Edge], set[Edge]] = (set(), set())
     for _ in range(_ROUNDS):
-        found, others = map(_found, matching.terms(), sizes, reported, left_out)
+        found, others = (
+            _found(matching, *side)
+            for side in zip(matching.graphs, sizes, reported, left_out, strict=True)
+        )
         uneven = [
-            (edge, counterpart)
-            for edge, counterpart in _paired(matching, found, others)
-            if (edge in found) != (counterpart in others)
-            or not _differ_in_length_only(matching, edge, counterpart)
+            (edge, other)
+            for edge, other in _paired(matching, found, others)
+            if (edge in found) != (other in others)
+            or not _differ_in_length_only(matching, edge, other)
         ]
         if not uneven:
             return found, others
         left_out[0].update(edge for edge, _ in uneven)
-        left_out[1].update(counterpart for _, counterpart in uneven)
+        left_out[1].update(other for _, other in uneven)
     return set(), set()
 
 
@@ -53,17 +56,18 @@ def _paired(
     matching: Matching, found: Collection[Edge], others: Collection[Edge]
 ) -> set[tuple[Edge, Edge]]:
     """Return the edges of matched nodes with an edge found on either side, in pairs."""
-    nodes = {node for node, _ in found if node in matching.nodes}
-    nodes |= {matching.counterparts[node] for node, _ in others if node in matching.counterparts}
+    nodes = {node for node, _ in (*found, *others)}
+    pairs = [matching.pairs[node] for node in nodes if node in matching.pairs]
     return {
-        ((node, place), (matching.nodes[node], other))
-        for node in nodes
-        for place, other in matching.alignments[node].inputs
+        ((pair.node, place), (pair.other, other_place))
+        for pair in pairs
+        for place, other_place in pair.inputs
     }
 
 
 def _found(
-    keys: SharedKeys,
+    matching: Matching,
+    graph: IndexedGraph,
     sizes: Sizes,
     reported: Collection[Edge],
     left_out: Collection[Edge],
@@ -71,13 +75,12 @@ def _found(
     found = {edge for edge in sizes if _is_length(edge)} - set(left_out)
     axes = dict(sizes)
     needless = set(reported)
-    side = keys.side
-    for node in reversed(side.nodes):
-        edges = [edge for output in node.outputs for edge in side.readers.get(output, ())]
-        if not edges or any(side.ends.get(output) for output in node.outputs):
+    for node in reversed(graph.nodes):
+        edges = [edge for output in node.outputs for edge in graph.readers.get(output, ())]
+        if not edges or any(graph.ends.get(output) for output in node.outputs):
             continue
         needed = [edge for edge in edges if edge not in needless]
-        if not needed and keys.partner(node) is None:
+        if not needed and node not in matching.pairs:
             needless.update((node, place) for place in range(len(node.inputs)))
         carried: list[int] = []
         if all(edge in found for edge in needed) and _is_arithmetic(node):
@@ -97,9 +100,9 @@ def _found(
     return found
 
 
-def _differ_in_length_only(matching: Matching, edge: Edge, counterpart: Edge) -> bool:
+def _differ_in_length_only(matching: Matching, edge: Edge, other_edge: Edge) -> bool:
     """Whether two edges carry lengths, or buffers that are equal except for one input."""
-    maker, other = (node.inputs[place].owner for node, place in (edge, counterpart))
+    maker, other = (node.inputs[place].owner for node, place in (edge, other_edge))
     if not (_is_buffer(maker) and _is_buffer(other)):
         return not (_is_buffer(maker) or _is_buffer(other))
     differing = sum(

@@ -8,7 +8,8 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.diff.labels import index_text, is_conversion
-from scanopt_cli.diff.matching.correspondence import Matching
+from scanopt_cli.diff.matching.alignment import n_operands
+from scanopt_cli.diff.matching.correspondence import Matching, NodePair
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.regions import Edge
 
@@ -18,37 +19,31 @@ def is_indexing(node: Apply) -> bool:
     return isinstance(node.op, Subtensor | IncSubtensor)
 
 
-def index_texts(matching: Matching, node: Apply) -> tuple[str, str]:
+def index_texts(matching: Matching, pair: NodePair) -> tuple[str, str]:
     """Return the index of a matched node before and after."""
-    other = matching.nodes[node]
-    return index_text(matching.first, node), index_text(matching.second, other)
+    return index_text(matching.before, pair.node), index_text(matching.after, pair.other)
 
 
 def has_another_index(
-    matching: Matching, node: Apply, reported: tuple[Container[Edge], Container[Edge]]
+    matching: Matching, pair: NodePair, reported: tuple[Container[Edge], Container[Edge]]
 ) -> bool:
     """Whether the index of a matched node changed, but for ``reported`` edges."""
-    other = matching.nodes[node]
+    node, other = pair.node, pair.other
     if not (is_indexing(node) and is_indexing(other)):
         return False
-    text, retext = index_texts(matching, node)
+    text, retext = index_texts(matching, pair)
     if text == retext or not matching.same_op(node, other):
         return text != retext
-    pairs = {
-        (n, matching.nodes[n], place)
-        for n, place in _carriers(node, reported[0])
-        if n in matching.nodes
-    }
-    pairs |= {
-        (matching.counterparts[n], n, place)
-        for n, place in _carriers(other, reported[1])
-        if n in matching.counterparts
-    }
-    return any(not matching.correspond(n.inputs[p], o.inputs[p]) for n, o, p in pairs)
+    carriers = (*_carriers(node, reported[0]), *_carriers(other, reported[1]))
+    pairs = [(matching.pairs[n], place) for n, place in carriers if n in matching.pairs]
+    return not all(
+        matching.correspond(read.node.inputs[place], read.other.inputs[place])
+        for read, place in pairs
+    )
 
 
 def index_edges(
-    side: IndexedGraph, nodes: Sequence[Apply], reported: Container[Edge]
+    graph: IndexedGraph, nodes: Sequence[Apply], reported: Container[Edge]
 ) -> dict[Edge, Apply]:
     """Map each edge that carries an index of ``nodes`` to the node that it indexes.
 
@@ -64,7 +59,7 @@ def index_edges(
         maker = reader.inputs[place].owner
         if maker is None or not is_conversion(maker) or (maker, 0) in edges:
             continue
-        if all(edge in edges or edge in reported for edge in side.readers[maker.outputs[0]]):
+        if all(edge in edges or edge in reported for edge in graph.readers[maker.outputs[0]]):
             edges[maker, 0] = edges[reader, place]
             waiting.append((maker, 0))
     return edges
@@ -84,5 +79,4 @@ def _carriers(node: Apply, reported: Container[Edge]) -> Iterator[Edge]:
 
 
 def _own_edges(node: Apply) -> list[Edge]:
-    width = 2 if isinstance(node.op, IncSubtensor) else 1
-    return [(node, place) for place in range(width, len(node.inputs))]
+    return [(node, place) for place in range(n_operands(node.op), len(node.inputs))]

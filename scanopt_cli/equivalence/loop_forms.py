@@ -1,16 +1,25 @@
 """The canonical form of a loop, which does not depend on the order of its slots.
 
 The form comes from partition refinement, as in the minimisation of automata (Hopcroft, 1971). Each
-slot starts with a colour: its kind, taps, types and outer input. A round digests what a step
-computes for each slot from inputs of these colours, and splits a colour whose slots have different
-updates. At the fixpoint, slots of one colour start equal and are updated equally, so they have
-equal values at every step. If two loops have equal multisets of colours, there is a bijection
-between their slots that preserves these values.
+slot starts with a *colour*: its kind, taps, types and, in a loop that is applied, its outer input.
+A round digests what a step computes for each slot from inputs of these colours: that is its
+*signature*. A colour whose slots have different signatures is split. For the step ``p = p + x``,
+``q = q + x``, ``r = r * q``::
 
-`loop_form` refines the Scan Op alone, without the outer inputs of its slots. There a slot is also
-distinguished by its readers in the body, so that in most loops no two slots share a colour, and
-sorting by colour gives the canonical order of the slots, whatever their outer inputs. A loop is
-refined again where it is applied only if some of its slots differ in nothing but outer inputs.
+    colours at the start      x: a    p: b    q: b    r: b      three states of one type
+    signatures                x: a    p: b+a  q: b+a  r: b*b
+    colours after a round     x: a    p: c    q: c    r: d
+    signatures                x: a    p: c+a  q: c+a  r: d*c    no colour is split any more
+
+At this fixpoint, slots of one colour start equal and are updated equally, so they have equal values
+at every step. If two loops have equal multisets of colours, there is a bijection between their
+slots that preserves these values.
+
+`loop_form` refines the Op alone, without the outer inputs of its slots. There a signature also has
+the slot's readers in the body (``r`` reads ``q``, and not ``p``), so that in most loops no two
+slots share a colour, and sorting by signature gives the canonical order of the slots, whatever
+their outer inputs. A loop is refined again where it is applied only if some of its slots differ in
+nothing but outer inputs.
 """
 
 from __future__ import annotations
@@ -46,18 +55,18 @@ class LoopForm:
     ----------
     key
         Identifies what the loop computes, whatever feeds it.
-    ports
-        A key for each slot, in the view's order, that distinguishes it from the others.
+    signatures
+        Those of the slots, in the view's order.
     ranks
         The place of each slot in the canonical order.
     has_ties
-        Whether some slots have one port: only their feeds can distinguish them.
+        Whether slots share a signature: only their outer inputs can distinguish them.
     size
         The number of nodes in the body.
     """
 
     key: bytes
-    ports: tuple[bytes, ...]
+    signatures: tuple[bytes, ...]
     ranks: tuple[int, ...]
     has_ties: bool
     size: int
@@ -72,15 +81,16 @@ class LoopForm:
 class Trajectory:
     """Keys of the values and the updates of a slot of an applied loop.
 
-    Slots with equal ``values`` are of one kind, have equal feeds and have equal values at every
-    step; those with equal ``updates`` compute the same in every step, whatever they start with.
+    Slots with equal ``values`` are of one kind and have equal outer inputs and equal values at
+    every step; those with equal ``updates`` compute the same in every step, whatever they start
+    with.
     """
 
     values: bytes
     updates: tuple[bytes, ...]
 
 
-class StepDigests:
+class BodyDigests:
     """Digests what a step of a loop computes from inputs of given colours."""
 
     def __init__(
@@ -92,6 +102,11 @@ class StepDigests:
     ) -> None:
         self.sameness, self.slots, self.nodes, self.stop = sameness, slots, nodes, stop
         self._last: tuple[list[bytes], Digests] | None = None
+
+    @classmethod
+    def of_view(cls, sameness: Sameness, view: SlotView) -> BodyDigests:
+        """Return those of the whole body of a loop."""
+        return cls(sameness, view.slots, view.op.fgraph.toposort(), view.condition)
 
     def digests(self, colours: Sequence[bytes]) -> Digests:
         """Return the digests of everything that a step computes."""
@@ -111,7 +126,7 @@ class StepDigests:
         self._last = (list(colours), digests)
         return digests
 
-    def updates(self, colours: Sequence[bytes]) -> list[bytes]:
+    def signatures(self, colours: Sequence[bytes]) -> list[bytes]:
         """Return a key for each slot: of its colour and of what a step computes for it."""
         digests = self.digests(colours)
         return [
@@ -127,28 +142,28 @@ class StepDigests:
 def loop_form(sameness: Sameness, op: Any) -> LoopForm:
     """Return the canonical form of ``op``."""
     slots = inner_slots(op)
-    step = StepDigests(sameness, slots, op.fgraph.toposort(), inner_condition(op))
-    readers = _SlotReaders(step)
-    budget = _RoundBudget(step)
+    body = BodyDigests(sameness, slots, op.fgraph.toposort(), inner_condition(op))
+    readers = _SlotReaders(body)
+    budget = _RoundBudget(body)
     starts = [sameness.key("slot", *_shape(slot)) for slot in slots]
-    colours, keys = _refine(step, readers.of_slots, starts, budget)
-    ports = tuple(keys)
-    while repeated := [colour for colour, count in Counter(colours).items() if count > 1]:
+    found = _refine(body, starts, readers.signatures, budget)
+    signatures = found.signatures
+    while repeated := [colour for colour, count in Counter(found.colours).items() if count > 1]:
         # Nothing distinguishes slots of one colour, so it does not matter which comes first.
         chosen, number = {min(repeated)} if budget.lasts() else set(repeated), 0
-        for place, colour in enumerate(colours):
+        for place, colour in enumerate(colours := list(found.colours)):
             if colour in chosen:
                 colours[place] = sameness.key("told apart", colour, number)
                 number += 1
-        colours, keys = _refine(step, readers.of_slots, colours, budget)
-    order = sorted(range(len(slots)), key=keys.__getitem__)
+        found = _refine(body, colours, readers.signatures, budget)
+    order = sorted(range(len(slots)), key=found.signatures.__getitem__)
     rank = {place: rank for rank, place in enumerate(order)}
     return LoopForm(
-        key=sameness.key("loop", *_frame(op), step.condition(colours), sorted(keys)),
-        ports=ports,
+        key=sameness.key("loop", *_frame(op), *found.whole),
+        signatures=tuple(signatures),
         ranks=tuple(rank[place] for place in range(len(slots))),
-        has_ties=len(set(ports)) < len(ports),
-        size=len(step.nodes),
+        has_ties=len(set(signatures)) < len(signatures),
+        size=len(body.nodes),
     )
 
 
@@ -156,14 +171,18 @@ def output_keys(digests: Digests, view: SlotView) -> dict[Variable, bytes]:
     """Return the key of each output of an applied loop."""
     sameness = digests.sameness
     key, form = sameness.key, sameness.form(view.op)
-    marks: Sequence[object] = form.ranks
-    feeds: object = [digests.of(view.slots[place].outer_input) for place in form.order]
+    loop: object
+    feeds: object
+    marks: Sequence[object]
     if form.has_ties and (not sameness.depth or sameness.may_look_into(form.size)):
-        step, colours, keys = _refined(digests, view)
-        marks, feeds = keys, (step.condition(colours), sorted(keys))
+        refined = _refined(digests, view)
+        loop, feeds, marks = _frame(view.op), refined.whole, refined.signatures
+    else:
+        outer_inputs = [view.slots[place].outer_input for place in form.order]
+        loop, feeds, marks = form.key, list(map(digests.of, outer_inputs)), form.ranks
     whole = key(
         "applied loop",
-        form.key if marks is form.ranks else _frame(view.op),
+        loop,
         view.op.name if sameness.names else None,
         view.batch_ndim,
         digests.of(view.n_steps),
@@ -180,11 +199,11 @@ def output_keys(digests: Digests, view: SlotView) -> dict[Variable, bytes]:
 
 def trajectories(digests: Digests, view: SlotView) -> dict[Slot, Trajectory]:
     """Return the trajectory of every slot of an applied loop."""
-    step, colours, keys = _refined(digests, view)
-    inside = step.digests(colours)
+    refined = _refined(digests, view)
+    inside = refined.body.digests(refined.colours)
     return {
-        slot: Trajectory(values, tuple(inside.of(variable) for variable in slot.inner_outputs))
-        for slot, values in zip(view.slots, keys, strict=True)
+        slot: Trajectory(values, tuple(map(inside.of, slot.inner_outputs)))
+        for slot, values in zip(view.slots, refined.signatures, strict=True)
     }
 
 
@@ -195,14 +214,15 @@ def condition_key(digests: Digests, view: SlotView) -> bytes:
     """
     assert view.condition is not None
     slots, nodes = _needed(view, view.condition)
-    step = StepDigests(digests.sameness, slots, nodes, view.condition)
-    colours, keys = _refine(step, step.updates, _starts(digests, slots))
-    return digests.sameness.key("stop", view.batch_ndim, step.condition(colours), sorted(keys))
+    body = BodyDigests(digests.sameness, slots, nodes, view.condition)
+    refined = _refine(body, _starts(digests, slots), body.signatures)
+    return digests.sameness.key("stop", view.batch_ndim, *refined.whole)
 
 
-def _refined(digests: Digests, view: SlotView) -> tuple[StepDigests, list[bytes], list[bytes]]:
-    step = StepDigests(digests.sameness, view.slots, view.op.fgraph.toposort(), view.condition)
-    return step, *_refine(step, step.updates, _starts(digests, view.slots))
+def _refined(digests: Digests, view: SlotView) -> _Refined:
+    """Refine a loop as it is applied."""
+    body = BodyDigests.of_view(digests.sameness, view)
+    return _refine(body, _starts(digests, view.slots), body.signatures)
 
 
 class _SlotReaders:
@@ -211,34 +231,34 @@ class _SlotReaders:
     Readers that compute the same count as one reader, however often the body repeats them.
     """
 
-    def __init__(self, step: StepDigests) -> None:
-        self._step = step
-        key = step.sameness.key
+    def __init__(self, body: BodyDigests) -> None:
+        self._body = body
+        key = body.sameness.key
         # Slots are identified by place, so only repetitions of one node have equal digests.
-        digests = step.digests([key("place", place) for place in range(len(step.slots))])
+        digests = body.digests([key("place", place) for place in range(len(body.slots))])
         self._once = digests.of
         distinct: dict[tuple[bytes, ...], Apply] = {}
-        for node in step.nodes:
+        for node in body.nodes:
             # Sorted, since two copies of a loop may list their outputs in different orders.
             distinct.setdefault(tuple(sorted(map(self._once, node.outputs))), node)
         self._nodes = list(distinct.values())
 
-    def of_slots(self, colours: Sequence[bytes]) -> list[bytes]:
+    def signatures(self, colours: Sequence[bytes]) -> list[bytes]:
         """Return a key for each slot: of its colour, its updates and its readers."""
-        step, once = self._step, self._once
-        key, digests = step.sameness.key, step.digests(colours)
+        body, once = self._body, self._once
+        key, digests = body.sameness.key, body.digests(colours)
         readers: dict[bytes, set[bytes]] = defaultdict(set)
-        for slot, colour in zip(step.slots, colours, strict=True):
+        for slot, colour in zip(body.slots, colours, strict=True):
             for tap, variable in enumerate(slot.inner_outputs):
                 readers[once(variable)].add(key("result", colour, tap))
-        if step.stop is not None:
-            readers[once(step.stop)].add(key("condition"))
+        if body.stop is not None:
+            readers[once(body.stop)].add(key("condition"))
         for node in reversed(self._nodes):
             read = [(digests.of(v), sorted(readers[once(v)])) for v in node.outputs]
             whole = key("readers", sorted(read))
-            for port, variable in zip(_ports(step.sameness, node), node.inputs, strict=True):
+            for mark, variable in zip(_marks(body.sameness, node), node.inputs, strict=True):
                 if not isinstance(variable, Constant):
-                    readers[once(variable)].add(key("reader", port, whole))
+                    readers[once(variable)].add(key("reader", mark, whole))
         return [
             key(
                 "slot",
@@ -246,16 +266,16 @@ class _SlotReaders:
                 [digests.of(variable) for variable in slot.inner_outputs],
                 [sorted(readers[once(variable)]) for variable in slot.inner_inputs],
             )
-            for slot, colour in zip(step.slots, colours, strict=True)
+            for slot, colour in zip(body.slots, colours, strict=True)
         ]
 
 
-def _ports(sameness: Sameness, node: Apply) -> Sequence[object]:
+def _marks(sameness: Sameness, node: Apply) -> Sequence[object]:
     """Return a mark for each input of ``node``, equal for inputs that may be swapped."""
     loop = loop_op(node)
     if loop is not None:
-        ports = zip(inner_slots(loop), sameness.form(loop).ports, strict=True)
-        return ("steps", *(port for slot, port in ports if slot.has_input))
+        slots = zip(inner_slots(loop), sameness.form(loop).signatures, strict=True)
+        return ("steps", *(signature for slot, signature in slots if slot.has_input))
     if commutes(node):
         return (0, 0, *range(2, len(node.inputs)))
     return range(len(node.inputs))
@@ -268,9 +288,9 @@ class _RoundBudget:
     places may make equal things look different, never the reverse.
     """
 
-    def __init__(self, step: StepDigests) -> None:
-        # The key of a slot costs as much as a few nodes.
-        self._sameness, self._size = step.sameness, len(step.nodes) + 4 * len(step.slots) + 1
+    def __init__(self, body: BodyDigests) -> None:
+        # The signature of a slot costs as much as a few nodes.
+        self._sameness, self._size = body.sameness, len(body.nodes) + 4 * len(body.slots) + 1
         self._rounds = max(_FEW_ROUNDS, _LOOKED_AT // self._size)
         self._free = _FREE_ROUNDS
 
@@ -281,32 +301,46 @@ class _RoundBudget:
         return self._rounds > 0 and (self._free >= 0 or self._sameness.may_look_into(self._size))
 
 
+@dataclass(frozen=True, slots=True)
+class _Refined:
+    """The colours of the slots of a loop when none is split any more, and the signatures."""
+
+    body: BodyDigests
+    colours: Sequence[bytes]
+    signatures: Sequence[bytes]
+
+    @property
+    def whole(self) -> tuple[bytes | None, list[bytes]]:
+        """What identifies the loop, in whatever order its slots are."""
+        return self.body.condition(self.colours), sorted(self.signatures)
+
+
 def _refine(
-    step: StepDigests,
-    keys_of: Callable[[Sequence[bytes]], list[bytes]],
-    colours: list[bytes],
+    body: BodyDigests,
+    colours: Sequence[bytes],
+    signatures_of: Callable[[Sequence[bytes]], list[bytes]],
     budget: _RoundBudget | None = None,
-) -> tuple[list[bytes], list[bytes]]:
-    """Split colours until slots of one colour have equal ``keys_of``; return both.
+) -> _Refined:
+    """Split colours until slots of one colour have one signature.
 
     Each round but the last adds at least one colour, so the refinement ends.
     """
-    budget = budget or _RoundBudget(step)
+    budget = budget or _RoundBudget(body)
     while True:
-        keys = keys_of(colours)
+        signatures = signatures_of(colours)
         seen: dict[bytes, set[bytes]] = defaultdict(set)
-        for colour, key in zip(colours, keys, strict=True):
-            seen[colour].add(key)
+        for colour, signature in zip(colours, signatures, strict=True):
+            seen[colour].add(signature)
         if all(len(found) == 1 for found in seen.values()):
-            return colours, keys
+            return _Refined(body, colours, signatures)
         if budget.lasts():
             colours = [
-                key if len(seen[colour]) > 1 else colour
-                for colour, key in zip(colours, keys, strict=True)
+                signature if len(seen[colour]) > 1 else colour
+                for colour, signature in zip(colours, signatures, strict=True)
             ]
         else:
             colours = [
-                step.sameness.key("place", colour, place) for place, colour in enumerate(colours)
+                body.sameness.key("place", colour, place) for place, colour in enumerate(colours)
             ]
 
 

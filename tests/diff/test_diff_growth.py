@@ -67,7 +67,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch, count: int) -> int:
     sides = two_sides(before, after, [(0, 0)])
     with counted_digests(monkeypatch) as variables:
         matching = match(*sides, [(0, 0)], [(0, 0)])
-    assert len(matching.nodes) == len(before.apply_nodes)
+    assert len(matching.pairs) == 2 * len(before.apply_nodes)
     return len(variables)
 
 

@@ -1,106 +1,137 @@
-"""The matching of two graphs: which of their nodes and variables correspond.
+"""What is matched so far: which nodes and variables of two graphs correspond.
 
 `scanopt_cli.diff.matching.match` computes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
 from pytensor.graph.basic import Apply, Variable
 
-from scanopt_cli.diff.matching.alignment import Alignment, align
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, SharedKeys
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.pairing import Pairs, flipped
+
+
+@dataclass(frozen=True, slots=True)
+class NodePair:
+    """A node before and the ``other`` after, and the pairs of their inputs, outputs and slots.
+
+    ``slots`` is ``None`` unless both are loops.
+    """
+
+    node: Apply
+    other: Apply
+    inputs: Pairs
+    outputs: Pairs
+    slots: Pairs | None = None
+
+    def inputs_read(self) -> Iterator[tuple[Variable, Variable]]:
+        """Yield what the two nodes read at each pair of inputs."""
+        for place, other_place in self.inputs:
+            yield self.node.inputs[place], self.other.inputs[other_place]
+
+    def outputs_made(self) -> Iterator[tuple[Variable, Variable]]:
+        """Yield the paired outputs."""
+        for place, other_place in self.outputs:
+            yield self.node.outputs[place], self.other.outputs[other_place]
+
+    def flipped(self) -> NodePair:
+        """Return the same pair with its sides swapped."""
+        slots = None if self.slots is None else flipped(self.slots)
+        return NodePair(self.other, self.node, flipped(self.inputs), flipped(self.outputs), slots)
 
 
 @dataclass(slots=True)
 class Matching:
-    """Pairs of nodes and of variables of two sides.
+    """Pairs of nodes and of variables of two graphs.
 
-    ``outputs`` are pairs of places in the graphs' lists of outputs.
+    Attributes
+    ----------
+    before, after
+        The graphs.
+    outputs
+        Pairs of places in the graphs' lists of outputs.
+    pairs
+        The pair that a node of either graph is in, if it is matched.
+    partners
+        The partner of a variable of either graph, if it has one.
     """
 
-    first: IndexedGraph
-    second: IndexedGraph
+    before: IndexedGraph
+    after: IndexedGraph
     outputs: Pairs
-    nodes: dict[Apply, Apply] = field(default_factory=dict)
-    counterparts: dict[Apply, Apply] = field(default_factory=dict)
-    alignments: dict[Apply, Alignment] = field(default_factory=dict)
-    links: dict[Variable, Variable] = field(default_factory=dict)
-    backlinks: dict[Variable, Variable] = field(default_factory=dict)
+    pairs: dict[Apply, NodePair] = field(default_factory=dict)
+    partners: dict[Variable, Variable] = field(default_factory=dict)
+
+    @property
+    def graphs(self) -> tuple[IndexedGraph, IndexedGraph]:
+        """Both graphs."""
+        return self.before, self.after
+
+    def node_pairs(self) -> list[NodePair]:
+        """Return the pairs in the order in which they were found."""
+        return [pair for node, pair in self.pairs.items() if node is pair.node]
+
+    def output_variables(self) -> Iterator[tuple[Variable, Variable]]:
+        """Yield the variables that are paired outputs of the graphs."""
+        for place, other_place in self.outputs:
+            yield self.before.outputs[place], self.after.outputs[other_place]
 
     def link(self, variable: Variable, other: Variable) -> None:
-        """Record that a variable of the second side is the counterpart of one of the first."""
-        self.links[variable] = other
-        self.backlinks[other] = variable
+        """Record that two variables are partners."""
+        self.partners[variable] = other
+        self.partners[other] = variable
 
-    def align(self, node: Apply, other: Apply) -> None:
-        """Pair the inputs and outputs of two matched nodes, and link the outputs."""
-        known = self.alignments.get(node)
-        alignment = align(*self.terms(), node, other)
-        if known == alignment:
-            return
-        for place, other_place in () if known is None else known.outputs:
-            del self.links[node.outputs[place]], self.backlinks[other.outputs[other_place]]
-        self.alignments[node] = alignment
-        for place, other_place in alignment.outputs:
-            self.link(node.outputs[place], other.outputs[other_place])
+    def add(self, pair: NodePair) -> None:
+        """Record a pair, or replace how its inputs and outputs are paired."""
+        known = self.pairs.get(pair.node)
+        for variables in () if known is None else known.outputs_made():
+            for variable in variables:
+                del self.partners[variable]
+        self.pairs[pair.node] = self.pairs[pair.other] = pair
+        for variable, other in pair.outputs_made():
+            self.link(variable, other)
+
+    def key(self, graph: IndexedGraph, variable: Variable) -> Hashable:
+        """Return a key of a variable of ``graph``, equal for variables that correspond so far.
+
+        That is its digest or, if it has a partner with another digest, the one of the two after.
+        """
+        partner = self.partners.get(variable)
+        if partner is None:
+            return graph.digest(variable)
+        pair = (variable, partner) if graph is self.before else (partner, variable)
+        return graph.digest(variable) if self.is_equal(*pair) else pair[1]
+
+    def unmatched(self, graph: IndexedGraph) -> list[Apply]:
+        """Return the nodes of ``graph`` that are not matched, in their order."""
+        return [node for node in graph.nodes if node not in self.pairs]
 
     def correspond(self, variable: Variable, other: Variable) -> bool:
-        """Whether two variables are linked, or compute the same."""
-        return self.links.get(variable) is other or self.is_equal(variable, other)
+        """Whether two variables are partners, or compute the same."""
+        return self.partners.get(variable) is other or self.is_equal(variable, other)
 
     def is_equal(self, variable: Variable, other: Variable) -> bool:
         """Whether two variables compute the same from the graph's inputs."""
-        return self.first.digest(variable) == self.second.digest(other)
-
-    def terms(self) -> tuple[SharedKeys, SharedKeys]:
-        """Return both sides with keys that identify what is matched so far.
-
-        Those of a linked variable and of a matched node are their partners on the second side.
-        """
-
-        def token(variable: Variable) -> Hashable:
-            digest, linked = self.first.digest(variable), self.links.get(variable)
-            return digest if linked is None or self.second.digest(linked) == digest else linked
-
-        def other_token(variable: Variable) -> Hashable:
-            digest, linked = self.second.digest(variable), self.backlinks.get(variable)
-            return digest if linked is None or self.first.digest(linked) == digest else variable
-
-        def itself(node: Apply) -> Apply | None:
-            return node if node in self.counterparts else None
-
-        return (
-            SharedKeys(self.first, token, self.nodes.get),
-            SharedKeys(self.second, other_token, itself),
-        )
-
-    def flipped(self) -> Matching:
-        """Return the same matching with its sides swapped."""
-        return Matching(
-            first=self.second,
-            second=self.first,
-            outputs=flipped(self.outputs),
-            nodes=self.counterparts,
-            counterparts=self.nodes,
-            alignments={
-                self.nodes[node]: alignment.flipped() for node, alignment in self.alignments.items()
-            },
-            links=self.backlinks,
-            backlinks=self.links,
-        )
+        return self.before.digest(variable) == self.after.digest(other)
 
     def is_free(self, node: Apply, other: Apply) -> bool:
         """Whether neither of two nodes is matched."""
-        return node not in self.nodes and other not in self.counterparts
+        return node not in self.pairs and other not in self.pairs
 
     def same_op(self, node: Apply, other: Apply) -> bool:
         """Whether two nodes apply Ops that compute the same."""
-        return self.first.op_digest(node.op) == self.second.op_digest(other.op)
+        return self.before.op_digest(node.op) == self.after.op_digest(other.op)
 
     def computes_same(self, node: Apply, other: Apply) -> bool:
         """Whether two nodes compute the same from the graph's inputs."""
-        return self.first.node_digest(node) == self.second.node_digest(other)
+        return self.before.node_digest(node) == self.after.node_digest(other)
+
+    def flipped(self) -> Matching:
+        """Return the same matching with its sides swapped."""
+        found = Matching(self.after, self.before, flipped(self.outputs), {}, self.partners)
+        for pair in self.node_pairs():
+            found.add(pair.flipped())
+        return found

@@ -1,15 +1,21 @@
-"""Evidence that two nodes are one node before and after a change."""
+"""Evidence that two nodes are one node before and after a change, from strong to weak.
+
+A node `fits` another one of the same Op that reads the same variable; two neighbours of what is
+matched are alike (`are_alike`) if only the Op changed; and two nodes anywhere are similar
+(`similar_pairs`) if they share most of what is around them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
+from itertools import product
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, SharedKeys
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.slot_pairing import pair_slots
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, op_name
 from scanopt_cli.ir.scan_view import is_loop, loop_op
@@ -51,7 +57,7 @@ def may_correspond(matching: Matching, variable: Variable, other: Variable) -> b
 
 
 def are_alike(matching: Matching, node: Apply, other: Apply) -> bool:
-    """Whether two nodes at the same place may be one node whose Op changed."""
+    """Whether two nodes with a neighbour in common may be one node whose Op changed."""
     core, other_core = core_op(node.op), core_op(other.op)
     if type(core) is not type(other_core):
         return False
@@ -68,8 +74,8 @@ def are_alike(matching: Matching, node: Apply, other: Apply) -> bool:
     )
 
 
-def by_place_of_reading(
-    side: IndexedGraph, readers: Iterable[tuple[Apply, int]], *, constants: bool = False
+def grouped_readers(
+    graph: IndexedGraph, readers: Iterable[tuple[Apply, int]], *, constants: bool = False
 ) -> dict[Hashable, list[tuple[Apply, int]]]:
     """Group the readers of a variable by their Op and by the input at which they read it.
 
@@ -77,65 +83,65 @@ def by_place_of_reading(
     """
     groups: dict[Hashable, list[tuple[Apply, int]]] = defaultdict(list)
     for node, place in readers:
-        read = side.constants_read(node) if constants else 0
-        groups[side.op_digest(node.op), place, read].append((node, place))
+        read = graph.constants_read(node) if constants else 0
+        groups[graph.op_digest(node.op), place, read].append((node, place))
     return groups
 
 
-def similar_pairs(matching: Matching) -> Iterator[tuple[Apply, Apply]]:
-    """Yield unmatched nodes of one Op that share at least half of their traits, the best first.
+def similar_pairs(matching: Matching) -> list[tuple[Apply, Apply]]:
+    """Return unmatched nodes of one Op that share at least half of their traits, the best first.
 
-    They may be anywhere in the graphs: this is the last resort of matching. Two Scans may have
+    They may be anywhere in the graphs: this is the last resort of matching. Two loops may have
     different bodies; if they are alike, one shared trait is enough.
     """
-    ours, theirs = (
-        [(node, _traits(keys, node)) for node in keys.unmatched()] for keys in matching.terms()
-    )
-    index, others = _by_trait(ours), _by_trait(theirs)
+    nodes, others = (matching.unmatched(graph) for graph in matching.graphs)
+    traits = [_traits(matching, matching.before, node) for node in nodes]
+    other_traits = [_traits(matching, matching.after, other) for other in others]
+    having, others_having = _by_trait(traits), _by_trait(other_traits)
     shared = Counter(
-        (place, other)
-        for trait, places in index.items()
-        if min(len(places), len(others[trait])) <= _COMMON
-        for place in places
-        for other in others[trait]
+        pair
+        for trait, numbers in having.items()
+        if min(len(numbers), len(others_having[trait])) <= _COMMON
+        for pair in product(numbers, others_having[trait])
     )
     found = []
     compared: Counter[Apply] = Counter()
-    for count, place, other in sorted((-count, *pair) for pair, count in shared.items()):
-        (node, traits), (counterpart, other_traits) = ours[place], theirs[other]
-        is_found = -2 * count >= max(len(traits), len(other_traits))
+    for count, number, other_number in sorted((-count, *pair) for pair, count in shared.items()):
+        node, other = nodes[number], others[other_number]
+        is_found = -2 * count >= max(len(traits[number]), len(other_traits[other_number]))
         if not is_found and is_loop(node):
-            compared.update((node, counterpart))
-            most = max(compared[node], compared[counterpart])
-            is_found = most <= _COMPARED and are_alike(matching, node, counterpart)
+            compared.update((node, other))
+            most = max(compared[node], compared[other])
+            is_found = most <= _COMPARED and are_alike(matching, node, other)
         if is_found:
-            found.append((node, counterpart))
-    yield from found
+            found.append((node, other))
+    return found
 
 
-def _by_trait(nodes: Iterable[tuple[Apply, set[Hashable]]]) -> dict[Hashable, list[int]]:
+def _by_trait(traits: Iterable[set[Hashable]]) -> dict[Hashable, list[int]]:
     index: dict[Hashable, list[int]] = defaultdict(list)
-    for place, (_, traits) in enumerate(nodes):
-        for trait in traits:
-            index[trait].append(place)
+    for number, of_node in enumerate(traits):
+        for trait in of_node:
+            index[trait].append(number)
     return index
 
 
-def _traits(keys: SharedKeys, node: Apply) -> set[Hashable]:
+def _traits(matching: Matching, graph: IndexedGraph, node: Apply) -> set[Hashable]:
     """Return what a node reads and what reads it, each with its own Op, comparable across sides."""
-    side, loop = keys.side, loop_op(node)
-    own: Hashable = type(loop).__name__ if loop is not None else side.op_digest(node.op)
+    loop = loop_op(node)
+    own: Hashable = type(loop).__name__ if loop is not None else graph.op_digest(node.op)
     traits: set[Hashable] = {
-        (own, place if loop is None else None, keys.token(variable))
+        (own, place if loop is None else None, matching.key(graph, variable))
         for place, variable in enumerate(node.inputs)
     }
     for output in node.outputs:
-        for reader, place in side.readers.get(output, ())[:_COMMON]:
+        for reader, place in graph.readers.get(output, ())[:_COMMON]:
+            pair = matching.pairs.get(reader)
             # An unmatched reader is a trait that no node of the other side has.
-            traits.add((own, place, keys.partner(reader) or reader))
+            traits.add((own, place, reader if pair is None else pair.other))
     if loop is not None:
         traits.add((own, "name", op_name(node.op)))
-        traits.add((own, "body", side.op_digest(node.op)))
+        traits.add((own, "body", graph.op_digest(node.op)))
     return traits
 
 
@@ -145,7 +151,7 @@ def _loops_alike(matching: Matching, node: Apply, other: Apply) -> bool:
         return True
     if matching.same_op(node, other):
         return True
-    slots, others = matching.first.view(node).slots, matching.second.view(other).slots
+    slots, others = matching.before.view(node).slots, matching.after.view(other).slots
     fewer, more = sorted((len(slots), len(others)))
     # Half of all slots match, or a loop has lost or gained some and kept all others.
     enough = min(fewer, (more + 1) // 2)
@@ -153,20 +159,18 @@ def _loops_alike(matching: Matching, node: Apply, other: Apply) -> bool:
     counts, counted = (Counter(s.outer_output is None for s in part) for part in (slots, others))
     if (counts & counted).total() < enough:
         return False
-    return len(pair_slots(*matching.terms(), node, other)) >= enough
+    return len(pair_slots(matching, node, other)) >= enough
 
 
 def _share_readers(matching: Matching, node: Apply, other: Apply) -> bool:
     """Whether the same Op reads two nodes at the same input, or both make one paired output."""
     ends = set(matching.outputs)
-    for output, counterpart in zip(node.outputs, other.outputs, strict=False):
-        ours = matching.first.readers.get(output, [])[:_READERS]
-        theirs = matching.second.readers.get(counterpart, [])[:_READERS]
-        read = by_place_of_reading(matching.first, ours).keys()
-        if read & by_place_of_reading(matching.second, theirs).keys():
-            return True
-        places = matching.first.ends.get(output, ())
-        others = matching.second.ends.get(counterpart, ())
-        if any((place, end) in ends for place in places for end in others):
+    for outputs in zip(node.outputs, other.outputs, strict=False):
+        read, other_read = (
+            grouped_readers(graph, graph.readers.get(output, ())[:_READERS]).keys()
+            for graph, output in zip(matching.graphs, outputs, strict=True)
+        )
+        made = (g.ends.get(output, ()) for g, output in zip(matching.graphs, outputs, strict=True))
+        if read & other_read or not ends.isdisjoint(product(*made)):
             return True
     return False

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cached_property
 
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -38,7 +37,7 @@ class IndexedGraph:
     ----------
     titles
         The name of each node that holds a graph.
-    places
+    written
         Where each loop was written, of those of which that is known.
     copies
         How many nodes of the graph each node stands for.
@@ -52,7 +51,7 @@ class IndexedGraph:
         merged = deduplicated(graph, digests, loops=loops_once)
         self.nodes, self.outputs, self.copies = merged.nodes, merged.outputs, merged.copies
         self.titles: Mapping[Apply, str] = {n: known[n] for n in self.nodes if n in known}
-        self.places = {node: found.place for node, found in written.items()}
+        self.written = {node: found.place for node, found in written.items()}
         self.rank = {node: rank for rank, node in enumerate(self.nodes)}
         self.readers: dict[Variable, list[tuple[Apply, int]]] = defaultdict(list)
         for node in self.nodes:
@@ -91,6 +90,10 @@ class IndexedGraph:
             self._constants_read[node] = hash(read)
         return self._constants_read[node]
 
+    def position(self, node: Apply) -> float:
+        """Return where ``node`` is: 0 at the inputs, nearly 1 at the outputs."""
+        return self.rank[node] / len(self.nodes)
+
     def form(self, node: Apply) -> LoopForm:
         """Return the canonical form of a Scan node's loop."""
         return self.sameness.form(self.view(node).op)
@@ -125,23 +128,6 @@ class IndexedGraph:
         self._slot_names[node] = names
 
 
-@dataclass(frozen=True, slots=True)
-class SharedKeys:
-    """One side with keys that both share: variables of equal tokens correspond so far.
-
-    ``partner`` maps a matched node to one object, the same on both sides, and an unmatched node to
-    ``None``.
-    """
-
-    side: IndexedGraph
-    token: Callable[[Variable], Hashable]
-    partner: Callable[[Apply], Apply | None]
-
-    def unmatched(self) -> list[Apply]:
-        """Return the nodes that are not matched, in their order."""
-        return [node for node in self.side.nodes if self.partner(node) is None]
-
-
 def two_sides(
     before: FunctionGraph,
     after: FunctionGraph,
@@ -152,16 +138,15 @@ def two_sides(
 
     ``around`` are the sides whose nodes hold the graphs.
     """
-    firsts = {place for place, _ in inputs}
-    seconds = {place for _, place in inputs}
-    alone = [v for place, v in enumerate(before.inputs) if place not in firsts]
-    others = [v for place, v in enumerate(after.inputs) if place not in seconds]
+    pairs = [(before.inputs[place], after.inputs[other_place]) for place, other_place in inputs]
+    paired = {variable for pair in pairs for variable in pair}
+    alone, others = ([v for v in g.inputs if v not in paired] for g in (before, after))
     # An unpaired input takes a position that no input of the other side has.
     gap = [variable.type() for variable in alone]
-    first, second = (Sameness(), Sameness()) if around is None else (s.sameness for s in around)
+    sameness = (Sameness(), Sameness()) if around is None else [side.sameness for side in around]
     digests = (
-        Digests([before.inputs[place] for place, _ in inputs] + alone, first),
-        Digests([after.inputs[place] for _, place in inputs] + gap + others, second),
+        Digests([variable for variable, _ in pairs] + alone, sameness[0]),
+        Digests([other for _, other in pairs] + gap + others, sameness[1]),
     )
     counts, distinct = zip(
         count_loops(before, digests[0]), count_loops(after, digests[1]), strict=True

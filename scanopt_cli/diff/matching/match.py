@@ -1,23 +1,24 @@
 """Matches the nodes of two graphs.
 
-Equal digests come first: nodes that compute the same match. The remaining nodes are matched by
-their neighbours, upstream from the outputs and downstream from the inputs: a node matches one with
-an Op of the same digest that makes the corresponding input of a matched node, or reads its output
-at the same input. Then come nodes found in this way whose Op changed, and last similar nodes,
-wherever they are. Every step is near linear in the size of the graphs.
+Equal digests come first: nodes that compute the same match. One walk goes from every pair to its
+neighbours, up from the outputs and down from the inputs: a node matches one with an Op of the same
+digest that makes the corresponding input of a matched node, or reads its output at the same input.
+Then come nodes where the walk ended because their Ops differ, and last similar nodes, wherever they
+are. Every step is near linear in the size of the graphs.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 
 from pytensor.graph.basic import Apply, Variable
 
-from scanopt_cli.diff.matching.correspondence import Matching
-from scanopt_cli.diff.matching.evidence import are_alike, by_place_of_reading, fits, similar_pairs
+from scanopt_cli.diff.deduplicated import in_one_order
+from scanopt_cli.diff.matching.alignment import align
+from scanopt_cli.diff.matching.correspondence import Matching, NodePair
+from scanopt_cli.diff.matching.evidence import are_alike, fits, grouped_readers, similar_pairs
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
-from scanopt_cli.diff.matching.numbering import numbered
 from scanopt_cli.diff.matching.pairing import Pairs, flipped, pair_up
 from scanopt_cli.equivalence.operands import commutes
 from scanopt_cli.ir.inner_graphs import op_name
@@ -28,8 +29,8 @@ _ROUNDS = 4
 
 
 def match(
-    first: IndexedGraph,
-    second: IndexedGraph,
+    before: IndexedGraph,
+    after: IndexedGraph,
     inputs: Pairs,
     outputs: Pairs,
     *,
@@ -37,144 +38,139 @@ def match(
 ) -> Matching:
     """Match two graphs whose paired ``inputs`` and ``outputs`` are places in their lists.
 
-    With ``swapped`` the second graph is matched with the first, so that a comparison in the other
-    direction finds the same pairs.
+    With ``swapped`` the graph after is matched with the one before, so that a comparison in the
+    other direction finds the same pairs.
     """
     if swapped:
-        return match(second, first, flipped(inputs), flipped(outputs)).flipped()
-    matcher = _Matcher(Matching(first, second, outputs))
-    for place, other in inputs:
-        matcher.matching.link(first.inputs[place], second.inputs[other])
-    matcher.run(inputs)
-    return matcher.matching
+        return match(after, before, flipped(inputs), flipped(outputs)).flipped()
+    matching = Matching(before, after, outputs)
+    linked = [(before.inputs[place], after.inputs[other_place]) for place, other_place in inputs]
+    for variable, other in linked:
+        matching.link(variable, other)
+    _Matcher(matching, linked).run()
+    return matching
 
 
 class _Matcher:
     """Extends a matching until a round finds nothing more, for at most ``_ROUNDS`` rounds."""
 
-    def __init__(self, matching: Matching) -> None:
+    def __init__(self, matching: Matching, inputs: Sequence[tuple[Variable, Variable]]) -> None:
         self.matching = matching
-        self._first, self._second = matching.first, matching.second
-        self._matched: deque[tuple[Apply, Apply]] = deque()
-        self._places: deque[tuple[Apply, Apply]] = deque()
-        # Pairs at the same place with the same Op, but with no inputs that may correspond.
+        self._inputs = inputs
+        # Pairs whose neighbours are still to be visited.
+        self._waiting: deque[NodePair] = deque()
+        # Nodes that the walk came to, but whose Ops differ.
+        self._changed: deque[tuple[Apply, Apply]] = deque()
+        # Those of them with the same Op, but with no inputs that may correspond.
         self._doubtful: list[tuple[Apply, Apply]] = []
         # Nodes matched with one of several equal nodes: the choice says nothing of their readers.
         self._interchangeable: set[Apply] = set()
-        self._shared = self._first.digests & self._second.digests
 
-    def run(self, inputs: Pairs) -> None:
+    def run(self) -> None:
+        matching = self.matching
         self._match_equal()
-        self._look_around_inputs(inputs)
-        self._settle(up=False)
+        self._walk_from_ends(up=False)
         self._match_loops()
         for _ in range(_ROUNDS):
-            count = len(self.matching.nodes)
-            self._matched.extend(self.matching.nodes.items())
-            self._look_around_inputs(inputs)
-            for place, other in self.matching.outputs:
-                outputs = self._first.outputs, self._second.outputs
-                self._look_up(outputs[0][place], outputs[1][other])
-            self._settle()
+            count = len(matching.pairs)
+            self._waiting.extend(matching.node_pairs())
+            self._walk_from_ends()
             self._match_values()
             self._match_changed()
             self._match_values()
-            self._match_all(similar_pairs(self.matching))
+            self._match_all(similar_pairs(matching))
             self._match_all(self._doubtful)
             self._doubtful.clear()
-            if len(self.matching.nodes) in (count, len(self._first.nodes)):
+            if len(matching.pairs) in (count, 2 * len(matching.before.nodes)):
                 break
-        for node, partner in self.matching.nodes.items():
-            if commutes(node) or is_loop(node):
+        for pair in matching.node_pairs():
+            if commutes(pair.node) or is_loop(pair.node):
                 # More nodes are matched now than when these two were aligned.
-                self.matching.align(node, partner)
+                matching.add(align(matching, pair.node, pair.other))
 
     def _match(self, node: Apply, other: Apply) -> None:
-        matching = self.matching
-        matching.nodes[node] = other
-        matching.counterparts[other] = node
-        matching.align(node, other)
-        self._matched.append((node, other))
+        pair = align(self.matching, node, other)
+        self.matching.add(pair)
+        self._waiting.append(pair)
 
     def _match_all(self, pairs: Iterable[tuple[Apply, Apply]]) -> None:
         for node, other in pairs:
             if self.matching.is_free(node, other):
                 self._match(node, other)
-        self._settle()
+        self._walk()
 
     def _match_equal(self) -> None:
         """Match nodes that compute the same and are the only such nodes on their side."""
-        sides = self._first, self._second
-        digests = [[side.node_digest(node) for node in side.nodes] for side in sides]
-        for place, other in pair_up(digests):
-            self._match(self._first.nodes[place], self._second.nodes[other])
+        before, after = self.matching.graphs
+        digests = [[graph.node_digest(node) for node in graph.nodes] for graph in (before, after)]
+        for number, other in pair_up(digests):
+            self._match(before.nodes[number], after.nodes[other])
 
     def _match_values(self) -> None:
         """Match nodes that compute the same if matched nodes are taken to be equal."""
-        numbers: dict[Hashable, int] = {}
-        ours, theirs = (numbered(keys, self._shared, numbers) for keys in self.matching.terms())
+        numbers, other_numbers = _value_numbers(self.matching)
         groups: dict[int, deque[Apply]] = defaultdict(deque)
-        for node, number in theirs:
-            groups[number].append(node)
-        repeated = {number for number, nodes in groups.items() if len(nodes) > 1}
-        for node, number in list(ours):
+        for other, number in other_numbers.items():
+            groups[number].append(other)
+        repeated = {number for number, others in groups.items() if len(others) > 1}
+        for node, number in numbers.items():
             if groups.get(number):
                 if number in repeated:
                     self._interchangeable.add(node)
                 self._match(node, groups[number].popleft())
-        self._settle()
+        self._walk()
 
     def _match_loops(self) -> None:
         """Match nodes that hold a graph, by name: there are few, and other matches follow."""
-        ours, theirs = (
-            [node for node in keys.side.titles if keys.partner(node) is None]
-            for keys in self.matching.terms()
-        )
-        names = [[op_name(node.op) for node in nodes] for nodes in (ours, theirs)]
-        digests = [
-            [side.op_digest(node.op) for node in nodes]
-            for side, nodes in ((self._first, ours), (self._second, theirs))
+        graphs = self.matching.graphs
+        holders = [[n for n in g.titles if n not in self.matching.pairs] for g in graphs]
+        names = [[op_name(node.op) for node in nodes] for nodes in holders]
+        same = [
+            [(graph.op_digest(node.op), op_name(node.op)) for node in nodes]
+            for graph, nodes in zip(graphs, holders, strict=True)
         ]
-        same = [list(zip(*both, strict=True)) for both in zip(digests, names, strict=True)]
-        for place, other in pair_up(same, names):
-            if are_alike(self.matching, ours[place], theirs[other]):
-                self._match(ours[place], theirs[other])
+        for number, other_number in pair_up(same, names):
+            node, other = holders[0][number], holders[1][other_number]
+            if are_alike(self.matching, node, other):
+                self._match(node, other)
                 # The readers of this loop feed the next one, and distinguish its slots.
-                self._settle(up=False)
+                self._walk(up=False)
 
     def _match_changed(self) -> None:
-        """Match nodes at the same place whose Op changed."""
-        while self._places:
-            node, other = self._places.popleft()
+        """Match nodes that the walk came to and whose Op changed."""
+        while self._changed:
+            node, other = self._changed.popleft()
             if not self.matching.is_free(node, other):
                 continue
             if are_alike(self.matching, node, other):
                 self._match(node, other)
-                self._settle()
+                self._walk()
             elif self.matching.same_op(node, other):
                 self._doubtful.append((node, other))
 
-    def _settle(self, *, up: bool = True) -> None:
-        """Match the neighbours of every new pair that have an Op of the same digest.
+    def _walk_from_ends(self, *, up: bool = True) -> None:
+        """Walk from the paired inputs and outputs of the graphs, and from all waiting pairs."""
+        for variable, other in self._inputs:
+            self._look_down(variable, other)
+        for variable, other in self.matching.output_variables() if up else ():
+            self._look_up(variable, other)
+        self._walk(up=up)
 
-        Without ``up``, only its readers.
+    def _walk(self, *, up: bool = True) -> None:
+        """Match the neighbours of every waiting pair, and their neighbours, if their Ops are equal.
+
+        Without ``up``, only readers.
         """
-        while self._matched:
-            node, other = self._matched.popleft()
-            alignment = self.matching.alignments[node]
-            vague = node in self._interchangeable
-            for place, other_place in alignment.inputs if up else ():
-                self._look_up(node.inputs[place], other.inputs[other_place])
-            for place, other_place in () if vague else alignment.outputs:
-                self._look_down(node.outputs[place], other.outputs[other_place])
-
-    def _look_around_inputs(self, inputs: Pairs) -> None:
-        ours, theirs = self._first.inputs, self._second.inputs
-        for place, other in inputs:
-            self._look_down(ours[place], theirs[other])
+        while self._waiting:
+            pair = self._waiting.popleft()
+            for variable, other in pair.inputs_read() if up else ():
+                self._look_up(variable, other)
+            if pair.node not in self._interchangeable:
+                for variable, other in pair.outputs_made():
+                    self._look_down(variable, other)
 
     def _look_up(self, variable: Variable, other: Variable) -> None:
-        """Match the makers of two variables at the same place."""
+        """Match the makers of two variables that matched nodes read."""
         node, maker = variable.owner, other.owner
         if node is None or maker is None or not self.matching.is_free(node, maker):
             return
@@ -184,20 +180,80 @@ class _Matcher:
         if self.matching.same_op(node, maker) and are_alike(self.matching, node, maker):
             self._match(node, maker)
         else:
-            self._places.append((node, maker))
+            self._changed.append((node, maker))
 
     def _look_down(self, variable: Variable, other: Variable) -> None:
         """Match readers of two variables that are the only such readers on both sides."""
-        ours, theirs = self._first.readers.get(variable, ()), self._second.readers.get(other, ())
+        matching = self.matching
         for constants in (True, False):
-            free = [reader for reader in ours if reader[0] not in self.matching.nodes]
-            if not free:
+            free = [
+                [
+                    reader
+                    for reader in graph.readers.get(read, ())
+                    if reader[0] not in matching.pairs
+                ]
+                for graph, read in zip(matching.graphs, (variable, other), strict=True)
+            ]
+            if not all(free):
                 return
-            unmatched = [reader for reader in theirs if reader[0] not in self.matching.counterparts]
-            groups = by_place_of_reading(self._second, unmatched, constants=constants)
-            for key, readers in by_place_of_reading(self._first, free, constants=constants).items():
-                others = groups.get(key, ())
-                if len(readers) == len(others) == 1:
-                    (node, place), (reader, _) = readers[0], others[0]
-                    if fits(self.matching, node, reader, place):
+            groups, others = (
+                grouped_readers(graph, readers, constants=constants)
+                for graph, readers in zip(matching.graphs, free, strict=True)
+            )
+            for key, readers in groups.items():
+                if len(readers) == len(others.get(key, ())) == 1:
+                    (node, place), (reader, _) = readers[0], others[key][0]
+                    if fits(matching, node, reader, place):
                         self._match(node, reader)
+
+
+def _value_numbers(matching: Matching) -> list[dict[Apply, int]]:
+    """Number the unmatched nodes of both graphs, as if matched nodes were equal.
+
+    Nodes have equal numbers if they apply equal Ops to equal inputs.
+    """
+    numbers: dict[Hashable, int] = {}
+    shared = matching.before.digests & matching.after.digests
+
+    def numbered(graph: IndexedGraph) -> dict[Apply, int]:
+        own: dict[Apply, int] = {}
+
+        def key(variable: Variable) -> Hashable:
+            maker = variable.owner
+            if maker in own and graph.digest(variable) not in shared:
+                return own[maker], _output_mark(graph, variable)
+            return matching.key(graph, variable)
+
+        for node in matching.unmatched(graph):
+            reads = _in_one_order(graph, node, list(map(key, node.inputs)))
+            content = graph.op_digest(node.op), tuple(reads)
+            own[node] = numbers.setdefault(content, len(numbers))
+        return own
+
+    return [numbered(graph) for graph in matching.graphs]
+
+
+def _in_one_order(
+    graph: IndexedGraph, node: Apply, reads: Sequence[Hashable]
+) -> Sequence[Hashable]:
+    """Return the keys of the inputs of ``node`` in an order that equal nodes share."""
+    if not is_loop(node):
+        return in_one_order(node, reads)
+    slots = graph.view(node).slots
+    places = [place for place in graph.form(node).order if slots[place].has_input]
+    return [reads[0], *(reads[place + 1] for place in places)]
+
+
+def _output_mark(graph: IndexedGraph, variable: Variable) -> Hashable:
+    """Return the place of ``variable`` among its node's outputs.
+
+    For a loop, a number for its slot and role, which does not depend on the order of the slots.
+    """
+    node = variable.owner
+    if not is_loop(node):
+        return variable.index
+    slots, number = graph.view(node).slots, graph.slot_place(variable)
+    if number is None:
+        return -1
+    rank = graph.form(node).ranks[number]
+    return rank if slots[number].outer_output is variable else rank + len(slots)

@@ -1,4 +1,4 @@
-"""Pairs the slots of one Scan with those of another by partition refinement.
+"""Pairs the slots of one loop with those of another by partition refinement.
 
 Both loops are refined together, as `scanopt_cli.equivalence.loop_forms` refines one: slots begin
 with colours, what a step computes for them from slots of these colours splits the colours, and so
@@ -11,16 +11,17 @@ their own, so every pair helps to distinguish the other slots.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
 
 from pytensor.graph.basic import Apply, Constant, Variable
 
-from scanopt_cli.diff.matching.indexed_graph import SharedKeys
-from scanopt_cli.diff.matching.pairing import Keys, Pairs, pair_up
-from scanopt_cli.equivalence.loop_forms import StepDigests
+from scanopt_cli.diff.matching.correspondence import Matching
+from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
+from scanopt_cli.diff.matching.pairing import Pairs, pair_up
+from scanopt_cli.equivalence.loop_forms import BodyDigests
 from scanopt_cli.ir.naming import slot_name
-from scanopt_cli.ir.slots import SlotKind, SlotView
+from scanopt_cli.ir.slots import Slot, SlotKind
 
 # The most rounds from one set of pairs, and the most walks over the bodies in all: for many states
 # that separate only one by one, the time would otherwise be quadratic.
@@ -32,217 +33,221 @@ _READERS = 8
 _DEPTH = 3
 
 
-def pair_slots(ours: SharedKeys, theirs: SharedKeys, node: Apply, other: Apply) -> Pairs:
-    """Pair the slots of two Scans, each given by its place in the list of its view.
+def pair_slots(matching: Matching, node: Apply, other: Apply) -> Pairs:
+    """Pair the slots of two loops, each given by its place in the list of its view.
 
-    If the two Scans compute the same whatever feeds them, all slots are paired, each with one that
+    If the two loops compute the same whatever feeds them, all slots are paired, each with one that
     has the same part in the loop.
     """
-    is_one_op = ours.side.op_digest(node.op) == theirs.side.op_digest(other.op)
-    return _Pairing(_Slots(ours, node), _Slots(theirs, other), is_one_op=is_one_op).run()
+    loops = _Loop(matching, matching.before, node), _Loop(matching, matching.after, other)
+    return _Pairing(*loops, is_one_op=matching.same_op(node, other)).run()
 
 
-class _Slots:
-    """What is known of the slots of one Scan node, by their places in its view."""
+class _Loop:
+    """One of the two loops."""
 
-    def __init__(self, terms: SharedKeys, node: Apply) -> None:
-        self._terms = terms
-        self._side = terms.side
-        view: SlotView = terms.side.view(node)
-        self.slots = view.slots
-        self.ports: Sequence[bytes] = terms.side.form(node).ports
-        self.step = StepDigests(terms.side.sameness, view.slots, view.op.fgraph.toposort(), None)
-        self.kinds = [(slot.kind, slot.taps, slot.out_taps) for slot in self.slots]
-        # ``True`` for the slots that the loop only reads.
-        self.are_inputs = [slot.outer_output is None or None for slot in self.slots]
+    def __init__(self, matching: Matching, graph: IndexedGraph, node: Apply) -> None:
+        self.matching, self.graph = matching, graph
+        self._view = graph.view(node)
+        slots = zip(self._view.slots, graph.form(node).signatures, strict=True)
+        self.slots = [_Evidence(self, place, *slot) for place, slot in enumerate(slots)]
 
     @cached_property
-    def names(self) -> list[str | None]:
-        """The name of each slot without its number; ``None`` if it is only the default label."""
-        names = [slot_name(slot, self._clients) for slot in self.slots]
-        return [
-            None if name == slot.label else name
-            for name, slot in zip(names, self.slots, strict=True)
-        ]
+    def body(self) -> BodyDigests:
+        return BodyDigests.of_view(self.graph.sameness, self._view)
+
+    @property
+    def unpaired(self) -> list[_Evidence]:
+        return [slot for slot in self.slots if slot.pair is None]
 
     @cached_property
-    def feeds(self) -> list[Hashable]:
-        """The key of what feeds each slot; ``None`` where that is a length, which says nothing."""
-        return [
-            self._terms.token(slot.outer_input)
-            if slot.has_input and slot.kind is not SlotKind.NIT_SOT
-            else None
-            for slot in self.slots
-        ]
-
-    @cached_property
-    def types(self) -> list[tuple[str, ...]]:
-        """The types of what a step first reads of each slot and first computes for it."""
-        return [
-            tuple(str(v.type) for v in (*slot.inner_inputs[:1], *slot.inner_outputs[:1]))
-            for slot in self.slots
-        ]
-
-    @cached_property
-    def shapes(self) -> list[Hashable]:
-        """The kind and the types of each slot."""
-        return list(zip(self.kinds, self.types, strict=True))
-
-    @cached_property
-    def roles(self) -> list[Hashable]:
-        """Which Ops of the body read each slot, and which make its next value."""
+    def readers_inside(self) -> Mapping[Variable, Counter[tuple[bytes, int]]]:
+        """Which Ops of the body read each inner input, and where."""
         readers: dict[Variable, Counter[tuple[bytes, int]]] = defaultdict(Counter)
-        for node in self.step.nodes:
+        for node in self.body.nodes:
             for place, variable in enumerate(node.inputs):
                 if variable.owner is None:
-                    readers[variable][self._side.op_digest(node.op), place] += 1
-        return [
-            (
-                types,
-                tuple(frozenset(readers[variable].items()) for variable in slot.inner_inputs),
-                tuple(map(self._makers, slot.inner_outputs)),
-            )
-            for slot, types in zip(self.slots, self.types, strict=True)
-        ]
+                    readers[variable][self.graph.op_digest(node.op), place] += 1
+        return readers
 
-    def _makers(self, variable: Variable) -> tuple[bytes, ...]:
-        """Return the digests of the Op that makes ``variable`` and of those behind it."""
+    def makers_inside(self, variable: Variable) -> tuple[bytes, ...]:
+        """Return the digests of the Op that makes an inner output and of those behind it."""
         if variable.owner is None:
             return ()
         behind = [part.owner for part in variable.owner.inputs if part.owner is not None]
-        return tuple(self._side.op_digest(maker.op) for maker in (variable.owner, *behind))
+        return tuple(self.graph.op_digest(maker.op) for maker in (variable.owner, *behind))
 
-    @cached_property
-    def readers(self) -> list[Hashable]:
-        """The readers of each slot's result, and their readers; ``None`` if there are none."""
-        return [
-            None if slot.outer_output is None else self._read_by(slot.outer_output, _DEPTH)
-            for slot in self.slots
-        ]
-
-    def _clients(self, variable: Variable) -> Sequence[tuple[Apply, int]]:
-        return self._side.readers.get(variable, ())
-
-    def _read_by(self, variable: Variable, depth: int) -> Hashable:
-        found: set[Hashable] = {("output", place) for place in self._side.ends.get(variable, ())}
-        for node, place in self._clients(variable)[:_READERS]:
-            partner = self._terms.partner(node)
-            if partner is not None:
-                found.add((partner, place))
+    def readers(self, variable: Variable, depth: int = _DEPTH) -> Hashable:
+        """Return what reads an output of the loop, and what reads these; ``None`` if nothing."""
+        graph = self.graph
+        found: set[Hashable] = {("output", place) for place in graph.ends.get(variable, ())}
+        for node, place in graph.readers.get(variable, ())[:_READERS]:
+            pair = self.matching.pairs.get(node)
+            if pair is not None:
+                found.add((pair.other, place))
                 continue
-            others = tuple(self._side.digest(v) for v in node.inputs if isinstance(v, Constant))
-            then = self._read_by(node.outputs[0], depth - 1) if depth > 1 else None
-            found.add((self._side.op_digest(node.op), place, others, then))
+            constants = tuple(graph.digest(v) for v in node.inputs if isinstance(v, Constant))
+            then = self.readers(node.outputs[0], depth - 1) if depth > 1 else None
+            found.add((graph.op_digest(node.op), place, constants, then))
         return frozenset(found) or None
 
 
-class _Pairing:
-    """The pairs so far."""
+class _Evidence:
+    """What is known of one slot, to be compared with other slots; ``None`` says nothing.
 
-    def __init__(self, here: _Slots, there: _Slots, *, is_one_op: bool) -> None:
-        self._sides = here, there
+    ``signature`` identifies its part in the loop, and ``pair`` the pair that it is in: by the place
+    of the slot after.
+    """
+
+    def __init__(self, loop: _Loop, place: int, slot: Slot, signature: bytes) -> None:
+        self._loop, self.place, self.slot, self.signature = loop, place, slot, signature
+        self.pair: int | None = None
+        self.kind = slot.kind, slot.taps, slot.out_taps
+        self.is_input = slot.outer_output is None or None
+
+    @cached_property
+    def shape(self) -> Hashable:
+        """The kind, and the types of what a step first reads of the slot and computes for it."""
+        variables = (*self.slot.inner_inputs[:1], *self.slot.inner_outputs[:1])
+        return self.kind, tuple(str(variable.type) for variable in variables)
+
+    @cached_property
+    def name(self) -> str | None:
+        """The name without its number, if it has a name of its own."""
+        name = slot_name(self.slot, lambda v: self._loop.graph.readers.get(v, ()))
+        return None if name == self.slot.label else name
+
+    @cached_property
+    def feed(self) -> Hashable:
+        """The key of what feeds the slot; a length says nothing."""
+        slot, matching = self.slot, self._loop.matching
+        says_something = slot.has_input and slot.kind is not SlotKind.NIT_SOT
+        return matching.key(self._loop.graph, slot.outer_input) if says_something else None
+
+    @cached_property
+    def role(self) -> Hashable:
+        """The shape, which Ops of the body read the slot, and which make its next value."""
+        readers, makers = self._loop.readers_inside, self._loop.makers_inside
+        return (
+            self.shape,
+            tuple(frozenset(readers.get(v, {}).items()) for v in self.slot.inner_inputs),
+            tuple(map(makers, self.slot.inner_outputs)),
+        )
+
+    @cached_property
+    def readers(self) -> Hashable:
+        """The readers of the slot's result, and their readers."""
+        output = self.slot.outer_output
+        return None if output is None else self._loop.readers(output)
+
+
+type _Compared = Callable[[_Evidence], tuple[Hashable, ...]]
+type _Updates = Mapping[_Evidence, Hashable]
+
+
+class _Pairing:
+    """Pairs slots by the surest evidence that there is, and starts again after each that helped."""
+
+    def __init__(self, loop: _Loop, other: _Loop, *, is_one_op: bool) -> None:
+        self._loops = loop, other
         self._is_one_op = is_one_op
-        # For each side, the pair that each slot is in, identified by its place on the second side.
-        self._known: tuple[dict[int, int], dict[int, int]] = ({}, {})
-        self._numbers: dict[Hashable, int] = {}
+        self._colours: dict[Hashable, int] = {}
         self._walks = 0
 
     def run(self) -> Pairs:
-        while self._is_incomplete() and any(self._pair(*one) for one in self._evidence()):
+        while self._is_incomplete() and self._pair_by_surest():
             pass
         if self._is_incomplete():
             self._pair_remaining()
-        return sorted(self._known[0].items())
+        return [(s.place, s.pair) for s in self._loops[0].slots if s.pair is not None]
 
     def _is_incomplete(self) -> bool:
-        return all(
-            len(known) < len(s.slots) for known, s in zip(self._known, self._sides, strict=True)
+        return all(loop.unpaired for loop in self._loops)
+
+    def _pair_by_surest(self) -> bool:
+        """Pair slots by the surest evidence that pairs any; return whether there is such."""
+        pair = self._pair
+        return (
+            (self._is_one_op and pair(lambda slot: (slot.signature,)))
+            or pair(lambda slot: (slot.kind, slot.name, slot.feed))
+            # Inputs of one kind that are fed the same have the same values.
+            or pair(lambda slot: (slot.is_input, slot.kind, slot.feed), in_order=True)
+            or pair(lambda slot: (slot.is_input, slot.kind, slot.name))
+            or self._pair_by_updates()
+            or pair(lambda slot: (slot.kind, slot.readers))
+            or pair(lambda slot: (slot.kind, slot.feed))
+            or pair(lambda slot: (slot.name,))
+            or pair(lambda slot: (slot.role,), in_order=True)
         )
 
-    def _evidence(self) -> Iterator[tuple[Keys, bool]]:
-        """Yield keys to pair slots by, the surest first, and whether equal ones pair in order."""
-        ours, theirs = self._sides
-        if self._is_one_op:
-            yield (ours.ports, theirs.ports), False
-        are_inputs = ours.are_inputs, theirs.are_inputs
-        kinds, feeds = (ours.kinds, theirs.kinds), (ours.feeds, theirs.feeds)
-        names = ours.names, theirs.names
-        yield self._joined(kinds, names, feeds), False
-        # Inputs of one kind that are fed the same have the same values.
-        yield self._joined(are_inputs, kinds, feeds), True
-        yield self._joined(are_inputs, kinds, names), False
-        rounds = self._rounds()
-        for updates in reversed(rounds):
-            yield self._joined(kinds, feeds, updates), False
-        for updates in reversed(rounds):
-            yield self._joined(kinds, updates), False
-        yield self._joined(kinds, (ours.readers, theirs.readers)), False
-        yield self._joined(kinds, feeds), False
-        yield names, False
-        yield self._joined(kinds, (ours.roles, theirs.roles)), True
+    def _pair_by_updates(self) -> bool:
+        """Pair by what a step computes, in late rounds of the refinement before early ones."""
 
-    def _joined(self, *parts: Keys) -> Keys:
-        """Return keys of several parts, ``None`` if one is; for equal loops, with the ports."""
-        if self._is_one_op:
-            parts = (*parts, (self._sides[0].ports, self._sides[1].ports))
-        return [
-            [None if None in keys else keys for keys in zip(*columns, strict=True)]
-            for columns in zip(*parts, strict=True)
-        ]
+        def pair(updates: _Updates, *, by_feed: bool) -> bool:
+            return self._pair(lambda s: (s.kind, s.feed if by_feed else (), updates[s]))
 
-    def _pair(self, keys: Keys, repeats: bool) -> bool:
-        """Pair slots whose key is unique on both sides; return whether there were any.
+        rounds = self._rounds()[::-1]
+        return any(pair(updates, by_feed=True) for updates in rounds) or any(
+            pair(updates, by_feed=False) for updates in rounds
+        )
 
-        With ``repeats``, also slots of equal keys in order.
+    def _pair(self, compared: _Compared, *, in_order: bool = False) -> bool:
+        """Pair slots that are unique on both sides in what is ``compared``, if nothing is missing.
+
+        Slots of equal loops must also have the same part in them. With ``in_order``, also slots
+        that are equal in what is compared are paired. Return whether any are.
         """
-        pairs = pair_up(self._unpaired(keys), repeats=repeats)
-        self._known[0].update(pairs)
-        self._known[1].update((second, second) for _, second in pairs)
+
+        def key(slot: _Evidence) -> Hashable:
+            parts = compared(slot)
+            return None if None in parts else (parts, slot.signature if self._is_one_op else None)
+
+        loops = [loop.unpaired for loop in self._loops]
+        pairs = pair_up([list(map(key, loop)) for loop in loops], repeats=in_order)
+        for place, other in pairs:
+            slot, partner = loops[0][place], loops[1][other]
+            slot.pair = partner.pair = partner.place
         return bool(pairs)
 
     def _pair_remaining(self) -> None:
-        """Pair unpaired slots of one kind and type in order, if both Scans have as many of them."""
-        shapes = self._unpaired([side.shapes for side in self._sides])
-        counted = [[(shape, column.count(shape)) for shape in column] for column in shapes]
-        self._pair(counted, repeats=True)
+        """Pair unpaired slots of one kind and type in order, if both loops have as many of them."""
+        counts = [Counter(slot.shape for slot in loop.unpaired) for loop in self._loops]
+        common = {shape for shape, count in counts[0].items() if count == counts[1][shape]}
+        self._pair(lambda s: (s.shape if s.shape in common else None,), in_order=True)
 
-    def _unpaired(self, keys: Keys) -> list[list[Hashable]]:
-        """Return keys without those of slots that are in a pair."""
-        return [
-            [None if place in known else key for place, key in enumerate(column)]
-            for column, known in zip(keys, self._known, strict=True)
-        ]
-
-    def _rounds(self) -> list[Keys]:
-        """Refine both loops from the pairs so far; return the keys of the updates in each round."""
-        fed = [
-            {feed for feed, is_input in zip(side.feeds, side.are_inputs, strict=True) if is_input}
-            for side in self._sides
-        ]
-        colours = [self._colours(side, fed[0] & fed[1]) for side in (0, 1)]
-        found: list[Keys] = []
-        classes = 0
+    def _rounds(self) -> list[_Updates]:
+        """Refine both loops from the pairs so far; return the slots' updates in each round."""
+        colours = self._first_colours()
+        found: list[_Updates] = []
+        n_classes = 0
         while len(found) < _ROUNDS and self._walks < _WALKS:
             self._walks += 1
-            updates, keys = [], []
-            for side, known in zip(self._sides, colours, strict=True):
-                of = side.step.digests(known).of
-                updates.append([tuple(map(of, slot.inner_outputs)) or None for slot in side.slots])
-                keys.append(side.step.updates(known))
-            found.append((updates[0], updates[1]))
-            if len({*keys[0], *keys[1]}) == classes:
+            updates: dict[_Evidence, Hashable] = {}
+            refined = []
+            for loop, known in zip(self._loops, colours, strict=True):
+                of = loop.body.digests(known).of
+                updates |= {s: tuple(map(of, s.slot.inner_outputs)) or None for s in loop.slots}
+                refined.append(loop.body.signatures(known))
+            found.append(updates)
+            if len({*refined[0], *refined[1]}) == n_classes:
                 break
-            classes, colours = len({*keys[0], *keys[1]}), keys
+            n_classes, colours = len({*refined[0], *refined[1]}), refined
         return found
 
-    def _colours(self, side: int, shared: set[Hashable]) -> list[bytes]:
-        """Return the first colours of slots: of their pairs; of what feeds them, if ``shared``."""
-        here, pairs = self._sides[side], self._known[side]
-        found: list[Hashable] = list(zip(here.shapes, here.feeds, strict=True))
-        for place, feed in enumerate(here.feeds):
-            if here.are_inputs[place] and feed in shared:
-                found[place] = here.kinds[place], feed
-            elif place in pairs:
-                found[place] = "pair", pairs[place]
-        numbers = [self._numbers.setdefault(colour, len(self._numbers)) for colour in found]
-        return [here.step.sameness.key("colour", number) for number in numbers]
+    def _first_colours(self) -> list[list[bytes]]:
+        """Return the first colours of slots: of their pairs; of what feeds inputs of both loops."""
+        feeds = ({slot.feed for slot in loop.slots if slot.is_input} for loop in self._loops)
+        shared = set.intersection(*feeds)
+
+        def colour(slot: _Evidence) -> Hashable:
+            if slot.is_input and slot.feed in shared:
+                return slot.kind, slot.feed
+            if slot.pair is not None:
+                return "pair", slot.pair
+            return slot.shape, slot.feed
+
+        def key(loop: _Loop, slot: _Evidence) -> bytes:
+            number = self._colours.setdefault(colour(slot), len(self._colours))
+            return loop.graph.sameness.key("colour", number)
+
+        return [[key(loop, slot) for slot in loop.slots] for loop in self._loops]

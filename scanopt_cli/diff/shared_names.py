@@ -1,4 +1,4 @@
-"""Common names for the parts that two graphs share: those of the first graph.
+"""Common names for the parts that two graphs share: those of the graph before.
 
 Loops of one name and slots without a name are distinguished by numbers, which shift when one is
 dropped. Matched parts therefore get one name on both sides, and new parts a name of their own.
@@ -14,18 +14,17 @@ from scanopt_cli.diff.matching.correspondence import Matching
 _NUMBER = re.compile(r"(#|\[)\d+\]?$")
 
 
-def call_alike(matching: Matching) -> None:
-    """Give matched loops and slots of the second side the names of their partners."""
-    first, second = matching.first, matching.second
-    pairs = [(n, matching.nodes[n]) for n in first.titles if n in matching.nodes]
-    second.titles = _shared(first.titles, second.titles, {other: node for node, other in pairs})
-    for node, other in pairs:
-        slots = matching.alignments[node].slots
-        if slots is not None:
-            ours, theirs = first.view(node).slots, second.view(other).slots
-            partners = {theirs[place]: ours[own] for own, place in slots}
-            names = _shared(first.slot_names(node), second.slot_names(other), partners)
-            second.rename_slots(other, names)
+def share_names(matching: Matching) -> None:
+    """Give matched loops and slots of the graph after the names of their partners."""
+    before, after = matching.graphs
+    pairs = [matching.pairs[node] for node in before.titles if node in matching.pairs]
+    after.titles = _shared(before.titles, after.titles, {pair.other: pair.node for pair in pairs})
+    for pair in pairs:
+        if pair.slots is not None:
+            slots, others = before.view(pair.node).slots, after.view(pair.other).slots
+            partners = {others[second]: slots[first] for first, second in pair.slots}
+            names = _shared(before.slot_names(pair.node), after.slot_names(pair.other), partners)
+            after.rename_slots(pair.other, names)
 
 
 def _shared[K: Hashable](
@@ -39,7 +38,7 @@ def _shared[K: Hashable](
     called = {}
     for key, name in others.items():
         partner = names[partners[key]] if key in partners else name
-        called[key] = partner if _base(partner) == _base(name) else name
+        called[key] = partner if _unnumbered(partner) == _unnumbered(name) else name
     taken = {called[key] for key in partners}
     for key in others.keys() - partners.keys():
         if called[key] in taken:
@@ -47,5 +46,5 @@ def _shared[K: Hashable](
     return called
 
 
-def _base(name: str) -> str:
+def _unnumbered(name: str) -> str:
     return _NUMBER.sub("", name)
