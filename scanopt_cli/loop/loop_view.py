@@ -42,6 +42,27 @@ class LoopView(SlotView):
             slot.outer_output = trace
         return view
 
+    @classmethod
+    def of_output(cls, node: Apply, output: Variable) -> LoopView:
+        """View only the slot of an output, without its inner variables; none if it is the count.
+
+        That is enough to ask for lengths, and takes time that does not grow with the body.
+        """
+        op = node.op
+        n_steps, initial, _ = op.split(node.inputs)
+        last, traces, traced, _ = op.split_outputs(node.outputs)
+        place = output.index
+        slots = []
+        if place < len(last) + len(traces):
+            number = place % len(last)
+            slots = [Slot(SlotKind.STATE, number, (-1,), (0,), outer_input=initial[number])]
+            slots[0].last, slots[0].outer_output = last[number], traces[number]
+        elif output in traced:
+            number = place - len(last) - len(traces)
+            slots = [Slot(SlotKind.TRACED, number, (), (0,), outer_input=n_steps)]
+            slots[0].outer_output = output
+        return cls(node, op, n_steps, slots, op.inner_condition)
+
     @property
     def counts(self) -> list[Variable]:
         """The outputs of the node that belong to no slot: how many steps were run."""
