@@ -43,8 +43,8 @@ from scanopt_cli.analysis.affine import (
     is_sum_of_dimensions,
     total,
 )
-from scanopt_cli.analysis.minima import minimum_parts, minimum_text
 from scanopt_cli.analysis.loop_lengths import output_length, steps_run, with_start
+from scanopt_cli.analysis.minima import minimum_parts, minimum_text
 from scanopt_cli.ir.indexing import indices_of, is_full_slice
 from scanopt_cli.ir.scan_view import batch_ndim, is_loop
 
