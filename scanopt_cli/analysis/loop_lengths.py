@@ -16,8 +16,7 @@ from scanopt_cli.analysis.minima import minimum_parts
 from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.scan_view import ScanView, first_traced
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
-from scanopt_cli.loop.loop_view import LoopView
-from scanopt_cli.loop.operator_base import LoopOperator
+from scanopt_cli.loop.operator_base import LoopOperator, LoopView
 
 
 class KnownLengths(Protocol):

@@ -15,7 +15,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.slots import SlotKind
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 
 
 @dataclass(frozen=True, slots=True)
