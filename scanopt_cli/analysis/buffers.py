@@ -8,7 +8,7 @@ before it reads a buffer as a whole trace.
 from __future__ import annotations
 
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import holds_all, rows
+from scanopt_cli.analysis.loop_lengths import holds_all, rows
 from scanopt_cli.ir.slots import TRACED, Slot, SlotView
 
 

@@ -14,8 +14,8 @@ from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.affine import ZERO, AffineExpr
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.loop_lengths import is_start, with_start
 from scanopt_cli.analysis.row_runs import Rows, is_zero
-from scanopt_cli.analysis.scan_lengths import is_start, with_start
 from scanopt_cli.ir.indexing import along, number
 
 

@@ -18,9 +18,9 @@ from scanopt_cli.analysis.buffers import is_trimmed, is_whole
 from scanopt_cli.analysis.expression_text import describe, loop_results, titled
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.analysis.named_loops import NamedLoop, named_loops
 from scanopt_cli.analysis.same_draws import is_fixed_generator
-from scanopt_cli.analysis.scan_lengths import rows
 from scanopt_cli.analysis.statistics import buffer_bytes, has_buffer
 from scanopt_cli.analysis.step_costs import StepCost, step_cost
 from scanopt_cli.equivalence.digests import Digests

@@ -43,10 +43,10 @@ from scanopt_cli.analysis.affine import (
     is_sum_of_dimensions,
     total,
 )
+from scanopt_cli.analysis.loop_lengths import output_length, steps_run, with_start
 from scanopt_cli.analysis.minima import minimum_parts, minimum_text
-from scanopt_cli.analysis.scan_lengths import scan_length, with_start
 from scanopt_cli.ir.indexing import indices_of, is_full_slice
-from scanopt_cli.ir.scan_view import batch_ndim, scan_op
+from scanopt_cli.ir.scan_view import batch_ndim, is_loop
 
 # To prove a difference non-negative, this many multiples of the trip count (from 0 times on) are
 # subtracted from it in turn.
@@ -204,7 +204,7 @@ class Lengths:
             return self.value_of(node.inputs[0])
         if isinstance(op, Elemwise):
             return self._elemwise_value(op.scalar_op, node)
-        return self._indexed(node) if isinstance(op, Subtensor) else None
+        return self._indexed(node) if isinstance(op, Subtensor) else steps_run(self, variable)
 
     def _elemwise_value(self, scalar_op: ps.ScalarOp, node: Apply) -> AffineExpr | None:
         # Narrow integers wrap, to small values too. At lengths that fit in memory, 64 bits do not,
@@ -306,7 +306,7 @@ class Lengths:
                     return self.value_of(node.inputs[1 + axis - batch])
                 if isinstance(core, IncSubtensor):
                     return self.length_of(node.inputs[0], axis)
-        return scan_length(self, node, variable, axis) if scan_op(node) else None
+        return output_length(self, node, variable, axis) if is_loop(node) else None
 
     def _subtensor_length(self, node: Apply, axis: int) -> AffineExpr | None:
         """Length of ``x[start:stop]``, ``x[start:stop:-1]`` and of axes that are not indexed."""

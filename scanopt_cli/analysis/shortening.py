@@ -11,7 +11,7 @@ from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.analysis.count_variables import scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import is_start
+from scanopt_cli.analysis.loop_lengths import is_start
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind

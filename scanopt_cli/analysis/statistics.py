@@ -12,7 +12,7 @@ from pytensor.tensor.type import TensorType
 from scanopt_cli.analysis.body_lengths import BodyLengths
 from scanopt_cli.analysis.formulas import Formula
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import rows
+from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import ScanView, is_loop, view_of
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView

@@ -13,7 +13,7 @@ from pytensor.tensor.subtensor import IncSubtensor
 from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.buffers import is_trimmed, trimmed
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import gradient_limit, rows
+from scanopt_cli.analysis.loop_lengths import gradient_limit, rows
 from scanopt_cli.autodiff.activity import places_between, varied
 from scanopt_cli.autodiff.connections import lost_starts
 from scanopt_cli.errors import GradientError

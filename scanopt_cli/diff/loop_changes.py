@@ -9,7 +9,7 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import rows
+from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.diff.changes import Change, Subject
 from scanopt_cli.diff.labels import length_text, op_text, slot_subject
 from scanopt_cli.diff.matching.correspondence import Matching, NodePair

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
-from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.graph.fg import AbstractFunctionGraph, FrozenFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.scalar.basic import ScalarType
@@ -134,13 +134,16 @@ class Sameness:
         """Return the key of a whole graph, which is independent of any graph around it."""
         known = self._graphs.get(id(graph))
         if known is None:
+            if not (self.depth or self._within):
+                self._looked_into = 0
             digests = Digests(graph.inputs, self)
             for node in graph.toposort():
                 digests.add(node)
             types = [variable.type for variable in graph.inputs]
             outputs = [digests.of(output) for output in graph.outputs]
             known = (graph, self.key("graph", types, outputs))
-            self._graphs[id(graph)] = known
+            if isinstance(graph, FrozenFunctionGraph):
+                self._graphs[id(graph)] = known
         return known[1]
 
     def form(self, op: Op) -> LoopForm:

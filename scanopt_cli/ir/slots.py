@@ -1,7 +1,7 @@
 """Slots: the sequences, states, traced values and constants of a loop, of either design.
 
 Passes, digests and reports work on the slots of a `SlotView`. `scanopt_cli.ir.scan_view` makes them
-of PyTensor's Scan, and `scanopt_cli.loop.loop_view` of a TracedLoop.
+of PyTensor's Scan, and `scanopt_cli.loop.operator_base` of a TracedLoop.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FrozenFunctionGraph
@@ -18,6 +18,14 @@ from scanopt_cli.ir.interning import check_kept
 
 type Symbolic = Any
 """A variable that is computed with; PyTensor does not type the arithmetic of its variables."""
+
+
+class HasBody(Protocol):
+    """What has a frozen body, as the operators of loops do."""
+
+    fgraph: FrozenFunctionGraph
+    n_states: int
+    is_while: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.configdefaults import config
@@ -26,14 +26,12 @@ from pytensor.tensor.type import lscalar
 from scanopt_cli.ir.inner_graphs import PULLBACK
 from scanopt_cli.loop.body import Body, Symbolic
 from scanopt_cli.loop.inner_sums import going_on, is_zero
+from scanopt_cli.loop.operator_base import LoopOperator
 from scanopt_cli.loop.trace_rows import as_type, has_buffer, is_continuous, row
-
-if TYPE_CHECKING:
-    from scanopt_cli.loop.operators import TracedLoop
 
 
 def pullback(
-    op: TracedLoop,
+    op: LoopOperator,
     inputs: Sequence[Variable],
     outputs: Sequence[Variable],
     cotangents: Sequence[Variable],
@@ -44,6 +42,8 @@ def pullback(
     """
     body = op.body
     n_steps, initial, constants = op.split(inputs)
+    traces: Any  # the loop is a traced one
+    of_traces: Any
     _, traces, _, n_done = op.split_outputs(outputs)
     n_done = n_done if op.is_while else n_steps
     of_last, of_traces, of_traced, _ = op.split_outputs(cotangents)
@@ -74,7 +74,7 @@ def pullback(
     index, n = lscalar("index"), lscalar("n_steps")
     step = n - 1 - index
     values = {body.index: step}
-    outer: dict[Variable, Variable] = {n: n_done}
+    outer: dict[Variable, Any] = {n: n_done}
     outer |= dict(zip(body.constants, constants, strict=True))
 
     def read(trace: Variable, value: Variable) -> None:
@@ -127,8 +127,9 @@ def pullback(
     ]
 
 
-def _reached(op: TracedLoop, cotangents: Sequence[Variable]) -> list[bool]:
+def _reached(op: LoopOperator, cotangents: Sequence[Variable]) -> list[bool]:
     """Return which inputs decide an output that has a cotangent."""
+    of_traces: Any
     of_last, of_traces, of_traced, _ = op.split_outputs(cotangents)
     has_cotangent = [
         *(_is_connected(a) or _is_connected(b) for a, b in zip(of_last, of_traces, strict=True)),
@@ -178,7 +179,7 @@ def _drawn(body: Body, slopes: Sequence[Variable]) -> list[Variable]:
 
 
 def _trace(
-    op: TracedLoop, inputs: Sequence[Variable], drawn: Sequence[Variable], body: Body
+    op: LoopOperator, inputs: Sequence[Variable], drawn: Sequence[Variable], body: Body
 ) -> list[Variable]:
     """Return the traces of what the body computes, from a loop of its own."""
     if not drawn:

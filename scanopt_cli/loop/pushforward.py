@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pytensor.gradient import DisconnectedType, disconnected_type
@@ -15,11 +14,9 @@ from pytensor.graph.traversal import explicit_graph_inputs
 
 from scanopt_cli.ir.inner_graphs import TANGENTS
 from scanopt_cli.loop.body import Symbolic
+from scanopt_cli.loop.operator_base import LoopOperator
 from scanopt_cli.loop.pullback import vector_jacobian_product
 from scanopt_cli.loop.trace_rows import as_type, is_continuous
-
-if TYPE_CHECKING:
-    from scanopt_cli.loop.operators import TracedLoop
 
 
 def _by_pullbacks(
@@ -48,7 +45,7 @@ def _by_pullbacks(
 
 
 def pushforward(
-    op: TracedLoop,
+    op: LoopOperator,
     inputs: Sequence[Variable],
     tangents: Sequence[Variable],
 ) -> list[Variable]:
@@ -94,7 +91,9 @@ def pushforward(
     outputs = type(op).over(n_steps, wider, [*initial, *starts], outer, name=name)
 
     n = op.n_states + len(moving)
-    found: list[Variable] = [disconnected_type() for _ in range(2 * op.n_states + op.n_traced + 1)]
+    found: list[Variable] = [
+        disconnected_type() for _ in range(2 * op.n_states + len(body.traced) + 1)
+    ]
     for position, i in enumerate(moving, start=op.n_states):
         found[i], found[op.n_states + i] = outputs[position], outputs[n + position]
     for i, output in zip(traced, outputs[2 * n :], strict=False):

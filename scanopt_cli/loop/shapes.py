@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -23,10 +23,7 @@ from pytensor.tensor.rewriting.shape import ShapeFeature
 from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.variable import TensorVariable
 
-from scanopt_cli.loop.body import Body, Symbolic
-
-if TYPE_CHECKING:
-    from scanopt_cli.loop.operator_base import LoopOperator
+from scanopt_cli.loop.body import Body, HasBody, Symbolic
 
 type Shape = tuple[Symbolic, ...]
 
@@ -112,7 +109,7 @@ def state_shapes(
 
 
 def traced_shapes(
-    op: LoopOperator,
+    op: HasBody,
     outer: Sequence[Variable],
     *,
     n_steps: Variable | None = None,

@@ -16,7 +16,7 @@ from scanopt_cli.errors import PassError
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.ir.written import Names
 from scanopt_cli.loop import Body, TracedLoop
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code, Why, because

@@ -11,7 +11,7 @@ from pytensor.tensor.basic import alloc, as_tensor_variable
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.ir.slots import Slot, SlotKind
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code

@@ -28,7 +28,7 @@ from pytensor.tensor.shape import Shape_i, specify_shape
 
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.slots import SlotKind, SlotView
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.push_out.hoisting import hoist, invariant_nodes
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import AnyLoopPass

@@ -13,7 +13,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.vector_products import VectorProduct, vector_products
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.slots import SlotKind
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code

@@ -16,7 +16,7 @@ from scanopt_cli.analysis.accesses.indices import RowIndex
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.inner_graphs import walk
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code, Why, because

@@ -12,7 +12,7 @@ from pytensor.graph.fg import AbstractFunctionGraph, FrozenFunctionGraph, Functi
 from pytensor.graph.op import Op
 
 from scanopt_cli.analysis.expression_text import inner_names
-from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.errors import PassError, ScanoptError, brief
 from scanopt_cli.ir.client_lists import remove_readers_fast
 from scanopt_cli.ir.inner_graphs import (
@@ -30,19 +30,32 @@ from scanopt_cli.pipeline.registry import package_of
 from scanopt_cli.remarks import Code, Remark, Why, because
 
 
-def form_of(fgraph: FunctionGraph) -> str:
-    """Return what tells a graph from one that computes otherwise, or has more or fewer nodes.
+class Forms:
+    """What tells graphs apart that a pipeline makes of one another.
 
-    The digest alone is the same for a graph in which equal nodes were merged.
+    What is found out of an Op or a body is kept: most of them stay as they are from pass to pass.
     """
-    return f"{digest(fgraph)} of {sum(1 for _ in walk(fgraph))}"
+
+    def __init__(self) -> None:
+        self._sameness = Sameness()
+
+    def digest(self, fgraph: FunctionGraph) -> str:
+        """Return what tells a graph from one that computes otherwise."""
+        return self._sameness.of_graph(fgraph).hex()
+
+    def form_of(self, fgraph: FunctionGraph) -> str:
+        """Return what tells a graph also from one that has more or fewer nodes.
+
+        The digest alone is the same for a graph in which equal nodes were merged.
+        """
+        return f"{self.digest(fgraph)} of {sum(1 for _ in walk(fgraph))}"
 
 
 def smallest(forms: Mapping[str, FunctionGraph], state: str) -> str:
     """Return the key of the form with the fewest nodes of those since ``state``.
 
-    ``forms`` are by their digests or `form_of`, each made of the one before. Of forms of one size,
-    the smallest key decides.
+    ``forms`` are by their digests or `Forms.form_of`, each made of the one before. Of forms of one
+    size, the smallest key decides.
     """
     keys = list(forms)
     cycle = keys[keys.index(state) :]
@@ -65,10 +78,20 @@ class RewriteBudget:
 class PassDriver:
     """One pass of a pipeline, which it runs on bodies bottom-up, on each distinct body once."""
 
-    def __init__(self, item: Pass, budget: RewriteBudget, *, strict: bool = True) -> None:
+    def __init__(
+        self,
+        item: Pass,
+        budget: RewriteBudget,
+        *,
+        strict: bool = True,
+        forms: Forms | None = None,
+    ) -> None:
         self.item = item
+        self._forms = forms or Forms()
         self.remarks: list[Remark] = []
         self.rewrites = 0
+        self.idle: str | None = None
+        """The form of a graph in which the pass changed nothing; it is not run on that again."""
         self._budget = budget
         # A plug-in is not scanopt's to excuse.
         self._package = package_of(item)
@@ -77,6 +100,10 @@ class PassDriver:
         # The digests of graphs that have the form to which the pass leads.
         self._settled: set[str] = set()
         self._holds_loop: dict[int, tuple[AbstractFunctionGraph, bool]] = {}
+
+    def begin(self) -> None:
+        """Forget what was rewritten and remarked, but not what it has learned of bodies."""
+        self.remarks, self.rewrites = [], 0
 
     def run(self, fgraph: FunctionGraph) -> bool:
         """Rewrite the bodies in ``fgraph``, then ``fgraph`` itself.
@@ -131,13 +158,13 @@ class PassDriver:
         Of forms that lead to one another it is the smallest, whichever of them the graph has.
         """
         fgraph = context.fgraph
-        state = before = digest(fgraph)
+        state = before = self._forms.digest(fgraph)
         if before in self._settled:
             return None
         forms = {before: fgraph}
         while len(forms) <= fixpoint.most:
             form = fixpoint.form(forms[state])
-            state = digest(form)
+            state = self._forms.digest(form)
             if state in forms:
                 kept = smallest(forms, state)
                 break

@@ -12,7 +12,7 @@ from pytensor.graph.basic import Variable
 from scanopt_cli.analysis.buffers import trimmed
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotView
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.remarks import Code, Reason, Why, because
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from scanopt_cli.analysis.provenance.locating import locate
@@ -11,10 +11,10 @@ from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, copy_nodes, in_memory, take_over
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.driver import form_of, smallest
+from scanopt_cli.pipeline.driver import Forms, smallest
 from scanopt_cli.pipeline.grammar import as_passes, print_pipeline
 from scanopt_cli.pipeline.registry import registry
-from scanopt_cli.pipeline.runner import PassRun, run_pipeline
+from scanopt_cli.pipeline.runner import PassRun, PipelineRunner
 from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Remark
 from scanopt_cli.verification.modes import DEFAULT
@@ -115,10 +115,11 @@ def optimize(
     work = as_graph(graph)
     locate(work.fgraph)
     before = statistics(work.fgraph)
-    form, warnings = form_of(work.fgraph), same_draws(work.fgraph)
-    runs = _settle(work, sequence, form, limit, watch) if sequence else ()
+    forms = Forms()
+    form, warnings = forms.form_of(work.fgraph), same_draws(work.fgraph)
+    runs = _settle(work, sequence, forms, limit, watch) if sequence else ()
     after = statistics(work.fgraph)
-    is_same = form_of(work.fgraph) == form
+    is_same = forms.form_of(work.fgraph) == form
     if is_same:  # one pass may have undone another
         runs = tuple(replace(run, changed=False) for run in runs)
     return OptimizeResult(
@@ -136,7 +137,7 @@ def optimize(
 def _settle(
     work: Graph,
     passes: Sequence[Pass],
-    form: str,
+    all_forms: Forms,
     limit: int | None,
     watch: Callable[[Snapshot], None] | None,
 ) -> tuple[PassRun, ...]:
@@ -146,15 +147,20 @@ def _settle(
     in every round; but these may enable others, and so may a later phase an earlier one. If some
     forms lead to one another, the smallest of them is the result, whichever ``work`` had.
     """
+    # PyTensor would compile some graphs wrongly if compile-safe failed: that is the user's to know.
+    runners = (
+        PipelineRunner(passes, limit=limit, forms=all_forms),
+        PipelineRunner([registry()[_LAST]()], strict=True, forms=all_forms),
+    )
     has_phases = any(item.starts_phase for item in passes)
-    forms = {form: copy_nodes(work.fgraph)}
+    forms = {all_forms.form_of(work.fgraph): copy_nodes(work.fgraph)}
     runs: tuple[PassRun, ...] = ()
     while True:
         snapshots: list[Snapshot] = []
         # What the first runs do is shown at once, in case one of them never ends.
         later = snapshots.append if runs and watch is not None else watch
-        more = _run_once(work, passes, limit, later)
-        form = form_of(work.fgraph)
+        more = _run_once(work, runners, later)
+        form = all_forms.form_of(work.fgraph)
         is_again = form in forms
         if not (runs and is_again):
             runs = _joined(runs, more)
@@ -174,18 +180,14 @@ def _settle(
 
 def _run_once(
     work: Graph,
-    passes: Sequence[Pass],
-    limit: int | None,
+    runners: Iterable[PipelineRunner],
     watch: Callable[[Snapshot], None] | None,
 ) -> tuple[PassRun, ...]:
     def watched(item: Pass, _: object) -> None:
         if watch is not None:
             watch(Snapshot(item.name, work.copy()))
 
-    runs = run_pipeline(work.fgraph, passes, limit=limit, watch=watched)
-    # PyTensor would compile some graphs wrongly if it failed, so an error of it is the user's.
-    last = [registry()[_LAST]()]
-    return *runs, *run_pipeline(work.fgraph, last, strict=True, watch=watched)
+    return tuple(run for runner in runners for run in runner.run(work.fgraph, watch=watched))
 
 
 def _joined(first: Sequence[PassRun], more: Sequence[PassRun]) -> tuple[PassRun, ...]:

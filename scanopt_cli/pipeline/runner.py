@@ -17,7 +17,7 @@ from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.integrity import check_integrity
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.driver import PassDriver, RewriteBudget, form_of, smallest
+from scanopt_cli.pipeline.driver import Forms, PassDriver, RewriteBudget, smallest
 from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
@@ -67,45 +67,88 @@ def run_pipeline(
     strict: bool | None = None,
     watch: Watcher | None = None,
 ) -> tuple[PassRun, ...]:
-    """Run ``passes`` on ``fgraph`` in place, in order, to a fixpoint.
+    """Run ``passes`` on ``fgraph`` in place, once; see `PipelineRunner`."""
+    return PipelineRunner(passes, limit=limit, strict=strict).run(
+        fgraph, rounds=rounds, watch=watch
+    )
+
+
+class PipelineRunner:
+    """Runs a pipeline on graphs, in place, each time to a fixpoint.
 
     A pass that starts a phase waits, with those behind it, for the fixpoint of those before it.
-    ``limit`` bounds the number of rewrites, and ``rounds`` how often the passes of a phase run.
-    Unless ``strict``, a pass that raises an error leaves what it works on as it is, with a remark,
-    if it is not added by another package; by default, the environment variable SCANOPT_STRICT
-    decides.
+    What a run finds out of bodies, the next one does not find out again.
 
-    If passes undo each other, the result is the graph with the fewest nodes of those that they lead
-    to again and again.
+    Parameters
+    ----------
+    passes
+        The pipeline.
+    limit
+        The most rewrites, in all runs together.
+    strict
+        Whether an error of a pass is raised. Else the pass leaves what it works on as it is, with a
+        remark, if it is not added by another package. By default, the environment variable
+        SCANOPT_STRICT decides.
+    forms
+        What tells graphs apart, if others are to share what it finds out.
 
     Raises
     ------
     PassError
-        If a pass that trims buffers comes before one that does not take trimmed loops, if a pass
-        undoes another one, if a pass breaks the graph or its signature, or if one of another
-        package raises an error.
+        If a pass that trims buffers comes before one that does not take trimmed loops, or if a pass
+        undoes another one.
     """
-    _check_order(passes)
-    budget = RewriteBudget(limit)
-    strict = bool(os.environ.get(STRICT)) if strict is None else strict
-    signature = _signature(fgraph)
 
-    def check(item: Pass) -> None:
-        try:
-            check_integrity(fgraph)
-        except Exception as error:
-            raise PassError(f"the pass {item.name} broke the graph ({error})") from error
-        if _signature(fgraph) != signature:
-            raise PassError(
-                f"the pass {item.name} changed the graph's inputs or the types of outputs"
-            )
+    def __init__(
+        self,
+        passes: Sequence[Pass],
+        *,
+        limit: int | None = None,
+        strict: bool | None = None,
+        forms: Forms | None = None,
+    ) -> None:
+        _check_order(passes)
+        budget = RewriteBudget(limit)
+        strict = bool(os.environ.get(STRICT)) if strict is None else strict
+        self._forms = forms or Forms()
+        self._phases = [
+            [PassDriver(item, budget, strict=strict, forms=self._forms) for item in phase]
+            for phase in _phases(passes)
+        ]
 
-    runs: list[PassRun] = []
-    with fast_removal(fgraph):
-        for phase in _phases(passes):
-            drivers = [PassDriver(item, budget, strict=strict) for item in phase]
-            runs += _run_phase(fgraph, drivers, rounds, check, watch)
-    return tuple(runs)
+    def run(
+        self, fgraph: FunctionGraph, *, rounds: int | None = None, watch: Watcher | None = None
+    ) -> tuple[PassRun, ...]:
+        """Run the passes on ``fgraph``, in order; those of a phase at most ``rounds`` times.
+
+        If passes undo each other, the result is the graph with the fewest nodes of those that they
+        lead to again and again.
+
+        Raises
+        ------
+        PassError
+            If a pass breaks the graph or its signature, or if one of another package raises an
+            error.
+        """
+        signature = _signature(fgraph)
+
+        def check(item: Pass) -> None:
+            try:
+                check_integrity(fgraph)
+            except Exception as error:
+                raise PassError(f"the pass {item.name} broke the graph ({error})") from error
+            if _signature(fgraph) != signature:
+                raise PassError(
+                    f"the pass {item.name} changed the graph's inputs or the types of outputs"
+                )
+
+        runs: list[PassRun] = []
+        with fast_removal(fgraph):
+            for drivers in self._phases:
+                for driver in drivers:
+                    driver.begin()
+                runs += _run_phase(fgraph, drivers, rounds, check, watch, self._forms.form_of)
+        return tuple(runs)
 
 
 def _phases(passes: Sequence[Pass]) -> list[list[Pass]]:
@@ -124,18 +167,17 @@ def _run_phase(
     rounds: int | None,
     check: Callable[[Pass], None],
     watch: Watcher | None,
+    form_of: Callable[[FunctionGraph], str],
 ) -> Iterator[PassRun]:
     """Run passes in order until none changes anything, and return what each did."""
     seconds, changed = [0.0] * len(drivers), [False] * len(drivers)
     state = form_of(fgraph)
     most = _ROUNDS + sum(is_loop(node) for node in walk(fgraph))
     forms: dict[str, FunctionGraph] = {}
-    # A pass that changed nothing is skipped until another pass changes the graph.
-    changes, idle_at = 0, [-1] * len(drivers)
     for number in range(most if rounds is None else rounds):
         busy: list[PassDriver] = []
         for position, driver in enumerate(drivers):
-            if idle_at[position] == changes:
+            if driver.idle == state:
                 continue
             begin = perf_counter()
             is_rewritten = driver.run(fgraph)
@@ -145,9 +187,8 @@ def _run_phase(
                 check(driver.item)
                 state = form_of(fgraph)
             if state == before:
-                idle_at[position] = changes
+                driver.idle = state
                 continue
-            changes += 1
             changed[position] = True
             busy.append(driver)
             if watch is not None:

@@ -14,8 +14,8 @@ from scanopt_cli.presentation import Presented
 from scanopt_cli.serialization.files import read_file
 from scanopt_cli.serialization.loading import interpret
 from scanopt_cli.serialization.unpickler.allowlist import Allowlist, Refusal
-from scanopt_cli.serialization.unpickler.builder import build
 from scanopt_cli.serialization.unpickler.dropping import left_out
+from scanopt_cli.serialization.unpickler.graph_builder import build
 from scanopt_cli.serialization.unpickler.pickle_handlers import FORMS
 from scanopt_cli.serialization.unpickler.records import Recording, read_records
 

@@ -25,7 +25,7 @@ from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.serialization.compiled import CompiledGraph, graph_of, inspect_function
 from scanopt_cli.serialization.files import read_file
 from scanopt_cli.serialization.payload import FORMAT, decode, output_name
-from scanopt_cli.serialization.unpickler.builder import read_safely
+from scanopt_cli.serialization.unpickler.graph_builder import read_safely
 from scanopt_cli.serialization.values import read_values
 from scanopt_cli.text import with_article
 

@@ -22,8 +22,8 @@ from scanopt_cli.serialization.files import check_size, zipped
 from scanopt_cli.serialization.loading import interpret
 from scanopt_cli.serialization.payload import encode
 from scanopt_cli.serialization.unpickler.allowlist import Allowlist, Refusal
-from scanopt_cli.serialization.unpickler.builder import build
 from scanopt_cli.serialization.unpickler.dropping import reduced_op
+from scanopt_cli.serialization.unpickler.graph_builder import build
 from scanopt_cli.serialization.unpickler.pickle_handlers import FORMS
 from scanopt_cli.serialization.unpickler.records import read_records
 from scanopt_cli.serialization.writing import write_atomically

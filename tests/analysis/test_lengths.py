@@ -20,7 +20,7 @@ from graph_building import graph_of, only_scan, power, scan, scan_views
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole, trimmed
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import rows
+from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.slots import TRACED
 
 N = pt.lscalar("n")

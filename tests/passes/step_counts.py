@@ -11,7 +11,7 @@ from evaluating import assert_same_outcomes
 from graph_building import only_scan, optimized, outputs_of, scan
 from scanopt_cli.analysis.buffers import trimmed
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import rows
+from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import TRACED

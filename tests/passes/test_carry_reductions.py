@@ -14,7 +14,7 @@ from pytensor.scan.utils import until
 from evaluating import assert_same_outcomes
 from graph_building import graph_of, only_scan, optimized, outputs_of, power, scan
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import rows
+from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.slots import TRACED
 

@@ -16,7 +16,7 @@ from graph_building import assert_same_values, graph_of, optimized
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop import Body, TracedLoop
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")

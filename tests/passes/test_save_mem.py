@@ -13,7 +13,7 @@ from evaluating import assert_same_outcomes
 from graph_building import graph_of, only_scan, optimized, outputs_of, power, scan
 from scanopt_cli.analysis.buffers import trimmed
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import rows
+from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.slots import TRACED

@@ -13,7 +13,7 @@ from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.ir.step_check import is_step_check, with_step_check
 from scanopt_cli.loop import Body, TracedLoop
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")

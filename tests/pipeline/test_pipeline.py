@@ -24,10 +24,11 @@ from scanopt_cli.passes.remove_unused import RemoveUnused
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.pipeline import driver
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
+from scanopt_cli.pipeline.driver import Forms
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.pipeline.optimizing import Snapshot, optimize
-from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.pipeline.runner import PipelineRunner, run_pipeline
 from scanopt_cli.remarks import Code
 from scanopt_cli.reports.remark_text import failures, text_of
 
@@ -82,6 +83,19 @@ class _Whole(ScanPass):
         raise AssertionError("reached a Scan")
 
 
+@dataclass(frozen=True)
+class _Looking(Pass):
+    """Look at each graph, and write down how many nodes it has."""
+
+    name: ClassVar[str] = "looking"
+    everywhere: ClassVar[bool] = True
+    seen: ClassVar[list[int]] = []
+
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
+        self.seen.append(len(context.fgraph.apply_nodes))
+        yield from ()
+
+
 def _wasteful(name: str):
     ys, _ = scan(lambda y: [y * 2, y + 1], outputs_info=[X, None], n_steps=N, name=name)
     return ys[-1]
@@ -96,6 +110,34 @@ def test_endless_passes_are_stopped() -> None:
         "the smallest graph is kept"
     )
     graph.fgraph.check_integrity()
+
+
+def test_what_one_run_found_out_the_next_does_not_look_at_again() -> None:
+    graph = graph_of(_wasteful("one"))
+    _Looking.seen.clear()
+    runner = PipelineRunner([_Looking()])
+    assert [run.changed for _ in range(2) for run in runner.run(graph.fgraph)] == [False, False]
+    inside, outside = _Looking.seen
+    assert inside == 2 < outside
+    # Of another graph with the same body, the graph alone is new.
+    other = graph_of(pt.exp(graph.fgraph.outputs[0]))
+    runner.run(other.fgraph)
+    assert _Looking.seen == [inside, outside, outside + 1]
+
+
+def test_each_run_tells_what_it_did_itself() -> None:
+    runner = PipelineRunner(parse("remove-unused"))
+    runs = [run for _ in range(2) for run in runner.run(graph_of(_wasteful("one")).fgraph)]
+    assert [(run.changed, run.rewrites, len(run.remarks)) for run in runs] == [(True, 1, 1)] * 2
+
+
+def test_bodies_told_apart_are_told_apart_in_a_later_graph_too() -> None:
+    """What is known of Ops is kept; what is known of a graph that may change is not."""
+    forms = Forms()
+    graph = graph_of(X + N)
+    before = forms.form_of(graph.fgraph)
+    graph.fgraph.replace_all([(graph.fgraph.outputs[0], X - N)], import_missing=True)
+    assert forms.form_of(graph.fgraph) != before == forms.form_of(graph_of(X + N).fgraph)
 
 
 def test_a_pass_that_leaves_the_graph_as_it_was_has_not_changed_it() -> None:

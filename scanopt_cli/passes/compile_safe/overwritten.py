@@ -16,7 +16,7 @@ from pytensor.tensor.type import TensorType
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import rows, with_start
+from scanopt_cli.analysis.loop_lengths import rows, with_start
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.passes.compile_safe.bodies import copy_outputs

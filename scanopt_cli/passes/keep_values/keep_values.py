@@ -14,7 +14,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.slots import SlotKind, SlotView
 from scanopt_cli.loop import TracedLoop
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.keep_values.loop_pair import LoopPair
 from scanopt_cli.passes.keep_values.row_index import StepRow, base
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite

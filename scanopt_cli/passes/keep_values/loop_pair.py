@@ -25,7 +25,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.costs import is_costly
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.keep_values.row_index import Index, StepRow, base, n_rows, place, through
 from scanopt_cli.passes.keep_values.value_numbers import ValueNumbers, dimensions
 

@@ -12,10 +12,10 @@ from pytensor.tensor.subtensor import Subtensor
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import rows
+from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.slots import SlotKind
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 
 
 @dataclass(frozen=True, slots=True)

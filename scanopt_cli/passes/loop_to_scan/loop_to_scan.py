@@ -13,7 +13,7 @@ from pytensor.tensor.variable import TensorConstant
 
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.slots import SlotKind
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.loop_to_scan.scan_builder import ScanBuilder
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass

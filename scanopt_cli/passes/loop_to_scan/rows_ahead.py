@@ -9,7 +9,7 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import indices_of
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 
 
 def rows_read(

@@ -17,7 +17,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import new_scan
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.body import negation
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.loop.shapes import traced_shapes
 from scanopt_cli.loop.trace_rows import is_continuous
 from scanopt_cli.passes.loop_to_scan.rows_ahead import rows_read

@@ -27,7 +27,7 @@ from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import STATES, SlotKind, SlotView
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.remarks import Code
 

@@ -10,7 +10,7 @@ from pytensor.graph.replace import vectorize_graph
 
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import gradient_limit
+from scanopt_cli.analysis.loop_lengths import gradient_limit
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop.batching import batch_lengths, with_batch

@@ -17,7 +17,7 @@ from scanopt_cli.analysis.accesses.accesses import Access
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.slots import Slot, SlotKind
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.loop.trace_rows import trace_type, with_row
 
 _LESS = 4

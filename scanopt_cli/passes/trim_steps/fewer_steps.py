@@ -8,7 +8,7 @@ from scanopt_cli.analysis.accesses.accesses import Accesses
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import rows
+from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.analysis.shortening import capped, with_steps
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import TRACED, SlotKind

@@ -15,7 +15,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.naming import entry_name
 from scanopt_cli.ir.slots import Slot, SlotKind
-from scanopt_cli.loop.loop_view import LoopView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.unroll_small.array_entries import (
     MOST_ENTRIES,
     Entries,

@@ -6,7 +6,7 @@ import io
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Constant, Variable
@@ -14,9 +14,6 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.misc.frozendict import frozendict
 
 from scanopt_cli.ir.interning import is_sparse
-
-if TYPE_CHECKING:
-    from scanopt_cli.serialization.unpickler.records import Call
 
 _MOST_TEXT = 1 << 20
 """How many bytes one text, or one number, may have; arrays are written as bytes."""
@@ -193,15 +190,15 @@ class Uses:
         self._alike: dict[int, set[Hashable]] = {}
         self._comparisons: Counter[int] = Counter()
 
-    def count(self, record: Call) -> None:
-        """Count the parts of what ``record`` uses.
+    def count(self, *parts: Any) -> None:
+        """Count the parts of what a call uses: its arguments, and the state of what it makes.
 
         Raises
         ------
         ValueError
             If all the calls use more than a few times what the file has.
         """
-        self._add(self._size(record.args) + self._size(record.state))
+        self._add(sum(map(self._size, parts)))
 
     def count_as(self, used: Any, size: int) -> None:
         """Count one use of an object, which has to live as long as this, as ``size`` parts."""

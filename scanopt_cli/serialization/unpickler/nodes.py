@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
@@ -11,10 +11,8 @@ from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 
 from scanopt_cli.serialization.payload import constant_from, name_from, set_trace, shared_from
+from scanopt_cli.serialization.unpickler.builder import Builder
 from scanopt_cli.serialization.unpickler.records import Call, made_class
-
-if TYPE_CHECKING:
-    from scanopt_cli.serialization.unpickler.builder import Builder
 
 
 def make_nodes(builder: Builder, record: Call) -> None:
@@ -52,7 +50,7 @@ def _parents(builder: Builder, record: Call) -> list[Call]:
 
 def _make(builder: Builder, record: Call) -> None:
     """Make one variable without an owner, or one node with all its outputs."""
-    builder.uses.count(record)
+    builder.uses.count(record.args, record.state)
     cls, state = _class(builder, record), builder.state(record)
     if issubclass(cls, Variable):
         if state.get("owner") is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pytensor.assumptions.core import KEY_REGISTRY, FactState
@@ -26,11 +26,9 @@ from scanopt_cli.serialization.unpickler.arrays import (
     scalar_from,
     sparse_from,
 )
+from scanopt_cli.serialization.unpickler.builder import Builder
 from scanopt_cli.serialization.unpickler.generators import BIT_GENERATORS, generator_from_state
 from scanopt_cli.serialization.unpickler.records import Call, Global, is_named
-
-if TYPE_CHECKING:
-    from scanopt_cli.serialization.unpickler.builder import Builder
 
 type Handler = Callable[[Builder, Call], Any]
 type Key = tuple[str, str]

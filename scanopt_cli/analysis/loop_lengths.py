@@ -1,8 +1,11 @@
-"""Lengths of the outputs of Scans."""
+"""Lengths of the outputs of loops of either design: Scans and TracedLoops.
+
+What a Scan and the TracedLoop that it becomes have in common has the same length, told alike.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.shape import Shape_i
@@ -13,13 +16,70 @@ from scanopt_cli.analysis.minima import minimum_parts
 from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.scan_view import ScanView, first_traced
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
-
-if TYPE_CHECKING:
-    from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.loop.operator_base import LoopOperator, LoopView
 
 
-def scan_length(lengths: Lengths, node: Apply, variable: Variable, axis: int) -> AffineExpr | None:
-    """Return the length of a Scan's output, ``None`` if it is not known.
+class KnownLengths(Protocol):
+    """What is known of the lengths and numbers of a graph: `scanopt_cli.analysis.lengths`."""
+
+    def value_of(self, variable: Variable) -> AffineExpr:
+        """Return the integer that a scalar holds."""
+
+    def length_of(self, variable: Variable, axis: int = 0) -> AffineExpr:
+        """Return the length of an array along an axis."""
+
+    def provably_le(self, left: AffineExpr | int, right: AffineExpr | int) -> bool:
+        """Whether provably ``left <= right``."""
+
+    def minima(self, form: AffineExpr) -> list[tuple[AffineExpr, ...]]:
+        """Return, for each minimum in ``form``, ``form`` with each operand in its place."""
+
+
+def steps_run(lengths: KnownLengths, variable: Variable) -> AffineExpr | None:
+    """Return how many steps a loop ran, if that is what an output of a TracedLoop says.
+
+    ``None`` if it may have stopped early.
+    """
+    node = variable.owner
+    if node is None or not isinstance(node.op, LoopOperator) or node.op.is_while:
+        return None
+    view = LoopView.of_output(node, variable)
+    return None if view.slots else lengths.value_of(view.n_steps)
+
+
+def output_length(
+    lengths: KnownLengths, node: Apply, variable: Variable, axis: int
+) -> AffineExpr | None:
+    """Return the length of a loop's output, ``None`` if it is not known."""
+    if isinstance(node.op, LoopOperator):
+        return _traced_loop_length(lengths, LoopView.of_output(node, variable), variable, axis)
+    return _scan_length(lengths, node, variable, axis)
+
+
+def _traced_loop_length(
+    lengths: KnownLengths, view: LoopView, variable: Variable, axis: int
+) -> AffineExpr | None:
+    """The length of an output of a TracedLoop.
+
+    The rows of a trace have the shape of the initial value, the first of them; a last value has
+    that only as far as no step changes it.
+    """
+    (slot,) = view.slots
+    if variable is slot.last:
+        is_kept = view.op.kept_lengths[slot.position][axis]
+        return lengths.length_of(slot.outer_input, axis) if is_kept else None
+    if axis:
+        is_state = slot.kind is SlotKind.STATE
+        return lengths.length_of(slot.outer_input, axis - 1) if is_state else None
+    n_done = view.n_done if view.is_while else view.n_steps
+    assert n_done is not None
+    return lengths.value_of(n_done) + slot.n_initial
+
+
+def _scan_length(
+    lengths: KnownLengths, node: Apply, variable: Variable, axis: int
+) -> AffineExpr | None:
+    """The length of a Scan's output.
 
     It is that of the initial buffer, unless the loop can stop early or runs no step.
     """
@@ -36,7 +96,7 @@ def scan_length(lengths: Lengths, node: Apply, variable: Variable, axis: int) ->
     return with_start(length, slot.n_initial) if axis == view.batch_ndim else length
 
 
-def _trace_length(lengths: Lengths, view: ScanView, slot: Slot) -> AffineExpr | None:
+def _trace_length(lengths: KnownLengths, view: ScanView, slot: Slot) -> AffineExpr | None:
     """The length of a nit_sot's output: 0 after 0 steps, else its buffer's.
 
     It is known if the buffer, too, has no rows where the loop runs no step. A minimum is 0 only if
@@ -51,7 +111,7 @@ def _trace_length(lengths: Lengths, view: ScanView, slot: Slot) -> AffineExpr | 
     return n_rows if is_known else None
 
 
-def _stopped_length(lengths: Lengths, view: ScanView, slot: Slot) -> AffineExpr | None:
+def _stopped_length(lengths: KnownLengths, view: ScanView, slot: Slot) -> AffineExpr | None:
     """The length of a while loop's output, in terms of that of its first traced output.
 
     Both have equally many steps. ``None`` unless both buffers provably hold every step.
@@ -64,7 +124,7 @@ def _stopped_length(lengths: Lengths, view: ScanView, slot: Slot) -> AffineExpr 
     return stopped + (slot.n_initial - first.n_initial)
 
 
-def rows(view: SlotView, slot: Slot, lengths: Lengths) -> AffineExpr:
+def rows(view: SlotView, slot: Slot, lengths: KnownLengths) -> AffineExpr:
     """Return how many rows the buffer of ``slot`` has (a state's initial rows included).
 
     The trace of a TracedLoop has a row of every step.
@@ -76,13 +136,13 @@ def rows(view: SlotView, slot: Slot, lengths: Lengths) -> AffineExpr:
     return lengths.length_of(slot.outer_input, view.batch_ndim)
 
 
-def holds_all(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
+def holds_all(view: SlotView, slot: Slot, lengths: KnownLengths) -> bool:
     """Whether the buffer of ``slot`` has as many rows as initial rows and steps together."""
     n_rows = rows(view, slot, lengths)
     return is_start(n_rows - lengths.value_of(view.n_steps), slot.n_initial)
 
 
-def gradient_limit(view: ScanView, lengths: Lengths) -> int | None:
+def gradient_limit(view: ScanView, lengths: KnownLengths) -> int | None:
     """Return after how many steps the gradient of a Scan is truncated, ``None`` if it is not.
 
     A limit that is provably no less than the trip count truncates nothing.

@@ -1,0 +1,135 @@
+"""What is known of a Scan is known of the TracedLoop that it becomes, and of what reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytensor.tensor as pt
+import pytest
+from hypothesis import given
+from pytensor.scan.utils import until
+from zoo_all import MODELS
+from zoo_model import outputs_of
+
+import scanopt_cli as so
+from graph_building import graph_of, scan
+from sample_building import samples
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.ir.scan_view import view_of
+from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.loop.operator_base import LoopOperator
+from strategies import GeneratedScan, scan_graphs
+
+_BEFORE = "remove-unused,clean-slices,mit-mot-to-sit-sot"
+N = pt.lscalar("n")
+X = pt.dmatrix("x")
+
+
+def _both(graph: Graph) -> tuple[Graph, Graph]:
+    """Return a graph of Scans without mit_mots, and the same of TracedLoops."""
+    scans = so.optimize(graph, _BEFORE).graph
+    return scans, so.optimize(scans, "scan-to-loop").graph
+
+
+def _known(graph: Graph) -> list[list[str]]:
+    lengths = Lengths()
+    return [list(map(str, lengths.shape(variable))) for variable in graph.fgraph.outputs]
+
+
+def _assert_known_alike(graph: Graph) -> None:
+    scans, loops = _both(graph)
+    assert _known(loops) == _known(scans)
+
+
+@pytest.mark.parametrize("name", sorted(samples()))
+def test_lengths_of_samples(name: str) -> None:
+    _assert_known_alike(samples()[name])
+
+
+def _models() -> Iterator[Any]:
+    for model in MODELS:
+        for order in range(min(model.order, 1) + 1):
+            marks = [pytest.mark.deep] if order else []
+            yield pytest.param(model, order, marks=marks, id=f"{model}-{order}")
+
+
+@pytest.mark.parametrize(("model", "order"), list(_models()))
+def test_lengths_of_the_zoo(model: Any, order: int) -> None:
+    _assert_known_alike(from_io(*outputs_of(model, order)))
+
+
+@given(scan_graphs(while_loops=False))
+def test_lengths_of_generated_graphs(generated: GeneratedScan) -> None:
+    """What is told of a Scan by names of inputs is told of the TracedLoop by the same."""
+    scans, loops = map(_known, _both(from_io(generated.inputs, generated.outputs)))
+    for known, told in zip(scans, loops, strict=True):
+        for of_scan, of_loop in zip(known, told, strict=True):
+            assert "?" in of_scan or of_loop == of_scan
+
+
+def _loop_outputs(graph: Graph) -> dict[str, list[str]]:
+    """Return the lengths of each output of the TracedLoop in a graph, by the output's name."""
+    (node,) = (node for node in graph.fgraph.toposort() if isinstance(node.op, LoopOperator))
+    lengths = Lengths()
+    return {
+        node.op.output_name(place): list(map(str, lengths.shape(output)))
+        for place, output in enumerate(node.outputs)
+    }
+
+
+def test_outputs_of_a_loop() -> None:
+    h0 = pt.dvector("h0")
+    states, logs = scan(
+        lambda row, h: [pt.tanh(h * 2), h.sum() + row.sum()],
+        sequences=[X],
+        outputs_info=[h0, None],
+    )
+    graph = graph_of(states, logs)
+    assert _loop_outputs(_both(graph)[1]) == {
+        "last[0]": ["h0.shape[0]"],
+        "trace[0]": ["x.shape[0]+1", "h0.shape[0]"],
+        "traced[0]": ["x.shape[0]"],
+        "steps": [],
+    }
+
+
+def test_a_last_value_of_another_shape_is_not_known() -> None:
+    """A step may change the shape of what has no trace; the rows of a trace are all alike."""
+    h0, w = pt.dvector("h0"), pt.dmatrix("w")
+    states = scan(lambda h, w: w @ h, outputs_info=[h0], non_sequences=[w], n_steps=N)
+    found = _loop_outputs(_both(graph_of(states))[1])
+    assert found["last[0]"] == ["?.shape[0]"]
+    assert found["trace[0]"] == ["n+1", "h0.shape[0]"]
+
+
+def test_a_loop_that_may_stop_has_as_many_rows_as_steps_were_run() -> None:
+    """The numbers of rows of two traces are equal, and no multiple of the most there may be."""
+    states, logs = scan(
+        lambda h: ([h * 2, pt.log(h)], until(h > 9)),
+        outputs_info=[pt.dscalar("h"), None],
+        n_steps=N,
+    )
+    graph = graph_of(states, logs, states.shape[0])
+    (node,) = (
+        node for node in _both(graph)[1].fgraph.toposort() if isinstance(node.op, LoopOperator)
+    )
+    lengths, view = Lengths(), view_of(node)
+    (state,), (traced,) = view.of_kind(SlotKind.STATE), view.of_kind(SlotKind.TRACED)
+    (n_done,) = view.counts
+    assert lengths.length_of(state.output) == lengths.value_of(n_done) + 1
+    assert lengths.length_of(traced.output) == lengths.value_of(n_done)
+    assert lengths.value_of(n_done) != lengths.value_of(view.n_steps)
+    assert not lengths.provably_le(lengths.value_of(view.n_steps), lengths.value_of(n_done))
+
+
+def test_how_many_steps_were_run_is_known_of_a_loop_that_cannot_stop() -> None:
+    states = scan(lambda h: h * 2, outputs_info=[pt.dscalar("h")], n_steps=N)
+    (node,) = (
+        node
+        for node in _both(graph_of(states))[1].fgraph.toposort()
+        if isinstance(node.op, LoopOperator)
+    )
+    (n_done,) = view_of(node).counts
+    assert str(Lengths().value_of(n_done)) == "n"
