@@ -167,13 +167,13 @@ def _code(derivative: Derivative, *, is_asked_for: bool) -> ExitCode:
 
 
 def _write(derivative: Derivative, target: Path | None, *, code: ExitCode, trust: bool) -> None:
-    from scanopt_cli.pipeline.optimizing import optimize
+    from scanopt_cli.pipeline.optimizing import compile_safe
     from scanopt_cli.serialization.saving import save
 
     if target is None:
         return
     if code is ExitCode.CLEAN:
-        save(optimize(derivative.graph, "compile-safe").graph, target, trust=trust)
+        save(compile_safe(derivative.graph), target, trust=trust)
         tell(f"wrote {target}")
     else:
         tell(f"{target} is not written")

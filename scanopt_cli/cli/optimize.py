@@ -147,7 +147,7 @@ def optimize(
                 )
                 result = optimize_graph(
                     graph,
-                    passes,
+                    sequence,
                     verify=verify,
                     modes=mode or DEFAULT,
                     limit=limit,

@@ -12,9 +12,8 @@ from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, copy_nodes, in_memory, take_over
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.driver import form_of, smallest
-from scanopt_cli.pipeline.grammar import as_passes, print_pipeline
-from scanopt_cli.pipeline.registry import registry
-from scanopt_cli.pipeline.runner import PassRun, run_pipeline
+from scanopt_cli.pipeline.grammar import as_passes, parse, print_pipeline
+from scanopt_cli.pipeline.runner import PassRun, Watcher, run_pipeline
 from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Remark
 from scanopt_cli.verification.modes import DEFAULT
@@ -133,6 +132,15 @@ def optimize(
     )
 
 
+@bounded_folding()
+def compile_safe(graph: Graph) -> Graph:
+    """Return a copy of ``graph`` that PyTensor compiles right, as `optimize` leaves its results."""
+    work = graph.copy()
+    locate(work.fgraph)
+    _run_last(work)
+    return work
+
+
 def _settle(
     work: Graph,
     passes: Sequence[Pass],
@@ -183,9 +191,12 @@ def _run_once(
             watch(Snapshot(item.name, work.copy()))
 
     runs = run_pipeline(work.fgraph, passes, limit=limit, watch=watched)
-    # PyTensor would compile some graphs wrongly if it failed, so an error of it is the user's.
-    last = [registry()[_LAST]()]
-    return *runs, *run_pipeline(work.fgraph, last, strict=True, watch=watched)
+    return *runs, *_run_last(work, watched)
+
+
+def _run_last(work: Graph, watch: Watcher | None = None) -> tuple[PassRun, ...]:
+    """Run `compile-safe`; PyTensor would compile some graphs wrongly if it failed silently."""
+    return run_pipeline(work.fgraph, parse(_LAST), strict=True, watch=watch)
 
 
 def _joined(first: Sequence[PassRun], more: Sequence[PassRun]) -> tuple[PassRun, ...]:
