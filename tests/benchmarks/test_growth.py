@@ -75,7 +75,13 @@ _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
 }
 _MAKERS = {name: maker for maker, names in _OTHER_GRAPHS.items() for name in names}
 # What mends mistakes has no work in graphs without any.
-_MENDING = ("carry-generators", "safe-branches", "stable-log-sums", "widen-integers")
+_MENDING = (
+    "carry-generators",
+    "initial-rows-alone",
+    "safe-branches",
+    "stable-log-sums",
+    "widen-integers",
+)
 _PIPELINES = (
     *(cls.name for cls in builtin() if cls.name not in _MENDING),
     "default",

@@ -13,7 +13,7 @@ from pytensor.link.numba.linker import NumbaLinker
 from pytensor.link.vm import VMLinker
 
 from scanopt_cli.integration.compilation.compilation_stages import CompilationStage, query_of
-from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
+from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.factor_once import FactorOnce
 from scanopt_cli.passes.push_out.push_out import PushOut
 from scanopt_cli.passes.push_out_sums.push_out_sums import PushOutSums
@@ -33,8 +33,8 @@ def passes_of(
     replace its push-outs, end the first stage, and `TrimSteps` and `SaveMem` replace its trimming
     if ``passes`` contain none that trims. The passes of the first stage that say so are repeated in
     the second; the Scans that are left become loops there, if ``passes`` turn them. PyTensor
-    compiles bodies last, so the second stage ends with `CopyOverwritten`, which copies the outputs
-    of a body that may alias an overwritten row of a mit_mot.
+    compiles bodies last, so the second stage ends with `CompileSafe`, which copies the outputs of a
+    body that may alias an overwritten row of a mit_mot.
     """
     if not passes:
         return ()
@@ -48,7 +48,7 @@ def passes_of(
         chosen = [
             *dict.fromkeys(item for item in passes[:first] if item.repeats),
             *(passes[first:] or [TrimSteps(), SaveMem()]),
-            CopyOverwritten(),
+            CompileSafe(only="overwritten"),
         ]
     target = _target(mode)
     return tuple(item.adapted(target) for item in chosen)
