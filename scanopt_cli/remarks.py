@@ -119,6 +119,8 @@ class Code(StrEnum):
     TRACED_CARRIED = "traced-carried"
     # factor-once
     MATRIX_FACTORED = "matrix-factored"
+    # initial-rows-alone
+    START_EMPTIED = "start-emptied"
     # keep-values
     VALUES_KEPT = "values-kept"
     # merge-products

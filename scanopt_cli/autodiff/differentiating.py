@@ -38,7 +38,7 @@ from scanopt_cli.autodiff.problem import (
 from scanopt_cli.autodiff.provenance.pedigree import pedigree_of
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import TangentError
-from scanopt_cli.autodiff.stages import NotCountedError, staged
+from scanopt_cli.autodiff.stages import NotCountedError, StagedGraph
 from scanopt_cli.autodiff.strategies import derivatives_by_order, few_entries, record_inferred
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.folding import bounded_folding
@@ -148,13 +148,13 @@ def grad(
     orders = []
     deadline = thread_time() + stage_timeout
     for report in built:
-        counted = []
+        counted, work = [], StagedGraph(report.graph)
         for stage in map(Stage, stages):
             if stage is Stage.RAW:
                 continue
             announce(f"{choice.strategy}, order {report.order}: {stage}")
             try:
-                counted.append(staged(stage, report.graph, deadline))
+                counted.append(work.after(stage, deadline))
             except NotCountedError as error:
                 notes.append(f"order {report.order} has no counts for the stage {stage}: {error}")
         orders.append(replace(report, stages=tuple(counted)))

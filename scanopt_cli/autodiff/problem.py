@@ -11,7 +11,6 @@ from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.diagnose import refuse_complex
-from scanopt_cli.autodiff.initial_rows import InitialRowsAlone
 from scanopt_cli.autodiff.legality import refuse_in_place, refuse_trimmed, truncations
 from scanopt_cli.autodiff.selecting import (
     input_names,
@@ -21,6 +20,7 @@ from scanopt_cli.autodiff.selecting import (
 )
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import Graph, GraphObject, as_graph
+from scanopt_cli.passes.initial_rows_alone import InitialRowsAlone
 from scanopt_cli.pipeline.runner import run_pipeline
 
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from time import perf_counter, thread_time
 
@@ -40,25 +41,39 @@ class NotCountedError(ScanoptError):
     """PyTensor does not rewrite a graph in time."""
 
 
-def staged(stage: Stage, graph: Graph, deadline: float = inf) -> StageReport:
-    """Apply ``stage`` to a copy of ``graph`` and collect its statistics; nothing is compiled.
+@dataclass
+class StagedGraph:
+    """A graph of which copies go through stages; scanopt's passes run once for all of them."""
 
-    Raises
-    ------
-    NotCountedError
-        If PyTensor has not rewritten the graph when `time.thread_time` passes ``deadline``, or if
-        it would hang.
-    """
-    start = perf_counter()
-    if thread_time() > deadline:
-        raise NotCountedError(_TOO_LONG, hint=_TOO_LONG_HINT)
-    cleans = stage in (Stage.SCANOPT, Stage.BOTH)
-    work = (optimize(graph, _PRESET).graph if cleans else graph.copy()).fgraph
-    if stage in (Stage.PYTENSOR, Stage.BOTH):
-        rewrite_as_pytensor(work, deadline, get_default_mode().excluding("inplace"))
-    return StageReport(
-        stage=stage, statistics=statistics(work), seconds=round(perf_counter() - start, 3)
-    )
+    graph: Graph
+
+    @cached_property
+    def _cleaned(self) -> tuple[Graph, float]:
+        """The graph after scanopt's passes, and how many seconds they took."""
+        start = perf_counter()
+        return optimize(self.graph, _PRESET).graph, perf_counter() - start
+
+    def after(self, stage: Stage, deadline: float = inf) -> StageReport:
+        """Apply ``stage`` to a copy of the graph and collect its statistics; nothing is compiled.
+
+        Raises
+        ------
+        NotCountedError
+            If PyTensor has not rewritten the graph when `time.thread_time` passes ``deadline``, or
+            if it would hang.
+        """
+        if thread_time() > deadline:
+            raise NotCountedError(_TOO_LONG, hint=_TOO_LONG_HINT)
+        graph, seconds = self.graph, 0.0
+        if stage in (Stage.SCANOPT, Stage.BOTH):
+            graph, seconds = self._cleaned
+        start = perf_counter()
+        work = graph.copy().fgraph
+        if stage in (Stage.PYTENSOR, Stage.BOTH):
+            rewrite_as_pytensor(work, deadline, get_default_mode().excluding("inplace"))
+        found = statistics(work)
+        seconds += perf_counter() - start
+        return StageReport(stage=stage, statistics=found, seconds=round(seconds, 3))
 
 
 class _DeadlinePassed(BaseException):

@@ -26,11 +26,12 @@ from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import fitted
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.scan_view import is_loop
-from scanopt_cli.passes.compile_safe.bodies import CompileSafeBodies
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 
 _CLEANING = "merge-equal,simplify{outer=true},merge-states,remove-unused"
+# Without it PyTensor would compile some of the simplified sums wrongly.
+_SAFE = "compile-safe{only=bodies}"
 # Forward mode takes one direction for each entry; for more entries than this it is refused.
 MOST_ENTRIES = 16
 
@@ -190,8 +191,7 @@ def cleaned(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -> list[V
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
     work = FunctionGraph(inputs, list(outputs), clone=True)
     run_pipeline(work, parse(_CLEANING))
-    # Without this pass PyTensor would compile some of the simplified sums wrongly.
-    run_pipeline(work, [CompileSafeBodies()], strict=True)
+    run_pipeline(work, parse(_SAFE), strict=True)
     results = clone_replace(work.outputs, replace=dict(zip(work.inputs, inputs, strict=True)))
     record_inferred(results, recorder)
     return list(results)

@@ -24,7 +24,6 @@ from scanopt_cli.cli import list_rules
 from scanopt_cli.cli import optimize as optimize_command
 from scanopt_cli.cli import passes as passes_command
 from scanopt_cli.cli import verify as verify_command
-from scanopt_cli.cli.batch import until_command_ends
 from scanopt_cli.cli.console import finish, set_up, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.help import Command, Group
@@ -115,8 +114,7 @@ def run(arguments: Sequence[str]) -> int:
     if debug:
         os.environ[STRICT] = "1"
     try:
-        with until_command_ends:
-            result = app(arguments, prog_name="scanopt", standalone_mode=False)
+        result = app(arguments, prog_name="scanopt", standalone_mode=False)
         finish()
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scanopt_cli.cli.batch import Batch, Failure, load_graph
+from scanopt_cli.cli.batch import Batch, Failure
 from scanopt_cli.cli.console import out, plug_in_warnings, tell
 from scanopt_cli.cli.exits import ExitCode, finding
-from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
     AllowPackages,
     Force,
@@ -23,6 +22,7 @@ from scanopt_cli.cli.options import (
     require_use_of_force,
 )
 from scanopt_cli.cli.results import print_blocks, print_json
+from scanopt_cli.cli.session import session
 from scanopt_cli.cli.targets import targets, write
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.text import comma_separated
@@ -147,10 +147,13 @@ def check(
     mended: dict[Path, Mended] = {}
     diffs: dict[Path, GraphDiff] = {}
     for path, problem in files.items():
-        with batch.attempt(path), limited(path, trust=trust, only_read=False):
+        with (
+            batch.attempt(path),
+            session(path, trust=trust, allow_packages=allow_package) as work,
+        ):
             if problem is not None:
                 raise problem
-            graph = load_graph(path, trust=trust, allow_packages=allow_package)
+            graph = work.load(path)
             ignored = (*left_out, *settings.ignored_in(path))
             how: Any = {"select": chosen, "ignore": ignored, "baseline": known}
             if fix or diff:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scanopt_cli.cli.batch import load_graph, until_command_ends
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode, finding
-from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import AllowPackages, DiffFormat, Format, Trust
 from scanopt_cli.cli.results import print_blocks, print_json
+from scanopt_cli.cli.session import session
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
@@ -71,11 +70,11 @@ def diff(
     )
     if only_budget and limits is None:
         raise ScanoptError("there is no budget", where="--only-budget", hint="give --budget COUNTS")
-    until_command_ends.enter_context(limited(a, b, trust=trust, only_read=False))
-    before, after = (load_graph(path, trust=trust, allow_packages=allow_package) for path in (a, b))
-    found = diff_graphs(before, after, names=names)
-    violations = check(limits, after) if limits is not None else ()
-    _print(found, violations, b, output_format, stat=stat, lines=lines)
+    with session(a, b, trust=trust, allow_packages=allow_package) as work:
+        before, after = map(work.load, (a, b))
+        found = diff_graphs(before, after, names=names)
+        violations = check(limits, after) if limits is not None else ()
+        _print(found, violations, b, output_format, stat=stat, lines=lines)
     return finding(bool(violations) or not (found.same or only_budget))
 
 

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scanopt_cli.autodiff.choices import Stage, Strategy
-from scanopt_cli.cli.batch import load_graph, until_command_ends
 from scanopt_cli.cli.console import status, tell
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
     AllowPackages,
     Force,
@@ -24,6 +22,7 @@ from scanopt_cli.cli.options import (
     require_use_of_force,
 )
 from scanopt_cli.cli.results import print_result
+from scanopt_cli.cli.session import session
 from scanopt_cli.cli.targets import require_target
 from scanopt_cli.errors import ScanoptError
 
@@ -109,50 +108,48 @@ def grad(
     require_use_of_force(output_file, force=force)
     if output_file is not None:
         require_target(output_file, graph, force=force)
-    until_command_ends.enter_context(limited(graph, trust=trust, only_read=False))
-    loaded = load_graph(
-        graph, trust=trust, allow_packages=allow_package, recorded=check is not False
-    )
     position = int(output) if output.lstrip("+-").isdigit() else output
     strategies = list(dict.fromkeys(strategy or [Strategy.AUTO]))
     found: list[Derivative] = []
     codes = [ExitCode.CLEAN]
-    with status(str(graph), "differentiating") as show_progress:
-        for name in strategies:
-            try:
-                one = differentiate(
-                    loaded,
-                    order=order,
-                    wrt=wrt,
-                    output=position,
-                    strategy=name,
-                    full=full,
-                    check=check is not False,
-                    modes=mode or (DEFAULT if check else PLAIN),
-                    timeout=_TIMEOUTS[check is True],
-                    stages=stage or (),
-                    compare=not stage and len(strategies) == 1,
-                    progress=show_progress,
-                )
-            except ScanoptError as error:
-                if not found:
-                    raise
-                tell(f"error: {name}: {error}")
-                codes.append(ExitCode.FAILED)
-            else:
-                found.append(one)
-        derivative = replace(found[0], compared=tuple(found[1:]))
-        if not stage and len(strategies) > 1:
-            show_progress("counting")
-            built = [(Choice(one.strategy, one.reason), one.graph) for one in found]
-            derivative = replace(derivative, candidates=beside_each_other(built))
-    report = grad_report(
-        derivative, show=show, lines=0 if output_format is Format.MARKDOWN else lines
-    )
-    print_result(output_format, "grad", derivative, report)
-    codes += [_code(one, is_asked_for=check is True) for one in found]
-    code = _code(found[0], is_asked_for=check is True)
-    _write(derivative, output_file, code=code, trust=trust)
+    with session(graph, trust=trust, allow_packages=allow_package) as work:
+        loaded = work.load(graph, recorded=check is not False)
+        with status(str(graph), "differentiating") as show_progress:
+            for name in strategies:
+                try:
+                    one = differentiate(
+                        loaded,
+                        order=order,
+                        wrt=wrt,
+                        output=position,
+                        strategy=name,
+                        full=full,
+                        check=check is not False,
+                        modes=mode or (DEFAULT if check else PLAIN),
+                        timeout=_TIMEOUTS[check is True],
+                        stages=stage or (),
+                        compare=not stage and len(strategies) == 1,
+                        progress=show_progress,
+                    )
+                except ScanoptError as error:
+                    if not found:
+                        raise
+                    tell(f"error: {name}: {error}")
+                    codes.append(ExitCode.FAILED)
+                else:
+                    found.append(one)
+            derivative = replace(found[0], compared=tuple(found[1:]))
+            if not stage and len(strategies) > 1:
+                show_progress("counting")
+                built = [(Choice(one.strategy, one.reason), one.graph) for one in found]
+                derivative = replace(derivative, candidates=beside_each_other(built))
+        report = grad_report(
+            derivative, show=show, lines=0 if output_format is Format.MARKDOWN else lines
+        )
+        print_result(output_format, "grad", derivative, report)
+        codes += [_code(one, is_asked_for=check is True) for one in found]
+        code = _code(found[0], is_asked_for=check is True)
+        _write(derivative, output_file, code=code, trust=trust)
     return max(codes)
 
 
@@ -170,13 +167,13 @@ def _code(derivative: Derivative, *, is_asked_for: bool) -> ExitCode:
 
 
 def _write(derivative: Derivative, target: Path | None, *, code: ExitCode, trust: bool) -> None:
-    from scanopt_cli.pipeline.optimizing import optimize
+    from scanopt_cli.pipeline.optimizing import compile_safe
     from scanopt_cli.serialization.saving import save
 
     if target is None:
         return
     if code is ExitCode.CLEAN:
-        save(optimize(derivative.graph, "compile-safe").graph, target, trust=trust)
+        save(compile_safe(derivative.graph), target, trust=trust)
         tell(f"wrote {target}")
     else:
         tell(f"{target} is not written")

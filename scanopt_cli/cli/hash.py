@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scanopt_cli.cli.batch import Batch, load_graph
+from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import AllowPackages, Format, GraphFiles, OutputFormat, Trust
 from scanopt_cli.cli.results import print_blocks, print_json
+from scanopt_cli.cli.session import session
 
 if TYPE_CHECKING:
     from scanopt_cli.equivalence.hashing import GraphDigest
@@ -49,8 +49,8 @@ def hash_graphs(
     batch = Batch(graphs)
     for path in graphs:
         with batch.attempt(path):
-            with limited(path, trust=trust):
-                graph = load_graph(path, trust=trust, allow_packages=allow_package)
+            with session(path, trust=trust, allow_packages=allow_package, only_read=True) as work:
+                graph = work.load(path)
                 digest = hash_graph(graph, inner=inner, names=names, gradients=gradients)
             batch.results.append(digest)
             if output_format is not Format.JSON:

@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from scanopt_cli.cli.batch import load_graph
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import AllowPackages, Format, GraphFile, OutputFormat, Trust
 from scanopt_cli.cli.results import print_result
+from scanopt_cli.cli.session import session
 
 
 def inspect(
@@ -41,9 +40,8 @@ def inspect(
     from scanopt_cli.analysis.inspection import inspect_graph
     from scanopt_cli.reports.inspect_report import inspect_report
 
-    with limited(graph, trust=trust):
-        loaded = load_graph(graph, trust=trust, allow_packages=allow_package)
-        inspection = chosen(inspect_graph(loaded.fgraph), loop, depth)
+    with session(graph, trust=trust, allow_packages=allow_package, only_read=True) as work:
+        inspection = chosen(inspect_graph(work.load(graph).fgraph), loop, depth)
     details = True if loop is not None else None
     print_result(output_format, "inspect", inspection, inspect_report(inspection, details=details))
     return ExitCode.CLEAN

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from types import FrameType
 
@@ -100,42 +101,45 @@ def _is_out_of_memory(error: BaseException | None) -> bool:
     return False
 
 
-_deadlines: list[float] = []
-"""The deadlines of all limits in force, in seconds of `time.process_time`."""
+class _Alarm:
+    """What the timer calls once ``deadline`` has passed, in seconds of `time.process_time`."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+
+    def set(self) -> None:
+        """Have the timer call it, and no other."""
+        signal.signal(signal.SIGPROF, self)
+        left = self.deadline - time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, max(left, _AGAIN), _AGAIN)
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        if self.deadline < inf:
+            raise _OutOfTime(self.deadline)
 
 
 @contextmanager
 def _limited_time(deadline: float) -> Iterator[None]:
-    is_free = _deadlines or (
-        hasattr(signal, "setitimer")
-        and threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGPROF) is signal.SIG_DFL
+    can_stop = (
+        hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     )
-    if not is_free:
+    around = signal.getsignal(signal.SIGPROF) if can_stop else None
+    if not (isinstance(around, _Alarm) or around is signal.SIG_DFL):
         yield
         return
-    _deadlines.append(deadline)
-    _set_timer()
+    # Of nested limits, the timer waits for the one that ends first.
+    outer = around.deadline if isinstance(around, _Alarm) else inf
+    alarm = _Alarm(min(deadline, outer))
+    alarm.set()
     try:
         yield
     finally:
-        _deadlines.remove(deadline)
-        _set_timer()
-
-
-def _set_timer() -> None:
-    if _deadlines:
-        signal.signal(signal.SIGPROF, _stop)
-        left = min(_deadlines) - time.process_time()
-        signal.setitimer(signal.ITIMER_PROF, max(left, _AGAIN), _AGAIN)
-    else:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, signal.SIG_DFL)
-
-
-def _stop(_number: int, _frame: FrameType | None) -> None:
-    if _deadlines:
-        raise _OutOfTime(min(_deadlines))
+        alarm.deadline = inf
+        if isinstance(around, _Alarm):
+            around.set()
+        else:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, signal.SIG_DFL)
 
 
 @contextmanager

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scanopt_cli.cli.batch import Batch, load_graph
+from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.console import out, plug_in_warnings, status, tell
 from scanopt_cli.cli.exits import ExitCode, finding
-from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
     AllowPackages,
     Force,
@@ -26,6 +25,7 @@ from scanopt_cli.cli.options import (
     require_use_of_force,
 )
 from scanopt_cli.cli.results import print_aside, print_blocks, print_json
+from scanopt_cli.cli.session import session
 from scanopt_cli.cli.targets import targets, write
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.text import plural
@@ -132,9 +132,12 @@ def optimize(
     left: dict[Path, CheckResult] = {}
     for place, path in enumerate(graphs, 1):
         title = f"{path} ({place} of {len(graphs)})" if len(graphs) > 1 else str(path)
-        with batch.attempt(path), limited(path, trust=trust, only_read=False):
+        with (
+            batch.attempt(path),
+            session(path, trust=trust, allow_packages=allow_package) as work,
+        ):
             with status(title, "optimizing") as show_progress:
-                graph = load_graph(path, trust=trust, allow_packages=allow_package, recorded=verify)
+                graph = work.load(path, recorded=verify)
                 watch = showing_changes(
                     print_aside,
                     graph,
@@ -144,7 +147,7 @@ def optimize(
                 )
                 result = optimize_graph(
                     graph,
-                    passes,
+                    sequence,
                     verify=verify,
                     modes=mode or DEFAULT,
                     limit=limit,

@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from scanopt_cli.cli.batch import load_graph, until_command_ends
 from scanopt_cli.cli.console import status
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.options import (
     AllowPackages,
     Format,
@@ -19,6 +17,7 @@ from scanopt_cli.cli.options import (
     Trust,
 )
 from scanopt_cli.cli.results import print_result
+from scanopt_cli.cli.session import session
 
 
 def verify(
@@ -54,21 +53,18 @@ def verify(
     from scanopt_cli.verification.result import Verdict
     from scanopt_cli.verification.verifying import verify as verify_graphs
 
-    until_command_ends.enter_context(limited(a, b, trust=trust, only_read=False))
-    graphs = [
-        load_graph(path, trust=trust, allow_packages=allow_package, recorded=True)
-        for path in (a, b)
-    ]
-    with status(str(b), "verifying") as show_progress:
-        found = verify_graphs(
-            *graphs,
-            runs=runs,
-            seed=seed,
-            modes=mode or DEFAULT,
-            timeout=timeout,
-            strict=strict,
-            progress=show_progress,
-        )
+    with session(a, b, trust=trust, allow_packages=allow_package) as work:
+        graphs = [work.load(path, recorded=True) for path in (a, b)]
+        with status(str(b), "verifying") as show_progress:
+            found = verify_graphs(
+                *graphs,
+                runs=runs,
+                seed=seed,
+                modes=mode or DEFAULT,
+                timeout=timeout,
+                strict=strict,
+                progress=show_progress,
+            )
     print_result(output_format, "verify", found, verify_report(found))
     if found.verdict is Verdict.COULD_NOT_RUN:
         return ExitCode.FAILED

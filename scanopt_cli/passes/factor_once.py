@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import pytensor.tensor as pt
 from pytensor.conditional.op import IfElse
@@ -30,7 +30,7 @@ from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.slots import SlotKind, SlotView
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.push_out.hoisting import hoist, invariant_nodes
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import AnyLoopPass
 from scanopt_cli.remarks import Code
 
@@ -79,6 +79,10 @@ class FactorOnce(AnyLoopPass):
     """whether nothing is factored if the loop runs no step"""
     tridiagonal: bool = True
     """whether to take case 2; JAX solves such systems without factors"""
+
+    def adapted(self, target: CompilationTarget) -> Self:
+        """Guard only what may raise, and leave case 2 out for JAX."""
+        return replace(self, guarded=target.raises, tridiagonal=target.linker != "jax")
 
     def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a loop that is given factors."""

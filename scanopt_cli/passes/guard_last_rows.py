@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
@@ -21,7 +21,7 @@ from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.ir.step_check import is_checked, is_step_check, with_step_check
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass, not_whole
 from scanopt_cli.remarks import Code
 
@@ -61,6 +61,10 @@ class GuardLastRows(ScanPass):
     """whether to write the checks; JAX cannot raise errors"""
 
     name: ClassVar[str] = "guard-last-rows"
+
+    def adapted(self, target: CompilationTarget) -> Self:
+        """Write no check that cannot raise."""
+        return replace(self, check=self.check and target.raises)
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for what reads or writes last rows."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, cast
 
 import pytensor.tensor as pt
 from pytensor.conditional.op import ifelse
@@ -20,7 +20,7 @@ from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.passes.push_out.hoisting import placeholder
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass, not_whole
 from scanopt_cli.remarks import Code, Reason, Why, because
 
@@ -56,11 +56,16 @@ class HoistStates(ScanPass):
     """
 
     name: ClassVar[str] = "hoist-states"
+    repeats: ClassVar[bool] = True
     accepts_in_place: ClassVar[bool] = False
 
     guarded: bool = True
     outputs: bool = True
     """whether to take case 2; PyTensor does as much by itself"""
+
+    def adapted(self, target: CompilationTarget) -> Self:
+        """Guard only what may raise."""
+        return replace(self, guarded=target.raises)
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan without the invariant states."""

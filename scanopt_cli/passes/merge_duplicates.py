@@ -33,6 +33,7 @@ class MergeDuplicates(ScanPass):
     """
 
     name: ClassVar[str] = "merge-duplicates"
+    repeats: ClassVar[bool] = True
     accepts_in_place: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:

@@ -49,6 +49,7 @@ class MergeStates(AnyLoopPass):
     """
 
     name: ClassVar[str] = "merge-states"
+    repeats: ClassVar[bool] = True
     accepts_in_place: ClassVar[bool] = False
 
     def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:

@@ -42,6 +42,7 @@ class RemoveUnused(AnyLoopPass):
     """
 
     name: ClassVar[str] = "remove-unused"
+    repeats: ClassVar[bool] = True
     from_the_end: ClassVar[bool] = True
 
     def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:

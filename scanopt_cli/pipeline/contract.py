@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -232,6 +232,35 @@ class PassContext:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class CompilationTarget:
+    """What passes know of the mode that PyTensor compiles a graph by.
+
+    Attributes
+    ----------
+    linker
+        ``numba``, ``jax``, ``c``, or the class of another linker.
+    preallocates
+        Whether steps write into a row of a buffer that is kept for them.
+    excluded
+        The tags and names of the rewrites that the mode leaves out.
+    """
+
+    linker: str
+    preallocates: bool
+    excluded: frozenset[str] = frozenset()
+
+    @property
+    def raises(self) -> bool:
+        """Whether errors that depend on values can be raised, which JAX cannot."""
+        return self.linker != "jax"
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a whole step is compiled. If not, each operation of it takes long."""
+        return self.linker in ("numba", "jax")
+
+
 @dataclass(frozen=True)
 class Pass(ABC):
     """A rewrite of graphs. Subclasses are frozen dataclasses; their fields are the pass's options.
@@ -250,8 +279,15 @@ class Pass(ABC):
     """The pass whose results this one turns back, so that a pipeline may have one of them only."""
     starts_phase: ClassVar[bool] = False
     """Whether the pass waits until those before it in the pipeline have nothing left to do."""
+    repeats: ClassVar[bool] = False
+    """Whether the pass runs in both stages of a compilation: PyTensor makes more of a graph equal,
+    unused or constant in between."""
     sweeps: ClassVar[int] = 1
     """How often the pass may run on a graph in a row, as one of its rewrites enables the next."""
+
+    def adapted(self, target: CompilationTarget) -> Self:  # noqa: ARG002
+        """Return the pass with the options that fit what a graph is compiled for."""
+        return self
 
     @abstractmethod
     def rewrites(self, context: PassContext) -> Iterator[Rewrite | Fixpoint]:

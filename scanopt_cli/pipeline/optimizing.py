@@ -12,8 +12,7 @@ from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, copy_nodes, in_memory, take_over
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.driver import Forms, smallest
-from scanopt_cli.pipeline.grammar import as_passes, print_pipeline
-from scanopt_cli.pipeline.registry import registry
+from scanopt_cli.pipeline.grammar import as_passes, parse, print_pipeline
 from scanopt_cli.pipeline.runner import PassRun, PipelineRunner
 from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Remark
@@ -134,6 +133,15 @@ def optimize(
     )
 
 
+@bounded_folding()
+def compile_safe(graph: Graph) -> Graph:
+    """Return a copy of ``graph`` that PyTensor compiles right, as `optimize` leaves its results."""
+    work = graph.copy()
+    locate(work.fgraph)
+    _last(Forms()).run(work.fgraph)
+    return work
+
+
 def _settle(
     work: Graph,
     passes: Sequence[Pass],
@@ -147,11 +155,7 @@ def _settle(
     in every round; but these may enable others, and so may a later phase an earlier one. If some
     forms lead to one another, the smallest of them is the result, whichever ``work`` had.
     """
-    # PyTensor would compile some graphs wrongly if compile-safe failed: that is the user's to know.
-    runners = (
-        PipelineRunner(passes, limit=limit, forms=all_forms),
-        PipelineRunner([registry()[_LAST]()], strict=True, forms=all_forms),
-    )
+    runners = (PipelineRunner(passes, limit=limit, forms=all_forms), _last(all_forms))
     has_phases = any(item.starts_phase for item in passes)
     forms = {all_forms.form_of(work.fgraph): copy_nodes(work.fgraph)}
     runs: tuple[PassRun, ...] = ()
@@ -188,6 +192,11 @@ def _run_once(
             watch(Snapshot(item.name, work.copy()))
 
     return tuple(run for runner in runners for run in runner.run(work.fgraph, watch=watched))
+
+
+def _last(forms: Forms) -> PipelineRunner:
+    """Return what runs `compile-safe`; PyTensor would compile some graphs wrongly if it failed."""
+    return PipelineRunner(parse(_LAST), strict=True, forms=forms)
 
 
 def _joined(first: Sequence[PassRun], more: Sequence[PassRun]) -> tuple[PassRun, ...]:

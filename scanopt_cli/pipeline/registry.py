@@ -47,6 +47,7 @@ _BUILTIN = (
     "merge_products:MergeProducts",
     "loop_to_scan.loop_to_scan:LoopToScan",
     "carry_generators:CarryGenerators",
+    "initial_rows_alone:InitialRowsAlone",
     "safe_branches:SafeBranches",
     "stable_log_sums:StableLogSums",
     "widen_integers:WidenIntegers",

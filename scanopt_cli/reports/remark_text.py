@@ -26,6 +26,7 @@ TEXTS: Mapping[Code, str] = {
     Code.BUFFER_DROPPED: "removed {count:buffer} of which every row is overwritten",
     Code.WRITE_MOVED: "merged {count:nested write} into zeros",
     Code.WRITE_SIMPLIFIED: "simplified the index of {count:write}",
+    Code.START_EMPTIED: "starts {slots!q} from a buffer of which only the initial rows are set",
     Code.START_FILLED: "replaced {count:short initial buffer} by Alloc",
     Code.STORE_FORWARDED: "forwarded stores to {count:load}",
     Code.SLICE_COMPOSED: "simplified or composed {count:slice}",

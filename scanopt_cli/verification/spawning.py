@@ -12,9 +12,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -29,6 +29,7 @@ from scanopt_cli.errors import VerificationError
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.serialization.payload import encode
 from scanopt_cli.serialization.unpickler.dropping import reduced_op
+from scanopt_cli.verification.child_record import Doing, Done, Entry, Failed, Record, from_line
 from scanopt_cli.verification.modes import WITHOUT_C
 
 REQUEST = "request.pkl"
@@ -81,14 +82,6 @@ class Request:
     seed: int
     modes: tuple[str, ...]
     timeout: float
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What the child wrote before it ended: its entries, and why it failed, if it did."""
-
-    entries: tuple[dict[str, Any], ...]
-    failure: str | None
 
 
 def tables(*graphs: Graph) -> tuple[dict[str, Any], ...]:
@@ -177,7 +170,7 @@ def _wait(
     end = monotonic() + longest
     try:
         while progress is not None and process.poll() is None and monotonic() < end:
-            progress(f"verifying: {_doing(_written(record))}")
+            progress(f"verifying: {_doing(Record(_written(record)))}")
             with suppress(subprocess.TimeoutExpired):
                 process.wait(min(_POLL_INTERVAL, max(end - monotonic(), 0)))
         code = process.wait(max(end - monotonic(), 0))
@@ -208,17 +201,17 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _written(path: Path) -> list[dict[str, Any]]:
+def _written(path: Path) -> list[Entry]:
     """Return what the child has written so far, without an incomplete last line."""
-    entries = []
+    entries: list[Entry] = []
     for line in path.read_text().splitlines() if path.exists() else []:
         with suppress(json.JSONDecodeError):
-            entries.append(json.loads(line))
+            entries.append(from_line(line))
     return entries
 
 
-def _doing(entries: Sequence[dict[str, Any]]) -> str:
-    return next((entry["doing"] for entry in reversed(entries) if "doing" in entry), "starting")
+def _doing(record: Record) -> str:
+    return next((entry.what for entry in reversed(record.of(Doing))), "starting")
 
 
 def _end_of(path: Path) -> str:
@@ -230,11 +223,10 @@ def _end_of(path: Path) -> str:
 
 def _record(directory: Path, failure: str | None) -> Record:
     """Return what the child found, and why it ended early, if it did."""
-    written = _written(directory / RECORD)
-    fatal = next((entry["fatal"] for entry in reversed(written) if "fatal" in entry), None)
-    if fatal is None and not any("done" in entry for entry in written):
+    record = Record(_written(directory / RECORD))
+    why = next((entry.why for entry in reversed(record.of(Failed))), None)
+    if why is None and not record.of(Done):
         last_words = _end_of(directory / _STDERR).strip().splitlines()[-1:]
-        fatal = f"{failure or 'the process ended early'} while {_doing(written)}"
-        fatal += "".join(f" ({line[:200]})" for line in last_words)
-    found = (entry for entry in written if not entry.keys() & {"doing", "fatal", "done"})
-    return Record(tuple(found), fatal)
+        why = f"{failure or 'the process ended early'} while {_doing(record)}"
+        why += "".join(f" ({line[:200]})" for line in last_words)
+    return replace(record, failure=why)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
-from typing import Any
 
 from pytensor.graph.basic import Variable
 
@@ -12,11 +11,13 @@ from scanopt_cli.analysis.affine import ZERO
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.ir.graph import GraphLike, as_graph
+from scanopt_cli.verification.child_record import CompiledRun, ModeNote, Record, Unevaluated
+from scanopt_cli.verification.comparison import Comparison
 from scanopt_cli.verification.input_pairing import matched
 from scanopt_cli.verification.loops_behind import loops_behind
 from scanopt_cli.verification.modes import DEFAULT, compiling_modes
-from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict, Verification
-from scanopt_cli.verification.spawning import Record, Request, run_child, tables
+from scanopt_cli.verification.result import DifferenceKind, Verdict, Verification
+from scanopt_cli.verification.spawning import Request, run_child, tables
 
 
 def verify(
@@ -117,21 +118,20 @@ def _verification(
     strict: bool,
 ) -> Verification:
     """Summarise the child's record; ``comparable`` are the outputs that need not be empty."""
-    notes = tuple(dict.fromkeys(entry["note"] for entry in record.entries if "note" in entry))
-    compiled = [fields for entry in record.entries for fields in entry.get("compiled", ())]
-    entries = [
-        entry if strict else _without_lost_errors(entry)
+    runs = [
+        entry if strict else _without_lost_error(entry)
         for entry in record.entries
-        if "note" not in entry and "compiled" not in entry
+        if isinstance(entry, Comparison | Unevaluated)
     ]
-    compared = [entry for entry in entries if "unevaluated" not in entry]
-    plain = (fields for run in compared for fields in run["differences"])
-    differences = tuple(_difference(fields) for fields in (*plain, *compiled))
-    agreeing = [run for run in compared if not run["differences"]]
-    unevaluated = [run["unevaluated"] for run in entries if "unevaluated" in run]
-    reason = record.failure or next(iter(unevaluated), None)
-    seen = {place for run in agreeing for place in run["compared"]}
-    faint = {place for run in agreeing for place in run["faint"]} - seen
+    compared = [run for run in runs if isinstance(run, Comparison)]
+    plain = (found for run in compared for found in run.differences)
+    compiled = (found for run in record.of(CompiledRun) for found in run.differences)
+    differences = (*plain, *compiled)
+    agreeing = [run for run in compared if not run.differences]
+    unevaluated = (run.reason for run in runs if isinstance(run, Unevaluated))
+    reason = record.failure or next(unevaluated, None)
+    seen = {place for run in agreeing for place in run.compared}
+    faint = {place for run in agreeing for place in run.faint} - seen
     unseen = comparable - seen - faint
     if differences:
         verdict = Verdict.DIFFERS
@@ -143,7 +143,7 @@ def _verification(
         if faint:
             why = "all numbers are so small that their differences may be rounding errors"
         reason = why if reason is None else f"{why}; {reason}"
-    elif all(run["identical"] for run in agreeing):
+    elif all(run.identical for run in agreeing):
         verdict = Verdict.IDENTICAL
     else:
         verdict = Verdict.AGREES
@@ -154,7 +154,7 @@ def _verification(
         differences=differences,
         reason=reason,
         modes=modes,
-        notes=notes,
+        notes=tuple(dict.fromkeys(note.text for note in record.of(ModeNote))),
         remarks=(
             *(
                 f"output {place} holds nothing larger than rounding errors, so it was not compared"
@@ -168,15 +168,10 @@ def _verification(
     )
 
 
-def _without_lost_errors(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return ``entry``, marked as not evaluated if only the first graph raises in its run."""
-    kinds = {fields["kind"] for fields in entry.get("differences", ())}
-    if kinds != {DifferenceKind.ONLY_A_RAISES.value}:
-        return entry
-    lost = entry["differences"][0]["a"]
-    return {"unevaluated": f"in the rest the first raises {lost}, and the second computes"}
-
-
-def _difference(fields: dict[str, Any]) -> Difference:
-    where = None if fields["where"] is None else tuple(fields["where"])
-    return Difference(**fields | {"kind": DifferenceKind(fields["kind"]), "where": where})
+def _without_lost_error(run: Comparison | Unevaluated) -> Comparison | Unevaluated:
+    """Return ``run``, as not evaluated if only the first graph raises in it."""
+    match run:
+        case Comparison(differences=(lost,)) if lost.kind is DifferenceKind.ONLY_A_RAISES:
+            text = f"in the rest the first raises {lost.a}, and the second computes"
+            return Unevaluated(text)
+    return run

@@ -2,12 +2,11 @@
 
 Foreign graphs are evaluated only here. A wrong index can kill this process (Numba does not check
 bounds), so the child records every step before it takes it: the last line of the record names the
-step at which it died. The record is JSON; the parent unpickles nothing that the child wrote.
+step at which it died.
 """
 
 from __future__ import annotations
 
-import json
 import pickle
 import signal
 import sys
@@ -15,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,6 +34,16 @@ from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.serialization.payload import decode
 from scanopt_cli.verification.arguments import UndrawableError, attempts, draw, settings
 from scanopt_cli.verification.checking_linker import StaticShapeError, filled_buffers
+from scanopt_cli.verification.child_record import (
+    CompiledRun,
+    Doing,
+    Done,
+    Entry,
+    Failed,
+    ModeNote,
+    Unevaluated,
+    to_line,
+)
 from scanopt_cli.verification.comparison import Comparison, Sample, compare
 from scanopt_cli.verification.input_constraints import InputConstraints, input_constraints
 from scanopt_cli.verification.modes import compiling_mode, inner_mode, plain_mode
@@ -129,7 +138,7 @@ class CompiledPair:
     """
 
     def __init__(
-        self, mode: Mode, how: str, graphs: Sequence[FunctionGraph], write: Callable[..., None]
+        self, mode: Mode, how: str, graphs: Sequence[FunctionGraph], write: Callable[[Entry], None]
     ) -> None:
         self._mode = mode
         self._how = how
@@ -143,13 +152,13 @@ class CompiledPair:
         function = self.function(place)
         if isinstance(function, Exception):
             return function
-        self._write(doing=f"evaluating graph {'ab'[place]}{self._how} in run {sample.run}")
+        self._write(Doing(f"evaluating graph {'ab'[place]}{self._how} in run {sample.run}"))
         return _call(function, sample.arguments)
 
     def function(self, place: int) -> Function | Exception:
         """Return a compiled graph, or the error if it does not compile."""
         if place not in self._functions:
-            self._write(doing=f"compiling graph {'ab'[place]}{self._how}")
+            self._write(Doing(f"compiling graph {'ab'[place]}{self._how}"))
             with failing_rewrites() as failures:
                 try:
                     self._functions[place] = _compile(self._graphs[place], self._mode)
@@ -188,25 +197,25 @@ class _Session:
         self.types = [variable.type for variable in graphs[0].inputs]
         with_c = any(map(_needs_c, graphs))
         if with_c and not config.cxx:
-            self._write(fatal="a graph was compiled for C, and needs it; use --mode cvm")
+            self._write(Failed("a graph was compiled for C, and needs it; use --mode cvm"))
             return
         self.plain = CompiledPair(plain_mode(with_c=with_c), "", graphs, self._write)
         for place in (0, 1):
             failed = self.plain.function(place)
             if isinstance(failed, Exception):
-                self._write(fatal=f"graph {'ab'[place]} does not compile: {_text(failed)}")
+                self._write(Failed(f"graph {'ab'[place]} does not compile: {_text(failed)}"))
                 return
         try:
             self._runs(input_constraints(graphs))
             for mode in request.modes:
                 self._compiled_runs(mode)
-            self._write(done=True)
+            self._write(Done())
         except MemoryError as error:
-            self._write(fatal=f"out of memory: {_text(error)}")
+            self._write(Failed(f"out of memory: {_text(error)}"))
         except UndrawableError as error:
-            self._write(fatal=str(error))
+            self._write(Failed(str(error)))
         except Exception as error:
-            self._write(fatal=f"no arguments can be drawn: {_text(error)}")
+            self._write(Failed(f"no arguments can be drawn: {_text(error)}"))
 
     def _compiled_runs(self, name: str) -> None:
         """Compile the second graph by the mode ``name`` and evaluate it on all samples.
@@ -217,15 +226,15 @@ class _Session:
         try:
             mode = compiling_mode(name)
         except Exception as error:
-            self._write(fatal=f"mode {name} cannot be used: {_text(error)}")
+            self._write(Failed(f"mode {name} cannot be used: {_text(error)}"))
             return
         compiled = CompiledPair(mode, f" in mode {name}", self.graphs, self._write)
         failed = compiled.function(1) if self.agreeing else None
         if isinstance(failed, Exception) and isinstance(compiled.function(0), Exception):
-            self._write(fatal=f"mode {name} compiles neither graph: {_text(failed)}")
+            self._write(Failed(f"mode {name} compiles neither graph: {_text(failed)}"))
             return
         failing = compiled.newly_failing() if self.agreeing else ()
-        self._write(compiled=[asdict(_fails(name, item, error)) for item, error in failing])
+        self._write(CompiledRun(tuple(_fails(name, item, error) for item, error in failing)))
         for sample, values in self.agreeing:
             got = compiled.values(1, sample)
             differences = self._against(got, values, sample, name)
@@ -233,9 +242,10 @@ class _Session:
                 compiled_a = compiled.values(0, sample)
                 genuine = {item.output for item in self._against(got, compiled_a, sample, name)}
                 if any(item.output not in genuine for item in differences):
-                    self._write(note=f"mode {name} itself changes values, of the original as well")
+                    text = f"mode {name} itself changes values, of the original as well"
+                    self._write(ModeNote(text))
                 differences = tuple(item for item in differences if item.output in genuine)
-            self._write(compiled=[asdict(item) for item in differences])
+            self._write(CompiledRun(differences))
 
     def _against(
         self, got: Outcome, wanted: Outcome, sample: Sample, mode: str
@@ -291,11 +301,11 @@ class _Session:
             comparison, sample, values = best
             if not comparison.differences:
                 self.agreeing.append((sample, values))
-            self._write(**asdict(comparison))
+            self._write(comparison)
         elif lone is not None:
-            self._write(**asdict(Comparison(False, False, (lone,))))
+            self._write(Comparison(False, False, (lone,)))
         else:
-            self._write(unevaluated=reason)
+            self._write(Unevaluated(reason))
 
     def _is_arbitrary(self, comparison: Comparison, a: list[Any], sample: Sample) -> bool:
         """Whether only outputs differ that depend on memory that the first graph never wrote."""
@@ -310,8 +320,8 @@ class _Session:
     def _compare(self, a: list[Any], b: list[Any], sample: Sample) -> Comparison:
         return compare(a, b, sample, self.outputs, self.request.names)
 
-    def _write(self, **entry: Any) -> None:
-        self.record.write(json.dumps(entry) + "\n")
+    def _write(self, entry: Entry) -> None:
+        self.record.write(to_line(entry) + "\n")
         self.record.flush()
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 import pytensor.tensor as pt
@@ -21,6 +24,7 @@ from scanopt_cli.integration.compilation.stage_passes import passes_of
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Loop, TracedLoop
 from scanopt_cli.passes.push_out.push_out import PushOut
+from scanopt_cli.pipeline.contract import CompilationTarget, Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.grammar import parse
 
 VM = Mode("vm", "fast_run")
@@ -66,6 +70,34 @@ def test_what_is_cheap_stays_in_loops_that_numba_compiles() -> None:
         passes = passes_of(CompilationStage.LOOPS, parse("loop"), get_mode(name))
         (push_out,) = (item for item in passes if isinstance(item, PushOut))
         assert push_out.cheap is is_cheap
+
+
+@dataclass(frozen=True)
+class OfAPackage(Pass):
+    """Says itself what it does in a compilation."""
+
+    name: ClassVar[str] = "of-a-package"
+    repeats: ClassVar[bool] = True
+
+    linker: str = "any"
+
+    def adapted(self, target: CompilationTarget) -> Self:
+        return replace(self, linker=target.linker)
+
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
+        yield from ()
+
+
+def test_a_pass_says_in_which_stages_it_runs_and_how() -> None:
+    pipeline = (OfAPackage(), *parse("merge-equal,save-mem"))
+    names = {}
+    for stage in CompilationStage:
+        passes = passes_of(stage, pipeline, get_mode("NUMBA"))
+        assert OfAPackage("numba") in passes
+        names[stage] = [item.name for item in passes]
+    own = ["push-out-sums", "factor-once", "push-out"]
+    assert names[CompilationStage.LOOPS] == ["of-a-package", "merge-equal", *own]
+    assert names[CompilationStage.TRIMS] == ["of-a-package", "save-mem", "compile-safe"]
 
 
 def test_a_linker_that_is_named_counts() -> None:

@@ -34,6 +34,7 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "normalize-reads,peel-first-step,trim-steps,save-mem": (Exception,),
     "save-mem": (),
     "guard-last-rows": (),
+    "initial-rows-alone": (),
     "merge-equal,safe-branches": (),
     "stable-log-sums": (),
     "match-precision{exact=false}": (),

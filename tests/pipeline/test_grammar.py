@@ -47,6 +47,7 @@ def test_spaces_options_and_presets() -> None:
         ("save-mem{prealloc=true", "cannot read the pipeline at"),
         ("remove-unused{fast=true}", "it has: none"),
         ("default{x=1}", "takes no options"),
+        ("compile-safe{only=some}", "only is all, bodies or overwritten"),
     ],
 )
 def test_mistakes_are_told(text: str, message: str) -> None:

@@ -17,6 +17,8 @@ from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.merge_equal import duplicates
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 
+_PARTS = {"bodies": CompileSafeBodies(), "overwritten": CopyOverwritten()}
+
 
 @dataclass(frozen=True)
 class CompileSafe(Pass):
@@ -80,6 +82,9 @@ class CompileSafe(Pass):
 
     Values stay the same, to the last bit. Each copy costs time and memory.
 
+    The option ``only`` picks cases: ``bodies`` those of sums and sequences (2, 3) and the copies of
+    case 1, for a graph that is to be differentiated again; ``overwritten`` case 7.
+
     Preconditions: none. Batched loops, which PyTensor does not rewrite, are examined for case 7
     and, as readers, for case 8 only.
 
@@ -89,10 +94,20 @@ class CompileSafe(Pass):
 
     name: ClassVar[str] = "compile-safe"
 
+    only: str = "all"
+    """which cases: all, bodies or overwritten"""
+
+    def __post_init__(self) -> None:
+        if self.only not in ("all", *_PARTS):
+            raise ValueError(f"only is all, {' or '.join(_PARTS)}")
+
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
-        """Apply all cases to the loops of a graph."""
+        """Apply the cases to the loops of a graph."""
+        if self.only in _PARTS:
+            yield from _PARTS[self.only].rewrites(context)
+            return
         known = set(context.fgraph.apply_nodes)
-        for item in (HoistStates(outputs=False), CompileSafeBodies(), CopyOverwritten()):
+        for item in (HoistStates(outputs=False), *_PARTS.values()):
             yield from item.rewrites(context)
         for case in (mark_conditions, copy_buffers, copy_rows, declare_unit_lengths):
             yield from case(context)

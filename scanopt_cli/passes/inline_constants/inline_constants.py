@@ -45,6 +45,7 @@ class InlineConstants(AnyLoopPass):
     """
 
     name: ClassVar[str] = "inline-constants"
+    repeats: ClassVar[bool] = True
 
     def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a loop without constant and uniform inputs."""

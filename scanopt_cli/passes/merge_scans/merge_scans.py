@@ -65,6 +65,7 @@ class MergeScans(Pass):
     """
 
     name: ClassVar[str] = "merge-scans"
+    repeats: ClassVar[bool] = True
 
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Merge the loops of equal trip counts, batch dimensions, terms and levels."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 from pytensor.graph.basic import Variable
 
@@ -17,7 +17,7 @@ from scanopt_cli.passes.push_out.whole_sequences import (
     node_of,
     push_out_sequences,
 )
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code
 
@@ -69,6 +69,19 @@ class PushOut(ScanPass):
     """whether sequences are added and multiplied before the loop, too"""
     reads: bool = True
     """whether what a step reads at an index is read before the loop if that needs an ifelse"""
+
+    def adapted(self, target: CompilationTarget) -> Self:
+        """Guard only what may raise; move what is cheap only where it takes long in a step.
+
+        Both branches of JAX's conditionals must have the same shape.
+        """
+        is_slow = not target.is_compiled
+        return replace(
+            self,
+            guarded=target.raises,
+            cheap=self.cheap or is_slow,
+            reads=self.reads and is_slow,
+        )
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan whose body computes less."""

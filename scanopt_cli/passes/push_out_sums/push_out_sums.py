@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
@@ -17,7 +17,7 @@ from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.passes.push_out_sums.stacked_products import StackedProduct, stacked_product
 from scanopt_cli.passes.push_out_sums.vector_traces import VectorTrace, trace_of
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Reason, Why, because
 
@@ -63,6 +63,10 @@ class PushOutSums(ScanPass):
 
     matrices: bool = True
     """whether to take case 3; JAX takes no shape that is computed"""
+
+    def adapted(self, target: CompilationTarget) -> Self:
+        """Leave case 3 out for JAX."""
+        return replace(self, matrices=target.linker != "jax")
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, with the sums computed after the loop."""

@@ -52,6 +52,7 @@ class RemoveZeros(ScanPass):
     """
 
     name: ClassVar[str] = "remove-zeros"
+    repeats: ClassVar[bool] = True
     accepts_in_place: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 from pytensor.graph.basic import Variable
 
@@ -16,7 +16,7 @@ from scanopt_cli.analysis.shortening import shorten
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.passes.save_mem.trimmed_reads import is_mapped, trimmed_reads
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Why, because
 
@@ -59,6 +59,10 @@ class SaveMem(ScanPass):
 
     name: ClassVar[str] = "save-mem"
     trims: ClassVar[bool] = True
+
+    def adapted(self, target: CompilationTarget) -> Self:
+        """Keep a row more only where it is used."""
+        return replace(self, prealloc=target.preallocates)
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return all outputs and their readers, on a Scan with shorter buffers."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
@@ -16,7 +16,7 @@ from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop.batching import batch_lengths, with_batch
 from scanopt_cli.passes.scan_to_loop.loop_builder import looped
 from scanopt_cli.passes.scan_to_loop.truncated_gradients import truncated
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Why, because
 
@@ -62,6 +62,10 @@ class ScanToLoop(ScanPass):
     accepts_in_place: ClassVar[bool] = False
     linker: str = "any"
     """what the graph is compiled by: any, numba, jax, c, or the class of another linker"""
+
+    def adapted(self, target: CompilationTarget) -> Self:
+        """Turn Scans into loops by the linker of the mode, unless one is named."""
+        return replace(self, linker=target.linker) if self.linker == "any" else self
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a TracedLoop."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
@@ -17,7 +17,7 @@ from scanopt_cli.ir.client_lists import remove_readers_fast
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.loop.shifted_sums import keep_shifted, release_shifted
 from scanopt_cli.passes.simplify.sound_rewriters import sound_rewriter
-from scanopt_cli.pipeline.contract import Fixpoint, Pass, PassContext
+from scanopt_cli.pipeline.contract import CompilationTarget, Fixpoint, Pass, PassContext
 from scanopt_cli.remarks import Code, Why, because
 
 # At most so many forms of one graph in search of a fixpoint.
@@ -65,6 +65,14 @@ class Simplify(Pass):
 
     outer: bool = False
     without: str = ""
+
+    def adapted(self, target: CompilationTarget) -> Self:
+        """Leave the outer graph to PyTensor, which simplifies it next, but bodies last: too late.
+
+        The mode excludes rewrites from both.
+        """
+        without = {*filter(None, self.without.split(":")), *target.excluded}
+        return replace(self, outer=False, without=":".join(sorted(without)))
 
     def rewrites(self, context: PassContext) -> Iterator[Fixpoint]:
         """Simplify a body, or the outer graph if the option ``outer`` is set."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
@@ -20,7 +20,7 @@ from scanopt_cli.loop.batching import SAME_COUNT
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.loop.shapes import traced_shapes
 from scanopt_cli.passes.trace_to_last.windows import Window, add_ring, read_from_ring, windows_of
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code
 
@@ -59,6 +59,10 @@ class TraceToLast(TracedLoopPass):
     """whether to check that a loop ran a step whose row is read; JAX cannot raise errors"""
 
     name: ClassVar[str] = "trace-to-last"
+
+    def adapted(self, target: CompilationTarget) -> Self:
+        """Write no check that cannot raise."""
+        return replace(self, check=self.check and target.raises)
 
     def rewrite(self, view: LoopView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for those that read the last row of a trace."""

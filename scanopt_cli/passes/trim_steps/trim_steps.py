@@ -56,6 +56,7 @@ class TrimSteps(ScanPass):
     """
 
     name: ClassVar[str] = "trim-steps"
+    repeats: ClassVar[bool] = True
     sweeps: ClassVar[int] = 8
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:

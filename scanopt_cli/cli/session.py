@@ -1,0 +1,74 @@
+"""A command's work on files: they are loaded, rewritten and compared inside of a session."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scanopt_cli.cli.console import tell
+from scanopt_cli.cli.limits import limited
+from scanopt_cli.cli.pytensor_log import reported_failures
+from scanopt_cli.text import plural
+
+if TYPE_CHECKING:
+    from scanopt_cli.ir.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a command may load, by the options ``--trust`` and ``--allow-package``."""
+
+    trust: bool
+    allow_packages: Sequence[str]
+
+    def load(self, path: Path, *, recorded: bool = False) -> Graph:
+        """Load a graph, with its ``recorded`` calls or without; print notes and warnings on stderr.
+
+        Without trust, processor time and memory of the loading are limited.
+        """
+        from scanopt_cli.analysis.provenance.locating import locate
+        from scanopt_cli.ir.graph import listed_names
+        from scanopt_cli.serialization.loading import load
+
+        with warnings.catch_warnings(record=True) as caught, limited(path, trust=self.trust):
+            warnings.simplefilter("always", UserWarning)
+            graph = load(
+                path, trust=self.trust, allow_packages=self.allow_packages, recorded=recorded
+            )
+        locate(graph.fgraph)
+        shared = graph.shared
+        found = (
+            [f"{plural(len(shared), 'shared variable')}: {listed_names(shared)}"] if shared else []
+        )
+        for note in [*(str(warning.message) for warning in caught), *graph.notes, *found]:
+            tell(f"note: {path}: {note}")
+        return graph
+
+
+@contextmanager
+def session(
+    *paths: Path, trust: bool, allow_packages: Sequence[str] | None, only_read: bool = False
+) -> Iterator[Session]:
+    """Work on ``paths`` within the limits of `limited`, unless ``trust``.
+
+    Constant folding is bounded, warnings are ignored, and PyTensor's log of failed rewriters
+    becomes one line.
+    """
+    from pytensor.configdefaults import config
+
+    from scanopt_cli.ir.folding import bounded_folding
+
+    with (
+        bounded_folding(),
+        reported_failures(),
+        # Where scanopt makes a variable is of no interest, and recording it takes half of the time.
+        config.change_flags(traceback__limit=0),
+        # PyTensor's warnings about this machine or about its own calls do not concern the file.
+        warnings.catch_warnings(action="ignore"),
+        limited(*paths, trust=trust, only_read=only_read),
+    ):
+        yield Session(trust, allow_packages or ())
