@@ -10,7 +10,8 @@ from pytensor.scalar.basic import Cast
 from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.ir.slots import STATES
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
+from scanopt_cli.rules.check_context import CheckContext
+from scanopt_cli.rules.rule_contract import Finding, Rule, Severity
 
 
 class MixedPrecision(Rule):

@@ -12,7 +12,8 @@ from pytensor.graph.op import Op
 
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs
 from scanopt_cli.ir.naming import titles
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
+from scanopt_cli.rules.check_context import CheckContext
+from scanopt_cli.rules.rule_contract import Finding, Rule, Severity
 
 
 class UnusedEnds(Rule):
