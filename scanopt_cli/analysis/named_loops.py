@@ -4,21 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
+from scanopt_cli.analysis.body_lengths import BodyLengths
 from scanopt_cli.analysis.expression_text import inner_names, loop_results
 from scanopt_cli.analysis.provenance.locating import places
-from scanopt_cli.ir.inner_graphs import inner_graphs
+from scanopt_cli.ir.inner_graphs import body_of, inner_graphs
 from scanopt_cli.ir.naming import slot_names, titles
 from scanopt_cli.ir.scan_view import is_loop, view_of
-from scanopt_cli.ir.slots import Slot, SlotView
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.ir.written import Written
 
 _NO_NAMES: Mapping[Variable, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class Holder:
+    """A loop, or another node with a body, that loops are in.
+
+    Attributes
+    ----------
+    node
+        The node.
+    names
+        What its body calls its inputs.
+    around
+        What it is in itself, if it is in a body.
+    """
+
+    node: Apply
+    names: Mapping[Variable, str]
+    around: Holder | None
+
+    @cached_property
+    def lengths(self) -> BodyLengths:
+        """The lengths and numbers of the body, as they are told by what is around it."""
+        around = None if self.around is None else self.around.lengths
+        return BodyLengths(self.node, around=around, names=self.names)
+
+    @cached_property
+    def given(self) -> Mapping[Variable, Variable]:
+        """What each input of the body is, outside; of a loop those that are so at each step."""
+        if is_loop(self.node):
+            slots = view_of(self.node).of_kind(SlotKind.NON_SEQ, SlotKind.CONSTANT)
+            return {v: slot.outer_input for slot in slots for v in slot.inner_inputs}
+        body = body_of(self.node.op)
+        return {} if body is None else dict(zip(body.inputs, self.node.inputs, strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +81,8 @@ class NamedLoop:
         The texts of variables of `graph`: of the results of loops, of the inputs of a body.
     parent
         The nearest loop around it, if there is one.
+    holder
+        The node around it, a loop or not, if it is in a body.
     """
 
     view: SlotView
@@ -56,6 +94,7 @@ class NamedLoop:
     titles: Mapping[Apply, str]
     outer_names: Mapping[Variable, str]
     parent: NamedLoop | None
+    holder: Holder | None
 
     @property
     def title(self) -> str:
@@ -80,7 +119,7 @@ def named_loops(fgraph: AbstractFunctionGraph, *, each_place: bool = False) -> I
 
     A body that is in several places is entered once, or, with ``each_place``, in each of them.
     """
-    return _Walk(None if each_place else set()).loops(fgraph, (), _NO_NAMES, None)
+    return _Walk(None if each_place else set()).loops(fgraph, (), _NO_NAMES, None, None)
 
 
 class _Walk:
@@ -99,6 +138,7 @@ class _Walk:
         path: tuple[str, ...],
         around: Mapping[Variable, str],
         parent: NamedLoop | None,
+        holder: Holder | None,
     ) -> Iterator[NamedLoop]:
         """Yield the loops of ``graph`` and of its bodies."""
         if self._seen is not None:
@@ -110,12 +150,12 @@ class _Walk:
         _, called, found = self._known[id(graph)]
         outer_names = {**around, **loop_results(called)}
         for node, title in called.items():
-            names, holder = _NO_NAMES, parent
+            names, nearest = _NO_NAMES, parent
             if is_loop(node):
                 view = view_of(node)
                 slots = slot_names(view, lambda v: list(graph.clients.get(v, ())), around)
                 names = inner_names(view, slots)
-                holder = NamedLoop(
+                nearest = NamedLoop(
                     view=view,
                     path=(*path, title),
                     names=dict(zip(view.slots, slots, strict=True)),
@@ -125,7 +165,9 @@ class _Walk:
                     titles=called,
                     outer_names=outer_names,
                     parent=parent,
+                    holder=holder,
                 )
-                yield holder
+                yield nearest
+            inside = Holder(node, names, holder)
             for body in inner_graphs(node.op):
-                yield from self.loops(body, (*path, title), names, holder)
+                yield from self.loops(body, (*path, title), names, nearest, inside)

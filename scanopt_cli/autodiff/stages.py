@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from time import perf_counter, thread_time
+from typing import Any
 
 from pytensor.compile.mode import Mode, get_default_mode
 from pytensor.graph.features import Feature
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import GraphRewriter
 
 from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.analysis.term_counts import MOST_TERMS, most_terms
@@ -81,7 +83,7 @@ class _DeadlinePassed(BaseException):
 
 
 class _Deadline(Feature):
-    """Stops the rewriting of a graph at its first change after ``deadline``."""
+    """Stops the rewriting of a graph or body at its first change after ``deadline``."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
@@ -89,6 +91,34 @@ class _Deadline(Feature):
     def on_change_input(self, *_: object, **__: object) -> None:
         if thread_time() > self._deadline:
             raise _DeadlinePassed
+
+
+class _Timed(GraphRewriter):
+    """The rewrites of a mode, which stop at a deadline."""
+
+    def __init__(self, rewriter: GraphRewriter, deadline: float) -> None:
+        self._rewriter = rewriter
+        self._deadline = deadline
+
+    def add_requirements(self, fgraph: FunctionGraph) -> None:
+        self._rewriter.add_requirements(fgraph)
+        fgraph.attach_feature(_Deadline(self._deadline))
+
+    def apply(self, fgraph: FunctionGraph, *args: Any, **kwargs: Any) -> Any:
+        return self._rewriter.apply(fgraph, *args, **kwargs)
+
+
+class _TimedMode(Mode):
+    """A mode whose rewrites stop at a deadline: PyTensor asks it for those of each body, too."""
+
+    def __init__(self, mode: Mode, deadline: float) -> None:
+        super().__init__(mode.linker, mode.provided_optimizer, mode.optdb)  # type: ignore[has-type]
+        self._deadline = deadline
+
+    @property
+    def optimizer(self) -> GraphRewriter:
+        """What PyTensor runs on a graph, and on each body in it."""
+        return _Timed(super().optimizer, self._deadline)
 
 
 def rewrite_as_pytensor(work: FunctionGraph, deadline: float, mode: Mode) -> None:
@@ -104,11 +134,10 @@ def rewrite_as_pytensor(work: FunctionGraph, deadline: float, mode: Mode) -> Non
         raise NotCountedError(
             f"PyTensor does not simplify its sum or product of more than {MOST_TERMS:,} terms"
         )
-    work.attach_feature(_Deadline(deadline))
     with _quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            mode.optimizer.rewrite(work)
+            _TimedMode(mode, deadline).optimizer.rewrite(work)
         except _DeadlinePassed:
             raise NotCountedError(_TOO_LONG, hint=_TOO_LONG_HINT) from None
 

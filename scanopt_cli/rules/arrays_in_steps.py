@@ -18,9 +18,10 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs
 from scanopt_cli.passes.unroll_small.unroll_small import UnrollSmall
+from scanopt_cli.rules.check_context import CheckContext
 from scanopt_cli.rules.finding_costs import work
 from scanopt_cli.rules.lowered_loops import LARGEST, elements, lowered_loops
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
+from scanopt_cli.rules.rule_contract import Finding, Rule, Severity
 from scanopt_cli.text import plural
 
 _SMALL = UnrollSmall.size
@@ -71,7 +72,7 @@ class ArraysInSteps(Rule):
                 yield found
 
     def _small(self, context: CheckContext, loop: NamedLoop) -> Finding | None:
-        lowered = context.lowered.get(loop.title) if loop.graph is context.fgraph else None
+        lowered = context.lowered.get(loop.title)
         if lowered is None or lowered.runs_on_numbers or lowered.lacks_lengths or lowered.solves:
             return None
         sizes = [elements(operation) or LARGEST + 1 for operation in lowered.arrays]

@@ -9,7 +9,8 @@ from typing import ClassVar
 from pytensor.graph.basic import Apply
 
 from scanopt_cli.remarks import Code, Remark, Why
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, PassRule, Severity, named
+from scanopt_cli.rules.check_context import CheckContext
+from scanopt_cli.rules.rule_contract import Finding, Fix, PassRule, Severity, named
 from scanopt_cli.text import plural
 
 
@@ -39,8 +40,8 @@ class BackwardBuffers(PassRule):
         """Yield a finding for each loop with mit_mots, and for each with too many derivatives."""
         yield from super().find(context)
         families = _families(context)
-        for loop in context.written_loops:
-            derived = families[loop.view.node]
+        for loop in context.scans:
+            derived = families.get(loop.view.node, ())
             order = max((generation for _, generation in derived), default=0)
             count = 1 + len(derived)
             if order > 1 and count >= 2**order and loop.view.op.truncate_gradient == -1:
@@ -73,6 +74,7 @@ def _families(context: CheckContext) -> dict[Apply, list[tuple[Apply, int]]]:
         while at.parent is not None:
             root = at.parent
             at = context.origins[root]
-        if root is not node and origin.generation is not None and at.generation == 0:
+        is_loop = at.generation == 0 and at.tangents_of is None
+        if root is not node and origin.generation is not None and is_loop:
             families[root].append((node, origin.generation))
     return families

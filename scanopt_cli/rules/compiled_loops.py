@@ -5,7 +5,8 @@ So a rule tells what PyTensor leaves, not what it does anyway. Nothing is compil
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from time import thread_time
 from typing import Any
 
@@ -13,16 +14,19 @@ import numpy as np
 from pytensor.compile.aliasing import Supervisor
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.compile.ops import DeepCopyOp
-from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 from pytensor.scalar.basic import ScalarOp
 from pytensor.tensor.basic import Alloc, AllocEmpty, ScalarFromTensor, TensorFromScalar
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape_i
-from pytensor.tensor.subtensor import IncSubtensor
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
-from scanopt_cli.analysis.named_loops import NamedLoop
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.named_loops import Holder, NamedLoop
 from scanopt_cli.autodiff.stages import NotCountedError, rewrite_as_pytensor
+from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
 from scanopt_cli.pipeline.grammar import parse
@@ -34,14 +38,26 @@ _SECONDS = 5.0
 _MANY = 1_000
 """A number in place of lengths that are not known."""
 
-type CompiledLoops = Mapping[str, ScanView]
+
+@dataclass(frozen=True, slots=True)
+class CompiledLoop:
+    """What a Scan is in the end, and the numbers of the graph that it is in."""
+
+    view: ScanView
+    numbers: Numbers
+
+
+type CompiledLoops = Mapping[str, Sequence[CompiledLoop]]
 """The Scans that are left, by the titles of those that they were."""
 
 
 def compiled_loops(
     fgraph: FunctionGraph, loops: Sequence[NamedLoop], passes: str | None = None
 ) -> CompiledLoops | None:
-    """Return what Scans of ``fgraph`` itself are in the end, after ``passes`` if there are any.
+    """Return what Scans of ``fgraph`` and its bodies are in the end, after ``passes`` if any.
+
+    PyTensor rewrites a body with all that it does to a graph, loops in it included, once the graph
+    around it is done. Before, it may have taken a loop out of the body that it is in.
 
     ``None`` if PyTensor takes too long.
     """
@@ -53,7 +69,11 @@ def compiled_loops(
         rewrite_as_pytensor(work, thread_time() + _SECONDS, _mode())
     except NotCountedError:
         return None
-    return _by_title(work, loops)
+    by_title: dict[str, list[CompiledLoop]] = {}
+    for found in scans_in(work):
+        for title in titles_of(found.view.op.name, loops):
+            by_title.setdefault(title, []).append(found)
+    return by_title
 
 
 def _mode() -> Mode:
@@ -62,31 +82,44 @@ def _mode() -> Mode:
     return mode
 
 
-def _by_title(work: FunctionGraph, loops: Sequence[NamedLoop]) -> CompiledLoops:
-    views = [ScanView.of(node) for node in work.toposort() if scan_op(node) is not None]
-    return {title: view for view in views for title in titles_of(view.op, loops)}
+def scans_in(graph: AbstractFunctionGraph) -> Iterator[CompiledLoop]:
+    """Yield the Scans of a graph, and of its bodies, each of which is entered once."""
+    return _scans(graph, Numbers(), set())
 
 
-def rows_kept(view: ScanView | None) -> int | None:
-    """Return how many rows the buffers of a loop have, if unknown lengths were a thousand.
+def _scans(
+    graph: AbstractFunctionGraph, numbers: Numbers, seen: set[int]
+) -> Iterator[CompiledLoop]:
+    for node in graph.toposort():
+        if scan_op(node) is not None:
+            yield CompiledLoop(ScanView.of(node), numbers)
+        for body in inner_graphs(node.op):
+            if id(body) not in seen:
+                seen.add(id(body))
+                yield from _scans(body, numbers.inside(node), seen)
 
-    ``None`` if that cannot be told; 0 if there is no such loop.
+
+def rows_kept(loops: Iterable[CompiledLoop]) -> int | None:
+    """Return how many rows the buffers of loops have, if unknown lengths were a thousand.
+
+    ``None`` if that cannot be told; 0 if there is no loop.
     """
-    total, numbers = 0, _Numbers()
-    for slot in () if view is None else view.of_kind(*TRACED):
-        found = _rows(slot, view.batch_ndim if view is not None else 0, numbers)
-        if found is None:
-            return None
-        total += int(found)
+    total = 0
+    for loop in loops:
+        for slot in loop.view.of_kind(*TRACED):
+            found = _rows(slot, loop.view.batch_ndim, loop.numbers)
+            if found is None:
+                return None
+            total += int(found)
     return total
 
 
-def _rows(slot: Slot, axis: int, numbers: _Numbers) -> Any:
+def _rows(slot: Slot, axis: int, numbers: Numbers) -> Any:
     if slot.kind is SlotKind.NIT_SOT:
         return numbers.of(slot.outer_input)
-    buffer = slot.outer_input
+    buffer, numbers = numbers.source(slot.outer_input)
     while (node := buffer.owner) is not None and isinstance(node.op, IncSubtensor | DeepCopyOp):
-        buffer = node.inputs[0]
+        buffer, numbers = numbers.source(node.inputs[0])
     known = buffer.type.shape[axis]
     if known is None and node is not None and isinstance(node.op, Alloc | AllocEmpty):
         lengths = node.inputs[isinstance(node.op, Alloc) :]
@@ -94,19 +127,45 @@ def _rows(slot: Slot, axis: int, numbers: _Numbers) -> Any:
     return known
 
 
-class _Numbers:
-    """Computes whole numbers of lengths and counts, each expression once."""
+class Numbers:
+    """Computes whole numbers of lengths and counts of one graph, each expression once.
 
-    def __init__(self) -> None:
+    Those of a body read what is given to the node around it.
+    """
+
+    def __init__(self, holder: Holder | None = None, around: Numbers | None = None) -> None:
         self._known: dict[Variable, Any] = {}
+        self._lengths = Lengths()
+        self._holder = holder
+        self._around = around
+        given = {} if holder is None else holder.given
+        # A batched node gives its body an entry of what it is given.
+        is_batched = holder is not None and isinstance(holder.node.op, Blockwise)
+        self._given = {} if is_batched else given
+        self._batches = given if is_batched else {}
+
+    def inside(self, node: Apply) -> Numbers:
+        """Return the numbers of the body of a node of the graph."""
+        return Numbers(Holder(node, {}, self._holder), self)
+
+    def source(self, variable: Variable) -> tuple[Any, Numbers]:
+        """Return what a variable is in the graph that computes it, and the numbers of that."""
+        numbers = self
+        while variable in numbers._given:
+            variable = numbers._given[variable]
+            assert numbers._around is not None
+            numbers = numbers._around
+        return variable, numbers
 
     def of(self, variable: Variable) -> Any:
         """Return the value of a number, if it is known.
 
-        The loops of a batch have numbers each; these are not one.
+        The loops of a batch have numbers each; these are not one. Nor are those that each step of
+        a loop around has another of.
         """
         if variable not in self._known:
-            self._known[variable] = self._read(variable)
+            source, numbers = self.source(variable)
+            self._known[variable] = self._read(variable) if numbers is self else numbers.of(source)
         return self._known[variable]
 
     def _read(self, variable: Variable) -> Any:
@@ -114,10 +173,21 @@ class _Numbers:
         if isinstance(variable, Constant):
             data = np.asarray(variable.data)
             return data.item() if data.size == 1 else None
-        if node is None or isinstance(node.op, Shape_i):
+        if node is None and self._around is not None:
+            batch = self._batches.get(variable)
+            return None if batch is None else self._around.of(batch)
+        if node is None:
             return np.int64(_MANY)
-        if isinstance(node.op, TensorFromScalar | ScalarFromTensor):
+        if isinstance(node.op, Shape_i):
+            array, _ = self.source(node.inputs[0])
+            length = array.type.shape[node.op.i]
+            return np.int64(_MANY if length is None else length)
+        if isinstance(node.op, TensorFromScalar | ScalarFromTensor | DimShuffle):
             return self.of(node.inputs[0])
+        if isinstance(node.op, Subtensor):
+            # PyTensor leaves the bodies of batched loops as they are.
+            length = self._lengths.value_of(variable)
+            return np.int64(length.constant) if length.is_constant else None
         function = node.op.scalar_op if isinstance(node.op, Elemwise) else node.op
         values = [self.of(operand) for operand in node.inputs]
         if not isinstance(function, ScalarOp) or None in values:

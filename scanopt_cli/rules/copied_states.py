@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, ClassVar
 
 from pytensor.graph.basic import Apply, Variable
@@ -10,11 +10,12 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop
-from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind, SlotView
 from scanopt_cli.loop.memory import memory_of
+from scanopt_cli.rules.check_context import CheckContext
+from scanopt_cli.rules.compiled_loops import CompiledLoop
 from scanopt_cli.rules.finding_costs import memory
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
+from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 
 _FIX = Fix("remove-unused,guard-last-rows,normalize-reads,peel-first-step,trim-steps")
 _SMALL = 64
@@ -42,7 +43,7 @@ class CopiedStates(Rule):
 
     That the step copies is looked up in what PyTensor makes of the graph for Numba, in place
     rewrites and all; the fix is given where nothing is copied after it. Arrays of at most 64
-    entries are no finding, nor are loops inside of loops.
+    entries are no finding.
     """
 
     code: ClassVar[str] = "P008"
@@ -52,9 +53,9 @@ class CopiedStates(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop that copies a state to write into it."""
-        writing = [loop for loop in context.outer_scans if _written_states(loop)]
+        writing = [loop for loop in context.scans if _written_states(loop)]
         before = context.compiled() if writing else None
-        copying = [loop for loop in writing if _copies((before or {}).get(loop.title))]
+        copying = [loop for loop in writing if _copies((before or {}).get(loop.title, ()))]
         if not copying:
             return
         after = context.compiled(_FIX.passes)
@@ -62,7 +63,7 @@ class CopiedStates(Rule):
             slots = _written_states(loop)
             names = " or ".join(f"`{loop.names[slot]}`" for slot in slots)
             text = f"each step copies {names} to write a part of it"
-            is_mended = after is not None and not _copies(after.get(loop.title))
+            is_mended = after is not None and not _copies(after.get(loop.title, ()))
             fix = _FIX if is_mended else None
             yield self.at(context, loop, text, *slots, cost=memory(loop, slots), fix=fix)
 
@@ -96,16 +97,15 @@ def _is_small(view: SlotView, slot: Slot) -> bool:
     return count <= _SMALL
 
 
-def _copies(view: ScanView | None) -> bool:
+def _copies(loops: Iterable[CompiledLoop]) -> bool:
     """Whether a step of a compiled loop writes into a copy of a state."""
-    if view is None:
-        return False
-    states = {v for slot in view.of_kind(*STATES) for v in slot.inner_inputs}
     return any(
         isinstance(node.op, _WRITES)
         and not node.op.destroy_map
         and memory_of(node.inputs[0], _is_copy) in states
-        for node in view.op.fgraph.toposort()
+        for loop in loops
+        for states in [{v for slot in loop.view.of_kind(*STATES) for v in slot.inner_inputs}]
+        for node in loop.view.op.fgraph.toposort()
     )
 
 

@@ -9,7 +9,8 @@ from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.same_draws import is_fixed_generator, is_handed_on
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.remarks import RemarkKind
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
+from scanopt_cli.rules.check_context import CheckContext
+from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 
 
 class EqualDraws(Rule):

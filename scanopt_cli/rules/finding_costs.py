@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from pytensor.graph.basic import Apply
 
+from scanopt_cli.analysis.body_lengths import BodyLengths
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.statistics import buffer_bytes
@@ -25,29 +26,39 @@ _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 
 
 def memory(loop: NamedLoop, slots: Iterable[Slot]) -> str | None:
-    """Return how many bytes the buffers of slots take, as a formula; ``None`` without any."""
+    """Return how many bytes the buffers of slots take, as a formula; ``None`` without any.
+
+    Those of a loop in a body are allocated at each step around it: it is said how often, if known.
+    """
     size = buffer_bytes(loop.view, slots)
-    return size_text(str(size)) if size.terms else None
+    if not size.terms:
+        return None
+    told = size if loop.holder is None else loop.holder.lengths.told_formula(size)
+    runs = _runs(loop)
+    often = "" if runs in (None, 1) else f", {runs:,} times a call"
+    return f"{size_text(str(told))}{often}"
 
 
 def work(loop: NamedLoop, nodes: Iterable[Apply] | None = None) -> str | None:
     """Return how much a step computes, or some ``nodes`` of it, and how long a call takes for it.
 
     The time is an estimate: a nanosecond an operation, and 40 for each that is on arrays. It is
-    known if the number of steps is, and the lengths of the arrays.
+    known if the number of steps is, of the loops around it as well, and the lengths of the arrays.
     """
-    cost = step_cost(loop.view, nodes=nodes)
+    around = None if loop.holder is None else loop.holder.lengths
+    inside = BodyLengths(loop.view.node, around=around, names=loop.inner_names)
+    cost = step_cost(loop.view, inside, nodes=nodes)
     if cost.operations == "0":
         return None
     n_arrays = sum(operation.count for operation in cost.arrays)
     if len(cost.operations) > _LONGEST:
         return f"{plural(n_arrays, 'operation')} on arrays a step"
     text = f"{plural(cost.operations, 'operation')} a step"
-    steps = Lengths(loop.view.n_steps).steps
-    if not (steps.is_constant and cost.operations.isdecimal()) or len(loop.path) > 1:
+    steps = _all_steps(loop)
+    if steps is None or not cost.operations.isdecimal():
         return text
     step = _OPERATION * int(cost.operations) + _ARRAY * n_arrays
-    return f"{text}, {time_text(steps.constant * step)}"
+    return f"{text}, {time_text(steps * step)}"
 
 
 def overhead(loop: NamedLoop) -> str | None:
@@ -55,9 +66,31 @@ def overhead(loop: NamedLoop) -> str | None:
 
     The time is an estimate: 100 nanoseconds a step.
     """
-    steps = Lengths(loop.view.n_steps).steps
-    is_known = steps.is_constant and len(loop.path) == 1
-    return time_text(_STEP * steps.constant) if is_known else None
+    steps = _all_steps(loop)
+    return None if steps is None else time_text(_STEP * steps)
+
+
+def _all_steps(loop: NamedLoop) -> int | None:
+    """Return how many steps a loop takes in a call of the graph, if that is known."""
+    steps, runs = _steps(loop), _runs(loop)
+    return None if steps is None or runs is None else steps * runs
+
+
+def _runs(loop: NamedLoop) -> int | None:
+    """Return how often a loop runs in a call of the graph, if that is known."""
+    runs, around = 1, loop.parent
+    while around is not None:
+        steps = None if around.view.batch_ndim or around.view.is_while else _steps(around)
+        if steps is None:
+            return None
+        runs, around = runs * steps, around.parent
+    return runs
+
+
+def _steps(loop: NamedLoop) -> int | None:
+    count = Lengths(loop.view.n_steps).steps
+    told = count if loop.holder is None else loop.holder.lengths.told(count)
+    return told.constant if told.is_constant else None
 
 
 def time_text(nanoseconds: float) -> str:

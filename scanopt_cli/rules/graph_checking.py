@@ -14,7 +14,8 @@ from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.presentation import Presented
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix
+from scanopt_cli.rules.check_context import CheckContext
+from scanopt_cli.rules.rule_contract import Finding, Fix
 from scanopt_cli.rules.rule_registry import selected
 
 # The items of a pipeline; options, which may have commas, stand in braces.

@@ -18,8 +18,9 @@ from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.passes.push_out.hoisting import invariant_nodes
 from scanopt_cli.remarks import Code, Remark
+from scanopt_cli.rules.check_context import CheckContext
 from scanopt_cli.rules.finding_costs import work
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
+from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 
 _MULTIPLYING, _FACTORING = Fix("push-out-products"), Fix("factor-once")
 

@@ -12,7 +12,8 @@ from pytensor.tensor.random.type import RandomType
 
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.slots import STATES, Slot
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
+from scanopt_cli.rules.check_context import CheckContext
+from scanopt_cli.rules.rule_contract import Finding, Rule, Severity
 
 
 class LostGenerator(Rule):

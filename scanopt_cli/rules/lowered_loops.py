@@ -5,7 +5,7 @@ The passes that do so run on a copy. A rule that says what would help tries it o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -16,7 +16,7 @@ from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.step_costs import ArrayOperation, computes, step_cost
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import substituted
-from scanopt_cli.ir.inner_graphs import core_op
+from scanopt_cli.ir.inner_graphs import core_op, walk
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.ir.slots import SlotView
 from scanopt_cli.passes.unroll_small.unroll_small import UnrollSmall
@@ -64,13 +64,13 @@ class LoweredLoop:
 
 def lowered_loops(
     fgraph: FunctionGraph,
-    loops: Collection[NamedLoop],
+    loops: Sequence[NamedLoop],
     inputs: Mapping[Variable, Variable] | None = None,
     *,
     size: int = UnrollSmall.size,
     strict: bool | None = None,
 ) -> dict[str, LoweredLoop]:
-    """Return what some Scans of ``fgraph`` itself become, by their titles, but those around others.
+    """Return what some Scans in ``fgraph`` become, by their titles, but those around others.
 
     ``inputs`` are given to them in place of inputs of the graph. Arrays of at most ``size`` entries
     become numbers. ``strict`` is that of `run_pipeline`; without it, nothing is returned of a graph
@@ -87,20 +87,24 @@ def lowered_loops(
             raise
         return {}  # PyTensor cannot hold such a body
     lacking = {
-        remark.scan for run in runs for remark in run.remarks if remark.code is Code.ARRAYS_KEPT
+        title
+        for run in runs
+        for remark in run.remarks
+        if remark.code is Code.ARRAYS_KEPT
+        for title in titles_of(remark.scan.rpartition("/")[-1], loops)
     }
     found = {}
-    for node in work.toposort():
+    for node in walk(work):
         if not is_loop(node):
             continue
         view = view_of(node)
         nodes = [n for n in view.op.fgraph.toposort() if computes(n.op)]
         if any(map(is_loop, nodes)):
             continue
-        for title in titles_of(node.op, loops):
+        for title in titles_of(node.op.name, loops):
             found[title] = LoweredLoop(
                 arrays=step_cost(view, nodes=nodes).arrays,
-                lacks_lengths=str(node.op.name) in lacking,
+                lacks_lengths=title in lacking,
                 solves=any(type(core_op(n.op)).__module__.startswith(_SOLVERS) for n in nodes),
             )
     return found

@@ -20,8 +20,9 @@ from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind
 from scanopt_cli.remarks import Code
+from scanopt_cli.rules.check_context import CheckContext
 from scanopt_cli.rules.finding_costs import work
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
+from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 
 _PRODUCT, _SUM = Fix("push-out-products,push-out"), Fix("guard-last-rows,push-out-sums")
 _RUNNING = {Add: "a running sum (pt.cumsum)", Mul: "a running product (pt.cumprod)"}

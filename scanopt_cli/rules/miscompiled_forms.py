@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import ClassVar
-
-from pytensor.graph.traversal import ancestors
 
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import STATES, SlotKind
+from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.rules.check_context import CheckContext
 from scanopt_cli.rules.miscompiled.misread_bodies import dropped_terms, lost_starts, mixed_rows
 from scanopt_cli.rules.miscompiled.misread_rows import misread_gradients, misread_rows
 from scanopt_cli.rules.miscompiled.misread_states import merged_states, merged_while_loops
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
+from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 
 _CASES = (dropped_terms, lost_starts, mixed_rows, merged_states, misread_rows)
 
@@ -49,12 +46,8 @@ class MiscompiledForms(Rule):
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop and rewrite."""
-        scans = [
-            loop
-            for loop in context.loops
-            if isinstance(loop.view, ScanView) and not loop.view.batch_ndim and _may_run(loop)
-        ]
-        for loop in filter(partial(_is_read, context), scans):
+        scans = [loop for loop in context.scans if not loop.view.batch_ndim and _may_run(loop)]
+        for loop in filter(context.is_read, scans):
             for case in _CASES:
                 for misread in case(loop):
                     yield self.at(context, loop, misread.text, *misread.slots)
@@ -71,22 +64,3 @@ def _may_run(loop: NamedLoop) -> bool:
     """Whether a loop may run a step, and one with a condition a second one."""
     steps = Lengths(loop.view.n_steps).steps
     return not steps.is_constant or steps.constant > loop.view.is_while
-
-
-def _is_read(context: CheckContext, loop: NamedLoop) -> bool:
-    """Whether the loop around a loop computes something of it that is read, or a state.
-
-    PyTensor drops the other outputs before it looks at the step.
-    """
-    around = context.loop("/".join(loop.path[:-1]))
-    if around is None:
-        return True
-    view = around.view
-    read = [
-        variable
-        for slot in view.outputs()
-        if slot.kind in STATES or any(map(around.graph.clients.get, slot.outer_outputs))
-        for variable in slot.inner_outputs
-    ]
-    condition = [] if view.condition is None else [view.condition]
-    return not set(loop.view.node.outputs).isdisjoint(ancestors([*read, *condition]))

@@ -9,7 +9,8 @@ from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.single_precision import computed_in
 from scanopt_cli.ir.slots import STATES, Slot
 from scanopt_cli.passes.match_precision import matching_slots
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
+from scanopt_cli.rules.check_context import CheckContext
+from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 
 
 class MixedPrecision(Rule):

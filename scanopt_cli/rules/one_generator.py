@@ -14,8 +14,9 @@ from pytensor.tensor.random.type import RandomType
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.same_draws import draws_of
 from scanopt_cli.ir.levels import IfElse
+from scanopt_cli.rules.check_context import CheckContext
 from scanopt_cli.rules.equal_draws import EqualDraws, carried
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
+from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 
 
 class OneGenerator(Rule):

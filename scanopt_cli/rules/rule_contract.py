@@ -1,34 +1,22 @@
-"""The contract of a rule, and what a check gives it."""
+"""The contract of a rule."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 from types import EllipsisType
 from typing import ClassVar
 
-from pytensor.graph.basic import Apply
-from pytensor.graph.fg import FunctionGraph
-
-from scanopt_cli.analysis.named_loops import NamedLoop, named_loops
-from scanopt_cli.analysis.provenance.inference import infer
-from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
-from scanopt_cli.analysis.provenance.scan_origin import Origin
-from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.errors import PassError
-from scanopt_cli.ir.graph import copy_nodes
-from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.pipeline.grammar import parse
-from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Remark, RemarkKind
-from scanopt_cli.rules.compiled_loops import CompiledLoops, compiled_loops
+from scanopt_cli.rules.check_context import CheckContext
 from scanopt_cli.rules.finding_costs import memory
-from scanopt_cli.rules.lowered_loops import LoweredLoop, lowered_loops, may_run_on_numbers
 from scanopt_cli.text import enumerated
 
 
@@ -102,98 +90,6 @@ class Finding(Presented):
     def is_mended_unsafely(self) -> bool:
         """Whether a pass mends it that may change values."""
         return self.fix is not None and not self.fix.is_safe
-
-
-@dataclass
-class CheckContext:
-    """One graph that is checked. It is not changed."""
-
-    fgraph: FunctionGraph
-    _remarks: dict[str, tuple[Remark, ...]] = field(default_factory=dict, init=False)
-    _compiled: dict[str | None, CompiledLoops | None] = field(default_factory=dict, init=False)
-    _sameness: Sameness = field(default_factory=Sameness, init=False)
-
-    @cached_property
-    def loops(self) -> tuple[NamedLoop, ...]:
-        """All loops, those of a body after the loop; each distinct body once."""
-        return tuple(named_loops(self.fgraph))
-
-    @cached_property
-    def _by_title(self) -> Mapping[str, NamedLoop]:
-        return {loop.title: loop for loop in self.loops}
-
-    def loop(self, title: str) -> NamedLoop | None:
-        """Return the loop of that name, if there is one."""
-        return self._by_title.get(title)
-
-    @cached_property
-    def origins(self) -> Mapping[Apply, Origin]:
-        """Of each Scan, what it comes from."""
-        graphs = {id(loop.graph): loop.graph for loop in self.loops}
-        return {
-            node: origin
-            for graph in graphs.values()
-            for node, origin in infer(NearestScans(graph.inputs, graph.toposort())).items()
-        }
-
-    @property
-    def written(self) -> list[NamedLoop]:
-        """The loops that are derivatives of no other: those that a person wrote."""
-        known = self.origins
-        return [
-            loop
-            for loop in self.loops
-            if loop.view.node not in known or known[loop.view.node].parent is None
-        ]
-
-    @cached_property
-    def outer_scans(self) -> tuple[NamedLoop, ...]:
-        """The Scans of the graph itself, those in no body."""
-        return tuple(
-            loop
-            for loop in self.loops
-            if loop.graph is self.fgraph and isinstance(loop.view, ScanView)
-        )
-
-    @cached_property
-    def written_loops(self) -> tuple[NamedLoop, ...]:
-        """The Scans of the graph itself that somebody wrote, and no derivative made."""
-        return tuple(
-            loop
-            for loop in self.outer_scans
-            if (origin := self.origins[loop.view.node]).generation == 0
-            and origin.tangents_of is None
-        )
-
-    @cached_property
-    def lowered(self) -> Mapping[str, LoweredLoop]:
-        """What those of `written_loops` that compute on small arrays become, by title.
-
-        Arrays of unknown shape may be small.
-        """
-        on_arrays = [loop for loop in self.written_loops if may_run_on_numbers(loop.view)]
-        return lowered_loops(self.fgraph, on_arrays) if on_arrays else {}
-
-    def remarks(self, passes: str) -> tuple[Remark, ...]:
-        """Return what ``passes`` would do to the graph, and what they would not, and why."""
-        if passes not in self._remarks:
-            runs = run_pipeline(copy_nodes(self.fgraph), parse(passes), rounds=1)
-            self._remarks[passes] = tuple(remark for run in runs for remark in run.remarks)
-        return self._remarks[passes]
-
-    def compiled(self, passes: str | None = None) -> CompiledLoops | None:
-        """Return what PyTensor leaves of the Scans of the graph itself, by title, after ``passes``.
-
-        ``None`` if it takes too long.
-        """
-        if passes not in self._compiled:
-            self._compiled[passes] = compiled_loops(self.fgraph, self.outer_scans, passes)
-        return self._compiled[passes]
-
-    def digest(self, loop: NamedLoop | None) -> str:
-        """Return what is equal for loops that compute the same; of the graph, if there is none."""
-        graph = self.fgraph if loop is None else loop.view.op.fgraph
-        return self._sameness.of_graph(graph).hex()[:16]
 
 
 class Rule(ABC):

@@ -10,7 +10,8 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.provenance.inference import rows_read
 from scanopt_cli.ir.slots import TRACED, Slot, SlotView
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
+from scanopt_cli.rules.check_context import CheckContext
+from scanopt_cli.rules.rule_contract import Finding, Rule, Severity
 
 
 class TrimmedForward(Rule):

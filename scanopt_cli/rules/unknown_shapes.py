@@ -15,9 +15,10 @@ from pytensor.tensor.type import DenseTensorType
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.rules.check_context import CheckContext
 from scanopt_cli.rules.finding_costs import work
 from scanopt_cli.rules.lowered_loops import LoweredLoop, lowered_loops
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Rule, Severity
+from scanopt_cli.rules.rule_contract import Finding, Rule, Severity
 from scanopt_cli.text import enumerated
 
 _LENGTHS = (3, 2)
@@ -53,8 +54,9 @@ class UnknownShapes(Rule):
         lengths = Lengths()
         kept = [
             (loop, axes)
-            for loop in context.written_loops
-            if (axes := _axes_of_rows(context, loop, lengths))
+            for loop in context.scans
+            if loop.holder is None
+            and (axes := _axes_of_rows(context, loop, lengths))
             and (found := context.lowered.get(loop.title)) is not None
             and found.lacks_lengths
             and not found.runs_on_numbers

@@ -23,7 +23,8 @@ from scanopt_cli.ir.folding import bounded_folding, work_of
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.scan_view import ScanView, view_of
 from scanopt_cli.passes.simplify.sound_rewriters import sound_rewriter
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
+from scanopt_cli.rules.check_context import CheckContext
+from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 
 # How long axes of unknown length are in the step that is tried.
 _LENGTH = 2

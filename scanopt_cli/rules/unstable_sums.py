@@ -20,7 +20,8 @@ from scanopt_cli.analysis.state_changes import change
 from scanopt_cli.analysis.value_ranges import Range, ValueRanges, step_ranges
 from scanopt_cli.ir.scan_view import ScanView, is_loop
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
+from scanopt_cli.rules.check_context import CheckContext
+from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 
 _PROBABILITY = Range(0.0, 1.0)
 _NAN = "where an exponent is large, what pytensor.grad makes of it is NaN"

@@ -12,7 +12,8 @@ from pytensor.graph.fg import AbstractFunctionGraph
 from scanopt_cli.ir.inner_graphs import body_of, core_op, inner_graphs
 from scanopt_cli.ir.naming import titles
 from scanopt_cli.passes.remove_unused_ends import is_own, unused_ends
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
+from scanopt_cli.rules.check_context import CheckContext
+from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 
 
 class UnusedEnds(Rule):

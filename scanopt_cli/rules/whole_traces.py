@@ -19,9 +19,10 @@ from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.remarks import Code, Remark, Why
+from scanopt_cli.rules.check_context import CheckContext
 from scanopt_cli.rules.compiled_loops import rows_kept
 from scanopt_cli.rules.finding_costs import memory
-from scanopt_cli.rules.rule_contract import CheckContext, Finding, Fix, Rule, Severity
+from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 
 _NORMALIZING = "guard-last-rows,normalize-reads,peel-first-step,trim-steps"
 _LONG = 100
@@ -53,7 +54,7 @@ class WholeTraces(Rule):
 
     That PyTensor keeps at least twice as many rows as the fix leaves is tried out, on a copy that
     it rewrites as for Numba (if that takes no more than five seconds). Loops that keep less than a
-    hundred rows are no finding, nor are loops inside of loops.
+    hundred rows are no finding.
     """
 
     code: ClassVar[str] = "P005"
@@ -64,7 +65,7 @@ class WholeTraces(Rule):
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop of which PyTensor keeps more rows than it has to."""
         assert self.fix is not None
-        if not any(map(_indirect, context.outer_scans)):
+        if not any(map(_indirect, context.scans)):
             return
         by_loop: dict[str, list[Remark]] = {}
         for remark in context.remarks(self.fix.passes):
@@ -72,7 +73,7 @@ class WholeTraces(Rule):
                 by_loop.setdefault(remark.scan, []).append(remark)
         likely = [
             (loop, slots)
-            for loop in context.outer_scans
+            for loop in context.scans
             if (slots := _indirect(loop, by_loop.get(loop.title, ())))
         ]
         if not likely or (before := context.compiled()) is None:
@@ -81,7 +82,7 @@ class WholeTraces(Rule):
         after = [context.compiled(each.passes) or before for each in fixes]
         for loop, slots in likely:
             text = f"every step of {loop.quoted(slots)} is kept, and only the ends are read"
-            kept, *needed = (rows_kept(found.get(loop.title)) for found in (before, *after))
+            kept, *needed = (rows_kept(found.get(loop.title, ())) for found in (before, *after))
             if kept is None or kept < _LONG:
                 continue
             cost = memory(loop, slots)

@@ -17,7 +17,9 @@ from pytensor.scan.utils import until
 
 from graph_building import assert_same_values, graph_of, only_scan, optimized, scan
 from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.pipeline.grammar import PRESETS
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")
@@ -40,6 +42,23 @@ def test_case_1_invariants(steps: int) -> None:
     assert not any(node.op == pt.exp for node in body.toposort())
     assert "moved" in remarks[0]
     assert_same_values(graph, work, h=np.ones(3), m=np.arange(9.0).reshape(3, 3) / 20, n=steps)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_must_not_move_the_length_of_a_buffer_that_a_step_makes(steps: int) -> None:
+    """The step knows by it that a loop inside keeps every step, so that its last row is enough."""
+
+    def step(y: Any) -> Any:
+        return scan(lambda z: pt.sin(z) + 0.1, outputs_info=[y], n_steps=n)[-1] * pt.exp(n)
+
+    graph = graph_of(scan(step, outputs_info=[x], n_steps=3)[-1])
+    work, _ = optimized(graph, PRESETS["loop"])
+    (outer,) = (node for node in work.fgraph.toposort() if is_loop(node))
+    body = outer.op.fgraph
+    (inner,) = (node for node in body.toposort() if is_loop(node))
+    assert not any(node.op == pt.exp for node in body.toposort())
+    assert not [v for v in inner.outputs if v.type.ndim and body.clients.get(v)]
+    assert_same_values(graph, work, x=0.4, n=steps)
 
 
 def test_case_1_while_loops_and_invariant_outputs() -> None:

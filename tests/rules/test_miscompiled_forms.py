@@ -19,9 +19,9 @@ from graph_building import scan
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.rules.check_context import CheckContext
 from scanopt_cli.rules.graph_checking import check
 from scanopt_cli.rules.miscompiled_forms import MiscompiledForms
-from scanopt_cli.rules.rule_contract import CheckContext
 from tiers import deep
 
 FAST = Mode(linker="vm", optimizer="fast_run")

@@ -18,10 +18,10 @@ from graph_building import scan
 from scanopt_cli.analysis.named_loops import named_loops
 from scanopt_cli.analysis.step_costs import step_cost
 from scanopt_cli.ir.graph import as_graph
-from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.pipeline.grammar import PRESETS
-from scanopt_cli.rules.compiled_loops import rows_kept
+from scanopt_cli.rules.compiled_loops import CompiledLoop, Numbers, rows_kept, scans_in
 from scanopt_cli.rules.finding_costs import time_text
 from scanopt_cli.rules.graph_checking import check
 from scanopt_cli.rules.rule_registry import rules
@@ -110,13 +110,12 @@ def test_default_rules_are_all_but_those_for_some() -> None:
     assert {code for code, rule in rules().items() if not rule.is_default} == {"J001"}
 
 
-def compiled_scan(graph: Graph) -> ScanView:
-    """View the one Scan of what PyTensor makes of a graph for Numba; the graph runs, too."""
+def rows_compiled(graph: Graph) -> int | None:
+    """Return the rows that Scans keep in what PyTensor makes of a graph for Numba; it runs, too."""
     inputs, outputs = graph
     function = pytensor.function(inputs, outputs, mode="NUMBA", on_unused_input="ignore")
     function(*(VALUES[v.name] for v in inputs))
-    (view,) = (ScanView.of(n) for n in function.maker.fgraph.toposort() if scan_op(n) is not None)
-    return view
+    return rows_kept(scans_in(function.maker.fgraph))
 
 
 @pytest.mark.parametrize(
@@ -124,12 +123,12 @@ def compiled_scan(graph: Graph) -> ScanView:
 )
 def test_pytensor_keeps_whole_traces_and_not_those_of_the_twin(name: str, rows: int) -> None:
     _, seeded, twin = SEEDED_LOOPS[name]
-    assert rows_kept(compiled_scan(seeded())) == 1001
-    assert rows_kept(compiled_scan(twin())) <= rows
+    assert rows_compiled(seeded()) == 1001
+    assert rows_compiled(twin()) <= rows
     (finding,) = check(seeded(), select=["P005"]).findings
     assert finding.fix is not None
     mended = so.optimize(seeded(), finding.fix.passes).graph
-    assert rows_kept(compiled_scan((mended.inputs, mended.outputs))) <= rows
+    assert rows_compiled((mended.inputs, mended.outputs)) <= rows
 
 
 def test_why_a_whole_trace_is_kept_is_said() -> None:
@@ -182,7 +181,8 @@ def test_an_expression_for_the_rows_is_computed_once_though_it_is_read_twice() -
     for _ in range(40):
         steps = steps + steps
     rows: Any = scan(lambda: pt.constant(1.0), n_steps=steps)
-    assert rows_kept(ScanView.of(rows.owner)) == 1000 * 2**40
+    graph = as_graph(([N], [rows]))
+    assert rows_kept(scans_in(graph.fgraph)) == 1000 * 2**40
 
 
 @pytest.mark.deep
@@ -273,6 +273,6 @@ def test_rows_of_a_batch_that_is_no_one_number() -> None:
     assert isinstance(view, ScanView)
     (slot,) = view.of_kind(SlotKind.NIT_SOT)
     slot.outer_input = pt.constant([3, 3])
-    assert rows_kept(view) is None
+    assert rows_kept([CompiledLoop(view, Numbers())]) is None
     batch = vectorize_graph(rows[1:], {x: many})
     check(([many], [batch]), select=["P005"])

@@ -12,12 +12,20 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import io_toposort
 from pytensor.scalar.basic import ScalarType
-from pytensor.tensor.basic import Alloc, Eye, Join, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.basic import (
+    Alloc,
+    AllocEmpty,
+    Eye,
+    Join,
+    MakeVector,
+    ScalarFromTensor,
+    TensorFromScalar,
+)
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, Prod, Sum
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
-from pytensor.tensor.type import DenseTensorType
+from pytensor.tensor.type import DenseTensorType, discrete_dtypes
 
 from scanopt_cli.analysis.dependence import dependent_nodes
 from scanopt_cli.analysis.lengths import Lengths
@@ -115,14 +123,27 @@ def _without_buffers(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
     """Return ``hoisted`` without nodes that make scalars or buffers that other nodes write into.
 
     A step may overwrite a buffer that it makes itself; if the buffer were made before the loop,
-    each step would copy it. The inputs of a loop are tensors, unlike the scalars of indices.
+    each step would copy it. The inputs of a loop are tensors, unlike the scalars of indices. The
+    length of such a buffer is computed in the step, too, if it is of other numbers: an input would
+    not say that it is one more than the steps of a loop inside, of which then all rows were kept.
     """
     hoisted = set(hoisted)
+    counting: set[Apply] = set()
     for node in reversed(nodes):
         if node not in hoisted:
             scalars = [v for v in node.inputs if isinstance(v.type, ScalarType)]
             hoisted.difference_update(v.owner for v in (*_written(node), *scalars) if v.owner)
+            if isinstance(node.op, Alloc | AllocEmpty) or node in counting:
+                found = {v.owner for v in node.inputs if v.owner in hoisted and _counts(v.owner)}
+                counting |= found
+                hoisted -= found
     return hoisted
+
+
+def _counts(node: Apply) -> bool:
+    """Whether a node computes whole numbers of whole numbers."""
+    kinds: list[Any] = [v.type for v in (*node.inputs, *node.outputs)]
+    return all(kind.ndim == 0 and kind.dtype in discrete_dtypes for kind in kinds)
 
 
 def _without_reads(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
