@@ -16,7 +16,7 @@ from pytensor.tensor.subtensor import IncSubtensor
 from scanopt_cli.analysis.affine import ONE
 from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.scan_lengths import rows
+from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import ScanView

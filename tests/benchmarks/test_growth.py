@@ -76,7 +76,13 @@ _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
 _MAKERS = {name: maker for maker, names in _OTHER_GRAPHS.items() for name in names}
 # What mends mistakes has no work in graphs without any.
 _MENDING = (
-    *("carry-generators", "initial-rows-alone", "safe-branches", "stable-log-sums", "widen-integers"),
+    *(
+        "carry-generators",
+        "initial-rows-alone",
+        "safe-branches",
+        "stable-log-sums",
+        "widen-integers",
+    ),
     *("remove-unused-ends", "match-precision"),
 )
 _PIPELINES = (
