@@ -19,7 +19,6 @@ from pytensor.scalar import basic as scalars
 from pytensor.scalar.math import Sigmoid
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
-from pytensor.tensor.type import DenseTensorType
 
 type Along = tuple[int, ...]
 """For each dimension of an operand that of the result, dimensions of one entry left out."""
@@ -50,24 +49,21 @@ class ValueNumbers:
     _numbers: dict[Hashable, int] = field(default_factory=dict)
     _forms: list[Any] = field(default_factory=list)
 
-    def leaf(self, *key: Hashable) -> int:
+    def given(self, *key: Hashable) -> int:
         """Return the number of a value that is given, by what identifies it."""
         return self._number(key)
 
-    def literal(self, constant: Constant) -> int | None:
-        """Return the number of a constant, ``None`` if it is no array."""
-        if not isinstance(constant.type, DenseTensorType):
-            return None
+    def literal(self, constant: Constant) -> int:
+        """Return the number of a constant array."""
         data = np.squeeze(constant.data)
         is_float = not data.ndim and data.dtype == "float64"
         if is_float and data != 0 and data == data:
             return self._number(data.item())
         return self._number((data.dtype.str, data.shape, data.tobytes()))
 
-    def made(self, node: Apply, position: int, operands: Sequence[int]) -> int | None:
-        """Return the number of an output of a node, ``None`` for an Op without a rule."""
-        op: Any = node.op
-        output = node.outputs[position]
+    def computed(self, output: Any, operands: Sequence[int]) -> int | None:
+        """Return the number of what a node computes, ``None`` for an Op without a rule."""
+        node, op = output.owner, output.owner.op
         if isinstance(op, DimShuffle):
             order = [op.new_order[i] for i in dimensions(output)]
             is_kept = order == sorted(order)
@@ -81,7 +77,7 @@ class ValueNumbers:
             pairs = list(zip(operands, along, strict=True))
             is_real = all(v.type.dtype == "float64" for v in (*node.inputs, output))
             found = self._arithmetic(op.scalar_op, pairs) if is_real else None
-            return self._number((op.scalar_op, position, *pairs)) if found is None else found
+            return self._number((op.scalar_op, output.index, *pairs)) if found is None else found
         return None
 
     def exponential(self, of_sigmoid: Apply, operand: int) -> int:
