@@ -132,11 +132,7 @@ class ValueNumbers:
         return [(number, along, sign)]
 
     def _sum(self, terms: Any) -> int:
-        found: Parts = Counter(terms)
-        if found.total() == 1:
-            ((number, along, sign),) = found
-            return number if sign > 0 else self._negative(number, along)
-        return self._number(_SumForm(frozenset(found.items())))
+        return self._number(_SumForm(frozenset(Counter(terms).items())))
 
     def _negative(self, number: int, along: Along) -> int:
         if isinstance(self._forms[number], _SumForm):
@@ -162,14 +158,9 @@ class ValueNumbers:
         for own, more in parts:
             is_negative ^= own
             factors += more
-        if not factors:
-            return self._number(-1.0 if is_negative else 1.0)
-        if factors.total() == 1:
+        if factors.total() == 1 and not is_negative:
             ((number, _, sign),) = factors
-            if sign == 1 and isinstance(self._forms[number], float):
-                number = self._number(abs(self._forms[number]) * (-1.0 if is_negative else 1.0))
-                is_negative = False
-            if sign == 1 and not is_negative:
+            if sign == 1:
                 return number
         return self._number(_ProductForm(frozenset(factors.items()), is_negative))
 
