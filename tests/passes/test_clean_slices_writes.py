@@ -59,9 +59,6 @@ def test_case_4_vector(write, expected: str) -> None:
 @pytest.mark.parametrize(
     ("write", "expected"),
     [
-        (lambda v: zeros(5)[:].inc(v), "Alloc(v, 5)"),
-        (lambda v: zeros(5)[::-1].set(v), "Alloc(v, 5)"),
-        (lambda v: AllocEmpty("float64")(5)[:5].set(v), "Alloc(v, 5)"),
         (lambda v: zeros(7)[1:].inc(zeros(6)[:2].inc(v)), "Alloc(0.0, 7)[1:3].inc(v)"),
         (lambda v: zeros(7)[1:].inc(zeros(6)[:2].inc(v)[::-1]), "Alloc(0.0, 7)[5:].inc(v)"),
         (lambda v: zeros(6)[:2].inc(v)[::-1], "Alloc(0.0, 6)[4:].inc(v)"),
@@ -109,13 +106,6 @@ SCALAR, X = pt.dscalar("v"), five()
         X[:-1].inc(SCALAR)[::-1],
         # It is perhaps broadcast.
         zeros(5)[::-1].inc(pt.dvector("y")),
-        # It is broadcast, and turned.
-        pt.zeros((5, 3))[::-1].inc(pt.tensor("y", dtype="float64", shape=(5, 1))),
-        # It is broadcast to what is not filled, or is not zero.
-        X[:].set(SCALAR),
-        pt.ones((5,))[:].inc(SCALAR),
-        # A broadcast value is cast.
-        zeros(5)[:].inc(pt.fscalar("w")),
         # It is cast.
         zeros(5)[::-1].inc(pt.vector("y", shape=(5,), dtype="float32")),
         # It may be out of bounds.
