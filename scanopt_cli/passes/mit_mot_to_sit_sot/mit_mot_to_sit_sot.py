@@ -92,7 +92,7 @@ class MitMotToSitSot(ScanPass):
             name, kinds = names[plan.slot], tuple(str(slot.kind) for slot in made.slots)
             context.passed(view, Code.MIT_MOT_REPLACED, name, into=kinds)
             if made.adds_late:
-                context.passed(view, Code.ADDED_LATER, name)
+                context.passed(view, Code.ADDEND_MOVED, name)
             for value in made.equal_ahead:
                 context.passed(view, Code.ROWS_AHEAD_EQUAL, name, value=value)
             place = view.slots.index(plan.slot)
