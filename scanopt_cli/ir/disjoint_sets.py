@@ -14,7 +14,8 @@ class DisjointSets[Item: Hashable]:
     def find(self, item: Item) -> Item:
         """Return the item that stands for the set of another."""
         while (parent := self._parents.setdefault(item, item)) != item:
-            item = self._parents[item] = self._parents.setdefault(parent, parent)
+            self._parents[item] = self._parents.setdefault(parent, parent)
+            item = parent
         return item
 
     def unite(self, one: Item, other: Item) -> None:

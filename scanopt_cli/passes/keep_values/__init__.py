@@ -12,7 +12,7 @@ The loop of a gradient undoes the steps of another one, the last first. Here it 
                             j = n-1     j = n-2    ...    j = 0
 
 Steps of both are named by the ``i`` of the forward loop. So what both read has one name, a
-*place* (`places`): an array outside of them, and an index that depends on ``i``. Of places and
+*source* (`sources`): an array outside of them, and an index that depends on ``i``. Of sources and
 literals, each value of a step gets its *number* (`value_numbers`); what has the same number is
 equal. `loop_pair` keeps what has a number that both loops compute, and takes long.
 """

@@ -20,7 +20,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.costs import is_costly
 from scanopt_cli.loop.loop_view import LoopView
-from scanopt_cli.passes.keep_values.places import Places
+from scanopt_cli.passes.keep_values.sources import Sources
 from scanopt_cli.passes.keep_values.value_numbers import ValueNumbers, dimensions
 
 _TOGETHER = -1
@@ -40,7 +40,7 @@ class LoopPair:
         self._forward, self._backward = forward, backward
         forward.unfreeze()
         backward.unfreeze()
-        self._places = Places(forward, backward, lengths)
+        self._sources = Sources(forward, backward, lengths)
         self._values = ValueNumbers()
         self._numbers: dict[Variable, int] = {}
         for view in (forward, backward):
@@ -67,7 +67,7 @@ class LoopPair:
         if isinstance(variable, Constant):
             return values.literal(variable)
         if node is None or isinstance(node.op, Subtensor):
-            return values.given(self._places.of(variable), len(dimensions(variable)))
+            return values.given(self._sources.of(variable), len(dimensions(variable)))
         found = values.computed(variable, [self._numbers[v] for v in node.inputs])
         return values.given(variable) if found is None else found
 
@@ -119,7 +119,7 @@ class LoopPair:
         read: dict[int, Any] = {
             number: self._reversed(replaced.pop(trace))[j] for number, trace in traces.items()
         }
-        read |= {number: read[_TOGETHER][place] for place, number in enumerate(scalars)}
+        read |= {number: read[_TOGETHER][i] for i, number in enumerate(scalars)}
         reads = {
             old: _like(
                 old,

@@ -147,10 +147,10 @@ class ValueNumbers:
             size = abs(form)
             return form < 0, Counter({(self._number(size), (), sign): 1} if size != 1 else {})
         if isinstance(form, _ProductForm):
-            inside: Parts = Counter()
-            for (factor, place, own), count in form.factors:
-                inside[factor, tuple(along[i] for i in place), sign * own] += count
-            return form.is_negative, inside
+            factors: Parts = Counter()
+            for (factor, inside, own), count in form.factors:
+                factors[factor, tuple(along[i] for i in inside), sign * own] += count
+            return form.is_negative, factors
         return False, Counter({(number, along, sign): 1})
 
     def _product(self, parts: Sequence[tuple[bool, Parts]]) -> int:

@@ -26,41 +26,41 @@ type Index = tuple[AffineExpr, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Source:
     """What is at an index of an array."""
 
     array: Any
     index: Index = ()
 
 
-class Places:
-    """The places of what is read in the unfrozen bodies of a forward and a backward loop."""
+class Sources:
+    """The sources of what is read in the unfrozen bodies of a forward and a backward loop."""
 
     def __init__(self, forward: LoopView, backward: LoopView, lengths: Lengths) -> None:
         self._lengths = lengths
         self._i = Atom(lscalar("i"))
         i = AffineExpr.of(self._i)
-        self._inputs: dict[Variable, Place] = {}
+        self._inputs: dict[Variable, Source] = {}
         self._steps: dict[Variable, AffineExpr] = {}
         """What the indices of the loops are."""
         for view, step in ((forward, i), (backward, lengths.steps - 1 - i)):
             for slot in view.of_kind(SlotKind.INDEX):
                 self._steps[slot.inner_inputs[0]] = step
             for slot in view.of_kind(SlotKind.CONSTANT):
-                self._inputs[slot.inner_inputs[0]] = Place(slot.outer_input)
+                self._inputs[slot.inner_inputs[0]] = Source(slot.outer_input)
         states = forward.of_kind(SlotKind.STATE)
         for slot in states:
-            self._inputs[slot.inner_inputs[0]] = Place(slot.output, (i,))
+            self._inputs[slot.inner_inputs[0]] = Source(slot.output, (i,))
         self._n_rows = {slot.output: rows(forward, slot, lengths) for slot in forward.outputs()}
         self._traces: dict[tuple[Variable, Index], Variable] = {}
         """The traces of states that are entries of other states, by the traces of those."""
         self._find_entries(states)
 
-    def of(self, variable: Any, index: Index = ()) -> Place:
+    def of(self, variable: Any, index: Index = ()) -> Source:
         """Return where the values at an index of a variable are, as far as that is known."""
-        start = Place(variable, index)
+        start = Source(variable, index)
         slices: list[slice] = []
-        moved: Place | None = start
+        moved: Source | None = start
         while moved is not None:
             variable, index = moved.array, moved.index
             moved = self._before(variable, index, slices)
@@ -74,13 +74,13 @@ class Places:
             first = found.high - 1 - row if found.is_reversed else found.low + row
             index = (first, *rest)
         trace = self._traces.get((variable, index[1:])) if index else None
-        return Place(variable, index) if trace is None else Place(trace, index[:1])
+        return Source(variable, index) if trace is None else Source(trace, index[:1])
 
-    def _before(self, variable: Any, index: Index, slices: list[slice]) -> Place | None:
-        """Return the place in what a variable is read of; of slices of rows, collect them."""
+    def _before(self, variable: Any, index: Index, slices: list[slice]) -> Source | None:
+        """Return the source in what a variable is read of; of slices of rows, collect them."""
         if variable in self._inputs:
-            place = self._inputs[variable]
-            return Place(place.array, (*place.index, *index))
+            source = self._inputs[variable]
+            return Source(source.array, (*source.index, *index))
         node = variable.owner
         if node is None or not isinstance(node.op, DimShuffle | Subtensor):
             return None
@@ -93,7 +93,7 @@ class Places:
             parts = [self._index(part) for part in indices_of(node)]
             known = [part for part in parts if part is not None]
             moved = (*known, *index) if len(known) == len(parts) else None
-        return None if moved is None else Place(node.inputs[0], moved)
+        return None if moved is None else Source(node.inputs[0], moved)
 
     def _transposed(self, node: Apply, index: Index) -> Index | None:
         """Return the index into the operand of a DimShuffle, ``None`` if there is none."""
@@ -132,10 +132,10 @@ class Places:
 
     def _number(self, variable: Variable) -> AffineExpr | None:
         """Return a number that a body is given, ``None`` if a step computes it."""
-        place = self._inputs.get(variable)
-        if place is None or place.index:
+        source = self._inputs.get(variable)
+        if source is None or source.index:
             return self._steps.get(variable)
-        return self._lengths.value_of(place.array)
+        return self._lengths.value_of(source.array)
 
     def _varies(self, part: AffineExpr) -> bool:
         return self._i in part.atoms
