@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import chain
 from typing import Any
 
@@ -43,12 +43,13 @@ class LoopPair:
         self._sources = Sources(forward, backward, lengths)
         self._values = ValueNumbers()
         self._numbers: dict[Variable, int] = {}
-        for view in (forward, backward):
-            for node in _nodes(view):
+        nodes = list(io_toposort([], forward.inner_outputs()))
+        for part in (nodes, io_toposort([], backward.inner_outputs())):
+            for node in part:
                 for variable in chain(node.inputs, node.outputs):
                     if variable not in self._numbers:
                         self._numbers[variable] = self._number(variable)
-        computed = self._computed()
+        computed = self._computed(nodes)
         self._replaced = self._wanted(computed)
         numbers = set(self._replaced.values())
         self._of_exponential = {
@@ -61,7 +62,7 @@ class LoopPair:
 
     def _number(self, variable: Any) -> int:
         """Return the number of a variable, whose operands have theirs."""
-        values, node, found = self._values, variable.owner, None
+        values, node = self._values, variable.owner
         if not isinstance(variable.type, DenseTensorType):
             return values.given(variable)
         if isinstance(variable, Constant):
@@ -71,10 +72,10 @@ class LoopPair:
         found = values.computed(variable, [self._numbers[v] for v in node.inputs])
         return values.given(variable) if found is None else found
 
-    def _computed(self) -> dict[int, Variable]:
+    def _computed(self, nodes: Iterable[Apply]) -> dict[int, Variable]:
         """Return what takes long in a step of the forward loop, each value once."""
         found: dict[int, Variable] = {}
-        for node in _nodes(self._forward):
+        for node in nodes:
             for output in node.outputs:
                 if _takes_long(output):
                     found.setdefault(self._numbers[output], output)
@@ -146,10 +147,6 @@ class LoopPair:
     def _reversed(self, trace: Any) -> Any:
         """Let the backward loop read the rows of a trace, the last one first."""
         return self._backward.add_input(SlotKind.CONSTANT, trace.type(), trace[::-1])
-
-
-def _nodes(view: LoopView) -> list[Apply]:
-    return list(io_toposort([], view.inner_outputs()))
 
 
 def _is_logistic(node: Any) -> bool:
