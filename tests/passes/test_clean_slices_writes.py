@@ -182,6 +182,21 @@ def test_case_5_rows_of_a_matrix() -> None:
     assert check(buffer[0]) == "v"
 
 
+@pytest.mark.parametrize(
+    ("read", "expected"),
+    [
+        (lambda x, v: x[:, 2].set(v)[:, 2], "v"),
+        (lambda x, v: x[:, 2].set(v)[:, 2:3], "v"),  # with an axis more
+        (lambda x, v: x[:, 2].set(v)[:, 3], "x[:, 3]"),
+        (lambda x, v: x[:, 2].inc(v)[:, 2], "x[:, 2].inc(v)[:, 2]"),
+    ],
+)
+def test_case_5_other_axes(read, expected: str) -> None:
+    """A batch in front of the rows; what is added to rows that are not zero is no value of them."""
+    x, v = (pt.tensor(name, shape=(3, 5)[:n], dtype="float64") for name, n in (("x", 2), ("v", 1)))
+    assert check(read(x, v)) == expected
+
+
 @pytest.mark.parametrize("steps", [N, 9], ids=["n", "9"])
 def test_twin_start_of_a_long_loop_keeps_its_form(steps: Any) -> None:
     """Another form is not recognised by PyTensor's memory saving, which keeps all rows for it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Sum
@@ -170,7 +171,7 @@ def _known_row(chain: Chain, node: Apply, facts: BufferFacts) -> Variable | None
 
 def _forwarded(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None:
     asked = chain.rows
-    if not write.is_row and facts.within(asked, write.rows):
+    if (write.is_aligned or not write.is_row) and facts.within(asked, write.rows):
         if not write.sets and not facts.is_zero(write.base, chain.axis, asked):
             return None
         read = _of_value if write.is_aligned else _of_scalar
@@ -182,9 +183,14 @@ def _forwarded(chain: Chain, write: Write, facts: BufferFacts) -> Variable | Non
 
 def _of_value(chain: Chain, write: Write, lengths: Lengths) -> Variable | None:
     """Return the rows of the written value that ``chain`` reads."""
+    value: Any = write.value
+    if write.is_row:
+        if chain.is_row:
+            return write.value
+        return pt.expand_dims(value, chain.axis) if chain.rows.length == ONE else None
     rows, length = relative(chain.rows, write.rows), write.rows.length
     index = replace(chain, rows=rows, length=length).index(lengths)
-    return None if index is None else taken(write.value, chain.axis, index)
+    return None if index is None else taken(value, chain.axis, index)
 
 
 def _of_scalar(chain: Chain, write: Write, _lengths: Lengths) -> Variable | None:
