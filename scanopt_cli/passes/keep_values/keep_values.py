@@ -34,14 +34,12 @@ class KeepValues(Pass):
     that, reads its states from traces, and computes from them what the step computed. To read a
     value takes less time than a function like exp, log or tanh, or a product of matrices.
 
-    Legal cases:
+    Legal case:
 
     1. A number or an array that a step of the backward loop computes by such a function from rows
        of the forward loop's traces, rows of the forward loop's constants, and constants, all of
        the step that it undoes, as the forward loop does up to the order of sums and products. The
        forward loop traces it.
-    2. As 1, where the forward loop computes the logistic function of x, and the backward loop
-       exp(-x) too: the forward loop traces exp(-x), of which the other is made.
 
     Preconditions: both loops provably run as many steps, no condition may end them, no step works
     in place, and at most 100 values of a step are kept. With ``memory``, nothing is kept that

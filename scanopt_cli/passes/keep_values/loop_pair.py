@@ -9,10 +9,8 @@ from typing import Any
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import io_toposort
-from pytensor.scalar.math import Sigmoid
 from pytensor.tensor.basic import MakeVector
-from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import Dot, exp
+from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import DenseTensorType, TensorType
 
@@ -51,14 +49,7 @@ class LoopPair:
                         self._numbers[variable] = self._number(variable)
         computed = self._computed(nodes)
         self._replaced = self._wanted(computed)
-        numbers = set(self._replaced.values())
-        self._of_exponential = {
-            variable: number
-            for variable in self._replaced
-            if (number := self._exponential(variable.owner)) in numbers
-        }
-        kept = [self._replaced[v] for v in self._replaced if v not in self._of_exponential]
-        self.kept = {number: computed[number] for number in kept}
+        self.kept = {number: computed[number] for number in self._replaced.values()}
 
     def _number(self, variable: Any) -> int:
         """Return the number of a variable, whose operands have theirs."""
@@ -79,9 +70,6 @@ class LoopPair:
             for output in node.outputs:
                 if _takes_long(output):
                     found.setdefault(self._numbers[output], output)
-            if (number := self._exponential(node)) is not None and number not in found:
-                x: Any = node.inputs[0]
-                found[number] = exp(-x)
         return found
 
     def _wanted(self, computed: Collection[int]) -> dict[Variable, int]:
@@ -100,12 +88,6 @@ class LoopPair:
                 waiting += variable.owner.inputs
         return found
 
-    def _exponential(self, node: Any) -> int | None:
-        """Return the number of ``exp(-x)``, of a node that is the logistic function of ``x``."""
-        if not _is_logistic(node):
-            return None
-        return self._values.exponential(node, self._numbers[node.inputs[0]])
-
     def rewritten(self) -> dict[Variable, Variable]:
         """Return replacements: the forward loop traces the values, the backward one reads them."""
         kept = {number: _without_units(value) for number, value in self.kept.items()}
@@ -121,15 +103,7 @@ class LoopPair:
             number: self._reversed(replaced.pop(trace))[j] for number, trace in traces.items()
         }
         read |= {number: read[_TOGETHER][i] for i, number in enumerate(scalars)}
-        reads = {
-            old: _like(
-                old,
-                1 / (1 + read[self._of_exponential[old]])
-                if old in self._of_exponential
-                else read[number],
-            )
-            for old, number in self._replaced.items()
-        }
+        reads = {old: _like(old, read[number]) for old, number in self._replaced.items()}
         results = graph_replace(self._backward.inner_outputs(), reads, strict=False)
         self._backward.set_inner_outputs(results)
         # The backward loop first: its operands are then those of the new forward loop.
@@ -147,15 +121,6 @@ class LoopPair:
     def _reversed(self, trace: Any) -> Any:
         """Let the backward loop read the rows of a trace, the last one first."""
         return self._backward.add_input(SlotKind.CONSTANT, trace.type(), trace[::-1])
-
-
-def _is_logistic(node: Any) -> bool:
-    return (
-        node is not None
-        and isinstance(node.op, Elemwise)
-        and isinstance(node.op.scalar_op, Sigmoid)
-        and node.inputs[0].type.dtype == "float64"
-    )
 
 
 def _takes_long(variable: Any) -> bool:

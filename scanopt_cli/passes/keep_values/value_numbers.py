@@ -14,9 +14,8 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.basic import Constant
 from pytensor.scalar import basic as scalars
-from pytensor.scalar.math import Sigmoid
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 
@@ -80,14 +79,6 @@ class ValueNumbers:
             return self._number((op.scalar_op, output.index, *pairs)) if found is None else found
         return None
 
-    def exponential(self, of_sigmoid: Apply, operand: int) -> int:
-        """Return the number of ``exp(-x)`` of the operand ``x`` of the logistic function."""
-        return self._exp_of_minus(operand, len(dimensions(of_sigmoid.outputs[0])))
-
-    def _exp_of_minus(self, number: int, ndim: int) -> int:
-        whole = tuple(range(ndim))
-        return self._number((scalars.exp, 0, (self._negative(number, whole), whole)))
-
     def _arithmetic(self, op: Any, operands: Sequence[tuple[int, Along]]) -> int | None:
         """Return the number of a sum or product in normal form, ``None`` for another function."""
         (first, along), *rest = operands
@@ -110,11 +101,6 @@ class ValueNumbers:
                 return self._product([self._factors(first, along, -1)])
             case scalars.Sqr():
                 return self._product([self._factors(first, along)] * 2)
-            case Sigmoid():
-                # 1 / (1 + exp(-x))
-                exp = self._exp_of_minus(first, len(along))
-                below = self._sum([(self._number(1.0), (), 1), (exp, along, 1)])
-                return self._product([self._factors(below, along, -1)])
         return None
 
     def _terms(self, number: int, along: Along, sign: int = 1) -> list[tuple[int, Along, int]]:
