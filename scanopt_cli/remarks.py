@@ -81,7 +81,7 @@ class Code(StrEnum):
     # mit-mot-to-sit-sot
     MIT_MOT_KEPT = "mit-mot-kept"
     MIT_MOT_REPLACED = "mit-mot-replaced"
-    ADDED_LATER = "added-later"
+    ADDEND_MOVED = "addend-moved"
     ROWS_AHEAD_EQUAL = "rows-ahead-equal"
     # push-out, push-out-products, push-out-sums
     INVARIANTS_MOVED = "invariants-moved"

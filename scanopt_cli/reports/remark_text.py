@@ -59,7 +59,7 @@ TEXTS: Mapping[Code, str] = {
     Code.TRACE_READ_FROM_STATE: "replaced nit_sot {slots!q} by the trace of state {state!q}",
     Code.MIT_MOT_KEPT: "keeps mit_mot {slots!q}: {reason}",
     Code.MIT_MOT_REPLACED: "turned mit_mot {slots!q} into {into!n}{each}",
-    Code.ADDED_LATER: "adds the initial rows of {slots!q} where they are read: all are equal",
+    Code.ADDEND_MOVED: "adds the initial rows of {slots!q} where they are read: all are equal",
     Code.ROWS_AHEAD_EQUAL: "needs no sequence for {slots!q}: the rows that it reads ahead are all "
     "{value}",
     Code.MATRIX_FACTORED: "{count:solution} by a matrix that no step changes: factors it once",

@@ -59,9 +59,6 @@ def test_case_4_vector(write, expected: str) -> None:
 @pytest.mark.parametrize(
     ("write", "expected"),
     [
-        (lambda v: zeros(5)[:].inc(v), "Alloc(v, 5)"),
-        (lambda v: zeros(5)[::-1].set(v), "Alloc(v, 5)"),
-        (lambda v: AllocEmpty("float64")(5)[:5].set(v), "Alloc(v, 5)"),
         (lambda v: zeros(7)[1:].inc(zeros(6)[:2].inc(v)), "Alloc(0.0, 7)[1:3].inc(v)"),
         (lambda v: zeros(7)[1:].inc(zeros(6)[:2].inc(v)[::-1]), "Alloc(0.0, 7)[5:].inc(v)"),
         (lambda v: zeros(6)[:2].inc(v)[::-1], "Alloc(0.0, 6)[4:].inc(v)"),
@@ -109,13 +106,6 @@ SCALAR, X = pt.dscalar("v"), five()
         X[:-1].inc(SCALAR)[::-1],
         # It is perhaps broadcast.
         zeros(5)[::-1].inc(pt.dvector("y")),
-        # It is broadcast, and turned.
-        pt.zeros((5, 3))[::-1].inc(pt.tensor("y", dtype="float64", shape=(5, 1))),
-        # It is broadcast to what is not filled, or is not zero.
-        X[:].set(SCALAR),
-        pt.ones((5,))[:].inc(SCALAR),
-        # A broadcast value is cast.
-        zeros(5)[:].inc(pt.fscalar("w")),
         # It is cast.
         zeros(5)[::-1].inc(pt.vector("y", shape=(5,), dtype="float32")),
         # It may be out of bounds.
@@ -190,6 +180,21 @@ def test_case_5_rows_of_a_matrix() -> None:
     v = pt.vector("v", shape=(3,), dtype="float64")
     buffer = AllocEmpty("float64")(4, 3)[:1].set(v[None])
     assert check(buffer[0]) == "v"
+
+
+@pytest.mark.parametrize(
+    ("read", "expected"),
+    [
+        (lambda x, v: x[:, 2].set(v)[:, 2], "v"),
+        (lambda x, v: x[:, 2].set(v)[:, 2:3], "v"),  # with an axis more
+        (lambda x, v: x[:, 2].set(v)[:, 3], "x[:, 3]"),
+        (lambda x, v: x[:, 2].inc(v)[:, 2], "x[:, 2].inc(v)[:, 2]"),
+    ],
+)
+def test_case_5_other_axes(read, expected: str) -> None:
+    """A batch in front of the rows; what is added to rows that are not zero is no value of them."""
+    x, v = (pt.tensor(name, shape=(3, 5)[:n], dtype="float64") for name, n in (("x", 2), ("v", 1)))
+    assert check(read(x, v)) == expected
 
 
 @pytest.mark.parametrize("steps", [N, 9], ids=["n", "9"])

@@ -251,6 +251,36 @@ def test_rows_of_the_step_that_is_undone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rows", "is_kept"),
+    [
+        pytest.param(lambda i, n: (n - 1 - i, i), True, id="the other way"),
+        pytest.param(lambda i, n: (2 * i, 2 * (n - 1 - i)), True, id="every second"),
+        pytest.param(lambda i, n: (i, i), False, id="of another step"),
+        pytest.param(lambda i, n: (2 * i, 2 * (n - 1 - i) + 1), False, id="the next"),
+        pytest.param(lambda i, n: (i - 1, n - 2 - i), False, id="in the first step, the last"),
+    ],
+)
+def test_rows_of_constants(rows: Callable[[Any, Any], Any], is_kept: bool) -> None:
+    """Both loops read a constant, one by the index, and one counting back."""
+    table, index, y, s, n = pt.dvector("table"), pt.lscalar(), pt.dscalar(), S.type(), N.type()
+    forth, back = rows(index, n)
+    body = Body(index=index, states=[y], next_states=[pt.tanh(s[forth]) * y])
+    constants = {s: table, n: N}
+    trace = TracedLoop.over(N, body, [X], constants)[1]
+    read = trace.type()
+    body = Body(index=index, states=[y], next_states=[y + read[index] * pt.tanh(s[back])])
+    last = TracedLoop.over(N, body, [X], {read: trace[-2::-1], **constants})[0]
+    graph = from_io([X, N, table], [trace, last])
+    result = so.optimize(graph, "keep-values")
+    assert result.changed == is_kept
+    functions = [pytensor.function(g.inputs, g.outputs, mode=PLAIN) for g in (graph, result.graph)]
+    for n_steps in (0, 1, 4):
+        values = np.array(0.7), np.array(n_steps), np.linspace(-1, 1, 8)
+        for expected, found in zip(*(f(*values) for f in functions), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
     "graph",
     [
         pytest.param(lambda: reader(lambda trace: trace[::-1]), id="a row later"),

@@ -58,7 +58,7 @@ class CleanSlices(Pass):
        from the end where that makes them numbers.
     4. Nested writes into zeros become one write: ``z[1:].inc(z[-1].inc(v))`` becomes
        ``z[-1].inc(v)``, also through slices and reversals, along any axis. A write to all rows of
-       zeros becomes the written value, repeated where it was broadcast.
+       zeros becomes the written value.
     5. A buffer whose every row is set becomes the value that is set. Rows read back from a buffer
        become the written value if the write covers all of them, rows of the buffer before the
        write if it covers none of them, or the one value that all rows share. A single row is

@@ -14,6 +14,7 @@ from pytensor.tensor.subtensor import Subtensor
 from scanopt_cli.analysis.accesses.indices import RowIndex, axis_of, rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import ONE, AffineExpr
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_values import unexpanded
 from scanopt_cli.ir.indexing import along, taken
 from scanopt_cli.ir.interning import has_negative_zero
@@ -170,36 +171,32 @@ def _known_row(chain: Chain, node: Apply, facts: BufferFacts) -> Variable | None
 
 def _forwarded(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None:
     asked = chain.rows
-    if write.is_aligned and facts.within(asked, write.rows):
+    if (write.is_aligned or not write.is_row) and facts.within(asked, write.rows):
         if not write.sets and not facts.is_zero(write.base, chain.axis, asked):
             return None
-        return _of_value(chain, write, facts)
-    if not write.is_aligned and not write.is_row and facts.within(asked, write.rows):
-        return _of_scalar(chain, write, facts)
+        read = _of_value if write.is_aligned else _of_scalar
+        return read(chain, write, facts.lengths)
     if not chain.is_row and asked.covers(chain.length) and asked.is_reversed:
         return _reversed_write(chain, write, facts)
     return None
 
 
-def _of_value(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None:
+def _of_value(chain: Chain, write: Write, lengths: Lengths) -> Variable | None:
     """Return the rows of the written value that ``chain`` reads."""
     value: Any = write.value
     if write.is_row:
-        if not chain.is_row and chain.rows.length != ONE:
-            return None
-        row: Variable = value if chain.is_row else pt.expand_dims(value, chain.axis)
-        return row
+        if chain.is_row:
+            return write.value
+        return pt.expand_dims(value, chain.axis) if chain.rows.length == ONE else None
     rows, length = relative(chain.rows, write.rows), write.rows.length
-    index = replace(chain, rows=rows, length=length).index(facts.lengths)
+    index = replace(chain, rows=rows, length=length).index(lengths)
     return None if index is None else taken(value, chain.axis, index)
 
 
-def _of_scalar(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None:
+def _of_scalar(chain: Chain, write: Write, _lengths: Lengths) -> Variable | None:
     """Return a known number of rows of a vector, to all of which one scalar was written."""
     value, length = write.value, chain.rows.length
     if write.base.type.ndim != 1 or value.type.ndim or write.is_cast or not length.is_constant:
-        return None
-    if not write.sets and not facts.is_zero(write.base, chain.axis, chain.rows):
         return None
     return None if chain.is_row else filled(value, [length.constant])
 

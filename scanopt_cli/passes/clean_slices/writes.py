@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytensor.graph.basic import Apply, Variable
-from pytensor.tensor.basic import Alloc, AllocEmpty
+from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.affine import ONE, ZERO
 from scanopt_cli.analysis.row_values import filling, unexpanded
 from scanopt_cli.ir.indexing import taken
-from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.passes.clean_slices.buffer_facts import BufferFacts, Write, filled, relative
 from scanopt_cli.passes.clean_slices.canonical_slices import canonical_slice, cost
 from scanopt_cli.passes.clean_slices.reads import written
@@ -25,30 +24,14 @@ _SHORT = 8
 def full_write(node: Apply, facts: BufferFacts) -> Variable | None:
     """Return the value of a write that sets every row, or adds to zeros in every row."""
     write = facts.write(node)
-    if write is None or write.is_row or not write.rows.covers(write.length):
+    if write is None or write.is_row or not write.is_aligned:
+        return None
+    if not write.rows.covers(write.length):
         return None
     if not write.sets and not facts.is_zero(write.base, write.axis):
         return None
-    if write.is_aligned:
-        turn = slice(None, None, -1 if write.rows.is_reversed else None)
-        return taken(write.value, write.axis, turn)
-    return _filled(write, facts)
-
-
-def _filled(write: Write, facts: BufferFacts) -> Variable | None:
-    """Return a value that is broadcast to all of an Alloc or AllocEmpty as an Alloc."""
-    base, value = write.base, write.value
-    is_mirrored = write.order is not None and write.rows.is_reversed
-    if write.is_cast or is_mirrored or has_negative_zero(value):
-        return None
-    if base.owner is None or not isinstance(base.owner.op, Alloc | AllocEmpty):
-        return None
-    length_of, missing = facts.lengths.length_of, base.type.ndim - value.type.ndim
-    for axis, length in enumerate(value.type.shape):
-        # Alloc broadcasts an axis only if its static length is 1.
-        if length != 1 and length_of(value, axis) != length_of(base, missing + axis):
-            return None
-    return filled(value, base.owner.inputs[isinstance(base.owner.op, Alloc) :])
+    turn = slice(None, None, -1 if write.rows.is_reversed else None)
+    return taken(write.value, write.axis, turn)
 
 
 def merged_writes(node: Apply, facts: BufferFacts) -> Variable | None:

@@ -158,7 +158,7 @@ def _to_copy(view: ScanView, context: PassContext) -> list[int]:
     return []
 
 
-def _terms(slot: Slot) -> list[Any]:
+def _terms_of_update(slot: Slot) -> list[Any]:
     """Return the terms of the sum that updates a state, if one is a matrix product, else none."""
     node = slot.inner_outputs[0].owner
     if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, Add):
@@ -172,7 +172,7 @@ def _is_product(variable: Variable) -> bool:
 
 def _is_misread_sum(view: ScanView, slot: Slot) -> bool:
     """Whether PyTensor's ``scan_push_out_add`` may misread the update of a state."""
-    terms = _terms(slot)
+    terms = _terms_of_update(slot)
     if len(terms) != 2:
         return bool(terms)
     if slot.inner_inputs[0] not in terms:
@@ -192,7 +192,7 @@ def _regrouped(slot: Slot) -> Variable:
 
     Its outer node does not add a matrix product to the state.
     """
-    terms = [pt.cast(term, slot.inner_outputs[0].type.dtype) for term in _terms(slot)]
+    terms = [pt.cast(term, slot.inner_outputs[0].type.dtype) for term in _terms_of_update(slot)]
     if len(terms) == 2:
         first, second = terms if _is_product(terms[1]) else terms[::-1]
         return as_tensor(first - -second)

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.affine import ZERO
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.slots import SlotKind, SlotView
 from scanopt_cli.loop import TracedLoop
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.keep_values.loop_pair import LoopPair
-from scanopt_cli.passes.keep_values.row_index import StepRow, base
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.loop_passes import works_in_place
 from scanopt_cli.remarks import Code, Why, because
@@ -34,14 +34,12 @@ class KeepValues(Pass):
     that, reads its states from traces, and computes from them what the step computed. To read a
     value takes less time than a function like exp, log or tanh, or a product of matrices.
 
-    Legal cases:
+    Legal case:
 
     1. A number or an array that a step of the backward loop computes by such a function from rows
        of the forward loop's traces, rows of the forward loop's constants, and constants, all of
        the step that it undoes, as the forward loop does up to the order of sums and products. The
        forward loop traces it.
-    2. As 1, where the forward loop computes the logistic function of x, and the backward loop
-       exp(-x) too: the forward loop traces exp(-x), of which the other is made.
 
     Preconditions: both loops provably run as many steps, no condition may end them, no step works
     in place, and at most 100 values of a step are kept. With ``memory``, nothing is kept that
@@ -65,15 +63,14 @@ class KeepValues(Pass):
             if not _may_be_one(view):
                 continue
             lengths = Lengths(view.n_steps)
-            for node in dict.fromkeys(_makers(view)):
+            for node in dict.fromkeys(_loops_read(view)):
                 forward = LoopView.of(node)
                 if not _may_be_one(forward) or lengths.value_of(forward.n_steps) != lengths.steps:
                     continue
                 try:
                     pair = LoopPair(forward, LoopView.of(view.node), lengths)
-                    kept = pair.repeated()
-                    if kept and self._fits(forward, kept, context):
-                        context.passed(forward, Code.VALUES_KEPT, count=len(kept))
+                    if pair.kept and self._fits(forward, list(pair.kept.values()), context):
+                        context.passed(forward, Code.VALUES_KEPT, count=len(pair.kept))
                         yield Rewrite(pair.rewritten())
                         break
                 except Exception as error:
@@ -102,9 +99,11 @@ def _may_be_one(view: Any) -> bool:
     )
 
 
-def _makers(view: SlotView) -> Iterator[Any]:
-    """Yield the loops whose traces the constants of a loop are rows of."""
+def _loops_read(view: SlotView) -> Iterator[Apply]:
+    """Yield the loops of whose outputs the constants of a loop are parts."""
     for slot in view.of_kind(SlotKind.CONSTANT):
-        source, *_ = base(slot.outer_input, (StepRow(ZERO),))
+        source: Any = slot.outer_input
+        while isinstance(source.owner_op, DimShuffle | Subtensor):
+            source = source.owner.inputs[0]
         if isinstance(source.owner_op, TracedLoop):
             yield source.owner

@@ -14,12 +14,10 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.basic import Constant
 from pytensor.scalar import basic as scalars
-from pytensor.scalar.math import Sigmoid
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
-from pytensor.tensor.type import DenseTensorType
 
 type Along = tuple[int, ...]
 """For each dimension of an operand that of the result, dimensions of one entry left out."""
@@ -50,24 +48,21 @@ class ValueNumbers:
     _numbers: dict[Hashable, int] = field(default_factory=dict)
     _forms: list[Any] = field(default_factory=list)
 
-    def leaf(self, *key: Hashable) -> int:
+    def given(self, *key: Hashable) -> int:
         """Return the number of a value that is given, by what identifies it."""
         return self._number(key)
 
-    def literal(self, constant: Constant) -> int | None:
-        """Return the number of a constant, ``None`` if it is no array."""
-        if not isinstance(constant.type, DenseTensorType):
-            return None
+    def literal(self, constant: Constant) -> int:
+        """Return the number of a constant array."""
         data = np.squeeze(constant.data)
         is_float = not data.ndim and data.dtype == "float64"
         if is_float and data != 0 and data == data:
             return self._number(data.item())
         return self._number((data.dtype.str, data.shape, data.tobytes()))
 
-    def made(self, node: Apply, position: int, operands: Sequence[int]) -> int | None:
-        """Return the number of an output of a node, ``None`` for an Op without a rule."""
-        op: Any = node.op
-        output = node.outputs[position]
+    def computed(self, output: Any, operands: Sequence[int]) -> int | None:
+        """Return the number of what a node computes, ``None`` for an Op without a rule."""
+        node, op = output.owner, output.owner.op
         if isinstance(op, DimShuffle):
             order = [op.new_order[i] for i in dimensions(output)]
             is_kept = order == sorted(order)
@@ -81,16 +76,8 @@ class ValueNumbers:
             pairs = list(zip(operands, along, strict=True))
             is_real = all(v.type.dtype == "float64" for v in (*node.inputs, output))
             found = self._arithmetic(op.scalar_op, pairs) if is_real else None
-            return self._number((op.scalar_op, position, *pairs)) if found is None else found
+            return self._number((op.scalar_op, output.index, *pairs)) if found is None else found
         return None
-
-    def exponential(self, of_sigmoid: Apply, operand: int) -> int:
-        """Return the number of ``exp(-x)`` of the operand ``x`` of the logistic function."""
-        return self._exp_of_minus(operand, len(dimensions(of_sigmoid.outputs[0])))
-
-    def _exp_of_minus(self, number: int, ndim: int) -> int:
-        whole = tuple(range(ndim))
-        return self._number((scalars.exp, 0, (self._negative(number, whole), whole)))
 
     def _arithmetic(self, op: Any, operands: Sequence[tuple[int, Along]]) -> int | None:
         """Return the number of a sum or product in normal form, ``None`` for another function."""
@@ -114,11 +101,6 @@ class ValueNumbers:
                 return self._product([self._factors(first, along, -1)])
             case scalars.Sqr():
                 return self._product([self._factors(first, along)] * 2)
-            case Sigmoid():
-                # 1 / (1 + exp(-x))
-                exp = self._exp_of_minus(first, len(along))
-                below = self._sum([(self._number(1.0), (), 1), (exp, along, 1)])
-                return self._product([self._factors(below, along, -1)])
         return None
 
     def _terms(self, number: int, along: Along, sign: int = 1) -> list[tuple[int, Along, int]]:
@@ -136,11 +118,7 @@ class ValueNumbers:
         return [(number, along, sign)]
 
     def _sum(self, terms: Any) -> int:
-        found: Parts = Counter(terms)
-        if found.total() == 1:
-            ((number, along, sign),) = found
-            return number if sign > 0 else self._negative(number, along)
-        return self._number(_SumForm(frozenset(found.items())))
+        return self._number(_SumForm(frozenset(Counter(terms).items())))
 
     def _negative(self, number: int, along: Along) -> int:
         if isinstance(self._forms[number], _SumForm):
@@ -155,10 +133,10 @@ class ValueNumbers:
             size = abs(form)
             return form < 0, Counter({(self._number(size), (), sign): 1} if size != 1 else {})
         if isinstance(form, _ProductForm):
-            inside: Parts = Counter()
-            for (factor, place, own), count in form.factors:
-                inside[factor, tuple(along[i] for i in place), sign * own] += count
-            return form.is_negative, inside
+            factors: Parts = Counter()
+            for (factor, inside, own), count in form.factors:
+                factors[factor, tuple(along[i] for i in inside), sign * own] += count
+            return form.is_negative, factors
         return False, Counter({(number, along, sign): 1})
 
     def _product(self, parts: Sequence[tuple[bool, Parts]]) -> int:
@@ -166,14 +144,9 @@ class ValueNumbers:
         for own, more in parts:
             is_negative ^= own
             factors += more
-        if not factors:
-            return self._number(-1.0 if is_negative else 1.0)
-        if factors.total() == 1:
+        if factors.total() == 1 and not is_negative:
             ((number, _, sign),) = factors
-            if sign == 1 and isinstance(self._forms[number], float):
-                number = self._number(abs(self._forms[number]) * (-1.0 if is_negative else 1.0))
-                is_negative = False
-            if sign == 1 and not is_negative:
+            if sign == 1:
                 return number
         return self._number(_ProductForm(frozenset(factors.items()), is_negative))
 

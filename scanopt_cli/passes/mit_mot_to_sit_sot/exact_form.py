@@ -32,15 +32,16 @@ class Stretch:
 
     ``end`` is the row that is written, ``begin`` the write before it; both are counted from the
     earliest read. ``reads`` are the rows read in between, ``part`` is the part of the final buffer
-    that the state holds. If the stretch is empty, its write becomes a nit_sot; or, with ``is_led``,
-    a sit_sot with one initial row of zeros, which keeps the shape of the rows if no step runs.
+    that the state holds. If the stretch is empty, its write becomes a nit_sot; or, with
+    ``has_zeros``, a sit_sot with one initial row of zeros, which keeps the shape of the rows if no
+    step runs.
     """
 
     begin: int
     end: int
     reads: tuple[int, ...]
     part: Part
-    is_led: bool = False
+    has_zeros: bool = False
 
     @property
     def width(self) -> int:
@@ -101,17 +102,17 @@ def form_of(slot: Slot, length: AffineExpr, steps: AffineExpr, lengths: Lengths)
     if not lengths.provably_le(steps + max(*reads, *writes), length):
         return None
     # If there are no steps, PyTensor knows the shape of a state's rows, but not of a trace's.
-    is_vague = bool(slot.inner_outputs[0].type.ndim) and not lengths.provably_le(ONE, steps)
+    loses_shape = bool(slot.inner_outputs[0].type.ndim) and not lengths.provably_le(ONE, steps)
     bounds = [0, *sorted(writes)]
     stretches: list[Stretch] = []
     for begin, end in pairwise(bounds):
         inside = tuple(sorted({read for read in reads if begin <= read < end}))
-        is_led = begin == end and is_vague
-        first = AffineExpr(begin - is_led)
+        has_zeros = begin == end and loses_shape
+        first = AffineExpr(begin - has_zeros)
         low = steps + begin if stretches else ZERO
         high = steps + end
         part = Part(low=low, high=high, first=first, length=high - first)
-        stretches.append(Stretch(begin, end, inside, part, is_led))
+        stretches.append(Stretch(begin, end, inside, part, has_zeros))
     latest = bounds[-1]
     written = steps + latest
     rest = None if written == length else Part(written, length, written, length - written)

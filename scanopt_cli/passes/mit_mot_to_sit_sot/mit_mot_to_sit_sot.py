@@ -39,11 +39,11 @@ class MitMotToSitSot(ScanPass):
        scalars, a sit_sot that no step reads, since PyTensor's nit_sots then lose the rows' shape.
     2. A read at the latest row that a step writes, or after it, reads a row that no step has
        written yet: it becomes a sequence of rows of the initial buffer.
-    3. If all rows of such a sequence are provably zero, or equal to one value, there is no
-       sequence: the body reads the value as a literal if it is a constant, else as a non-sequence.
+    3. If all rows of such a sequence are provably zero, or equal to one number, there is no
+       sequence: the body reads it as a literal if it is a constant, else as a non-sequence.
        The gradient of a cost on the last state is an example: one row is the seed, all others zero.
     4. If a single write adds its result to a row that is not written yet, and the rows of the
-       initial buffer equal one value at each step but are zero in the last rows, the value is added
+       initial buffer equal one number at each step but are zero in the last rows, it is added
        where the row is read instead, and there is no sequence. The gradient of the sum of all
        states is an example.
     5. Outside, reads of single rows, slices, reversals and slices of slices read the states
@@ -92,7 +92,7 @@ class MitMotToSitSot(ScanPass):
             name, kinds = names[plan.slot], tuple(str(slot.kind) for slot in made.slots)
             context.passed(view, Code.MIT_MOT_REPLACED, name, into=kinds)
             if made.adds_late:
-                context.passed(view, Code.ADDED_LATER, name)
+                context.passed(view, Code.ADDEND_MOVED, name)
             for value in made.equal_ahead:
                 context.passed(view, Code.ROWS_AHEAD_EQUAL, name, value=value)
             place = view.slots.index(plan.slot)

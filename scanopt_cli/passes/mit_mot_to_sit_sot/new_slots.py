@@ -114,10 +114,10 @@ class MitMotSlots:
         rest = _without_addend(self._writes[stretch.end], self._reads[row], outputs)
         if rest is None:
             return False
-        read = self._reads[0]
-        addend = self._inside(value, read.type)
+        addend = self._inside(value)
         if addend is None:
             return False
+        read = self._reads[0]
         carried = read.type()
         self.substitutes[read] = carried + addend
         self._reads[0] = carried
@@ -142,7 +142,7 @@ class MitMotSlots:
             rows = sorted({stretch.begin, *stretch.reads})
             new.taps = tuple(row - stretch.end for row in rows)
             new.inner_inputs = [self._reads.get(row, output.type()) for row in rows]
-        elif stretch.is_led:
+        elif stretch.has_zeros:
             new.outer_input = initial.zeros(1)
             new.taps, new.inner_inputs = (-1,), [output.type()]
         if new.taps:
@@ -166,7 +166,7 @@ class MitMotSlots:
         self._add_input(SlotKind.SEQ, plan.initial.sequence(row), variable)
 
     def _row(self, value: Any, variable: Any) -> Any:
-        """``value`` as a row like ``variable`` in the body, computed without ``variable``."""
+        """A number as a row like ``variable`` in the body, computed without ``variable``."""
         shape = variable.type.shape
         is_known = None not in shape and np.prod(shape) <= _LARGEST
         like: Any = next(
@@ -177,36 +177,25 @@ class MitMotSlots:
             ),
             None,
         )
-        is_number = value.type.ndim == 0
-        if is_number and shape and not is_known and like is None:
+        if shape and not is_known and like is None:
             return None
-        inside = self._inside(value, variable.type)
-        if inside is None or not is_number or not shape:
+        inside = self._inside(value)
+        if inside is None or not shape:
             return inside
         if is_known:
             return pt.full(shape, inside, dtype=variable.type.dtype)
         return pt.full_like(like, inside)
 
-    def _inside(self, value: Any, row_type: Any) -> Any:
-        """The body's variable for ``value``, a number or a row.
-
-        ``None`` if the body cannot take it as a variable of ``row_type``.
-        """
-        axis = self._plan.axis
-        if has_negative_zero(value):
-            # PyTensor takes -0.0 for 0.0 in a body.
+    def _inside(self, value: Any) -> Any:
+        """The body's variable for ``value``, ``None`` if it is no number, or perhaps -0.0."""
+        # PyTensor takes -0.0 for 0.0 in a body.
+        if value.type.ndim or has_negative_zero(value):
             return None
-        if isinstance(value, Constant) and not value.type.ndim:
+        if isinstance(value, Constant):
             return value
-        if not value.type.ndim:
-            inner = value.type()
-            self._add_input(SlotKind.NON_SEQ, pt.expand_dims(value, tuple(range(axis))), inner)
-            return inner
-        core = value.type.clone(shape=value.type.shape[axis:])
-        if not row_type.is_super(core):
-            return None
-        inner = row_type()
-        self._add_input(SlotKind.NON_SEQ, value, inner)
+        inner = value.type()
+        batch = tuple(range(self._plan.axis))
+        self._add_input(SlotKind.NON_SEQ, pt.expand_dims(value, batch), inner)
         return inner
 
     def _add_input(self, kind: SlotKind, outer: Variable, inner: Variable) -> None:

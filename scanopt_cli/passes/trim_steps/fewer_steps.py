@@ -17,7 +17,7 @@ from scanopt_cli.pipeline.loop_passes import not_whole
 from scanopt_cli.remarks import Code, Reason, Why, because
 
 
-def why_all(view: ScanView, lengths: Lengths, context: PassContext) -> Reason | None:
+def why_every_step(view: ScanView, lengths: Lengths, context: PassContext) -> Reason | None:
     """Return why a loop must run every step, whatever is read of it; ``None`` if it need not.
 
     Sequences must provably be long enough, since a loop with a sequence that is too short raises.
@@ -51,7 +51,7 @@ def cut_to_first(
     head = max(1, *heads)
     if lengths.provably_le(lengths.steps, head):
         return None
-    reason = why_all(view, lengths, context)
+    reason = why_every_step(view, lengths, context)
     if reason is not None:
         context.missed(view, Code.STEPS_KEPT, reason, steps=str(lengths.steps))
         return None

@@ -15,7 +15,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import with_steps
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import TRACED, Slot
-from scanopt_cli.passes.trim_steps.fewer_steps import why_all
+from scanopt_cli.passes.trim_steps.fewer_steps import why_every_step
 from scanopt_cli.passes.trim_steps.rows_taken import RowsTaken, Taken
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.remarks import Code, Why
@@ -25,8 +25,8 @@ _PART = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Uses:
-    """The readers of the output of ``slot``, with the rows that each takes."""
+class _ReadOutput:
+    """The output of ``slot``, and the rows that each of its readers takes."""
 
     slot: Slot
     taken: Sequence[Taken]
@@ -54,48 +54,50 @@ def trim_known(
         return None
     lengths = Lengths(view.n_steps)
     whole = [slot for slot in view.of_kind(*TRACED) if is_whole(view, slot, lengths)]
-    found = _uses(view, whole, steps, context)
+    found = _read_outputs(view, whole, steps, context)
     if not found or not any(reads.values()):
         return None
-    needed = max(1, *(uses.steps for uses in found))
-    if needed < steps and (reason := why_all(view, lengths, context)) is not None:
+    needed = max(1, *(output.steps for output in found))
+    if needed < steps and (reason := why_every_step(view, lengths, context)) is not None:
         context.missed(view, Code.STEPS_KEPT, reason, steps=steps)
         needed = steps
-    counted = [uses for uses in found if _gains_from_end(uses, needed, reads[uses.slot])]
+    counted = [output for output in found if _gains_from_end(output, needed, reads[output.slot])]
     if needed == steps and not counted:
         return None
     results: dict[Variable, Variable] = {}
     if needed < steps:
         context.passed(view, Code.STEPS_CUT, needed=needed, steps=steps)
         results = with_steps(view, pt.constant(needed, dtype="int64"), lengths)
-    for uses in counted:
-        context.passed(view, Code.ROWS_FROM_END, names[uses.slot])
+    for output in counted:
+        context.passed(view, Code.ROWS_FROM_END, names[output.slot])
     written: dict[Variable, Variable] = {}
-    for uses in found if needed < steps else counted:
-        written |= _rewritten(view, uses, results, needed, context, from_end=uses in counted)
+    for output in found if needed < steps else counted:
+        written |= _rewritten(view, output, results, needed, context, from_end=output in counted)
     return written | results
 
 
-def _uses(view: ScanView, slots: Sequence[Slot], steps: int, context: PassContext) -> list[_Uses]:
+def _read_outputs(
+    view: ScanView, slots: Sequence[Slot], steps: int, context: PassContext
+) -> list[_ReadOutput]:
     readers = RowsTaken(view, steps, context.clients)
     try:
-        return [_Uses(slot, readers.of(slot)) for slot in slots]
+        return [_ReadOutput(slot, readers.of(slot)) for slot in slots]
     except LookupError:
         context.missed(view, Code.STEPS_KEPT, Why.READ_OUT_OF_BOUNDS, steps=steps)
         return []
 
 
-def _gains_from_end(uses: _Uses, steps: int, reads: Sequence[Access]) -> bool:
+def _gains_from_end(output: _ReadOutput, steps: int, reads: Sequence[Access]) -> bool:
     """Whether rows counted from the end prove that the buffer can keep fewer rows."""
-    kept = steps - max(uses.low - uses.slot.n_initial, 0)
-    if not any(one.places for one in uses.taken) or kept >= steps - steps // _PART:
+    kept = steps - max(output.low - output.slot.n_initial, 0)
+    if not any(one.places for one in output.taken) or kept >= steps - steps // _PART:
         return False
     return any(read.tail is None or read.tail > kept for read in reads)
 
 
 def _rewritten(
     view: ScanView,
-    uses: _Uses,
+    output: _ReadOutput,
     results: Mapping[Variable, Variable],
     needed: int,
     context: PassContext,
@@ -103,7 +105,7 @@ def _rewritten(
     from_end: bool,
 ) -> dict[Variable, Variable]:
     """Return the readers of one output, rewritten for the loop that runs ``needed`` steps."""
-    slot, axis = uses.slot, view.batch_ndim
+    slot, axis = output.slot, view.batch_ndim
     old = slot.output
     buffer = results.get(old, old)
     strip = stripped(view, slot, context.clients)
@@ -112,12 +114,12 @@ def _rewritten(
         steps_only = strip if buffer is old else strip.owner.op(buffer, *strip.owner.inputs[1:])
         steps_only.name = strip.name
     written: dict[Variable, Variable] = {}
-    for one in uses.taken:
+    for one in output.taken:
         if one.variable in (old, strip):
             continue  # it reads first rows, which the shorter loop has too
         if steps_only is not None and (one.ends is None or one.ends[0] >= slot.n_initial):
-            first, length, base = slot.n_initial, needed, steps_only
+            first, length, source = slot.n_initial, needed, steps_only
         else:
-            first, length, base = 0, needed + slot.n_initial, buffer
-        written[one.variable] = one.of(base, axis, first, length, from_end=from_end)
+            first, length, source = 0, needed + slot.n_initial, buffer
+        written[one.variable] = one.of(source, axis, first, length, from_end=from_end)
     return written

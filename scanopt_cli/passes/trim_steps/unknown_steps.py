@@ -14,7 +14,7 @@ from scanopt_cli.analysis.shortening import with_steps
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
 from scanopt_cli.passes.trim_steps.end_reads import EndRead, end_read, only_sequences
-from scanopt_cli.passes.trim_steps.fewer_steps import why_all
+from scanopt_cli.passes.trim_steps.fewer_steps import why_every_step
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.remarks import Code, Why, because
 
@@ -36,7 +36,7 @@ def trim_unknown(
     fewer = min(reading.n_left_out for _, reading in found)
     if as_count(steps) is None or as_count(steps - fewer) is None:
         return None  # its coefficients do not fit in 64 bits
-    reason = why_all(view, lengths, context)
+    reason = why_every_step(view, lengths, context)
     is_trace_sliced = any(
         slot.kind is SlotKind.NIT_SOT and not isinstance(reading.index, int)
         for slot, reading in found

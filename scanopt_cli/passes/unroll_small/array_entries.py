@@ -111,8 +111,7 @@ class Unrolling:
             shape = tuple(length if n is None else n for n in kind.shape)
             if not self.is_small(shape):
                 return False
-            numbers = [kind.clone(shape=())() for _ in range(prod(shape))]
-            trial.set_input(variable, None, vector(numbers).reshape(shape))
+            trial.set_input(variable, None, fresh(kind, shape))
         return trial._add_entries(node)
 
     def is_small(self, shape: Sequence[int | None]) -> bool:
@@ -126,7 +125,7 @@ class Unrolling:
             kind = array.type
             if not isinstance(kind, DenseTensorType) or not self.is_small(kind.shape):
                 return None
-            self._entries[variable] = _read(array)
+            self._entries[variable] = read(array, array.type.shape)
             if kind.ndim and not isinstance(array, Constant):
                 self.read.add(variable)
         return self._entries[variable]
@@ -223,15 +222,21 @@ class Unrolling:
         return True
 
 
-def _read(array: Symbolic) -> Entries:
-    """Return the entries of an array by reading them."""
-    made = np.empty(array.type.shape, dtype=object)
+def read(array: Symbolic, shape: Sequence[int], first: Sequence[Any] = ()) -> Entries:
+    """Return the entries of an array, or of its part of a shape at the ``first`` indices."""
+    made = np.empty(shape, dtype=object)
     for place in np.ndindex(*made.shape):
-        if isinstance(array, Constant):
+        if isinstance(array, Constant) and not first:
             made[place] = pt.constant(array.data[place], dtype=array.type.dtype)
         else:
-            made[place] = array[place] if place else array
+            made[place] = array[(*first, *place)] if first or place else array
     return made
+
+
+def fresh(kind: DenseTensorType, shape: Sequence[Any]) -> Entries:
+    """Return new variables for the entries of an array."""
+    number = kind.clone(shape=())
+    return vector([number() for _ in range(prod(shape))]).reshape(shape)
 
 
 def stacked(entries: Entries) -> Symbolic:

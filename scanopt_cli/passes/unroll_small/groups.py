@@ -22,6 +22,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import Subtensor
 
+from scanopt_cli.ir.disjoint_sets import DisjointSets
 from scanopt_cli.passes.unroll_small.array_entries import MOVES, Unrolling
 
 # About the nanoseconds of a step.
@@ -80,7 +81,7 @@ def groups(
     outer
         The arrays that are the same in each step, of which reading entries is free.
     """
-    members = _Sets()
+    members = DisjointSets[Variable]()
     for node in unrolling.unrolled:
         for v in (*node.inputs, *node.outputs):
             if _belongs(v, states, unrolling):
@@ -153,23 +154,3 @@ def _saved(node: Apply) -> int:
         return _ARRAY
     # The nodes inside of an Op are counted themselves.
     return 0 if hasattr(op, "fgraph") else _LINEAR_ALGEBRA * count
-
-
-class _Sets:
-    """Disjoint sets of variables."""
-
-    def __init__(self) -> None:
-        self._parents: dict[Variable, Variable] = {}
-
-    def find(self, variable: Variable) -> Variable:
-        """Return the variable that stands for the set of another."""
-        root = variable
-        while (parent := self._parents.setdefault(root, root)) is not root:
-            root = parent
-        while variable is not root:
-            self._parents[variable], variable = root, self._parents[variable]
-        return root
-
-    def unite(self, one: Variable, other: Variable) -> None:
-        """Make one set of two."""
-        self._parents[self.find(one)] = self.find(other)

@@ -34,6 +34,7 @@ from scanopt_cli.passes.unroll_small.array_entries import (
     entrywise,
     filled,
     folded,
+    read,
     vector,
 )
 from scanopt_cli.passes.unroll_small.linear_algebra import Found, of_matrices
@@ -226,11 +227,7 @@ def _subtensor(_op: Subtensor, node: Apply, known: Unrolling) -> Found:
     shape = array.type.shape[len(indices) :]
     if not known.is_small(shape):  # where slices are left, it is not that of the output
         raise ValueError("what is read is not a small row")
-    row = [known.array(index) for index in indices]
-    made = np.empty(shape, dtype=object)
-    for place in np.ndindex(*shape):
-        made[place] = array[(*row, *place)]
-    return [made]
+    return [read(array, shape, [known.array(index) for index in indices])]
 
 
 @entries_of.register(AdvancedSubtensor)

@@ -20,6 +20,7 @@ from scanopt_cli.passes.unroll_small.array_entries import (
     MOST_ENTRIES,
     Entries,
     Unrolling,
+    fresh,
     stacked,
     vector,
 )
@@ -168,14 +169,11 @@ class _Step:
             if is_state and not is_small:
                 continue
             (inner,) = slot.inner_inputs
-            number, array = inner.type.clone(shape=()), inner.type.clone(shape=shape)
             if is_small and slot not in kept:
-                self.entries[slot] = np.empty(shape, dtype=object)
-                for place in np.ndindex(*self.entries[slot].shape):
-                    self.entries[slot][place] = number()
+                self.entries[slot] = fresh(inner.type, shape)
             # An array that is a state is formed where it is read.
             if not is_state or slot in kept:
-                self.arrays[slot] = array()
+                self.arrays[slot] = inner.type.clone(shape=shape)()
             self.unrolling.set_input(inner, self.arrays.get(slot), self.entries.get(slot))
         inputs = [v for slot in view.slots for v in slot.inner_inputs]
         self.unrolling.compute(inputs, view.inner_outputs())

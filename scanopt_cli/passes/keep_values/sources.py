@@ -1,0 +1,167 @@
+"""Where the values are that the steps of two loops read: the arrays outside, and the index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.basic import MakeVector
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.shape import Reshape
+from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.type import DenseTensorType, lscalar
+
+from scanopt_cli.analysis.accesses.row_ranges import RowRange
+from scanopt_cli.analysis.affine import ZERO, AffineExpr, Atom
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.loop_lengths import rows
+from scanopt_cli.ir.indexing import indices_of, number
+from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.loop.operator_base import LoopView
+
+type Index = tuple[AffineExpr, ...]
+"""The indices of the first axes of an array, in terms of the step ``i`` of the forward loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is at an index of an array."""
+
+    array: Any
+    index: Index = ()
+
+
+class Sources:
+    """The sources of what is read in the unfrozen bodies of a forward and a backward loop."""
+
+    def __init__(self, forward: LoopView, backward: LoopView, lengths: Lengths) -> None:
+        self._lengths = lengths
+        self._i = Atom(lscalar("i"))
+        i = AffineExpr.of(self._i)
+        self._inputs: dict[Variable, Source] = {}
+        self._steps: dict[Variable, AffineExpr] = {}
+        """What the indices of the loops are."""
+        for view, step in ((forward, i), (backward, lengths.steps - 1 - i)):
+            for slot in view.of_kind(SlotKind.INDEX):
+                self._steps[slot.inner_inputs[0]] = step
+            for slot in view.of_kind(SlotKind.CONSTANT):
+                self._inputs[slot.inner_inputs[0]] = Source(slot.outer_input)
+        states = forward.of_kind(SlotKind.STATE)
+        for slot in states:
+            self._inputs[slot.inner_inputs[0]] = Source(slot.output, (i,))
+        self._n_rows = {slot.output: rows(forward, slot, lengths) for slot in forward.outputs()}
+        self._traces: dict[tuple[Variable, Index], Variable] = {}
+        """The traces of states that are entries of other states, by the traces of those."""
+        self._find_entries(states)
+
+    def of(self, variable: Any, index: Index = ()) -> Source:
+        """Return where the values at an index of a variable are, as far as that is known."""
+        start = Source(variable, index)
+        slices: list[slice] = []
+        moved: Source | None = start
+        while moved is not None:
+            variable, index = moved.array, moved.index
+            moved = self._before(variable, index, slices)
+        if slices:
+            found: RowRange | None = RowRange(ZERO, self._length_of(variable))
+            for part in reversed(slices):
+                found = None if found is None else found.cut(part, self._lengths)
+            row, *rest = index
+            if found is None or not self._varies(row):
+                return start
+            first = found.high - 1 - row if found.is_reversed else found.low + row
+            index = (first, *rest)
+        trace = self._traces.get((variable, index[1:])) if index else None
+        return Source(variable, index) if trace is None else Source(trace, index[:1])
+
+    def _before(self, variable: Any, index: Index, slices: list[slice]) -> Source | None:
+        """Return the source in what a variable is read of; of slices of rows, collect them."""
+        if variable in self._inputs:
+            source = self._inputs[variable]
+            return Source(source.array, (*source.index, *index))
+        node = variable.owner
+        if node is None or not isinstance(node.op, DimShuffle | Subtensor):
+            return None
+        if isinstance(node.op, DimShuffle):
+            moved = self._transposed(node, index)
+        elif index and self._varies(index[0]) and _is_slice_of_rows(node):
+            slices += indices_of(node)
+            moved = index
+        else:
+            parts = [self._index(part) for part in indices_of(node)]
+            known = [part for part in parts if part is not None]
+            moved = (*known, *index) if len(known) == len(parts) else None
+        return None if moved is None else Source(node.inputs[0], moved)
+
+    def _transposed(self, node: Apply, index: Index) -> Index | None:
+        """Return the index into the operand of a DimShuffle, ``None`` if there is none."""
+        order = node.op.new_order
+        if len(index) != len(order):
+            # A row of an array, of which the other axes stay in order.
+            kept = [axis for axis in order if axis != "x"]
+            is_row = len(index) == 1 and order[:1] == (0,) and kept == sorted(kept)
+            return index if is_row else None
+        moved = [ZERO] * node.inputs[0].type.ndim
+        for part, axis in zip(index, order, strict=True):
+            if axis != "x":
+                moved[axis] = part
+            elif self._varies(part):
+                return None
+        return tuple(moved)
+
+    def _index(self, part: Any) -> AffineExpr | None:
+        """Return an index, a number or one that provably does not count from the end."""
+        known = number(part)
+        if known is not None or isinstance(part, slice):
+            return None if known is None else AffineExpr(known)
+        form = Lengths().value_of(part)
+        found = AffineExpr(form.constant)
+        for atom, count in form.terms:
+            value = None if atom.axis is not None else self._number(atom.variable)
+            if value is None:
+                return None
+            found += value.scaled(count)
+        slope = dict(found.terms).get(self._i, 0)
+        # The smallest is that of the first step, or that of the last one.
+        smallest = found - AffineExpr.of(self._i).scaled(slope)
+        if slope < 0:
+            smallest += (self._lengths.steps - 1).scaled(slope)
+        return found if self._lengths.provably_le(0, smallest) else None
+
+    def _number(self, variable: Variable) -> AffineExpr | None:
+        """Return a number that a body is given, ``None`` if a step computes it."""
+        source = self._inputs.get(variable)
+        if source is None or source.index:
+            return self._steps.get(variable)
+        return self._lengths.value_of(source.array)
+
+    def _varies(self, part: AffineExpr) -> bool:
+        return self._i in part.atoms
+
+    def _length_of(self, array: Variable) -> AffineExpr:
+        return self._n_rows.get(array) or self._lengths.length_of(array)
+
+    def _find_entries(self, states: list[Slot]) -> None:
+        """Find the states that are an entry of another one, in every step."""
+        following: dict[Variable, list[Slot]] = {}
+        for slot in states:
+            following.setdefault(slot.inner_outputs[0], []).append(slot)
+        for slot in states:
+            made: Any = slot.inner_outputs[0]
+            shape: Any = made.type.shape if isinstance(made.type, DenseTensorType) else (None,)
+            if isinstance(made.owner_op, Reshape):
+                made = made.owner.inputs[0]
+            if not isinstance(made.owner_op, MakeVector) or None in shape:
+                continue
+            for position, entry in zip(np.ndindex(*shape), made.owner.inputs, strict=True):
+                index = tuple(map(AffineExpr, position))
+                for own in following.get(entry, ()):
+                    if self.of(own.outer_input) == self.of(slot.outer_input, index):
+                        self._traces[slot.output, index] = own.output
+
+
+def _is_slice_of_rows(node: Apply) -> bool:
+    first, *rest = indices_of(node)
+    return isinstance(first, slice) and not rest
