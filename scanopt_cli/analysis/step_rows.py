@@ -6,14 +6,16 @@ number of the step: ``x[t + 1]`` reads the row that is 1 *ahead*.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
 
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.declared_lengths import copy_of_type, ones
 from scanopt_cli.ir.indexing import indices_of
@@ -53,21 +55,40 @@ def step_rows(view: SlotView) -> dict[Variable, StepRow]:
     if isinstance(view, ScanView):
         pairs = ((slot.inner_inputs[0], slot) for slot in view.of_kind(SlotKind.SEQ))
         return {inner: StepRow(inner, slot) for inner, slot in pairs}
-    constants = {slot.inner_inputs[0]: slot for slot in view.of_kind(SlotKind.CONSTANT)}
-    (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
-    inside = Lengths()
     found = {}
-    for node in io_toposort([], view.inner_outputs()):
-        if not isinstance(node.op, Subtensor) or node.inputs[0] not in constants:
-            continue
-        place, *rest = indices_of(node)
-        if isinstance(place, slice) or rest:
-            continue
-        ahead = inside.value_of(place) - inside.value_of(index)
-        if ahead.is_constant and ahead.constant >= 0:
-            made = node.outputs[0]
-            found[made] = StepRow(made, constants[node.inputs[0]], int(ahead.constant))
+    for node, slot, place, step in _indexed(view):
+        ahead = place - step
+        if len(indices_of(node)) == 1 and ahead.is_constant and ahead.constant >= 0:
+            found[node.outputs[0]] = StepRow(node.outputs[0], slot, int(ahead.constant))
     return found
+
+
+def rows_by_step(view: SlotView) -> Iterator[tuple[Slot, int]]:
+    """Yield each constant of a TracedLoop of which a step reads a row that moves with its index.
+
+    With it comes 1 if later steps read later rows, and -1 if they read earlier ones. A constant is
+    yielded for each such read.
+    """
+    for _, slot, place, step in _indexed(view):
+        ((index, _),) = step.terms
+        direction = dict(place.terms).get(index)
+        if direction in (1, -1):
+            yield slot, direction
+
+
+def _indexed(view: SlotView) -> Iterator[tuple[Apply, Slot, AffineExpr, AffineExpr]]:
+    """Yield what reads a row of a constant of a TracedLoop, which one, and the step's index."""
+    constants = {slot.inner_inputs[0]: slot for slot in view.of_kind(SlotKind.CONSTANT)}
+    if not constants:
+        return
+    (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
+    lengths = Lengths()
+    for node in io_toposort([], view.inner_outputs()):
+        if isinstance(node.op, Subtensor) and node.inputs[0] in constants:
+            place, *_ = indices_of(node)
+            if not isinstance(place, slice):
+                slot = constants[node.inputs[0]]
+                yield node, slot, lengths.value_of(place), lengths.value_of(index)
 
 
 def invariant_inputs(view: SlotView) -> dict[Variable, Variable]:
