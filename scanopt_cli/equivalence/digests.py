@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from pytensor.graph.basic import Apply, Constant, Variable
 
+from scanopt_cli.equivalence.definition import Definition
 from scanopt_cli.equivalence.operands import commutes
 from scanopt_cli.ir.scan_view import is_loop, view_of
-
-if TYPE_CHECKING:
-    from scanopt_cli.equivalence.sameness import Sameness
 
 
 class Digests:
@@ -22,7 +19,7 @@ class Digests:
     ``sameness`` defines what counts as equal.
     """
 
-    def __init__(self, inputs: Iterable[Variable], sameness: Sameness) -> None:
+    def __init__(self, inputs: Iterable[Variable], sameness: Definition) -> None:
         self.sameness = sameness
         self._known: dict[Variable, bytes] = {}
         for position, variable in enumerate(inputs):
@@ -30,7 +27,7 @@ class Digests:
             self._known[variable] = key
 
     @classmethod
-    def given(cls, sameness: Sameness, known: Mapping[Variable, bytes]) -> Digests:
+    def given(cls, sameness: Definition, known: Mapping[Variable, bytes]) -> Digests:
         """Return digests that start from the ``known`` digests of some variables."""
         digests = cls((), sameness)
         digests._known.update(known)
@@ -61,7 +58,7 @@ class Digests:
             for variable in node.inputs
         ]
         if is_loop(node):
-            keys = self.sameness.of_loop(self, view_of(node))
+            keys = self.sameness.of_loop(self.of, view_of(node))
         else:
             if commutes(node):
                 inputs[:2] = sorted(inputs[:2])

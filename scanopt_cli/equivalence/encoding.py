@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Constant, Variable
@@ -22,10 +22,8 @@ from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.graph.utils import MetaObject, Scratchpad
 
+from scanopt_cli.equivalence.definition import Definition
 from scanopt_cli.equivalence.opaque import token
-
-if TYPE_CHECKING:
-    from scanopt_cli.equivalence.sameness import Sameness
 
 # State of PyTensor's own Ops that describes how they were called or compiled, not what they
 # compute. An Op of another package may compute by its name, so all its state counts.
@@ -49,7 +47,7 @@ class Encoder:
     ``sameness`` has the keys of Ops, types, graphs and arrays.
     """
 
-    def __init__(self, sameness: Sameness) -> None:
+    def __init__(self, sameness: Definition) -> None:
         self.parts: list[bytes] = []
         self._sameness = sameness
 

@@ -19,6 +19,7 @@ from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, op_name
 from scanopt_cli.ir.levels import levels
+from scanopt_cli.ir.written import written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,8 @@ class BodyDigest:
         ``Scan``, ``OpFromGraph``, or the class of any other Op that holds a graph.
     names
         The names of the Ops that hold the body, sorted; empty if none has a name.
+    places
+        Where the loops that have it were written, sorted; none if that is not known.
     times
         How many nodes apply it. A node inside of a body counts once for each occurrence of that
         body, so the ``times`` of all Scans add up to the ``scans`` of the graph's statistics.
@@ -43,6 +46,7 @@ class BodyDigest:
     digest: str
     kind: str
     names: tuple[str, ...]
+    places: tuple[str, ...] = ()
     times: int
     depth: int
 
@@ -94,6 +98,7 @@ class _Body:
     depth: int
     times: int = 0
     names: set[str] = field(default_factory=set)
+    places: set[str] = field(default_factory=set)
     # The bodies whose outermost occurrence is in this one, each with its level there.
     inside: dict[bytes, int] = field(default_factory=dict)
 
@@ -126,6 +131,8 @@ def _inner_digests(graph: AbstractFunctionGraph, sameness: Sameness) -> tuple[Bo
                 body = bodies.setdefault(key, _Body(core, depth))
                 body.times += occurs
                 body.names.add(op_name(core))
+                if (found := written(core)) is not None and found.place is not None:
+                    body.places.add(found.place)
                 if body.depth == depth:
                     inside[key] = min(level, inside.get(key, level))
                 for inner in inner_graphs(core):
@@ -156,6 +163,7 @@ def _in_order(bodies: dict[bytes, _Body], first: dict[bytes, int]) -> Iterator[B
             digest=key.hex(),
             kind=kind,
             names=tuple(sorted(body.names - {kind})),
+            places=tuple(sorted(body.places)),
             times=body.times,
             depth=body.depth,
         )

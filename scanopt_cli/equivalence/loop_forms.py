@@ -27,54 +27,22 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import io_toposort
 
+from scanopt_cli.equivalence.definition import Definition, LoopForm
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.operands import commutes
 from scanopt_cli.ir.scan_view import inner_condition, inner_slots, loop_op
 from scanopt_cli.ir.slots import HasSlots, InnerSlot, Slot, SlotView
-
-if TYPE_CHECKING:
-    from scanopt_cli.equivalence.sameness import Sameness
 
 # The nodes that all rounds on one body may visit together, and the rounds that any body has.
 _LOOKED_AT = 10_000
 _FEW_ROUNDS = 16
 # Rounds that do not count in `Sameness.may_look_into`: most loops need no more.
 _FREE_ROUNDS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class LoopForm:
-    """The canonical form of a loop that is not applied to anything.
-
-    Attributes
-    ----------
-    key
-        Identifies what the loop computes, whatever feeds it.
-    signatures
-        Those of the slots, in the view's order.
-    ranks
-        The place of each slot in the canonical order.
-    has_ties
-        Whether slots share a signature: only their outer inputs can distinguish them.
-    size
-        The number of nodes in the body.
-    """
-
-    key: bytes
-    signatures: tuple[bytes, ...]
-    ranks: tuple[int, ...]
-    has_ties: bool
-    size: int
-
-    @property
-    def order(self) -> list[int]:
-        """The slots in the canonical order, by their places in the view."""
-        return sorted(range(len(self.ranks)), key=self.ranks.__getitem__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +63,7 @@ class BodyDigests:
 
     def __init__(
         self,
-        sameness: Sameness,
+        sameness: Definition,
         slots: Sequence[InnerSlot],
         nodes: Sequence[Apply],
         stop: Variable | None,
@@ -104,7 +72,7 @@ class BodyDigests:
         self._last: tuple[list[bytes], Digests] | None = None
 
     @classmethod
-    def of_view(cls, sameness: Sameness, view: SlotView) -> BodyDigests:
+    def of_view(cls, sameness: Definition, view: SlotView) -> BodyDigests:
         """Return those of the whole body of a loop."""
         return cls(sameness, view.slots, view.op.fgraph.toposort(), view.condition)
 
@@ -139,7 +107,7 @@ class BodyDigests:
         return None if self.stop is None else self.digests(colours).of(self.stop)
 
 
-def loop_form(sameness: Sameness, op: Any) -> LoopForm:
+def loop_form(sameness: Definition, op: Any) -> LoopForm:
     """Return the canonical form of ``op``."""
     slots = inner_slots(op)
     body = BodyDigests(sameness, slots, op.fgraph.toposort(), inner_condition(op))
@@ -167,25 +135,26 @@ def loop_form(sameness: Sameness, op: Any) -> LoopForm:
     )
 
 
-def output_keys(digests: Digests, view: SlotView) -> dict[Variable, bytes]:
-    """Return the key of each output of an applied loop."""
-    sameness = digests.sameness
+def output_keys(
+    sameness: Definition, of: Callable[[Variable], bytes], view: SlotView
+) -> dict[Variable, bytes]:
+    """Return the key of each output of an applied loop; ``of`` returns those of its inputs."""
     key, form = sameness.key, sameness.form(view.op)
     loop: object
     feeds: object
     marks: Sequence[object]
     if form.has_ties and (not sameness.depth or sameness.may_look_into(form.size)):
-        refined = _refined(digests, view)
+        refined = _refined(sameness, of, view)
         loop, feeds, marks = _frame(view.op), refined.whole, refined.signatures
     else:
         outer_inputs = [view.slots[place].outer_input for place in form.order]
-        loop, feeds, marks = form.key, list(map(digests.of, outer_inputs)), form.ranks
+        loop, feeds, marks = form.key, list(map(of, outer_inputs)), form.ranks
     whole = key(
         "applied loop",
         loop,
         view.op.name if sameness.names else None,
         view.batch_ndim,
-        digests.of(view.n_steps),
+        of(view.n_steps),
         feeds,
     )
     found = {variable: key("count", whole) for variable in view.counts}
@@ -199,7 +168,7 @@ def output_keys(digests: Digests, view: SlotView) -> dict[Variable, bytes]:
 
 def trajectories(digests: Digests, view: SlotView) -> dict[Slot, Trajectory]:
     """Return the trajectory of every slot of an applied loop."""
-    refined = _refined(digests, view)
+    refined = _refined(digests.sameness, digests.of, view)
     inside = refined.body.digests(refined.colours)
     return {
         slot: Trajectory(values, tuple(map(inside.of, slot.inner_outputs)))
@@ -215,14 +184,14 @@ def condition_key(digests: Digests, view: SlotView) -> bytes:
     assert view.condition is not None
     slots, nodes = _needed(view, view.condition)
     body = BodyDigests(digests.sameness, slots, nodes, view.condition)
-    refined = _refine(body, _starts(digests, slots), body.signatures)
+    refined = _refine(body, _starts(digests.sameness, digests.of, slots), body.signatures)
     return digests.sameness.key("stop", view.batch_ndim, *refined.whole)
 
 
-def _refined(digests: Digests, view: SlotView) -> _Refined:
+def _refined(sameness: Definition, of: Callable[[Variable], bytes], view: SlotView) -> _Refined:
     """Refine a loop as it is applied."""
-    body = BodyDigests.of_view(digests.sameness, view)
-    return _refine(body, _starts(digests, view.slots), body.signatures)
+    body = BodyDigests.of_view(sameness, view)
+    return _refine(body, _starts(sameness, of, view.slots), body.signatures)
 
 
 class _SlotReaders:
@@ -270,7 +239,7 @@ class _SlotReaders:
         ]
 
 
-def _marks(sameness: Sameness, node: Apply) -> Sequence[object]:
+def _marks(sameness: Definition, node: Apply) -> Sequence[object]:
     """Return a mark for each input of ``node``, equal for inputs that may be swapped."""
     loop = loop_op(node)
     if loop is not None:
@@ -344,9 +313,11 @@ def _refine(
             ]
 
 
-def _starts(digests: Digests, slots: Sequence[Slot]) -> list[bytes]:
-    key = digests.sameness.key
-    return [key("fed slot", *_shape(slot), digests.of(slot.outer_input)) for slot in slots]
+def _starts(
+    sameness: Definition, of: Callable[[Variable], bytes], slots: Sequence[Slot]
+) -> list[bytes]:
+    key = sameness.key
+    return [key("fed slot", *_shape(slot), of(slot.outer_input)) for slot in slots]
 
 
 def _shape(slot: InnerSlot) -> tuple[object, ...]:

@@ -18,10 +18,11 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.type import TensorType
 
+from scanopt_cli.equivalence.definition import LoopForm
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.encoding import Encoder, state
 from scanopt_cli.equivalence.keys import Hashed, Interned
-from scanopt_cli.equivalence.loop_forms import LoopForm, loop_form, output_keys
+from scanopt_cli.equivalence.loop_forms import loop_form, output_keys
 from scanopt_cli.equivalence.opaque import token
 from scanopt_cli.ir.connection_patterns import declared_pattern
 from scanopt_cli.ir.interning import gradient_attributes
@@ -154,9 +155,9 @@ class Sameness:
             self._forms[id(op)] = known
         return known[1]
 
-    def of_loop(self, digests: Digests, view: SlotView) -> dict[Variable, bytes]:
+    def of_loop(self, of: Callable[[Variable], bytes], view: SlotView) -> dict[Variable, bytes]:
         """Return the key of each output of an applied loop."""
-        return output_keys(digests, view)
+        return output_keys(self, of, view)
 
     def may_look_into(self, nodes: int) -> bool:
         """Count ``nodes`` of a body that are to be visited again; return whether they may be."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,23 +11,25 @@ from pytensor.graph.replace import graph_replace
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.step_rows import add_rows, invariant_inputs, step_rows
 from scanopt_cli.analysis.vector_products import VectorProduct, vector_products
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of, number
-from scanopt_cli.ir.scan_view import ScanView, scan_op
-from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.ir.scan_view import is_loop
+from scanopt_cli.ir.slots import SlotView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.pipeline.contract import PassContext
-from scanopt_cli.pipeline.loop_passes import ScanPass
+from scanopt_cli.pipeline.loop_passes import AnyLoopPass
 from scanopt_cli.remarks import Code, Why
 
 
 @dataclass(frozen=True)
-class PushOutProducts(ScanPass):
+class PushOutProducts(AnyLoopPass):
     """Multiply the rows of a sequence by a loop-invariant matrix before the loop.
 
     A recurrent network multiplies its input by a matrix in each step: ``x_t @ W``, or ``V @ x_t``.
     With the ``x_t`` as the rows of X, these are the rows of ``X @ W`` and of ``X @ V.T``, each one
-    matrix product.
+    matrix product. It takes Scans and TracedLoops, whose steps read rows of constants by the index.
 
     Legal cases:
 
@@ -49,24 +50,27 @@ class PushOutProducts(ScanPass):
     name: ClassVar[str] = "push-out-products"
     accepts_in_place: ClassVar[bool] = False
 
-    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return replacements for all outputs, from a Scan that reads the products."""
+    def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
+        """Return replacements for all outputs, from a loop that reads the products."""
         if view.batch_ndim:
             return None
         names = context.names(view)
         view.unfreeze()
-        outer = {slot.inner_inputs[0]: slot.outer_input for slot in view.of_kind(SlotKind.NON_SEQ)}
-        rows = {slot.inner_inputs[0]: slot for slot in view.of_kind(SlotKind.SEQ)}
+        outer, rows, lengths = invariant_inputs(view), step_rows(view), Lengths(view.n_steps)
         replaced: dict[Variable, Variable] = {}
         for product in vector_products(view.inner_outputs()):
-            slot = rows.get(product.vector)
-            if slot is None or product.factor not in outer:
+            found = rows.get(product.vector)
+            if found is None or product.factor not in outer:
                 continue
             if view.is_while:
-                context.missed(view, Code.PRODUCT_KEPT, Why.LOOP_STOPS, names[slot])
-            elif not _is_read_backwards(slot.outer_input):
-                context.passed(view, Code.PRODUCT_MOVED, names[slot])
-                row = _products(view, product, slot, outer)
+                context.missed(view, Code.PRODUCT_KEPT, Why.LOOP_STOPS, names[found.slot])
+            elif isinstance(view, LoopView) and not found.is_there(lengths):
+                why = Why.SEQUENCE_LENGTH
+                context.missed(view, Code.PRODUCT_KEPT, why, names[found.slot])
+            elif not _is_read_backwards(found.slot.outer_input):
+                context.passed(view, Code.PRODUCT_MOVED, names[found.slot])
+                (matrix,) = substituted([product.matrix], outer)
+                row = add_rows(view, _products(product, found.at_all_steps(view, lengths), matrix))
                 replaced[product.node.outputs[0]] = product.replaced_by(row)
         if not replaced:
             return None
@@ -75,26 +79,16 @@ class PushOutProducts(ScanPass):
 
 
 def _is_read_backwards(sequence: Any) -> bool:
-    """Whether a sequence is a part of a Scan's trace, whose rows it reads from last to first."""
+    """Whether a sequence is a part of a loop's trace, whose rows it reads from last to first."""
     steps = []
     while isinstance(sequence.owner_op, Subtensor):
         first, *_ = indices_of(sequence.owner)
         steps.append(number(first.step, 1) if isinstance(first, slice) else None)
         sequence = sequence.owner.inputs[0]
-    is_trace = sequence.owner is not None and scan_op(sequence.owner) is not None
+    is_trace = sequence.owner is not None and is_loop(sequence.owner)
     return is_trace and any(step is not None and step < 0 for step in steps)
 
 
-def _products(
-    view: ScanView, product: VectorProduct, slot: Slot, outer: Mapping[Variable, Variable]
-) -> Variable:
-    """Add a sequence of the products of all rows, and return the row that a step reads."""
-    matrix: Any
-    (matrix,) = substituted([product.matrix], outer)
-    rows: Any = slot.outer_input
-    lengths = Lengths(view.n_steps)
-    if lengths.length_of(rows) != lengths.steps:
-        rows = rows[: view.n_steps]
-    products = pt.dot(rows, matrix.T if product.is_column else matrix)
-    row = products.type.clone(shape=products.type.shape[1:])()
-    return view.add_input(SlotKind.SEQ, row, products)
+def _products(product: VectorProduct, rows: Any, matrix: Any) -> Any:
+    """Return the products of all rows, given the matrix outside."""
+    return pt.dot(rows, matrix.T if product.is_column else matrix)

@@ -21,5 +21,6 @@ def hash_report(graph: GraphDigest) -> Iterator[Block]:
 
 
 def _title(body: BodyDigest) -> str:
-    """Return the kind and the names of a body."""
-    return f"{body.kind} {few(body.names, _NAMES)}".strip()
+    """Return the kind and the names of a body, and where it was written."""
+    title = f"{body.kind} {few(body.names, _NAMES)}".strip()
+    return f"{title} ({few(body.places, _NAMES)})" if body.places else title

@@ -32,7 +32,7 @@ from pytensor.tensor.subtensor import (
     get_idx_list,
 )
 
-from scanopt_cli.analysis.rows_by_step import rows_by_step
+from scanopt_cli.analysis.step_rows import rows_by_step
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind
 from scanopt_cli.loop import Loop, TracedLoop

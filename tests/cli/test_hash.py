@@ -16,6 +16,8 @@ from pytensor.compile.builders import OpFromGraph
 
 import scanopt_cli as so
 from graph_building import graph_of, power, scan
+from scanopt_cli.ir.scan_view import is_loop
+from scanopt_cli.ir.written import Written, marked
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +81,23 @@ def test_many_names_of_one_body_are_cut_short(tmp_path: Path) -> None:
     so.save(graph_of(*loops), tmp_path / "loops.pkl")
     done = scanopt("hash", tmp_path / "loops.pkl", "--inner")
     assert done.out.endswith("  6x Scan loop0, loop1, loop2, loop3 and 2 more\n")
+
+
+def test_bodies_are_listed_with_the_lines_that_wrote_them(tmp_path: Path) -> None:
+    start = pt.dscalar("x")
+    doubled = [
+        scan(lambda y: y * 2, outputs_info=[start], n_steps=n, name="double") for n in (2, 3)
+    ]
+    graph = graph_of(*doubled)
+    loops = [node for node in graph.fgraph.toposort() if is_loop(node)]
+    for node, line in zip(loops, (5, 7), strict=True):
+        node.op = marked(node.op, Written("my [model].py", line, "build"))
+    so.save(graph, tmp_path / "loops.pkl")
+    done = scanopt("hash", tmp_path / "loops.pkl", "--inner")
+    places = "my [model].py:5 in build, my [model].py:7 in build"
+    assert done.out.endswith(f"  2x Scan double ({places})\n")
+    told = json.loads(scanopt("hash", tmp_path / "loops.pkl", "--inner", "--format", "json").out)
+    assert told["graphs"][0]["inner"][0]["places"] == places.split(", ")
 
 
 @pytest.mark.parametrize("option", ["--names", "--gradients"])

@@ -28,7 +28,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from scanopt_cli.analysis.accesses.indices import indices_from
 from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
 from scanopt_cli.analysis.provenance.scan_origin import Origin
-from scanopt_cli.analysis.rows_by_step import rows_by_step
+from scanopt_cli.analysis.step_rows import rows_by_step
 from scanopt_cli.ir.indexing import number
 from scanopt_cli.ir.inner_graphs import PULLBACK, TANGENTS, core_op
 from scanopt_cli.ir.scan_view import view_of

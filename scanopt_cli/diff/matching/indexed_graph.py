@@ -13,8 +13,8 @@ from pytensor.graph.op import Op
 from scanopt_cli.analysis.provenance.locating import places
 from scanopt_cli.diff.deduplicated import count_loops, deduplicated, node_digest
 from scanopt_cli.diff.matching.pairing import Pairs
+from scanopt_cli.equivalence.definition import LoopForm
 from scanopt_cli.equivalence.digests import Digests
-from scanopt_cli.equivalence.loop_forms import LoopForm
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.naming import slot_names, titles
 from scanopt_cli.ir.scan_view import view_of

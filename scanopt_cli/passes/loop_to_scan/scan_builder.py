@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import scalar_from_tensor, tensor_from_scalar
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.step_rows import StepRow, step_rows
 from scanopt_cli.ir.scan_view import new_scan
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.body import negation
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.loop.shapes import traced_shapes
 from scanopt_cli.loop.trace_rows import is_continuous
-from scanopt_cli.passes.loop_to_scan.rows_ahead import rows_read
 
 
 @dataclass(slots=True)
@@ -37,6 +38,18 @@ class ScanBuilder:
     slots: list[Slot] = field(default_factory=list)
     origin: dict[Slot, Slot] = field(default_factory=dict)
     """The slot of the TracedLoop that a slot with an output comes from."""
+    rows: dict[Slot, list[StepRow]] = field(init=False, default_factory=lambda: defaultdict(list))
+    """The rows that steps read of each constant."""
+    reads: Counter[Variable] = field(init=False, default_factory=Counter)
+    """How often the body, or what it returns, reads a variable."""
+
+    def __post_init__(self) -> None:
+        """Look up how steps read constants."""
+        outputs = self.view.inner_outputs()
+        self.reads.update(outputs)
+        self.reads.update(v for node in io_toposort([], outputs) for v in node.inputs)
+        for row in step_rows(self.view).values():
+            self.rows[row.slot].append(row)
 
     def add_state(self, slot: Slot, *, is_traced: bool, keeps_shape: bool) -> None:
         """Add a sit_sot or an untraced state."""
@@ -60,8 +73,8 @@ class ScanBuilder:
         inner: Any
         outer: Any
         (inner,), outer = slot.inner_inputs, _as_tensor(slot.outer_input)
-        reads = rows_read(self.view, self.index, inner, outer, self.lengths)
-        if reads is None:
+        reads = self._rows_of(slot)
+        if not reads:
             self._add_input(SlotKind.NON_SEQ, self._inside(inner), outer, slot)
             return
         n_steps: Any = self.view.n_steps
@@ -73,6 +86,18 @@ class ScanBuilder:
             for read, offset in reads.items():
                 if offset == ahead:
                     self.values[read] = read.type.filter_variable(value, allow_convert=True)
+
+    def _rows_of(self, slot: Slot) -> dict[Variable, int]:
+        """Return the rows that steps read of a constant, by how far they are ahead.
+
+        There are none if it is read otherwise, too, or may be too short.
+        """
+        rows = self.rows.get(slot, [])
+        if len(rows) != self.reads[slot.inner_inputs[0]]:
+            return {}
+        if not all(row.is_there(self.lengths) for row in rows):
+            return {}
+        return {row.inner: row.ahead for row in rows}
 
     def outputs(self, *, counts: bool) -> dict[Variable, Variable]:
         """Return what replaces the outputs of the TracedLoop."""

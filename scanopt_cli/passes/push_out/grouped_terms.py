@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import io_toposort
 from pytensor.scalar.basic import Add, Mul
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.analysis.step_rows import invariant_inputs
+from scanopt_cli.ir.slots import SlotView
 
 
-def with_grouped_terms(
-    view: ScanView, kinds: Sequence[SlotKind]
-) -> dict[Variable, Variable] | None:
-    """Group the operands that are slots of some kinds, in each sum and product of a body.
+def with_grouped_terms(view: SlotView, rows: Iterable[Variable]) -> dict[Variable, Variable] | None:
+    """Group the operands that are invariant or of ``rows``, in each sum and product of a body.
 
-    Returns replacements for all outputs, ``None`` if there is nothing to group.
+    Returns replacements for all outputs, ``None`` if there is nothing to group. The view is
+    unfrozen, and stays as it is then.
     """
-    view.unfreeze()
     outputs = view.inner_outputs()
-    free = {slot.inner_inputs[0] for slot in view.of_kind(*kinds)}
+    free = {*invariant_inputs(view), *rows}
     new: dict[Variable, Variable] = {}
     is_grouped = False
     for node in io_toposort([], outputs):

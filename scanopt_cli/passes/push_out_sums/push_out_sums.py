@@ -13,22 +13,23 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.accumulators import added, outer_product, readers
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.analysis.step_rows import invariant_inputs
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.passes.push_out_sums.stacked_products import StackedProduct, stacked_product
 from scanopt_cli.passes.push_out_sums.vector_traces import VectorTrace, trace_of
 from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
-from scanopt_cli.pipeline.loop_passes import ScanPass
+from scanopt_cli.pipeline.loop_passes import AnyLoopPass
 from scanopt_cli.remarks import Code, Reason, Why, because
 
 
 @dataclass(frozen=True)
-class PushOutSums(ScanPass):
+class PushOutSums(AnyLoopPass):
     """Turn a state that accumulates outer products into one matrix product after the loop.
 
     In each step, the gradient of a recurrent network adds the product of a column ``d_t`` and a row
     ``h_t`` to the gradient of its weights, which reads and writes a whole matrix. With the ``d_t``
-    and the ``h_t`` of all steps as the rows of D and H, the sum is ``D.T @ H``.
+    and the ``h_t`` of all steps as the rows of D and H, the sum is ``D.T @ H``. It takes Scans and
+    TracedLoops, whose steps read entries of constants by the index.
 
     Legal cases:
 
@@ -45,10 +46,10 @@ class PushOutSums(ScanPass):
     The initial value of the state is added after the loop.
 
     Preconditions: nothing else in the body reads the state or its update, and outside only the last
-    value is read (``S[-1]``, or an untraced state). The state is a matrix of floats, with neither
-    axis known to be of length 1. Each column and each row depends on a sequence or a state: an
-    invariant vector is not worth a copy for each step. There is no stop condition, the loop is not
-    batched, and no step works in place.
+    value is read (``S[-1]``, or a state without a trace). The state is a matrix of floats, with
+    neither axis known to be of length 1. Each column and each row depends on a sequence or a state:
+    an invariant vector is not worth a copy for each step. There is no stop condition, the loop is
+    not batched, and no step works in place.
 
     The sum is rounded in a different order, as by PyTensor's own ``push_out_dot1``. The traces hold
     two vectors for every step, where the state held one matrix. Shapes that do not fit raise other
@@ -68,10 +69,10 @@ class PushOutSums(ScanPass):
         """Leave case 3 out for JAX."""
         return replace(self, matrices=target.linker != "jax")
 
-    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, with the sums computed after the loop."""
         names = context.names(view)
-        slots = [s for s in view.of_kind(SlotKind.SIT_SOT, SlotKind.UNTRACED) if _is_matrix(s)]
+        slots = [slot for slot in view.of_kind(*_ACCUMULATING) if _is_matrix(slot)]
         if not slots:
             return None
         view.unfreeze()
@@ -91,6 +92,8 @@ class PushOutSums(ScanPass):
 
 
 type Vectors = tuple[Variable, Variable]
+
+_ACCUMULATING = (SlotKind.SIT_SOT, SlotKind.UNTRACED, SlotKind.STATE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +120,7 @@ def _is_matrix(slot: Slot) -> bool:
 
 
 def _sum(
-    view: ScanView, slot: Slot, counts: Counter[Variable], lasts: list[Variable]
+    view: SlotView, slot: Slot, counts: Counter[Variable], lasts: list[Variable]
 ) -> _Sum | None:
     """Return the products that a state accumulates; ``None`` if it does anything else."""
     state, update = slot.inner_inputs[0], slot.inner_outputs[0]
@@ -134,16 +137,18 @@ def _sum(
     return found if found.products or found.stacked else None
 
 
-def _unfit(view: ScanView, found: _Sum, context: PassContext) -> Reason | None:
+def _unfit(view: SlotView, found: _Sum, context: PassContext) -> Reason | None:
     """Return why a sum of products has to stay in the loop, ``None`` if it can leave."""
     slot = found.slot
     if view.is_while:
         return because(Why.LOOP_STOPS)
     if view.batch_ndim:
         return because(Why.LOOP_BATCHED)
-    if slot.kind is SlotKind.SIT_SOT and len(found.lasts) < len(context.clients(slot.outer_output)):
-        return because(Why.READ_ELSEWHERE)
-    invariant = {entry for other in view.of_kind(SlotKind.NON_SEQ) for entry in other.inner_inputs}
+    if slot.kind is not SlotKind.UNTRACED:
+        reads = [n for n, _ in context.clients(slot.outer_output)]
+        if not {v.owner for v in found.lasts}.issuperset(reads):
+            return because(Why.READ_ELSEWHERE)
+    invariant = set(invariant_inputs(view))
     for vector in (vector for vectors in found.products for vector in vectors):
         if invariant.issuperset(v for v in graph_inputs([vector]) if not isinstance(v, Constant)):
             return because(Why.ADDEND_INVARIANT)
@@ -151,16 +156,17 @@ def _unfit(view: ScanView, found: _Sum, context: PassContext) -> Reason | None:
 
 
 def _lasts(slot: Slot, context: PassContext) -> list[Variable]:
-    """Return the outer variables that are the last value of a state: ``S[-1]`` or the output."""
+    """Return the outer variables that are the last value of a state: ``S[-1]`` or an output."""
     if slot.kind is SlotKind.UNTRACED:
         return [slot.output]
     reads = [(n, read_index(n, 0)) for n, at in context.clients(slot.outer_output) if not at]
-    return [
+    rows = [
         node.outputs[0] for node, index in reads if index and index.row == -1 and not index.rest
     ]
+    return rows if slot.last is None else [*rows, slot.last]
 
 
-def _pushed_out(view: ScanView, sums: list[_Sum]) -> dict[Variable, Variable]:
+def _pushed_out(view: SlotView, sums: list[_Sum]) -> dict[Variable, Variable]:
     """Return replacements for the outputs of ``view`` without ``sums``, and for each last value."""
     view.slots = [slot for slot in view.slots if all(slot is not each.slot for each in sums)]
     traces: dict[Variable, VectorTrace] = {}
@@ -170,7 +176,7 @@ def _pushed_out(view: ScanView, sums: list[_Sum]) -> dict[Variable, Variable]:
             for axis, vector in enumerate(vectors):
                 if vector not in traces:
                     traces[vector] = trace_of(view, vector, shape[axis])
-    results = view.rebuild() if view.outputs() else {}
+    results = view.rebuild() if view.outputs() else dict.fromkeys(view.counts, view.n_steps)
     steps = {vector: trace.steps(results) for vector, trace in traces.items()}
     for trace in traces.values():
         results.pop(trace.source, None)
@@ -187,4 +193,4 @@ def _pushed_out(view: ScanView, sums: list[_Sum]) -> dict[Variable, Variable]:
 def _start(slot: Slot) -> Any:
     """Return the initial value of a state."""
     buffer: Any = slot.outer_input
-    return buffer if slot.kind is SlotKind.UNTRACED else buffer[0]
+    return buffer[0] if slot.kind is SlotKind.SIT_SOT else buffer

@@ -12,8 +12,8 @@ from pytensor.tensor.math import Dot
 
 from scanopt_cli.analysis.accumulators import Term
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.analysis.step_rows import step_rows
+from scanopt_cli.ir.slots import SlotView
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class StackedProduct:
         return -total if self.is_negative else total
 
 
-def stacked_product(view: ScanView, term: Term) -> StackedProduct | None:
+def stacked_product(view: SlotView, term: Term) -> StackedProduct | None:
     """Return a term that is a product of matrices of two sequences, at all steps."""
     node = term.value.owner
     if node is None or not isinstance(node.op, Dot):
@@ -47,7 +47,7 @@ def stacked_product(view: ScanView, term: Term) -> StackedProduct | None:
     return StackedProduct(left, right, term.is_negative)
 
 
-def _at_all_steps(view: ScanView, factor: Variable) -> Any:
+def _at_all_steps(view: SlotView, factor: Variable) -> Any:
     """Return a matrix of a step at all steps, if it is the entry of a sequence, or its transpose.
 
     The sequence must provably have an entry for each step, and no known axis of length 1.
@@ -55,15 +55,10 @@ def _at_all_steps(view: ScanView, factor: Variable) -> Any:
     is_transposed = False
     while isinstance(factor.owner_op, DimShuffle) and factor.owner_op.new_order == (1, 0):
         factor, is_transposed = factor.owner.inputs[0], not is_transposed
-    lengths = Lengths(view.n_steps)
-    for slot in view.of_kind(SlotKind.SEQ):
-        if slot.inner_inputs[0] is not factor or slot.outer_input.type.ndim != 3:
-            continue
-        rows = lengths.length_of(slot.outer_input)
-        if not (lengths.runs(0) and lengths.provably_le(lengths.steps, rows)):
-            return None
-        entries: Any = slot.outer_input
-        if rows != lengths.steps:
-            entries = entries[: view.n_steps]
-        return entries.dimshuffle(0, 2, 1) if is_transposed else entries
-    return None
+    row, lengths = step_rows(view).get(factor), Lengths(view.n_steps)
+    if row is None or row.slot.outer_input.type.ndim != 3:
+        return None
+    if not (lengths.runs(0) and row.is_there(lengths)):
+        return None
+    entries = row.at_all_steps(view, lengths)
+    return entries.dimshuffle(0, 2, 1) if is_transposed else entries

@@ -11,9 +11,10 @@ from pytensor.graph.basic import Variable
 
 from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.step_rows import step_rows
 from scanopt_cli.ir.indexing import taken
 from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +29,29 @@ class VectorTrace:
         return taken(results.get(self.source, self.source), 0, self.rows)
 
 
-def trace_of(view: ScanView, vector: Any, length: Any) -> VectorTrace:
-    """Return where to find ``vector`` at every step: in a sequence, or in a slot added to ``view``.
+def trace_of(view: SlotView, vector: Any, length: Any) -> VectorTrace:
+    """Return where to find ``vector`` at every step: in an array, or in a slot added to ``view``.
 
-    ``length`` is that of the vector. A nit_sot loses it if the loop runs no step, so the new slot
-    is a sit_sot unless the loop provably runs one.
+    ``length`` is that of the vector. A trace loses it if the loop runs no step, so the new slot is
+    a state unless the loop provably runs one.
     """
     lengths = Lengths(view.n_steps)
-    for slot in view.of_kind(SlotKind.SEQ):
-        rows = lengths.length_of(slot.outer_input)
-        is_long_enough = lengths.runs(0) and lengths.provably_le(lengths.steps, rows)
-        if slot.inner_inputs[0] is vector and is_long_enough:
-            end = None if rows == lengths.steps else view.n_steps
-            return VectorTrace(slot.outer_input, slice(end))
+    row = step_rows(view).get(vector)
+    if row is not None and lengths.runs(0) and row.is_there(lengths):
+        return VectorTrace(row.at_all_steps(view, lengths), slice(None))
     output = pt.matrix(dtype=vector.type.dtype)
-    slot = Slot.of_trace(vector, view.n_steps, output)
-    view.slots.append(slot)
+    is_scan = isinstance(view, ScanView)
     if lengths.runs():
+        slot = Slot.of_trace(vector, view.n_steps, output)
+        slot.kind = SlotKind.NIT_SOT if is_scan else SlotKind.TRACED
+        view.slots.append(slot)
         return VectorTrace(output, slice(None))
     steps: Any = view.n_steps
-    zeros = pt.zeros((1, length), dtype=vector.type.dtype)
-    slot.kind, slot.taps, slot.inner_inputs = SlotKind.SIT_SOT, (-1,), [vector.type()]
-    slot.outer_input = with_room(zeros, (steps + 1, length))
+    start = pt.zeros((length,), dtype=vector.type.dtype)
+    state = vector.type.clone(shape=(None,))()
+    slot = Slot(SlotKind.STATE, 0, (-1,), (0,), [state], [vector], output, outer_input=start)
+    if is_scan:
+        slot.kind = SlotKind.SIT_SOT
+        slot.outer_input = with_room(pt.expand_dims(start, 0), (steps + 1, length))
+    view.slots.append(slot)
     return VectorTrace(output, slice(1, None))

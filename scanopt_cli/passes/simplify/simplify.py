@@ -12,7 +12,7 @@ from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import MergeFeature
 
 from scanopt_cli.analysis.term_counts import MOST_TERMS, most_terms
-from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.equivalence.definition import Definition
 from scanopt_cli.ir.client_lists import remove_readers_fast
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.loop.shifted_sums import keep_shifted, release_shifted
@@ -115,7 +115,7 @@ class _Merging(MergeFeature):
             super().process_node(fgraph, node)
 
 
-def _differentiates_equal_ops_apart(fgraph: FunctionGraph, sameness: Sameness) -> bool:
+def _differentiates_equal_ops_apart(fgraph: FunctionGraph, sameness: Definition) -> bool:
     """Whether two Ops that PyTensor calls equal are differentiated differently."""
     first: dict[Op, Op] = {}
     pairs = ((first.setdefault(node.op, node.op), node.op) for node in fgraph.apply_nodes)

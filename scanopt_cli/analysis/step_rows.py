@@ -1,0 +1,112 @@
+"""The rows that a step reads of arrays outside, in a Scan and in a TracedLoop alike.
+
+A Scan gives each step a row of its sequences. A step of a TracedLoop indexes a constant by the
+number of the step: ``x[t + 1]`` reads the row that is 1 *ahead*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.type import TensorType
+
+from scanopt_cli.analysis.affine import AffineExpr
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.declared_lengths import copy_of_type, ones
+from scanopt_cli.ir.indexing import indices_of
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
+from scanopt_cli.loop.trace_rows import row
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A row that a step reads as ``inner``: in step ``t`` the row ``t + ahead`` of what is fed."""
+
+    inner: Variable
+    slot: Slot
+    ahead: int = 0
+
+    def is_whole(self, lengths: Lengths) -> bool:
+        """Whether the steps provably read all rows of the array."""
+        return not self.ahead and lengths.length_of(self.slot.outer_input) == lengths.steps
+
+    def is_there(self, lengths: Lengths) -> bool:
+        """Whether the array provably has a row for each step."""
+        rows = lengths.length_of(self.slot.outer_input)
+        return lengths.provably_le(lengths.steps + self.ahead, rows)
+
+    def at_all_steps(self, view: SlotView, lengths: Lengths) -> Any:
+        """Return the rows of all steps as an array; too few if the array has too few."""
+        outer: Any = self.slot.outer_input
+        if self.is_whole(lengths):
+            return outer
+        end: Any = view.n_steps
+        return outer[self.ahead : end + self.ahead] if self.ahead else outer[:end]
+
+
+def step_rows(view: SlotView) -> dict[Variable, StepRow]:
+    """Return the rows that a step of a loop reads, by what stands for them in the body."""
+    if isinstance(view, ScanView):
+        pairs = ((slot.inner_inputs[0], slot) for slot in view.of_kind(SlotKind.SEQ))
+        return {inner: StepRow(inner, slot) for inner, slot in pairs}
+    found = {}
+    for node, slot, place, step in _indexed(view):
+        ahead = place - step
+        if len(indices_of(node)) == 1 and ahead.is_constant and ahead.constant >= 0:
+            found[node.outputs[0]] = StepRow(node.outputs[0], slot, int(ahead.constant))
+    return found
+
+
+def rows_by_step(view: SlotView) -> Iterator[tuple[Slot, int]]:
+    """Yield each constant of a TracedLoop of which a step reads a row that moves with its index.
+
+    With it comes 1 if later steps read later rows, and -1 if they read earlier ones. A constant is
+    yielded for each such read.
+    """
+    for _, slot, place, step in _indexed(view):
+        ((index, _),) = step.terms
+        direction = dict(place.terms).get(index)
+        if direction in (1, -1):
+            yield slot, direction
+
+
+def _indexed(view: SlotView) -> Iterator[tuple[Apply, Slot, AffineExpr, AffineExpr]]:
+    """Yield what reads a row of a constant of a TracedLoop, which one, and the step's index."""
+    constants = {slot.inner_inputs[0]: slot for slot in view.of_kind(SlotKind.CONSTANT)}
+    if not constants:
+        return
+    (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
+    lengths = Lengths()
+    for node in io_toposort([], view.inner_outputs()):
+        if isinstance(node.op, Subtensor) and node.inputs[0] in constants:
+            place, *_ = indices_of(node)
+            if not isinstance(place, slice):
+                slot = constants[node.inputs[0]]
+                yield node, slot, lengths.value_of(place), lengths.value_of(index)
+
+
+def invariant_inputs(view: SlotView) -> dict[Variable, Variable]:
+    """Return the inputs of the body that are the same in each step, with what feeds them."""
+    slots = view.of_kind(SlotKind.NON_SEQ, SlotKind.CONSTANT)
+    return {slot.inner_inputs[0]: slot.outer_input for slot in slots}
+
+
+def add_rows(view: SlotView, rows: Any, kind: TensorType | None = None) -> Any:
+    """Let a step of an unfrozen loop read a row of an array, that of its number; return the row.
+
+    It is of type ``kind``, if that is given: outside, more lengths of 1 may be known.
+    """
+    if kind is None:
+        kind = rows.type.clone(shape=rows.type.shape[1:])
+    elif ones(rows)[1:] != kind.broadcastable:
+        rows = copy_of_type(rows, kind.clone(shape=(None, *kind.shape)))
+    if isinstance(view, ScanView):
+        return view.add_input(SlotKind.SEQ, kind(), rows)
+    (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
+    return row(view.add_input(SlotKind.CONSTANT, rows.type(), rows), index, kind)
