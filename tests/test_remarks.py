@@ -13,13 +13,13 @@ import pytensor.tensor as pt
 import pytest
 
 import scanopt_cli as so
-from graph_building import graph_of, scan
 from scanopt_cli.diff.changes import Note, SubjectKind
 from scanopt_cli.remarks import Code, Remark, RemarkKind, Why, because
 from scanopt_cli.reports.as_json import plain
 from scanopt_cli.reports.change_text import NOTES, SUBJECTS
 from scanopt_cli.reports.optimize_report import shown
 from scanopt_cli.reports.remark_text import HINTS, REASONS, TEXTS, grouped, hint_of, text_of
+from support.graph_building import graph_of, scan
 
 SOURCES = "\n".join(
     path.read_text() for path in (Path(so.__file__).parent).rglob("*.py") if path.stem != "remarks"

@@ -13,11 +13,11 @@ from pytensor.graph.traversal import applys_between
 from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
 
-import tiers
-from evaluating import evaluator
-from loop_building import READS
-from loop_plans import Alloc, Constant, Kind, Loop, Program
-from strategies import GeneratedScan, scan_graphs
+from support import tiers
+from support.evaluating import evaluator
+from support.generated.building import READS
+from support.generated.plans import Alloc, Constant, Kind, Loop, Program
+from support.generated.strategies import GeneratedScan, scan_graphs
 
 pytestmark = pytest.mark.deep
 

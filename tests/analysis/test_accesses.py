@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytensor.tensor.shape import Shape_i
 
-from graph_building import graph_of, only_scan, scan
 from scanopt_cli.analysis.accesses.accesses import accesses, stripped
 from scanopt_cli.analysis.accesses.indices import Extent, read_index
+from support.graph_building import graph_of, only_scan, scan
 
 MOST = 7
 bounds = st.none() | st.integers(-MOST, MOST)

@@ -7,9 +7,9 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 
-from graph_building import graph_of, scan
 from scanopt_cli.analysis.call_costs import operations
 from scanopt_cli.analysis.statistics import statistics
+from support.graph_building import graph_of, scan
 
 
 def _products() -> OpFromGraph:

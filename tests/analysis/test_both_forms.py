@@ -9,18 +9,18 @@ import pytensor.tensor as pt
 import pytest
 from hypothesis import given
 from pytensor.scan.utils import until
-from zoo_all import MODELS
-from zoo_model import outputs_of
 
 import scanopt_cli as so
-from graph_building import graph_of, scan
-from sample_building import samples
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.scan_view import view_of
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop.operator_base import LoopOperator
-from strategies import GeneratedScan, scan_graphs
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.graph_building import graph_of, scan
+from support.sample_building import samples
+from support.zoo.model import outputs_of
+from support.zoo.models import MODELS
 
 _BEFORE = "remove-unused,clean-slices,mit-mot-to-sit-sot"
 N = pt.lscalar("n")

@@ -10,9 +10,9 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
 
-from graph_building import graph_of, scan
 from scanopt_cli.analysis.call_costs import operations
 from scanopt_cli.analysis.statistics import statistics
+from support.graph_building import graph_of, scan
 
 X, V, W, M = pt.dscalar("x"), pt.dvector("v"), pt.dvector("w"), pt.dmatrix("m")
 N = pt.lscalar("n")

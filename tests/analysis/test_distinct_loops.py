@@ -10,10 +10,10 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
 
-from graph_building import graph_of, scan
 from scanopt_cli.analysis.distinct_loops import chosen, distinct_loops
 from scanopt_cli.analysis.inspection import Inspection, inspect_graph
 from scanopt_cli.errors import ScanoptError
+from support.graph_building import graph_of, scan
 
 ZERO = pt.constant(0.0, dtype="float64")
 FEEDS, READERS = "what feeds them", "who reads them"

@@ -7,15 +7,15 @@ from typing import Any
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
-from zoo_all import MODELS
-from zoo_model import outputs_of
 
-from graph_building import graph_of, power, scan
 from scanopt_cli.analysis.inspection import Entry, Inspection, ScanReport, inspect_graph
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.equivalence.hashing import hash_graph
 from scanopt_cli.ir.graph import Graph, as_graph
 from scanopt_cli.pipeline.optimizing import optimize
+from support.graph_building import graph_of, power, scan
+from support.zoo.model import outputs_of
+from support.zoo.models import MODELS
 
 ZERO = pt.constant(0.0, dtype="float64")
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytensor.tensor as pt
 import pytest
 
-from graph_building import scan
-from growing import calls, exponent
 from scanopt_cli.analysis.lengths import Lengths
+from support.graph_building import scan
+from support.growing import calls, exponent
 
 _SMALL, _FACTOR = 40, 8
 

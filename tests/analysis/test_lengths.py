@@ -16,12 +16,12 @@ from pytensor.scan.utils import until
 from pytensor.tensor.shape import Shape
 from pytensor.tensor.subtensor import Subtensor
 
-from graph_building import graph_of, only_scan, power, scan, scan_views
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.buffers import is_whole, trimmed
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.slots import TRACED
+from support.graph_building import graph_of, only_scan, power, scan, scan_views
 
 N = pt.lscalar("n")
 K = pt.lscalar("k")

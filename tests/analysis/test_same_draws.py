@@ -15,13 +15,13 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.random.type import random_generator_type
 
 import scanopt_cli as so
-from compiled_ways import VM
-from graph_building import scan
 from scanopt_cli.analysis.inspection import inspect_graph
 from scanopt_cli.analysis.same_draws import same_draws
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.remarks import Code, RemarkKind
 from scanopt_cli.reports.remark_text import text_of
+from support.compiled_ways import VM
+from support.graph_building import scan
 
 x = pt.dscalar("x")
 

@@ -10,10 +10,10 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.type import random_generator_type
 
-from graph_building import graph_of, scan
 from scanopt_cli.analysis.named_loops import named_loops
 from scanopt_cli.analysis.step_costs import StepCost, step_cost
 from scanopt_cli.loop import helpers
+from support.graph_building import graph_of, scan
 
 
 def _costs(*outputs: Any) -> list[StepCost]:

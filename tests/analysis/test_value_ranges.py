@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytensor.graph.basic import Variable
 
-from evaluating import PLAIN
-from graph_building import scan, scan_views
 from scanopt_cli.analysis.value_ranges import ANY, Range, ValueRanges, of_dtype, step_ranges
 from scanopt_cli.ir.graph import from_io
+from support.evaluating import PLAIN
+from support.graph_building import scan, scan_views
 
 x = pt.dscalar("x")
 v = pt.dvector("v")

@@ -7,8 +7,6 @@ from typing import Any
 import pytensor.tensor as pt
 import pytest
 
-from graph_building import graph_of, power, scan
-from printing import printed
 from scanopt_cli.autodiff import candidates
 from scanopt_cli.autodiff.candidates import Candidate, Standing
 from scanopt_cli.autodiff.choices import Strategy
@@ -16,6 +14,8 @@ from scanopt_cli.autodiff.derivative import Derivative
 from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.reports import as_markdown
 from scanopt_cli.reports.grad_report import grad_report
+from support.graph_building import graph_of, power, scan
+from support.printing import printed
 
 
 def compared(*arguments: Any, **options: Any) -> Derivative:

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytensor.tensor as pt
 import pytest
-from gradient_loops import clipped, garch
 from pytensor.graph.replace import clone_replace
 
-from graph_building import graph_of, power, scan
 from scanopt_cli.autodiff.checking import check_derivative
 from scanopt_cli.autodiff.derivative import Outcome
 from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.ir.graph import as_graph
-from tiers import deep
+from support.gradient_loops import clipped, garch
+from support.graph_building import graph_of, power, scan
+from support.tiers import deep
 
 pytestmark = pytest.mark.usefixtures("evaluated_here")
 

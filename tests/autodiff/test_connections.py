@@ -12,11 +12,11 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scan.op import Scan
 
-from real_graphs import GRAPHS
 from scanopt_cli.autodiff.connections import lost_starts, pattern
 from scanopt_cli.ir.connection_patterns import connection_pattern
 from scanopt_cli.ir.inner_graphs import body_of
-from strategies import GeneratedScan, scan_graphs
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.real_graphs import GRAPHS
 
 
 def scans(nodes: Sequence[Apply]) -> Iterator[Apply]:

@@ -10,7 +10,6 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from gradient_loops import W, a, n, nested, s, x, y
 from hypothesis import example as given_example
 from hypothesis import given, settings
 from pytensor.compile.mode import Mode
@@ -19,11 +18,6 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
-from evaluating import evaluate, evaluator
-from graph_building import graph_of, power, scan
-from loop_arguments import arguments
-from loop_building import build
-from loop_plans import Expression, Input, Kind, Loop, Map, NonSequence, Program, Read, Role
 from scanopt_cli.autodiff.derivative import Derivative
 from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.autodiff.provenance.pedigree import pedigree
@@ -32,8 +26,24 @@ from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import Graph, as_graph
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
-from strategies import GeneratedScan, scan_graphs
-from tiers import examples
+from support.evaluating import evaluate, evaluator
+from support.generated.arguments import arguments
+from support.generated.building import build
+from support.generated.plans import (
+    Expression,
+    Input,
+    Kind,
+    Loop,
+    Map,
+    NonSequence,
+    Program,
+    Read,
+    Role,
+)
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.gradient_loops import W, a, n, nested, s, x, y
+from support.graph_building import graph_of, power, scan
+from support.tiers import examples
 
 POINT = {
     "x": np.array(0.8),

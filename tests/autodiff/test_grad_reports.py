@@ -8,8 +8,6 @@ from dataclasses import replace
 import pytensor.tensor as pt
 import pytest
 
-from graph_building import graph_of, power, scan
-from printing import printed
 from scanopt_cli.autodiff import stages
 from scanopt_cli.autodiff.derivative import Check, Derivative, Outcome
 from scanopt_cli.autodiff.differentiating import grad
@@ -17,6 +15,8 @@ from scanopt_cli.errors import GradientError
 from scanopt_cli.reports import as_markdown
 from scanopt_cli.reports.as_json import to_json
 from scanopt_cli.reports.grad_report import grad_report, rows
+from support.graph_building import graph_of, power, scan
+from support.printing import printed
 
 _LABELS = ("0 ", "- scanopt ", "taylor ", "reverse ")
 HOSTILE = "\x1b[31m[bold]red\r\n| `x`"

@@ -8,21 +8,29 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from gradient_loops import W, a, clipped, garch, n, nested, s, x, y
 from hypothesis import given, settings
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
-from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, graph_of, only_scan, optimized, outputs_of, power, scan
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.autodiff.derivative import Derivative
 from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import Graph, as_graph
-from strategies import GeneratedScan, scan_graphs
-from tiers import deep, examples
+from support.evaluating import assert_same_outcomes, evaluate
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.gradient_loops import W, a, clipped, garch, n, nested, s, x, y
+from support.graph_building import (
+    arguments,
+    graph_of,
+    only_scan,
+    optimized,
+    outputs_of,
+    power,
+    scan,
+)
+from support.tiers import deep, examples
 
 pair = pt.vector("pair", shape=(2,), dtype="float64")
 

@@ -12,9 +12,9 @@ import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.gradient import disconnected_grad, grad_clip, grad_scale, zero_grad
 
-from evaluating import evaluate
-from graph_building import graph_of, optimized, scan
 from scanopt_cli.autodiff.differentiating import grad
+from support.evaluating import evaluate
+from support.graph_building import graph_of, optimized, scan
 
 W = pt.dscalar("w")
 

@@ -17,12 +17,12 @@ from pytensor.graph.op import Op
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
-from evaluating import evaluate
-from graph_building import graph_of, optimized, power, scan
 from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import Graph, GraphLike
+from support.evaluating import evaluate
+from support.graph_building import graph_of, optimized, power, scan
 
 x, a = pt.dscalars("x", "a")
 s = pt.dvector("s")

@@ -13,13 +13,13 @@ from pytensor.gradient import disconnected_grad, grad_scale, pushforward, zero_g
 from pytensor.graph.replace import vectorize_graph
 from pytensor.raise_op import Assert
 
-from evaluating import evaluate
-from graph_building import graph_of, power, scan
 from scanopt_cli.analysis.provenance.inference import TimeDirection
 from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.provenance.pedigree import pedigree
 from scanopt_cli.autodiff.pushforward_rules import TangentError
+from support.evaluating import evaluate
+from support.graph_building import graph_of, power, scan
 
 x = pt.dscalar("x")
 v = pt.dvector("v")

@@ -8,8 +8,6 @@ import pytest
 from pytensor.graph.basic import Variable
 
 import scanopt_cli as so
-from evaluating import evaluate
-from graph_building import arguments, graph_of
 from scanopt_cli import loop
 from scanopt_cli.autodiff.provenance.pedigree import Pedigree, pedigree
 from scanopt_cli.ir.graph import Graph
@@ -17,6 +15,8 @@ from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.loop import TracedLoop
 from scanopt_cli.reports.grad_report import headings, rows
+from support.evaluating import evaluate
+from support.graph_building import arguments, graph_of
 
 x, w = pt.dscalars("x", "w")
 v = pt.dvector("v")

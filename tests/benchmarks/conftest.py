@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from beside import ROWS
+from support.benchmarks.beside import ROWS
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:

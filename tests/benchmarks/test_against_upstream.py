@@ -14,10 +14,10 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.scan.rewriting.io import scan_merge_duplicate_inputs
 
-from graph_building import graph_of, only_scan, scan
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.passes.merge_duplicates import MergeDuplicates
 from scanopt_cli.pipeline.driver import PassDriver, RewriteBudget
+from support.graph_building import graph_of, only_scan, scan
 
 _DEPTH = 50
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytest
-from batch_cases import batch
 from threadpoolctl import threadpool_limits
 
 import scanopt_cli as so
+from support.benchmarks.batch_cases import batch
 
 _CASES = (
     *(("Q-learning", n, 3, False) for n in (1, 4, 12, 50, 200)),

@@ -20,8 +20,8 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import scanopt_cli as so
-from graph_building import scan
 from scanopt_cli.ir.graph import Graph, from_io
+from support.graph_building import scan
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytest
-from beside import ALONE, ROWS, Measured, Row, compiled, exponent, measured
-from beside_cases import REPORTED, Case
-from beside_models import SAMPLE_CASES, ZOO
 
-from compiled_ways import NUMBA, VM
-from evaluating import PLAIN
+from support.benchmarks.beside import ALONE, ROWS, Measured, Row, compiled, exponent, measured
+from support.benchmarks.beside_cases import REPORTED, Case
+from support.benchmarks.beside_models import SAMPLE_CASES, ZOO
+from support.compiled_ways import NUMBA, VM
+from support.evaluating import PLAIN
 
 _SLACK = 4.0
 """MiB of memory that say nothing: pages are allocated in advance."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytest
-from gradient_cases import CASES, kept_bytes
 
 import scanopt_cli as so
+from support.benchmarks.gradient_cases import CASES, kept_bytes
 
 # Of these the preset halves what the loops keep, but for the rows that states start with.
 _HALVED = ("scalar", "AR(2)", "nested 500 x 10")

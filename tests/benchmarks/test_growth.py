@@ -12,21 +12,6 @@ from pathlib import Path
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
-from sized_graphs import (
-    SIZES,
-    backward_loops_graph,
-    differentiated_graph,
-    gates_graph,
-    invariant_graph,
-    loops_in_loops_graph,
-    networks_graph,
-    reading_graph,
-    sized_graph,
-    small_arrays_graph,
-    solves_graph,
-    summing_graph,
-    traced_graph,
-)
 
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.diff.comparing import diff
@@ -58,6 +43,21 @@ from scanopt_cli.pipeline.registry import builtin
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
+from support.benchmarks.sized_graphs import (
+    SIZES,
+    backward_loops_graph,
+    differentiated_graph,
+    gates_graph,
+    invariant_graph,
+    loops_in_loops_graph,
+    networks_graph,
+    reading_graph,
+    sized_graph,
+    small_arrays_graph,
+    solves_graph,
+    summing_graph,
+    traced_graph,
+)
 
 # Each pass runs on a graph that has work for it.
 _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from growing_graphs import (
+
+from scanopt_cli.analysis.inspection import inspect_graph
+from scanopt_cli.diff.comparing import diff
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.pipeline.optimizing import optimize
+from scanopt_cli.reports.inspect_report import inspect_report
+from scanopt_cli.rules.graph_checking import check
+from support.benchmarks.growing_graphs import (
     chain_before,
     constants,
     gradients_apart,
@@ -24,14 +31,7 @@ from growing_graphs import (
     states,
     traces,
 )
-
-from growing import calls, exponent
-from scanopt_cli.analysis.inspection import inspect_graph
-from scanopt_cli.diff.comparing import diff
-from scanopt_cli.ir.graph import Graph
-from scanopt_cli.pipeline.optimizing import optimize
-from scanopt_cli.reports.inspect_report import inspect_report
-from scanopt_cli.rules.graph_checking import check
+from support.growing import calls, exponent
 
 _MAKERS = (
     chain_before,

@@ -18,10 +18,10 @@ import pytest
 from pytensor.graph.basic import Variable
 from threadpoolctl import threadpool_limits
 
-from graph_building import scan
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
+from support.graph_building import scan
 
 _STEPS = 100_000
 _VECTOR_STEPS = 10_000

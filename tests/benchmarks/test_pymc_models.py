@@ -25,7 +25,7 @@ from rich.table import Table
 pytest.importorskip("pymc")
 pytest.importorskip("pymc_extras")
 
-from pymc_models import REAL_MODELS
+from support.pymc_models import REAL_MODELS
 
 ORDERS = ("logp", "dlogp")
 _ROUNDS = 20
@@ -41,7 +41,7 @@ import pymc
 import scanopt_cli as so
 from threadpoolctl import threadpool_limits
 
-from pymc_models import REAL_MODELS
+from support.pymc_models import REAL_MODELS
 
 warnings.simplefilter("ignore")
 logging.disable(logging.WARNING)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytensor.tensor as pt
 import pytest
 
-from graph_building import graph_of, power, scan
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.serialization.saving import save
+from support.graph_building import graph_of, power, scan
 
 
 def _wasteful() -> Graph:

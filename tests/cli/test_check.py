@@ -10,11 +10,11 @@ from typing import Any
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from command_line import scanopt
 
 import scanopt_cli as so
 from scanopt_cli.integration.scan_calls import recorded_scan_calls
 from scanopt_cli.rules.rule_registry import rules
+from support.command_line import scanopt
 
 
 @pytest.fixture(scope="module")

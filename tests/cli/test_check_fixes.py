@@ -11,13 +11,13 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from command_line import scanopt
 
 import scanopt_cli as so
-from graph_building import scan
 from scanopt_cli.remarks import Code, Remark
 from scanopt_cli.rules.mending import mend
 from scanopt_cli.rules.rule_contract import Fix, PassRule, Severity
+from support.command_line import scanopt
+from support.graph_building import scan
 
 
 class Doubled(PassRule):

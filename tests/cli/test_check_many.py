@@ -11,12 +11,12 @@ from weakref import ref
 
 import pytensor.tensor as pt
 import pytest
-from command_line import scanopt
 
 import scanopt_cli as so
-from graph_building import scan
 from scanopt_cli.rules import graph_checking
-from tiers import examples
+from support.command_line import scanopt
+from support.graph_building import scan
+from support.tiers import examples
 
 COUNT = examples(12, 200)
 

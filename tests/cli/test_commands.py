@@ -10,12 +10,12 @@ from typing import Any
 
 import pytensor
 import pytest
-from command_line import process, run, scanopt
 
 from scanopt_cli import __version__
 from scanopt_cli.__main__ import main
 from scanopt_cli.serialization.loading import load
-from tiers import deep
+from support.command_line import process, run, scanopt
+from support.tiers import deep
 
 
 def test_help_and_version() -> None:

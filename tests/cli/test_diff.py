@@ -9,13 +9,13 @@ from pathlib import Path
 import cloudpickle
 import pytensor.tensor as pt
 import pytest
-from command_line import scanopt
 from pytensor.configdefaults import config
 
-from foreign_ops import Opaque
-from graph_building import graph_of, power
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.serialization.saving import save
+from support.command_line import scanopt
+from support.foreign_ops import Opaque
+from support.graph_building import graph_of, power
 
 
 def saved(graph: Graph, path: Path) -> Path:

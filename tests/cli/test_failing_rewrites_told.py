@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import scanopt
 
-from graph_building import optimized
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.passes.compile_safe import compile_safe
 from scanopt_cli.pipeline.contract import PassContext, Rewrite
 from scanopt_cli.serialization.saving import save
-from unit_lengths import FORMS
+from support.command_line import scanopt
+from support.graph_building import optimized
+from support.unit_lengths import FORMS
 
 pytestmark = pytest.mark.usefixtures("evaluated_here")
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from command_line import scanopt
 from pytensor.configdefaults import config
 
 import scanopt_cli as so
-from evaluating import evaluate
-from graph_building import graph_of, power, scan, scan_views
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
+from support.command_line import scanopt
+from support.evaluating import evaluate
+from support.graph_building import graph_of, power, scan, scan_views
 
 pytestmark = pytest.mark.usefixtures("evaluated_here")
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import cloudpickle
 import pytensor.tensor as pt
 import pytest
-from command_line import run, scanopt
 from pytensor.compile.builders import OpFromGraph
 
 import scanopt_cli as so
-from graph_building import graph_of, power, scan
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.written import Written, marked
+from support.command_line import run, scanopt
+from support.graph_building import graph_of, power, scan
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytensor.tensor as pt
 import pytest
-from command_line import scanopt
 from pytensor.tensor.random.type import random_generator_type
 
-from graph_building import graph_of, scan
 from scanopt_cli.analysis.statistics import COUNTS, statistics
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
-from tiers import deep
+from support.command_line import scanopt
+from support.graph_building import graph_of, scan
+from support.tiers import deep
 
 
 def _only_graph(text: str) -> Any:

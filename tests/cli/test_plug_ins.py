@@ -13,10 +13,8 @@ from typing import ClassVar
 
 import pytensor.tensor as pt
 import pytest
-from command_line import scanopt
 
 import scanopt_cli as so
-from graph_building import graph_of
 from scanopt_cli.environment import STRICT
 from scanopt_cli.errors import PassError, PlugInWarning
 from scanopt_cli.pipeline import registry as registry_module
@@ -24,6 +22,8 @@ from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.serialization.saving import save
+from support.command_line import scanopt
+from support.graph_building import graph_of
 
 type Install = Callable[..., None]
 

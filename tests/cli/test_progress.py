@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import scanopt
 
-from tiers import deep
+from support.command_line import scanopt
+from support.tiers import deep
 
 pty = pytest.importorskip("pty", reason="a terminal of the system's")
 

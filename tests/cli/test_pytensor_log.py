@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytensor.tensor as pt
 import pytest
-from command_line import scanopt
 
-from graph_building import graph_of
 from scanopt_cli.serialization.saving import save
+from support.command_line import scanopt
+from support.graph_building import graph_of
 
 
 @pytest.mark.parametrize("name", ["\n::error::owned", "\x1b[31mred", "plain"])

@@ -10,10 +10,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from command_line import scanopt
 from pytensor.configdefaults import config
 
 from build import SAMPLES, write
+from support.command_line import scanopt
 
 ROOT = Path(__file__).parents[2]
 SECONDS = re.compile(r"\(in \d+\.\d s\)")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from graph_building import graph_of, power
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.optimize import _finish
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.verification.result import Verdict, Verification
+from support.graph_building import graph_of, power
 
 
 @pytest.mark.parametrize(

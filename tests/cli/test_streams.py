@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import scanopt
 
-from tiers import deep
+from support.command_line import scanopt
+from support.tiers import deep
 
 SCANOPT = f"{sys.executable} -m scanopt_cli"
 

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import Outcome, scanopt
 
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.serialization.loading import load
+from support.command_line import Outcome, scanopt
 
 OPTIMIZE = ("optimize", "-q", "--diff", "none")
 GRAD = ("grad", "--no-check", "--stage", "raw")

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import scanopt
-from terminal import Shown, Terminal, at, at_terminal
 
 from scanopt_cli.cli.console import harmless_stderr, status
+from support.command_line import scanopt
+from support.terminal import Shown, Terminal, at, at_terminal
 
 COMMANDS = {
     "optimize": ["optimize", "wasteful.pkl", "--time-passes"],

@@ -10,12 +10,12 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.tensor.rewriting.basic import unconditional_constant_folding
 
-from graph_building import scan
 from scanopt_cli.cli.app import run
 from scanopt_cli.ir.written import Written, mark
 from scanopt_cli.serialization.saving import save
 from scanopt_cli.text import markdown
-from tiers import deep
+from support.graph_building import scan
+from support.tiers import deep
 
 UGLY = [
     *(f"a{chr(code)}b" for code in [*range(32), *range(127, 160)]),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from recurrences import base, variant
 
-from printing import printed
-from sample_building import samples
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, Subject, SubjectKind
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.reports.diff_brief import brief
 from scanopt_cli.reports.diff_report import diff_report
+from support.printing import printed
+from support.recurrences import base, variant
+from support.sample_building import samples
 
 LINES = 40
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recurrences import base, variant
 
 from scanopt_cli.diff.budgets import budget_from_pyproject, check, parse_budget
 from scanopt_cli.errors import ScanoptError
+from support.recurrences import base, variant
 
 
 def test_counts_by_name_and_short_for_nodes() -> None:

@@ -6,8 +6,12 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Variable
-from recurrences import base, chain, tensor, variant
-from telling import (
+
+from scanopt_cli.diff.comparing import diff
+from scanopt_cli.diff.trees import tree as tree_of
+from scanopt_cli.ir.graph import from_io
+from support.recurrences import base, chain, tensor, variant
+from support.telling import (
     ADDED,
     CHANGED,
     REMOVED,
@@ -19,10 +23,6 @@ from telling import (
     property_of,
     what_of,
 )
-
-from scanopt_cli.diff.comparing import diff
-from scanopt_cli.diff.trees import tree as tree_of
-from scanopt_cli.ir.graph import from_io
 
 
 def test_a_graph_is_the_same_as_itself_and_as_its_rebuilt_twin() -> None:

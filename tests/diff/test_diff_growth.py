@@ -8,15 +8,15 @@ from contextlib import contextmanager
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Variable
-from recurrences import chain, tensor
 
-from graph_building import graph_of, scan
-from growing import calls, exponent
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.match import match
 from scanopt_cli.diff.trees import tree_diff
 from scanopt_cli.ir.graph import Graph, as_graph, from_io
+from support.graph_building import graph_of, scan
+from support.growing import calls, exponent
+from support.recurrences import chain, tensor
 
 pytestmark = pytest.mark.deep
 

@@ -12,8 +12,14 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
-from recurrences import base, tensor, variant
-from telling import (
+
+from scanopt_cli.diff.comparing import diff
+from scanopt_cli.ir.graph import Graph, GraphLike, from_io
+from scanopt_cli.pipeline.optimizing import optimize
+from scanopt_cli.reports.diff_report import diff_report
+from support.printing import printed
+from support.recurrences import base, tensor, variant
+from support.telling import (
     ADDED,
     CHANGED,
     REMOVED,
@@ -24,12 +30,6 @@ from telling import (
     property_of,
     what_of,
 )
-
-from printing import printed
-from scanopt_cli.diff.comparing import diff
-from scanopt_cli.ir.graph import Graph, GraphLike, from_io
-from scanopt_cli.pipeline.optimizing import optimize
-from scanopt_cli.reports.diff_report import diff_report
 
 
 def test_a_sequence_dropped_from_a_loop() -> None:

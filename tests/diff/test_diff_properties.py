@@ -8,16 +8,16 @@ from random import Random
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from telling import what_of
 
-from rewriting_alike import mutated, written_otherwise
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.pipeline.registry import registry
-from strategies import GeneratedScan, scan_graphs
-from tiers import examples
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.rewriting_alike import mutated, written_otherwise
+from support.telling import what_of
+from support.tiers import examples
 
 _PASSES = ("default", *registry())
 # A changed node may be read in several ways, and change the steps and the buffers of loops.

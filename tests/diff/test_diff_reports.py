@@ -10,9 +10,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Variable
-from recurrences import base, tensor, variant
 
-from printing import printed
 from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.diff.budgets import Violation, check, parse_budget
 from scanopt_cli.diff.changes import (
@@ -29,6 +27,8 @@ from scanopt_cli.reports import as_markdown, diff_github
 from scanopt_cli.reports.as_json import to_json
 from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.reports.diff_signs import FATES, SIGNS
+from support.printing import printed
+from support.recurrences import base, tensor, variant
 
 HOSTILE = [
     "[red]x[/red]",

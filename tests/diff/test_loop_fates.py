@@ -9,15 +9,15 @@ from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
-from recurrences import base, variant
 
-from graph_building import graph_of, scan
-from printing import printed
 from scanopt_cli.diff.changes import GraphDiff, LoopFate
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.reports.loop_text import headline
+from support.graph_building import graph_of, scan
+from support.printing import printed
+from support.recurrences import base, variant
 
 X, Y = pt.dvectors("x", "y")
 

@@ -10,15 +10,15 @@ import pytest
 from pytensor.compile.ops import FromFunctionOp
 from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
-from recurrences import tensor
-from telling import CHANGED, notes_of, only_change
 
-from foreign_ops import Opaque
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import GraphLike
 from scanopt_cli.reports import as_markdown
 from scanopt_cli.reports.change_text import sentence
 from scanopt_cli.reports.diff_report import diff_report
+from support.foreign_ops import Opaque
+from support.recurrences import tensor
+from support.telling import CHANGED, notes_of, only_change
 
 
 def closure(factor: float) -> Callable[[Variable], Variable]:

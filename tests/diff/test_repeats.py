@@ -9,10 +9,19 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
-from recurrences import tensor
-from telling import ADDED, CHANGED, RENAMED, REWIRED, changes, notes_of, only_change, what_of
 
 from scanopt_cli.ir.graph import Graph, from_io
+from support.recurrences import tensor
+from support.telling import (
+    ADDED,
+    CHANGED,
+    RENAMED,
+    REWIRED,
+    changes,
+    notes_of,
+    only_change,
+    what_of,
+)
 
 type Operator = Callable[[Variable], Variable]
 

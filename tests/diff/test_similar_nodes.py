@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
-from recurrences import tensor
 
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.evidence import similar_pairs
 from scanopt_cli.diff.matching.indexed_graph import two_sides
+from support.recurrences import tensor
 
 type Operator = Callable[[Variable], Variable]
 

@@ -8,14 +8,14 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Variable
-from recurrences import tensor
-from telling import CHANGED, REMOVED, REWIRED, changes, only_change, what_of
 
-from graph_building import scan_views
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.pipeline.optimizing import optimize
+from support.graph_building import scan_views
+from support.recurrences import tensor
+from support.telling import CHANGED, REMOVED, REWIRED, changes, only_change, what_of
 
 # What a step adds to a state of what three sequences hold; all start alike.
 ADDED = {

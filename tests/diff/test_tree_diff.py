@@ -10,12 +10,12 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
-from recurrences import base, chain, variant
 
 from scanopt_cli.diff import trees
 from scanopt_cli.diff.trees import tree_diff
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.ir.inner_graphs import inner_graphs, walk
+from support.recurrences import base, chain, variant
 
 
 def test_equal_graphs_have_no_lines() -> None:

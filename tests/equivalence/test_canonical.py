@@ -13,15 +13,15 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.scan.utils import until
 
-from graph_building import graph_of, power, scan
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.graph import from_io
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
-from strategies import GeneratedScan, scan_graphs
-from tiers import examples
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.graph_building import graph_of, power, scan
+from support.tiers import examples
 
 
 def _loop(

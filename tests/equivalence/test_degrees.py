@@ -10,7 +10,7 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
 
 import scanopt_cli as so
-from graph_building import graph_of, power
+from support.graph_building import graph_of, power
 
 
 def _layer(**options: Any) -> so.Graph:

@@ -7,10 +7,10 @@ from random import Random
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rewriting_alike import mutated, written_otherwise
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import from_io
-from strategies import GeneratedScan, scan_graphs
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.rewriting_alike import mutated, written_otherwise
 
 
 @given(generated=scan_graphs(), seed=st.integers(0, 2**32))

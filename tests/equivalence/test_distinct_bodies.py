@@ -12,13 +12,13 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
 
-from graph_building import graph_of, power, scan
-from rewriting_alike import written_otherwise
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.equivalence.hashing import BodyDigest, hash_graph
 from scanopt_cli.ir.graph import Graph, from_io
-from strategies import GeneratedScan, scan_graphs
-from tiers import examples
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.graph_building import graph_of, power, scan
+from support.rewriting_alike import written_otherwise
+from support.tiers import examples
 
 
 def bodies(graph: Graph, **notion: bool) -> tuple[BodyDigest, ...]:

@@ -17,9 +17,9 @@ from pytensor.graph.op import Op
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
 
-from evaluating import evaluate
-from graph_building import graph_of, optimized
 from scanopt_cli.equivalence.canonical import digest
+from support.evaluating import evaluate
+from support.graph_building import graph_of, optimized
 
 
 class Unary(Op):

@@ -11,13 +11,13 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.scan.utils import until
 
-from graph_building import graph_of, only_scan, scan
 from scanopt_cli.equivalence import sameness
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.loop_forms import condition_key, trajectories
 from scanopt_cli.equivalence.opaque import token
 from scanopt_cli.equivalence.sameness import Sameness
+from support.graph_building import graph_of, only_scan, scan
 
 
 def _form(*outputs: Variable) -> Any:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import every_kind
 import numpy as np
 import pytensor.tensor as pt
 import pytest
@@ -16,8 +15,9 @@ from pytensor.graph.basic import Variable
 from pytensor.scan.op import Scan
 
 import scanopt_cli as so
-from graph_building import scan_info
-from tiers import deep
+from support import every_kind
+from support.graph_building import scan_info
+from support.tiers import deep
 
 
 def _run(command: str, files: list[Path], *, seed: str, flags: str) -> str:

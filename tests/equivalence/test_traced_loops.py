@@ -9,10 +9,10 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Variable
 
-from graph_building import graph_of, optimized
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import from_io
 from scanopt_cli.loop import Body, TracedLoop
+from support.graph_building import graph_of, optimized
 
 x, w = pt.dscalars("x", "w")
 v = pt.dvector("v")

@@ -21,9 +21,6 @@ from hypothesis import strategies as st
 from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.type import TensorType
 
-from graph_building import graph_of
-from loop_drawing import Draw
-from real_graphs import GRAPHS
 from scanopt_cli.analysis.inspection import inspect_graph
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import LoadError, ScanoptError
@@ -32,6 +29,9 @@ from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.serialization.auditing import audit
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.payload import encode
+from support.generated.drawing import Draw
+from support.graph_building import graph_of
+from support.real_graphs import GRAPHS
 
 LIMIT = 20
 """Seconds that nothing may take."""

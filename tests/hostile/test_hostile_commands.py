@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_files import FILES
-from hostile_graphs import HEAVY
-from hostile_sharing import SHARING, TRACED
-from hostile_sizes import SIZES
 from write_files import heavy
 
-import tiers
-from graph_building import graph_of, power
-from hostile import HOSTILE
 from scanopt_cli.cli.app import run
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
+from support import tiers
+from support.graph_building import graph_of, power
+from support.hostile.files import FILES
+from support.hostile.graphs import HEAVY
+from support.hostile.running import HOSTILE
+from support.hostile.sharing import SHARING, TRACED
+from support.hostile.sizes import SIZES
 
 LIMIT = 20
 """Seconds of processor time that no command may take."""

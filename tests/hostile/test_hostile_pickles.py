@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import cloudpickle
-import hostile_arrays
-import hostile_names
-import hostile_state
 import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
 
-from hostile import HOSTILE, Calls, instance, touch
 from scanopt_cli.errors import LoadError, UnsafeFileError
 from scanopt_cli.serialization.auditing import audit
 from scanopt_cli.serialization.loading import load
+from support.hostile import arrays as hostile_arrays
+from support.hostile import names as hostile_names
+from support.hostile import state as hostile_state
+from support.hostile.running import HOSTILE, Calls, instance, touch
 
 assert hostile_names  # their import completes HOSTILE
 assert hostile_state

@@ -17,7 +17,7 @@ import pytest
 from scanopt_cli.serialization.files import values_path
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
-from tiers import deep
+from support.tiers import deep
 
 MOST = 300 << 20
 

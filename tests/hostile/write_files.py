@@ -15,17 +15,16 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import hostile_arrays
-import hostile_names
-import hostile_state
-from hostile_files import FILES
-from hostile_graphs import HEAVY
-from hostile_sharing import SHARING
-from hostile_sizes import SIZES
-
-from graph_building import graph_of
-from hostile import HOSTILE
 from scanopt_cli.serialization.payload import encode
+from support.graph_building import graph_of
+from support.hostile import arrays as hostile_arrays
+from support.hostile import names as hostile_names
+from support.hostile import state as hostile_state
+from support.hostile.files import FILES
+from support.hostile.graphs import HEAVY
+from support.hostile.running import HOSTILE
+from support.hostile.sharing import SHARING
+from support.hostile.sizes import SIZES
 
 assert hostile_names  # their import completes HOSTILE
 assert hostile_state

@@ -12,9 +12,9 @@ import pytest
 from pytensor.graph.traversal import graph_inputs
 
 import scanopt_cli as so
-from graph_building import scan
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.scan_view import is_loop
+from support.graph_building import scan
 
 A, B, W = pt.dmatrices("A", "B", "W")
 v = pt.dvector("v")

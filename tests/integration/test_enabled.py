@@ -10,7 +10,6 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from loops import ARGUMENTS, counts, growth
 from pytensor import function
 from pytensor.compile.io import In
 from pytensor.compile.mode import Mode, get_mode, optdb
@@ -19,13 +18,14 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.utils import rewrite_graph
 
 import scanopt_cli as so
-from evaluating import assert_same_outcomes
-from graph_building import scan
 from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.errors import PassError
 from scanopt_cli.integration.compilation.blocks import Compilation, block_of, innermost
 from scanopt_cli.integration.compilation.registering import register
 from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
+from support.compiled_gradients import ARGUMENTS, counts, growth
+from support.evaluating import assert_same_outcomes
+from support.graph_building import scan
 
 MODES = [get_mode("NUMBA"), Mode("vm", "fast_run"), "FAST_COMPILE", None]
 BY_NAME = [

@@ -12,15 +12,15 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from loops import growth
 from pytensor import function
 from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
 
 import scanopt_cli as so
-from cli.terminal import Shown, Terminal, at
-from graph_building import scan
 from scanopt_cli.integration.compilation import optimizing_stage
+from support.compiled_gradients import growth
+from support.graph_building import scan
+from support.terminal import Shown, Terminal, at
 
 VM = Mode("vm", "fast_run")
 # The last line of the function that calls PyTensor for all tests.

@@ -10,14 +10,11 @@ from typing import ClassVar, Self
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from loops import ARGUMENTS, counts, growth
 from pytensor import function
 from pytensor.compile.executor import Function
 from pytensor.compile.mode import Mode, get_mode
 
 import scanopt_cli as so
-from evaluating import assert_same_outcomes
-from graph_building import scan
 from scanopt_cli import loop
 from scanopt_cli.integration.compilation.compilation_stages import CompilationStage
 from scanopt_cli.integration.compilation.stage_passes import passes_of
@@ -26,6 +23,9 @@ from scanopt_cli.loop import Loop, TracedLoop
 from scanopt_cli.passes.push_out.push_out import PushOut
 from scanopt_cli.pipeline.contract import CompilationTarget, Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.grammar import parse
+from support.compiled_gradients import ARGUMENTS, counts, growth
+from support.evaluating import assert_same_outcomes
+from support.graph_building import scan
 
 VM = Mode("vm", "fast_run")
 LINKERS = [

@@ -12,9 +12,9 @@ from pytensor.compile.mode import Mode
 from pytensor.conditional.op import ifelse
 
 import scanopt_cli as so
-from compiled_ways import NUMBA, VM
-from evaluating import PLAIN
-from graph_building import scan
+from support.compiled_ways import NUMBA, VM
+from support.evaluating import PLAIN
+from support.graph_building import scan
 
 N = pt.lscalar("n")
 V, W = pt.dvectors("v", "w")

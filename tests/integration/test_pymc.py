@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loops import counts
 from pytensor.compile.mode import Mode
 
 import scanopt_cli as so
-from pymc_models import MODELS, garch, sir
+from support.compiled_gradients import counts
+from support.pymc_models import MODELS, garch, sir
 
 pytestmark = pytest.mark.pymc
 # Numba takes minutes to compile a Hessian of a loop for the first time; sampling, below, uses it.

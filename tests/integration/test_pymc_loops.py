@@ -12,14 +12,14 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 
 import scanopt_cli as so
-from graph_building import scan
-from pymc_models import MODELS, REAL_MODELS
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.loop import TracedLoop
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
+from support.graph_building import scan
+from support.pymc_models import MODELS, REAL_MODELS
 
 pytestmark = [pytest.mark.pymc, pytest.mark.filterwarnings("ignore")]
 VM = Mode("vm", "fast_run")

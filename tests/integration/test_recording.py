@@ -21,11 +21,11 @@ from pytensor.compile.ops import FromFunctionOp
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 
-from evaluating import assert_same_outcomes, evaluate
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.integration.capture.recording import capture
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.serialization.loading import load
+from support.evaluating import assert_same_outcomes, evaluate
 
 MODE = Mode("vm", "fast_compile")
 x = pt.vector("x")

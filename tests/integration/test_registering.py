@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from scanopt_cli.integration.compilation.watching import after_import
-from tiers import deep
+from support.tiers import deep
 
 _HERE = Path(__file__).parent
 _COUNT = """
 
-from loops import counts, growth
+from support.compiled_gradients import counts, growth
 from pytensor import function
 from pytensor.compile.mode import optdb
 assert "scanopt_loops" in optdb and "scanopt_trims" in optdb

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from evaluating import assert_same_outcomes, evaluate
 from scanopt_cli.environment import CAPTURE
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.integration.capture.captured_program import run_captured
 from scanopt_cli.serialization.loading import load
-from tiers import deep
+from support.evaluating import assert_same_outcomes, evaluate
+from support.tiers import deep
 
 PROGRAM = """
 import sys

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from loops import ARGUMENTS, growth
 from pytensor import function
 from pytensor.compile.debug.debugmode import DebugMode
 from pytensor.compile.mode import Mode, optdb
@@ -17,14 +16,15 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.scan.op import Scan
 
 import scanopt_cli as so
-from evaluating import assert_same_outcomes, evaluate
-from graph_building import graph_of, scan
 from scanopt_cli.analysis.inspection import inspect_graph
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.integration.compilation.sealing import SealedScan, seal, unseal
 from scanopt_cli.ir.graph import from_io
 from scanopt_cli.passes.compile_safe.unit_lengths import loop_of_narrower
-from unit_lengths import FORMS, VALUES
+from support.compiled_gradients import ARGUMENTS, growth
+from support.evaluating import assert_same_outcomes, evaluate
+from support.graph_building import graph_of, scan
+from support.unit_lengths import FORMS, VALUES
 
 VM = Mode("vm", "fast_run").excluding("fusion")
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytensor.graph.fg import FunctionGraph
 
-from graph_building import graph_of
 from scanopt_cli.ir.client_lists import fast_removal, remove_readers_fast
+from support.graph_building import graph_of
 
 
 def _readers_of_one_variable(count: int) -> tuple[FunctionGraph, Any]:

@@ -9,15 +9,15 @@ import numpy as np
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
-from hostile_graphs import CONSTANT, array, integer
 from pytensor.configdefaults import config
 from pytensor.scalar.loop import ScalarLoop
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.rewriting.basic import unconditional_constant_folding
 
 import scanopt_cli as so
-from graph_building import graph_of, scan
 from scanopt_cli.ir.folding import MOST, bounded_folding, work_of
+from support.graph_building import graph_of, scan
+from support.hostile.graphs import CONSTANT, array, integer
 
 HARMLESS: dict[str, Callable[[], Any]] = {
     "arithmetic": lambda: pt.add(array([1.0, 2.0]), array([3.0])),

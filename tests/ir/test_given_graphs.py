@@ -11,8 +11,8 @@ import pytensor
 import pytest
 
 import scanopt_cli as so
-from graph_building import graph_of, power
 from scanopt_cli.errors import LoadError, UnsafeFileError
+from support.graph_building import graph_of, power
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "optimize": lambda graph: so.optimize(graph).after,

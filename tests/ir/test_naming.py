@@ -11,7 +11,6 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
-from graph_building import graph_of, power, scan
 from scanopt_cli.analysis.inspection import inspect_graph
 from scanopt_cli.autodiff.provenance.pedigree import pedigree
 from scanopt_cli.diff.budgets import check, parse_budget
@@ -21,7 +20,8 @@ from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.naming import titles
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.reports.remark_text import grouped
-from strategies import GeneratedScan, scan_graphs
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.graph_building import graph_of, power, scan
 
 NAMES = ["loop#1", "loop#1/inner", "loop#2", "loop#2/inner#1", "loop#2/inner#2", "other"]
 

@@ -17,10 +17,10 @@ from pytensor.tensor.type import TensorType
 from pytensor.typed_list import TypedListType
 from pytensor.typed_list.basic import make_list
 
-from graph_building import scan
-from real_graphs import GRAPHS
 from scanopt_cli.ir.inner_graphs import all_graphs, walk
 from scanopt_cli.ir.node_types import type_error
+from support.graph_building import scan
+from support.real_graphs import GRAPHS
 
 
 def nodes_of(*outputs: Variable) -> list[Apply]:

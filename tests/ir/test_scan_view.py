@@ -9,12 +9,12 @@ from hypothesis import given
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
-from graph_building import graph_of, only_scan, power, scan, scan_views
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.scan_view import ScanView, first_traced
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
-from strategies import GeneratedScan, scan_graphs
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.graph_building import graph_of, only_scan, power, scan, scan_views
 
 
 def _every_kind() -> ScanView:

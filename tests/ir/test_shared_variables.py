@@ -18,14 +18,14 @@ from pytensor.graph.replace import clone_replace
 from pytensor.tensor.random.utils import RandomStream
 
 import scanopt_cli as so
-import tiers
-from evaluating import assert_same_outcomes, evaluate, has_unknown_shape
-from graph_building import scan
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import as_graph, listed_names
 from scanopt_cli.pipeline.grammar import PRESETS
 from scanopt_cli.serialization.payload import shared_from
-from strategies import GeneratedScan, scan_graphs
+from support import tiers
+from support.evaluating import assert_same_outcomes, evaluate, has_unknown_shape
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.graph_building import scan
 
 SERIES = np.array([1.0, 2.0, 3.0])
 

@@ -15,9 +15,9 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.scalar.basic import Composite, add, float32, float64, int64, mul, sin, sub
 
 import scanopt_cli as so
-from graph_building import scan
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop.association import associate
+from support.graph_building import scan
 
 
 def names(graph: Any, inputs: str) -> list[str]:

@@ -8,16 +8,16 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from programs import PROGRAMS
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scalar.basic import float64
 from pytensor.tensor.basic import scalar_from_tensor, tensor_from_scalar
 from pytensor.tensor.blockwise import Blockwise
 
-from evaluating import PLAIN
 from scanopt_cli.ir.graph import from_io
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Body, TracedLoop
+from support.evaluating import PLAIN
+from support.programs import PROGRAMS
 
 BATCH = 3
 

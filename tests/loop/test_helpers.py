@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 import pytest
 
 from scanopt_cli import loop
-from tiers import deep
+from support.tiers import deep
 
 MODES = ("FAST_COMPILE", *deep("NUMBA"))
 ONE = np.ones(1)

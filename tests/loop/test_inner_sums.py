@@ -12,12 +12,12 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Constant, Variable
 
-from evaluating import PLAIN
-from graph_building import graph_of
 from scanopt_cli import loop
 from scanopt_cli.ir.inner_graphs import inner_graphs, walk
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.loop.inner_sums import is_sum
+from support.evaluating import PLAIN
+from support.graph_building import graph_of
 
 V, W = pt.dvector("v"), pt.dvector("w")
 

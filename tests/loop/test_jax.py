@@ -8,10 +8,10 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from programs import PROGRAMS
 from test_values import with_derivatives
 
 from scanopt_cli import loop
+from support.programs import PROGRAMS
 
 pytestmark = [
     pytest.mark.jax,

@@ -12,8 +12,8 @@ import pytest
 from pytensor.scan.utils import until
 
 import scanopt_cli as so
-from graph_building import scan
 from scanopt_cli import loop
+from support.graph_building import scan
 
 jax = pytest.importorskip("jax")
 pytestmark = [

@@ -8,11 +8,11 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from programs import PROGRAMS
 from pytensor.compile.io import In
 
 from scanopt_cli.loop import Body, Loop
-from tiers import deep
+from support.programs import PROGRAMS
+from support.tiers import deep
 
 NAMES = ("written", "swapped", "matrices")
 MODES = ("FAST_COMPILE", *deep("CVM", "NUMBA"))

@@ -11,7 +11,6 @@ import pytensor.tensor as pt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import Program
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 from pytensor.tensor.elemwise import Elemwise
@@ -21,7 +20,8 @@ from scanopt_cli import loop
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Body, Loop
 from scanopt_cli.loop.products import Product
-from tiers import deep
+from support.programs import Program
+from support.tiers import deep
 
 _V, _W, _M = np.linspace(-1, 1, 5), np.linspace(0.2, 2, 5), np.arange(25.0).reshape(5, 5) / 30
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from programs import PROGRAMS
 from pytensor.graph.basic import equal_computations
 from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.printing import debugprint
@@ -20,6 +19,7 @@ from scanopt_cli.ir.graph import from_io
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Body, Loop, TracedLoop
 from scanopt_cli.loop.shapes import _traced_lengths
+from support.programs import PROGRAMS
 
 
 def doubling(**more: Any) -> Body:

@@ -12,9 +12,9 @@ import pytest
 from pytensor.compile.mode import Mode
 from pytensor.graph.fg import FunctionGraph
 
-from compiled_ways import NUMBA
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.loop.step_plan import StepPlan
+from support.compiled_ways import NUMBA
 
 INDEX = pt.lscalar("index")
 V, W = pt.dvectors("v", "w")

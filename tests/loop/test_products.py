@@ -18,7 +18,7 @@ from pytensor.tensor.math import Dot
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Body, Loop, TracedLoop
 from scanopt_cli.loop.products import Product, drop_unit_dimensions, use_products
-from tiers import deep
+from support.tiers import deep
 
 # Below and above the sizes at which BLAS takes over; 4 rows are multiplied at a time.
 LENGTHS = (0, 1, 2, 3, 4, 5, 7, 9, 64)

@@ -16,9 +16,9 @@ import pytest
 from pytensor.graph.basic import Variable
 from pytensor.tensor.elemwise import Elemwise
 
-from evaluating import PLAIN
 from scanopt_cli.loop import Body, Loop
 from scanopt_cli.loop.scalar_loops import scalar_loop
+from support.evaluating import PLAIN
 
 x, w = pt.dscalars("x", "w")
 v = pt.dvector("v")

@@ -14,11 +14,11 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.scalar.basic import Maximum
 
 import scanopt_cli as so
-from graph_building import scan
 from scanopt_cli.ir.graph import from_io
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop.shifted_sums import ShiftedLog, keep_shifted
-from tiers import deep
+from support.graph_building import scan
+from support.tiers import deep
 
 X, Y, Z = pt.dscalars("x", "y", "z")
 

@@ -10,7 +10,6 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from numba import njit
-from programs import Program
 from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 
@@ -19,6 +18,7 @@ from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Body, Loop
 from scanopt_cli.loop.numba_math import IN_PLACE
 from scanopt_cli.loop.vector_math import FUNCTIONS, WholeArrayFunction
+from support.programs import Program
 
 rng = np.random.default_rng(4)
 _M, _V = rng.normal(size=(5, 3)) / 2, rng.normal(size=5) / 2

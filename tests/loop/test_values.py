@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytest
-from programs import PROGRAMS, Program
 from pytensor.gradient import grad_clip, pushforward
 from pytensor.graph.basic import Variable
 from pytensor.tensor.type import dscalar
 
-import tiers
 from scanopt_cli.loop import Body, Loop
+from support import tiers
+from support.programs import PROGRAMS, Program
 
 STEPS = (0, 1, 4) if tiers.IS_DEEP else (0, 4)
 

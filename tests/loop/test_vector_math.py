@@ -18,12 +18,12 @@ from pytensor.scalar.basic import log as scalar_log
 from pytensor.scalar.basic import tanh as scalar_tanh
 from pytensor.tensor.elemwise import Elemwise
 
-from evaluating import PLAIN
 from scanopt_cli import loop
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop.numba_math import IN_LLVM
 from scanopt_cli.loop.vector_math import FUNCTIONS, VectorFunction, use_vector_functions
-from tiers import deep, examples
+from support.evaluating import PLAIN
+from support.tiers import deep, examples
 
 NAMES = sorted(FUNCTIONS)
 # In units in the last place of the exact value.

@@ -14,13 +14,13 @@ from pytensor.compile.mode import Mode, get_mode
 from pytensor.scan.utils import until
 
 import scanopt_cli as so
-from compiled_ways import compiled
-from graph_building import scan
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.grammar import PRESETS
 from scanopt_cli.remarks import Code, RemarkKind, Why
 from scanopt_cli.rules.graph_checking import check
-from tiers import deep
+from support.compiled_ways import compiled
+from support.graph_building import scan
+from support.tiers import deep
 
 normal = partial(pt.random.normal, return_next_rng=True)
 uniform = partial(pt.random.uniform, return_next_rng=True)

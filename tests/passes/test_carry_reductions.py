@@ -11,12 +11,12 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
-from evaluating import assert_same_outcomes
-from graph_building import graph_of, only_scan, optimized, outputs_of, power, scan
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.slots import TRACED
+from support.evaluating import assert_same_outcomes
+from support.graph_building import graph_of, only_scan, optimized, outputs_of, power, scan
 
 N = pt.lscalar("n")
 REDUCTIONS = "normalize-reads,carry-reductions,save-mem"

@@ -14,12 +14,12 @@ from pytensor.scan.utils import until
 from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
-from graph_building import graph_of, power, scan
 from scanopt_cli.analysis.expression_text import describe
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.reports.remark_text import text_of
-from slicing import STEPS, N, check, cleaned, count, five, outcome, text, unchanged, unknown
+from support.graph_building import graph_of, power, scan
+from support.slicing import STEPS, N, check, cleaned, count, five, outcome, text, unchanged, unknown
 
 # Case 1: slices of slices.
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytensor.tensor as pt
 import pytest
 
-from graph_building import graph_of, power
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.passes.clean_slices import clean_slices
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.pipeline.runner import run_pipeline
-from slicing import N, five
+from support.graph_building import graph_of, power
+from support.slicing import N, five
 
 pytestmark = pytest.mark.deep
 

@@ -9,14 +9,14 @@ import pytensor.tensor as pt
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from evaluating import assert_same_outcomes, evaluate, evaluator
-from graph_building import power
 from scanopt_cli.ir.graph import from_io
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.reports.remark_text import text_of
-from slicing import N, five, text
-from strategies import GeneratedScan, scan_graphs
+from support.evaluating import assert_same_outcomes, evaluate, evaluator
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.graph_building import power
+from support.slicing import N, five, text
 
 X = five()
 

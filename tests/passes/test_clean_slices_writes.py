@@ -12,9 +12,9 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.basic import Alloc, AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor
 
-from graph_building import graph_of, only_scan, power
 from scanopt_cli.analysis.expression_text import describe
-from slicing import N, check, cleaned, count, five
+from support.graph_building import graph_of, only_scan, power
+from support.slicing import N, check, cleaned, count, five
 
 # Case 4: writes into zeros.
 

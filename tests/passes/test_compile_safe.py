@@ -19,10 +19,10 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
 import scanopt_cli as so
-from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, graph_of, optimized, scan
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph
+from support.evaluating import assert_same_outcomes, evaluate
+from support.graph_building import arguments, graph_of, optimized, scan
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")

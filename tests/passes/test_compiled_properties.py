@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from compiled_programs import PROGRAMS
 from hypothesis import given, settings
 
-from compiled_ways import BY_TIER, EVERY_WAY, NUMBA, VM, assert_right, right_sums
-from strategies import GeneratedScan, scan_graphs
-from tiers import examples
+from support.compiled_programs import PROGRAMS
+from support.compiled_ways import BY_TIER, EVERY_WAY, NUMBA, VM, assert_right, right_sums
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.tiers import examples
 
 _EXAMPLES = examples(6, 60)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from compiled_readers import ARGUMENTS, INPUTS, read_loops
 from hypothesis import given, settings
 
-from compiled_ways import BY_TIER, EVERY_WAY, assert_right
-from tiers import examples
+from support.compiled_readers import ARGUMENTS, INPUTS, read_loops
+from support.compiled_ways import BY_TIER, EVERY_WAY, assert_right
+from support.tiers import examples
 
 _EXAMPLES = examples(8, 100)
 

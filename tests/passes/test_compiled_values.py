@@ -17,9 +17,9 @@ from pytensor.configdefaults import config
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
-from evaluating import PLAIN, Outcome, assert_same_outcomes
-from graph_building import arguments, graph_of, optimized, scan
 from scanopt_cli.ir.graph import Graph
+from support.evaluating import PLAIN, Outcome, assert_same_outcomes
+from support.graph_building import arguments, graph_of, optimized, scan
 
 FAST = Mode(linker="vm", optimizer="fast_run")
 PIPELINES = ("save-mem", "normalize-reads,carry-reductions,save-mem", "default", "grad")

@@ -12,11 +12,11 @@ from pytensor.scalar.basic import float64
 from pytensor.tensor.basic import scalar_from_tensor
 from pytensor.tensor.random.type import random_generator_type
 
-from graph_building import assert_same_values, graph_of, optimized
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.loop.operator_base import LoopView
+from support.graph_building import assert_same_values, graph_of, optimized
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")

@@ -18,11 +18,11 @@ from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.linalg.solvers.tridiagonal import LUFactorTridiagonal
 
 import scanopt_cli as so
-from evaluating import evaluate
-from graph_building import assert_same_values, graph_of, only_scan, optimized, scan
 from scanopt_cli import loop
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, walk
+from support.evaluating import evaluate
+from support.graph_building import assert_same_values, graph_of, only_scan, optimized, scan
 
 a, b = pt.dmatrix("a"), pt.dvector("b")
 n = pt.lscalar("n")

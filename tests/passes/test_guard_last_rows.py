@@ -12,10 +12,17 @@ from pytensor.conditional.op import ifelse
 from pytensor.scan.utils import until
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
-from graph_building import assert_same_values, graph_of, only_scan, optimized, outputs_of, scan
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.step_check import checked_steps, is_step_check, with_step_check
 from scanopt_cli.pipeline.grammar import PRESETS
+from support.graph_building import (
+    assert_same_values,
+    graph_of,
+    only_scan,
+    optimized,
+    outputs_of,
+    scan,
+)
 
 N = pt.lscalar("n")
 V, W = pt.dvectors("v", "w")

@@ -13,9 +13,9 @@ from pytensor.conditional.op import IfElse
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
-from graph_building import assert_same_values, graph_of, labels, only_scan, optimized, scan
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.ir.slots import SlotKind
+from support.graph_building import assert_same_values, graph_of, labels, only_scan, optimized, scan
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")

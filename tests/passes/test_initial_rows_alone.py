@@ -10,11 +10,11 @@ import pytest
 from pytensor import function
 from pytensor.graph.basic import Variable
 
-from evaluating import PLAIN
-from graph_building import graph_of, optimized, scan, scan_views
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.slots import SlotKind
+from support.evaluating import PLAIN
+from support.graph_building import graph_of, optimized, scan, scan_views
 
 x, w = pt.dscalar("x"), pt.dscalar("w")
 n = pt.lscalar("n")

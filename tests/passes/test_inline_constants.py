@@ -9,8 +9,8 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
-from graph_building import graph_of, labels, only_scan, optimized, outputs_of, scan
 from scanopt_cli.ir.slots import SlotKind
+from support.graph_building import graph_of, labels, only_scan, optimized, outputs_of, scan
 
 X = pt.dscalar("x")
 N = pt.lscalar("n")

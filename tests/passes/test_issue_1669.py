@@ -20,11 +20,11 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
-from graph_building import graph_of, optimized, outputs_of, power, scan, scan_views
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.ir.slots import SlotKind
+from support.graph_building import graph_of, optimized, outputs_of, power, scan, scan_views
 
 N = pt.lscalar("n")
 STEPS = pytest.mark.parametrize("steps", [4, 20, None], ids=["4", "20", "n"])

@@ -15,14 +15,14 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 
 import scanopt_cli as so
-from evaluating import PLAIN
-from graph_building import scan
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.pipeline.grammar import PRESETS
 from scanopt_cli.reports.remark_text import text_of
+from support.evaluating import PLAIN
+from support.graph_building import scan
 
 VM = Mode("vm", "fast_run")
 X, W = pt.dscalars("x", "w")

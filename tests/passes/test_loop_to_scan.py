@@ -10,13 +10,21 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.scan.op import Scan
 
-from evaluating import PLAIN
-from graph_building import assert_same_values, graph_of, labels, only_scan, optimized, rid_of, scan
 from scanopt_cli import loop
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Loop, TracedLoop
 from scanopt_cli.loop.body import Body
+from support.evaluating import PLAIN
+from support.graph_building import (
+    assert_same_values,
+    graph_of,
+    labels,
+    only_scan,
+    optimized,
+    rid_of,
+    scan,
+)
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")

@@ -13,16 +13,16 @@ from pytensor.scan.utils import until
 from pytensor.tensor.elemwise import Elemwise
 
 import scanopt_cli as so
-from compiled_ways import NUMBA, VM, compiled
-from evaluating import PLAIN
-from graph_building import optimized, scan
 from scanopt_cli.analysis.single_precision import is_cast
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.rules.graph_checking import check
 from scanopt_cli.rules.rule_contract import Fix
-from tiers import deep
+from support.compiled_ways import NUMBA, VM, compiled
+from support.evaluating import PLAIN
+from support.graph_building import optimized, scan
+from support.tiers import deep
 
 EXACT, WIDE = "match-precision", "match-precision{exact=false}"
 MODES = [PLAIN, VM, *deep(NUMBA)]

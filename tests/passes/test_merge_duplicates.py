@@ -6,7 +6,7 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 
-from graph_building import graph_of, labels, only_scan, optimized, scan
+from support.graph_building import graph_of, labels, only_scan, optimized, scan
 
 X = pt.dscalar("x")
 N = pt.lscalar("n")

@@ -15,12 +15,12 @@ from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.scan.utils import until
 
-from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, graph_of, only_scan, optimized, scan, scan_views
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.remarks import Code
 from scanopt_cli.reports.headline import headline
+from support.evaluating import assert_same_outcomes, evaluate
+from support.graph_building import arguments, graph_of, only_scan, optimized, scan, scan_views
 
 
 def _merged(graph: Graph, **values: Any) -> tuple[FunctionGraph, list[str]]:

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from pytensor.tensor.math import Dot
 
 import scanopt_cli as so
-from evaluating import assert_same_outcomes, evaluate
-from graph_building import scan
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.pipeline.grammar import PRESETS
 from scanopt_cli.reports.remark_text import text_of
-from tiers import deep
+from support.evaluating import assert_same_outcomes, evaluate
+from support.graph_building import scan
+from support.tiers import deep
 
 RUN = "scan-to-loop,merge-products"
 U, V, W = pt.dmatrices("u", "v", "w")

@@ -13,10 +13,6 @@ from pytensor.graph.replace import clone_replace
 from pytensor.raise_op import Assert
 from pytensor.scan.op import Scan
 
-from evaluating import assert_same_outcomes, evaluator
-from graph_building import graph_of, only_scan, scan
-from loop_building import build
-from merging_scans import M, N, S, X, check, grow, merged, names
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.ir import levels as levels_module
 from scanopt_cli.ir.graph import Graph, from_io
@@ -24,8 +20,12 @@ from scanopt_cli.ir.levels import IfElse
 from scanopt_cli.passes.merge_duplicates import MergeDuplicates
 from scanopt_cli.passes.merge_scans import merge_scans
 from scanopt_cli.passes.merge_scans.merge_scans import MergeScans
-from strategies import GeneratedScan, scan_graphs
-from tiers import examples
+from support.evaluating import assert_same_outcomes, evaluator
+from support.generated.building import build
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.graph_building import graph_of, only_scan, scan
+from support.merging_scans import M, N, S, X, check, grow, merged, names
+from support.tiers import examples
 
 
 @pytest.mark.parametrize(

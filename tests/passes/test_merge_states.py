@@ -12,12 +12,20 @@ from pytensor.scalar import basic as ps
 from pytensor.scan.utils import until
 from pytensor.tensor.elemwise import Elemwise
 
-from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, graph_of, labels, only_scan, optimized, scan, scan_views
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
+from support.evaluating import assert_same_outcomes, evaluate
+from support.graph_building import (
+    arguments,
+    graph_of,
+    labels,
+    only_scan,
+    optimized,
+    scan,
+    scan_views,
+)
 
 
 def _merged(graph: Graph, **values: Any) -> tuple[list[str], list[str]]:

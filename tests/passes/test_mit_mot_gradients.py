@@ -12,13 +12,13 @@ from hypothesis import given, note
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
-from evaluating import assert_same_outcomes, evaluator
-from graph_building import arguments, graph_of, outputs_of, power, scan
-from mit_mot_loops import N
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.ir.graph import from_io
-from strategies import GeneratedScan, scan_graphs
-from taking_apart import COSTS, STEPS, VALUES, ar2, check, taken_apart, vector_power
+from support.evaluating import assert_same_outcomes, evaluator
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.graph_building import arguments, graph_of, outputs_of, power, scan
+from support.mit_mot_loops import N
+from support.taking_apart import COSTS, STEPS, VALUES, ar2, check, taken_apart, vector_power
 
 
 @STEPS

@@ -11,16 +11,25 @@ import pytest
 from hypothesis import given, note
 from pytensor.scan.op import Scan
 
-from evaluating import assert_same_outcomes, evaluator
-from graph_building import graph_of, labels, outputs_of, power, scan, scan_info, scan_views
-from mit_mot_loops import READERS, MitMotLoop, N, mit_mot_loops, simulated
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.pipeline.runner import run_pipeline
-from taking_apart import STEPS, ar2, check, check_loop, loop_of, taken_apart, vector_power, view_of
+from support.evaluating import assert_same_outcomes, evaluator
+from support.graph_building import graph_of, labels, outputs_of, power, scan, scan_info, scan_views
+from support.mit_mot_loops import READERS, MitMotLoop, N, mit_mot_loops, simulated
+from support.taking_apart import (
+    STEPS,
+    ar2,
+    check,
+    check_loop,
+    loop_of,
+    taken_apart,
+    vector_power,
+    view_of,
+)
 
 
 def test_case_1_states_of_one_row_and_of_more() -> None:

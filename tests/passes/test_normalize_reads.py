@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytensor.tensor as pt
 import pytest
 from pytensor.scan.utils import until
-from step_counts import check, rows_of, trimmed_to, unchanged
 
-from graph_building import graph_of, optimized, power, scan
+from support.graph_building import graph_of, optimized, power, scan
+from support.step_counts import check, rows_of, trimmed_to, unchanged
 
 N = pt.lscalar("n")
 LESS = "min(n,max(n-{k},0))"

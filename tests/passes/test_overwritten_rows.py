@@ -18,10 +18,10 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.op import Scan
 
 import scanopt_cli as so
-from evaluating import PLAIN
-from graph_building import arguments, graph_of, optimized, scan, scan_info
-from mit_mot_loops import simulated_two_rows, two_rows
 from scanopt_cli.ir.graph import Graph
+from support.evaluating import PLAIN
+from support.graph_building import arguments, graph_of, optimized, scan, scan_info
+from support.mit_mot_loops import simulated_two_rows, two_rows
 
 MODES: dict[str, Any] = {
     "plain": PLAIN,

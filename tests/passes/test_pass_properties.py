@@ -7,14 +7,14 @@ from hypothesis import given, note, reject
 from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
 
-from evaluating import Outcome, assert_same_outcomes, evaluator, has_unknown_shape
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import from_io
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import PassRun, run_pipeline
 from scanopt_cli.reports.remark_text import text_of
-from strategies import GeneratedScan, scan_graphs
+from support.evaluating import Outcome, assert_same_outcomes, evaluator, has_unknown_shape
+from support.generated.strategies import GeneratedScan, scan_graphs
 
 # What a pipeline may turn into a value: an error in something that nobody reads goes with it, and
 # so does the check that a sequence is long enough. Everything else raises as before.

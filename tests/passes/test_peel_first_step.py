@@ -7,9 +7,9 @@ import pytest
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scalar.basic import Exp, same_out
 from pytensor.tensor.elemwise import Elemwise
-from step_counts import noisy_walk, trimmed_to, unchanged
 
-from graph_building import graph_of, only_scan, optimized, power, scan
+from support.graph_building import graph_of, only_scan, optimized, power, scan
+from support.step_counts import noisy_walk, trimmed_to, unchanged
 
 N = pt.lscalar("n")
 PASSES = "peel-first-step"

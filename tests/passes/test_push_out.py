@@ -15,11 +15,11 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
 
-from graph_building import assert_same_values, graph_of, only_scan, optimized, scan
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.pipeline.grammar import PRESETS
+from support.graph_building import assert_same_values, graph_of, only_scan, optimized, scan
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")

@@ -12,7 +12,7 @@ from pytensor.conditional.op import IfElse
 from pytensor.raise_op import Assert
 from pytensor.tensor.subtensor import Subtensor
 
-from graph_building import assert_same_values, graph_of, only_scan, optimized, scan
+from support.graph_building import assert_same_values, graph_of, only_scan, optimized, scan
 
 x = pt.dscalar("x")
 n = pt.lscalar("n")

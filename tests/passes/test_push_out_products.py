@@ -17,9 +17,9 @@ from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
 from pytensor.tensor.math import Dot
 
-from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, graph_of, optimized, scan, scan_views
 from scanopt_cli.ir.graph import Graph
+from support.evaluating import assert_same_outcomes, evaluate
+from support.graph_building import arguments, graph_of, optimized, scan, scan_views
 
 RUN = "push-out-products,remove-unused"
 xs = pt.dmatrix("xs")

@@ -16,8 +16,10 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
 
-from evaluating import assert_same_outcomes, evaluate
-from graph_building import (
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import SlotKind
+from support.evaluating import assert_same_outcomes, evaluate
+from support.graph_building import (
     arguments,
     graph_of,
     labels,
@@ -27,8 +29,6 @@ from graph_building import (
     scan_info,
     scan_views,
 )
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import SlotKind
 
 RUN = "push-out-sums"
 u, v = pt.dmatrix("u"), pt.dmatrix("v")

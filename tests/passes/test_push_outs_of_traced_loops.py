@@ -14,15 +14,15 @@ from pytensor.graph.basic import Variable
 from pytensor.scan.utils import until
 from pytensor.tensor.math import Dot
 
-from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, assert_same_values, graph_of, optimized, scan
 from scanopt_cli import loop
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.ir.slots import SlotKind, SlotView
 from scanopt_cli.loop.operator_base import LoopOperator
-from strategies import GeneratedScan, scan_graphs
+from support.evaluating import assert_same_outcomes, evaluate
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.graph_building import arguments, assert_same_values, graph_of, optimized, scan
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")

@@ -7,8 +7,10 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
-from evaluating import assert_same_outcomes
-from graph_building import (
+from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.ir.slots import SlotKind
+from support.evaluating import assert_same_outcomes
+from support.graph_building import (
     graph_of,
     labels,
     only_scan,
@@ -18,8 +20,6 @@ from graph_building import (
     scan,
     scan_views,
 )
-from scanopt_cli.analysis.statistics import statistics
-from scanopt_cli.ir.slots import SlotKind
 
 X = pt.dscalar("x")
 N = pt.lscalar("n")

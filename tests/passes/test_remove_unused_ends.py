@@ -14,12 +14,12 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 
 import scanopt_cli as so
-from compiled_ways import NUMBA, VM, compiled
-from graph_building import graph_of, optimized, scan
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.inner_graphs import core_op, walk
 from scanopt_cli.rules.graph_checking import check
-from tiers import deep
+from support.compiled_ways import NUMBA, VM, compiled
+from support.graph_building import graph_of, optimized, scan
+from support.tiers import deep
 
 PASS = "remove-unused-ends"
 MODES = [VM, *deep(NUMBA)]

@@ -14,8 +14,16 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
-from evaluating import assert_same_outcomes, evaluate
-from graph_building import arguments, graph_of, labels, only_scan, optimized, scan, scan_views
+from support.evaluating import assert_same_outcomes, evaluate
+from support.graph_building import (
+    arguments,
+    graph_of,
+    labels,
+    only_scan,
+    optimized,
+    scan,
+    scan_views,
+)
 
 RUN = "remove-zeros"
 x, y = pt.dscalars("x", "y")

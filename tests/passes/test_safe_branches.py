@@ -12,11 +12,11 @@ from pytensor.graph.basic import Variable
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
 
-from compiled_ways import VM, compiled
-from evaluating import PLAIN
-from graph_building import optimized, scan
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
+from support.compiled_ways import VM, compiled
+from support.evaluating import PLAIN
+from support.graph_building import optimized, scan
 
 x = pt.dvector("x")
 v = pt.dscalar("v")

@@ -9,14 +9,14 @@ import pytest
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
-from evaluating import assert_same_outcomes
-from graph_building import graph_of, only_scan, optimized, outputs_of, power, scan
 from scanopt_cli.analysis.buffers import trimmed
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.slots import TRACED
+from support.evaluating import assert_same_outcomes
+from support.graph_building import graph_of, only_scan, optimized, outputs_of, power, scan
 
 N = pt.lscalar("n")
 

@@ -15,13 +15,13 @@ from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
 from pytensor.tensor.elemwise import Elemwise
 
-from evaluating import PLAIN
-from graph_building import assert_same_values, graph_of, only_scan, optimized, rid_of, scan
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop import TracedLoop
-from tiers import deep
+from support.evaluating import PLAIN
+from support.graph_building import assert_same_values, graph_of, only_scan, optimized, rid_of, scan
+from support.tiers import deep
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")

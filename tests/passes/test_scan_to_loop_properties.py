@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, note
 from test_pass_properties import passed_through
 
-from evaluating import assert_same_outcomes, evaluator, has_unknown_shape
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import from_io
-from strategies import GeneratedScan, scan_graphs
+from support.evaluating import assert_same_outcomes, evaluator, has_unknown_shape
+from support.generated.strategies import GeneratedScan, scan_graphs
 
 PIPELINES = (
     "scan-to-loop",

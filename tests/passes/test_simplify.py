@@ -15,8 +15,13 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.basic import MergeFeature
 
-from evaluating import evaluate
-from graph_building import (
+from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.passes.simplify import simplify
+from scanopt_cli.pipeline.optimizing import optimize
+from support.evaluating import evaluate
+from support.graph_building import (
     assert_same_values,
     graph_of,
     only_scan,
@@ -24,11 +29,6 @@ from graph_building import (
     outputs_of,
     scan,
 )
-from scanopt_cli.analysis.statistics import statistics
-from scanopt_cli.equivalence.canonical import digest
-from scanopt_cli.ir.graph import Graph, from_io
-from scanopt_cli.passes.simplify import simplify
-from scanopt_cli.pipeline.optimizing import optimize
 
 
 def test_case_1_bodies() -> None:

@@ -11,11 +11,11 @@ import pytest
 from pytensor.graph.basic import Variable
 from scipy.special import logsumexp
 
-from compiled_ways import VM, compiled
-from evaluating import PLAIN
-from graph_building import optimized, scan
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph, from_io
+from support.compiled_ways import VM, compiled
+from support.evaluating import PLAIN
+from support.graph_building import optimized, scan
 
 m = pt.dmatrix("m")
 v = pt.dscalar("v")

@@ -8,12 +8,12 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 
-from graph_building import assert_same_values, graph_of, optimized, outputs_of, scan
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.ir.step_check import is_step_check, with_step_check
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.loop.operator_base import LoopView
+from support.graph_building import assert_same_values, graph_of, optimized, outputs_of, scan
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")

@@ -8,12 +8,20 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
-from step_counts import check, noisy_walk, steps_of, trimmed_to, unchanged
 
-from evaluating import assert_same_outcomes
-from graph_building import graph_of, only_scan, optimized, outputs_of, power, scan, scan_views
 from scanopt_cli.analysis.buffers import trimmed
 from scanopt_cli.analysis.lengths import Lengths
+from support.evaluating import assert_same_outcomes
+from support.graph_building import (
+    graph_of,
+    only_scan,
+    optimized,
+    outputs_of,
+    power,
+    scan,
+    scan_views,
+)
+from support.step_counts import check, noisy_walk, steps_of, trimmed_to, unchanged
 
 N = pt.lscalar("n")
 LESS = "min(n,max(n-{k},0))"

@@ -8,12 +8,12 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
 
-from graph_building import scan
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.passes.merge_scans.trip_counts import StepCounts, loop_free
+from support.graph_building import scan
 
 N, M = pt.lscalars("n", "m")
 U = pt.scalar("u", dtype="uint8")

@@ -13,14 +13,14 @@ from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
 
 import scanopt_cli as so
-from compiled_ways import VM
-from evaluating import assert_same_outcomes, evaluate
-from graph_building import graph_of, optimized, scan
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.serialization.saving import save
-from tiers import deep
-from unit_lengths import FORMS, VALUES, h0, s, v, wide, x
+from support.compiled_ways import VM
+from support.evaluating import assert_same_outcomes, evaluate
+from support.graph_building import graph_of, optimized, scan
+from support.tiers import deep
+from support.unit_lengths import FORMS, VALUES, h0, s, v, wide, x
 
 DECLARED = "declares lengths of 1 that PyTensor would find, and refuse"
 

@@ -15,11 +15,11 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 
 import scanopt_cli as so
-from evaluating import PLAIN
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.reports.remark_text import text_of
+from support.evaluating import PLAIN
 
 VM = Mode("vm", "fast_run")
 X, W, N = pt.dvector("x"), pt.dvector("w"), pt.lscalar("n")

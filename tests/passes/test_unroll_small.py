@@ -15,12 +15,12 @@ from pytensor.scan.utils import until
 from pytensor.tensor import linalg
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import ProdWithoutZeros
-from unrolling import VALUES, a, b, h, n, rows, unrolled, weights, wide
 
-from graph_building import assert_same_values, graph_of, optimized, scan
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Body, TracedLoop
+from support.graph_building import assert_same_values, graph_of, optimized, scan
+from support.unrolling import VALUES, a, b, h, n, rows, unrolled, weights, wide
 
 
 def check(*outputs: Any) -> Graph:

@@ -9,11 +9,11 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pytensor.tensor.elemwise import Elemwise
-from unrolling import VALUES, h, unrolled, weights, wide
 
-from graph_building import assert_same_values, graph_of, scan
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import TracedLoop
+from support.graph_building import assert_same_values, graph_of, scan
+from support.unrolling import VALUES, h, unrolled, weights, wide
 
 N, K = 12, 3
 values = pt.dmatrix("values", shape=(N, K))

@@ -10,13 +10,13 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.tensor import linalg
-from unrolling import VALUES, h, unknown, unrolled, wide
 
-from graph_building import assert_same_values, graph_of, scan
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Body, Loop, TracedLoop
 from scanopt_cli.pipeline.grammar import parse
+from support.graph_building import assert_same_values, graph_of, scan
+from support.unrolling import VALUES, h, unknown, unrolled, wide
 
 
 def test_large_arrays_of_small_ones_stay() -> None:

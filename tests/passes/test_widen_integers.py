@@ -10,11 +10,11 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Variable
 
-from compiled_ways import VM, compiled
-from evaluating import PLAIN
-from graph_building import optimized, scan, scan_views
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.slots import STATES
+from support.compiled_ways import VM, compiled
+from support.evaluating import PLAIN
+from support.graph_building import optimized, scan, scan_views
 
 v = pt.dvector("v")
 w = pt.dscalar("w")

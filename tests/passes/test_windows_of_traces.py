@@ -10,11 +10,11 @@ import pytest
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.scan.utils import until
 
-from compiled_ways import NUMBA, VM, compiled
-from evaluating import assert_same_outcomes, has_unknown_shape
-from graph_building import graph_of, optimized, outputs_of, scan
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.loop import TracedLoop
+from support.compiled_ways import NUMBA, VM, compiled
+from support.evaluating import assert_same_outcomes, has_unknown_shape
+from support.graph_building import graph_of, optimized, outputs_of, scan
 
 N = pt.lscalar("n")
 V = pt.dvector("v")

@@ -13,7 +13,6 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply, Variable
 from pytensor.scalar.basic import Add
 
-from graph_building import graph_of, power, scan, scan_views
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.environment import STRICT
 from scanopt_cli.equivalence.canonical import digest
@@ -31,6 +30,7 @@ from scanopt_cli.pipeline.optimizing import Snapshot, optimize
 from scanopt_cli.pipeline.runner import PipelineRunner, run_pipeline
 from scanopt_cli.remarks import Code
 from scanopt_cli.reports.remark_text import failures, text_of
+from support.graph_building import graph_of, power, scan, scan_views
 
 X = pt.dscalar("x")
 N = pt.lscalar("n")

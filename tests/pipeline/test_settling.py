@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, reject, settings
 
 import scanopt_cli as so
-from graph_building import graph_of
 from scanopt_cli.errors import PassError
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.optimizing import Snapshot
-from settling import assert_settled
-from strategies import GeneratedScan, scan_graphs
-from tiers import examples
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.graph_building import graph_of
+from support.settling import assert_settled
+from support.tiers import examples
 
 x = pt.dscalar("x")
 

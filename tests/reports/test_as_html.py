@@ -5,10 +5,10 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 import pytest
-from every_block import STRUCTURE, blocks_of
 
 from scanopt_cli.reports import as_html
 from scanopt_cli.reports.document import Block, Paragraph, Prose, Tree
+from support.every_block import STRUCTURE, blocks_of
 
 HOSTILE = {
     "script": "<script>alert(1)</script>",

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
-from every_block import STRUCTURE, blocks_of
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from printing import printed
 from scanopt_cli.reports import as_markdown, as_rich
 from scanopt_cli.reports.document import (
     Block,
@@ -24,6 +22,8 @@ from scanopt_cli.reports.document import (
     Style,
     Table,
 )
+from support.every_block import STRUCTURE, blocks_of
+from support.printing import printed
 
 UGLY = "\x1b[2Jname\n::error::x"
 HARMLESS = r"\x1b[2Jname\n\x3a:error\x3a:x"

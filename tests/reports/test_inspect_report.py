@@ -8,19 +8,19 @@ from typing import Any
 import pytensor.tensor as pt
 import pytest
 from pytensor.tensor.random.type import random_generator_type
-from zoo_all import MODELS
-from zoo_model import outputs_of
 
-from graph_building import graph_of, power, scan
-from printing import printed
-from sample_building import samples
 from scanopt_cli.analysis.distinct_loops import chosen
 from scanopt_cli.analysis.inspection import Inspection, ScanReport, inspect_graph
 from scanopt_cli.ir.graph import Graph, as_graph
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.reports import as_markdown
 from scanopt_cli.reports.inspect_report import inspect_report
-from tiers import deep
+from support.graph_building import graph_of, power, scan
+from support.printing import printed
+from support.sample_building import samples
+from support.tiers import deep
+from support.zoo.model import outputs_of
+from support.zoo.models import MODELS
 
 
 def shown(found: Inspection, width: int = 200, **options: Any) -> str:
@@ -232,7 +232,7 @@ def test_each_model_and_its_derivatives_are_one_screen(model: Any) -> None:
 @pytest.mark.pymc
 @pytest.mark.parametrize("name", ["garch", "sir", "local_level", "statespace"])
 def test_a_hessian_of_many_loops_is_one_screen(name: str) -> None:
-    import pymc_models
+    from support import pymc_models
 
     model = getattr(pymc_models, name)()
     fits(as_graph((list(model.value_vars), [model.d2logp()])))

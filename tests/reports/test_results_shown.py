@@ -17,12 +17,12 @@ from pytensor import function
 from rich.console import Console
 
 import scanopt_cli as so
-from cli.command_line import scanopt
-from graph_building import graph_of, power, scan
-from reports.test_as_html import HOSTILE, read
+from test_as_html import HOSTILE, read
 from scanopt_cli.presentation import Presented
 from scanopt_cli.reports.result_lines import in_short
 from scanopt_cli.reports.result_reports import line
+from support.command_line import scanopt
+from support.graph_building import graph_of, power, scan
 
 
 def _graph(name: str = "square") -> so.Graph:

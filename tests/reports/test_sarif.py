@@ -12,8 +12,6 @@ from urllib.parse import unquote, urlsplit
 
 import jsonschema
 import pytest
-from test_rules import SEEDED, unused
-from test_suspects import dropped
 
 import scanopt_cli as so
 from scanopt_cli.reports.check_report import location
@@ -21,6 +19,7 @@ from scanopt_cli.reports.sarif import sarif
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.rules.rule_contract import Finding
 from scanopt_cli.rules.rule_registry import rules
+from support.seeded_graphs import SEEDED, dropped, unused
 
 # sarif-schema-2.1.0.json of the standard with its errata 01, byte by byte.
 SCHEMA = "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e"

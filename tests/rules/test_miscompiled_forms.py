@@ -11,18 +11,18 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.configdefaults import config
-from seeded_numbers import COMPILED_RIGHT, MISCOMPILED, V, X
 
 import scanopt_cli as so
-from evaluating import PLAIN
-from graph_building import scan
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.rules.check_context import CheckContext
 from scanopt_cli.rules.graph_checking import check
 from scanopt_cli.rules.miscompiled_forms import MiscompiledForms
-from tiers import deep
+from support.evaluating import PLAIN
+from support.graph_building import scan
+from support.seeded_numbers import COMPILED_RIGHT, MISCOMPILED, V, X
+from support.tiers import deep
 
 FAST = Mode(linker="vm", optimizer="fast_run")
 NUMBA = get_mode("NUMBA")

@@ -15,9 +15,9 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
 import scanopt_cli as so
-from graph_building import scan
 from scanopt_cli.rules.compiled_loops import rows_kept, scans_in
 from scanopt_cli.rules.graph_checking import check
+from support.graph_building import scan
 
 type Graph = tuple[list[Any], list[Any]]
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from seeded_numbers import A, V, X, log_summed, mixed, normed, unit_vector
 
 import scanopt_cli as so
-from compiled_ways import NUMBA, VM, compiled
-from graph_building import scan
 from scanopt_cli.rules.graph_checking import check
-from tiers import deep
+from support.compiled_ways import NUMBA, VM, compiled
+from support.graph_building import scan
+from support.seeded_numbers import A, V, X, log_summed, mixed, normed, unit_vector
+from support.tiers import deep
 
 MODES = [VM, *deep(NUMBA)]
 N = pt.lscalar("n")

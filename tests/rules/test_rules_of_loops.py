@@ -11,10 +11,8 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.replace import vectorize_graph
-from seeded_loops import MORE_VALUES, SEEDED_LOOPS, Graph, N, squared, traced
 
 import scanopt_cli as so
-from graph_building import scan
 from scanopt_cli.analysis.named_loops import named_loops
 from scanopt_cli.analysis.step_costs import step_cost
 from scanopt_cli.ir.graph import as_graph
@@ -25,6 +23,8 @@ from scanopt_cli.rules.compiled_loops import CompiledLoop, Numbers, rows_kept, s
 from scanopt_cli.rules.finding_costs import time_text
 from scanopt_cli.rules.graph_checking import check
 from scanopt_cli.rules.rule_registry import rules
+from support.graph_building import scan
+from support.seeded_loops import MORE_VALUES, SEEDED_LOOPS, Graph, N, squared, traced
 
 VALUES: dict[str, Any] = {"v": np.array(0.7), "n": np.array(4), **MORE_VALUES}
 

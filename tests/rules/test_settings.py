@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_rules import SEEDED, apart, unused
 
 from scanopt_cli.errors import PlugInWarning, ScanoptError
 from scanopt_cli.pipeline.grammar import parse
@@ -20,6 +19,7 @@ from scanopt_cli.rules.settings import (
     settings_from_pyproject,
     write_baseline,
 )
+from support.seeded_graphs import SEEDED, apart, unused
 
 
 def codes(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> set[str]:

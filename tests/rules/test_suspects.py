@@ -8,11 +8,11 @@ from typing import Any
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.traversal import ancestors
-from test_rules import dropping
 
-from graph_building import scan
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.rules.graph_checking import check
+from support.graph_building import scan
+from support.seeded_graphs import dropped, dropping
 
 type Graph = tuple[list[Any], list[Any]]
 
@@ -61,18 +61,6 @@ def backward(*, is_known: bool) -> Graph:
     if is_known:
         return [V, N, BUFFER], [gradient]
     return [V, N, BUFFER], [given_a_buffer(gradient, "grad_of_scan_fn")]
-
-
-def dropped(*, is_known: bool) -> Graph:
-    if is_known:
-        return dropping(kept=False)
-    rng = pt.random.rng("rng")
-    _, draws = scan(
-        lambda rng: pt.random.normal(rng=rng, return_next_rng=True),
-        outputs_info=[rng, None],
-        n_steps=4,
-    )
-    return [rng], [draws]
 
 
 DOUBTS: dict[str, Callable[..., Graph]] = {

@@ -13,13 +13,13 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.conditional.op import ifelse
 from pytensor.scan.utils import until
-from zoo_all import MODELS
-from zoo_model import Model, outputs_of
 
-from graph_building import scan
 from scanopt_cli.rules.graph_checking import check
 from scanopt_cli.rules.mending import mend
-from tiers import deep
+from support.graph_building import scan
+from support.tiers import deep
+from support.zoo.model import Model, outputs_of
+from support.zoo.models import MODELS
 
 type Graph = tuple[list[Any], list[Any]]
 

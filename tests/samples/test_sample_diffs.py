@@ -6,13 +6,13 @@ from importlib import import_module
 
 import pytest
 
-from sample_building import samples
 from scanopt_cli.diff.changes import ChangeKind, GraphDiff
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.pipeline.runner import run_pipeline
+from support.sample_building import samples
 
 NAMES = tuple(samples())
 # What earlier passes do, so that the numbers below stay what they are when others join them.

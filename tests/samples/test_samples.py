@@ -16,7 +16,7 @@ from pytensor.tensor.blockwise import Blockwise
 
 import scanopt_cli
 from build import EXTRAS, SAMPLES, write
-from evaluating import evaluate
+from support.evaluating import evaluate
 
 type Values = Sequence[np.ndarray]
 

@@ -13,11 +13,11 @@ import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.tensor.elemwise import Elemwise
 
-from hostile import Calls, called, named, text, whole
-from real_graphs import GRAPHS
 from scanopt_cli.errors import LoadError
 from scanopt_cli.serialization.auditing import audit
 from scanopt_cli.serialization.saving import save
+from support.hostile.running import Calls, called, named, text, whole
+from support.real_graphs import GRAPHS
 
 
 @pytest.mark.parametrize("name", GRAPHS)

@@ -16,7 +16,6 @@ import pytensor
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
-from hostile_sizes import nested
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable, equal_computations
@@ -25,7 +24,6 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.rewriting.elemwise import local_careduce_fusion
 from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 
-from real_graphs import GRAPHS
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.ir.inner_graphs import walk
@@ -37,6 +35,8 @@ from scanopt_cli.serialization.unpickler.graph_builder import GraphBuilder
 from scanopt_cli.serialization.unpickler.pickle_handlers import FORMS
 from scanopt_cli.serialization.unpickler.records import read_records
 from scanopt_cli.serialization.values import write_values
+from support.hostile.sizes import nested
+from support.real_graphs import GRAPHS
 
 
 def loaded(file: Path, held: Any, **options: Any) -> Any:

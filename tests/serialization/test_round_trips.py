@@ -24,12 +24,7 @@ from pytensor.scalar.basic import Add, upcast_out
 from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 
-import tiers
 from build import SAMPLES
-from foreign_ops import Opaque
-from graph_building import scan
-from real_graphs import GRAPHS
-from round_trips import assert_comes_back
 from scanopt_cli.cli.app import run
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph, as_graph
@@ -37,7 +32,12 @@ from scanopt_cli.serialization import files
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
 from scanopt_cli.verification.verifying import verify
-from strategies import GeneratedScan, scan_graphs
+from support import tiers
+from support.foreign_ops import Opaque
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.graph_building import scan
+from support.real_graphs import GRAPHS
+from support.round_trips import assert_comes_back
 
 BACKSLASH = "has a backslash, '??' or a control character"
 REAL_NAMES = (

@@ -21,13 +21,13 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
 import scanopt_cli
-from foreign_ops import Opaque
-from real_graphs import GRAPHS
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph, as_graph
 from scanopt_cli.serialization import saving
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.saving import save
+from support.foreign_ops import Opaque
+from support.real_graphs import GRAPHS
 
 
 def tree(outputs: Any) -> str:
@@ -145,7 +145,7 @@ def test_same_graph_gives_same_bytes(file: Path) -> None:
 
 def test_same_program_gives_same_bytes_in_every_process(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from real_graphs import GRAPHS; "
+        "import sys; sys.path.insert(0, sys.argv[1]); from support.real_graphs import GRAPHS; "
         "from scanopt_cli.serialization.saving import save; "
         "save(tuple(map(list, GRAPHS['nested_scans']())), sys.argv[2])"
     )

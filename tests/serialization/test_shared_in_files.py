@@ -19,8 +19,6 @@ from pytensor.scalar.sharedvar import ScalarSharedVariable
 from pytensor.tensor.random.utils import RandomStream
 
 import scanopt_cli as so
-from graph_building import scan
-from round_trips import assert_comes_back
 from scanopt_cli.cli.app import run
 from scanopt_cli.errors import LoadError, ScanoptError
 from scanopt_cli.ir.graph import as_graph
@@ -28,6 +26,8 @@ from scanopt_cli.serialization.auditing import audit
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.payload import encode
 from scanopt_cli.serialization.saving import LostUpdateWarning, save
+from support.graph_building import scan
+from support.round_trips import assert_comes_back
 
 
 def decaying(*shared: Any) -> Any:

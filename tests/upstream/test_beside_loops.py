@@ -20,7 +20,8 @@ from pytensor.compile.ops import deep_copy_op
 from pytensor.configdefaults import config
 from pytensor.tensor.random.rewriting.basic import sidestep_unused_rng_consumer
 from pytensor.tensor.random.type import random_generator_type
-from upstream_modes import FAST, alone, bug, value
+
+from support.upstream_modes import FAST, alone, bug, value
 
 five = pt.tensor("five", shape=(5,))
 

@@ -16,13 +16,13 @@ import pytest
 import test_merging
 import test_pushing_out
 import test_trimming
-from later_forms import MISREAD
 from pytensor.compile.mode import Mode
-from upstream_modes import value
 
 import scanopt_cli as so
-from evaluating import PLAIN
-from tiers import deep
+from support.evaluating import PLAIN
+from support.later_forms import MISREAD
+from support.tiers import deep
+from support.upstream_modes import value
 
 VM = Mode("vm", "fast_run").excluding("fusion")
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import pushforward
 from pytensor.scan.rewriting.trace import scan_reduce_trace_no_prealloc
-from upstream_modes import buffer_of, bug, trimmed, value
 
-from evaluating import PLAIN
-from graph_building import scan
+from support.evaluating import PLAIN
+from support.graph_building import scan
+from support.upstream_modes import buffer_of, bug, trimmed, value
 
 x = pt.dscalar("x")
 w = pt.dscalar("w")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from later_forms import MISREAD
-from upstream_modes import FAST, bug, value
 
-from evaluating import PLAIN
+from support.evaluating import PLAIN
+from support.later_forms import MISREAD
+from support.upstream_modes import FAST, bug, value
 
 
 @pytest.mark.parametrize(

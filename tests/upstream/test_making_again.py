@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytensor
 import pytest
 from pytensor.configdefaults import config
-from upstream_modes import FAST, bug
 
-from unit_lengths import FORMS
+from support.unit_lengths import FORMS
+from support.upstream_modes import FAST, bug
 
 
 @bug(

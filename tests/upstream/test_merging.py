@@ -17,11 +17,11 @@ from pytensor.configdefaults import config
 from pytensor.scan.rewriting.io import scan_remove_unused
 from pytensor.scan.rewriting.merge import ScanMerge
 from pytensor.scan.utils import until
-from upstream_modes import FAST, alone, bug, value
 
-from evaluating import PLAIN
-from graph_building import scan
-from tiers import deep
+from support.evaluating import PLAIN
+from support.graph_building import scan
+from support.tiers import deep
+from support.upstream_modes import FAST, alone, bug, value
 
 x = pt.dscalar("x")
 s = pt.dvector("s")

@@ -30,10 +30,10 @@ from pytensor.graph.rewriting.db import RewriteDatabase
 from pytensor.scan.rewriting.db import scan_eqopt1, scan_eqopt2, scan_seqopt1
 
 import scanopt_cli as so
-from compiled_ways import assert_close, compiled, plain_values, right_sums
-from loop_arguments import Value
-from strategies import GeneratedScan, scan_graphs
-from tiers import deep, examples
+from support.compiled_ways import assert_close, compiled, plain_values, right_sums
+from support.generated.arguments import Value
+from support.generated.strategies import GeneratedScan, scan_graphs
+from support.tiers import deep, examples
 
 UNSOUND = {
     "scan_merge": "test_merging",

@@ -17,9 +17,9 @@ from pytensor.scan.rewriting.push_out import (
 )
 from pytensor.scan.rewriting.trace import scan_reduce_trace_no_prealloc
 from pytensor.scan.utils import until
-from upstream_modes import FAST, alone, buffer_of, bug, trimmed, value
 
-from graph_building import scan
+from support.graph_building import scan
+from support.upstream_modes import FAST, alone, buffer_of, bug, trimmed, value
 
 x = pt.dscalar("x")
 w = pt.dscalar("w")

@@ -17,10 +17,10 @@ from pytensor.scan.rewriting.trace import (
     scan_reduce_trace_prealloc,
 )
 from pytensor.scan.utils import until
-from upstream_modes import FAST, alone, buffer_of, bug, trimmed, value
 
-from graph_building import scan
-from tiers import deep
+from support.graph_building import scan
+from support.tiers import deep
+from support.upstream_modes import FAST, alone, buffer_of, bug, trimmed, value
 
 x = pt.dscalar("x")
 n = pt.lscalar("n")

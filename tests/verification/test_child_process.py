@@ -24,7 +24,7 @@ from scanopt_cli.errors import VerificationError
 from scanopt_cli.verification import spawning
 from scanopt_cli.verification.result import Verdict, Verification
 from scanopt_cli.verification.verifying import verify
-from tiers import deep
+from support.tiers import deep
 
 x = pt.vector("x")
 n = pt.iscalar("n")

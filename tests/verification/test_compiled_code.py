@@ -11,11 +11,11 @@ import pytest
 from pytensor.compile.mode import Mode
 
 import scanopt_cli as so
-from graph_building import graph_of, optimized, scan
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.reports.verify_report import summary
 from scanopt_cli.verification.modes import compiling_modes
 from scanopt_cli.verification.result import DifferenceKind, Verdict
+from support.graph_building import graph_of, optimized, scan
 
 pytestmark = pytest.mark.usefixtures("evaluated_here")
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import scanopt_cli as so
-from graph_building import optimized
 from scanopt_cli.reports.verify_report import notes, summary
 from scanopt_cli.verification.result import DifferenceKind, Verdict
-from unit_lengths import FORMS
+from support.graph_building import optimized
+from support.unit_lengths import FORMS
 
 pytestmark = pytest.mark.usefixtures("evaluated_here")
 

@@ -10,12 +10,12 @@ import pytest
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Variable
 
-from graph_building import scan
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.reports.as_json import to_json
 from scanopt_cli.reports.verify_report import notes
 from scanopt_cli.verification.loops_behind import loops_behind
 from scanopt_cli.verification.verifying import verify
+from support.graph_building import scan
 
 pytestmark = pytest.mark.usefixtures("evaluated_here")
 

@@ -6,10 +6,10 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.raise_op import Assert
 
-from graph_building import graph_of, scan
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.verification.result import DifferenceKind, Verdict
 from scanopt_cli.verification.verifying import verify
+from support.graph_building import graph_of, scan
 
 pytestmark = pytest.mark.usefixtures("evaluated_here")
 

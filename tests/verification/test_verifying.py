@@ -21,7 +21,7 @@ from scanopt_cli.ir.graph import Graph, as_graph, from_io
 from scanopt_cli.reports.verify_report import notes
 from scanopt_cli.verification.result import DifferenceKind, Verdict
 from scanopt_cli.verification.verifying import verify
-from tiers import deep
+from support.tiers import deep
 
 pytestmark = pytest.mark.usefixtures("evaluated_here")
 

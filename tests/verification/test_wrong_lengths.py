@@ -12,11 +12,11 @@ from pytensor.compile.maker import function
 from pytensor.compile.ops import deep_copy_op
 from pytensor.tensor.type import TensorType
 
-from graph_building import graph_of, scan
 from scanopt_cli.verification.checking_linker import StaticShapeError, filled_buffers
 from scanopt_cli.verification.modes import plain_mode
 from scanopt_cli.verification.result import Verdict
 from scanopt_cli.verification.verifying import verify
+from support.graph_building import graph_of, scan
 
 FAR = 2_000_000_000
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from pytensor import function
 from pytensor.compile.mode import Mode
-from zoo_all import MODELS
-from zoo_model import Model, as_arrays, outputs_of
 
-from compiled_ways import EVERY_WAY, NUMBA, VM, WAYS, Function
-from evaluating import PLAIN
+from support.compiled_ways import EVERY_WAY, NUMBA, VM, WAYS, Function
+from support.evaluating import PLAIN
+from support.zoo.model import Model, as_arrays, outputs_of
+from support.zoo.models import MODELS
 
 CASES = [
     pytest.param(model, order, id=f"{model}-{order}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from zoo_all import MODELS
-from zoo_model import Model, outputs_of
 
-import tiers
-from round_trips import assert_comes_back
+from support import tiers
+from support.round_trips import assert_comes_back
+from support.zoo.model import Model, outputs_of
+from support.zoo.models import MODELS
 
 
 @pytest.mark.tiered

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from zoo_all import MODELS
-from zoo_model import Model, outputs_of
 
 from scanopt_cli.rules.graph_checking import check
+from support.zoo.model import Model, outputs_of
+from support.zoo.models import MODELS
 
 _FINDINGS = {
     **dict.fromkeys(

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from zoo_all import MODELS
-from zoo_model import Model, outputs_of
 
 import scanopt_cli as so
-from settling import assert_settled
+from support.settling import assert_settled
+from support.zoo.model import Model, outputs_of
+from support.zoo.models import MODELS
 
 PRESETS = ("default", "grad", "loop")
 _QUICK = {

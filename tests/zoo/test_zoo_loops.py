@@ -12,9 +12,9 @@ import pytest
 from pytensor import function
 from pytensor.compile.mode import Mode
 from test_zoo_compiled import CASES, assert_as_wanted, check, is_chosen
-from zoo_model import Model, derivative_of, outputs_of
 
-from compiled_ways import LOOPS, NUMBA, VM, optimized_by
+from support.compiled_ways import LOOPS, NUMBA, VM, optimized_by
+from support.zoo.model import Model, derivative_of, outputs_of
 
 SAVED = "optimize -p loop"
 ENABLED = "enabled('loop')"

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from zoo_all import MODELS
-from zoo_model import Model, as_arrays, outputs_of
 
-from evaluating import evaluate, evaluator
+from support.evaluating import evaluate, evaluator
+from support.zoo.model import Model, as_arrays, outputs_of
+from support.zoo.models import MODELS
 
 _models = pytest.mark.parametrize("model", MODELS, ids=str)
 _once = pytest.mark.parametrize("model", [m for m in MODELS if m.order >= 1], ids=str)

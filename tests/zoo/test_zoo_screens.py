@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 from rich.console import Console
-from zoo_all import MODELS
-from zoo_model import Model, outputs_of
 
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.reports.as_rich import show
 from scanopt_cli.reports.optimize_report import next_steps, optimize_report
 from scanopt_cli.rules.graph_checking import check
+from support.zoo.model import Model, outputs_of
+from support.zoo.models import MODELS
 
 _QUICK = {("Kalman", 1, "default"), ("Kalman", 1, "grad"), ("LSTM", 1, "default")}
 
