@@ -11,7 +11,7 @@ PYTEST_ARGS ?= -n 2 --dist worksteal
 BENCH_ARGS ?= --benchmark-only -m "not numba_zoo"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo samples test test-deep mutants fuzz lint docs bench clean FORCE
+.PHONY: help demo samples test test-deep mutants fuzz lint docs bench firing clean FORCE
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -53,6 +53,9 @@ docs: .venv/installed ## Write the manual of the rules, docs/rules.md, as the ru
 
 bench: .venv/installed-dev ## Run the benchmarks
 	OPENBLAS_NUM_THREADS=1 $(VENV)/python -m pytest -o addopts=--strict-markers $(BENCH_ARGS) tests/benchmarks
+
+firing: .venv/installed-dev ## Write docs/passes.md: what each pass of a preset does to real graphs
+	PYTHONPATH=tests:sample_graphs $(VENV)/python tests/benchmarks/firing.py > docs/passes.md
 
 clean: ## Remove everything that was built
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

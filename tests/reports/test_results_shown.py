@@ -15,9 +15,9 @@ import pytensor.tensor as pt
 import pytest
 from pytensor import function
 from rich.console import Console
+from test_as_html import HOSTILE, read
 
 import scanopt_cli as so
-from test_as_html import HOSTILE, read
 from scanopt_cli.presentation import Presented
 from scanopt_cli.reports.result_lines import in_short
 from scanopt_cli.reports.result_reports import line
