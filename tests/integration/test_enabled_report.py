@@ -24,7 +24,7 @@ from support.terminal import Shown, Terminal, at
 
 VM = Mode("vm", "fast_run")
 # The last line of the function that calls PyTensor for all tests.
-WRITTEN = f"graph_building.py:{getsourcelines(scan)[1] + 2} in scan"
+WRITTEN = f"support/graph_building.py:{getsourcelines(scan)[1] + 2} in scan"
 
 
 @pytest.fixture(autouse=True)
