@@ -16,7 +16,6 @@ from pytensor.tensor.type import DenseTensorType, lscalar
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import ZERO, AffineExpr, Atom
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.operator_base import LoopView
@@ -51,7 +50,6 @@ class Sources:
         states = forward.of_kind(SlotKind.STATE)
         for slot in states:
             self._inputs[slot.inner_inputs[0]] = Source(slot.output, (i,))
-        self._n_rows = {slot.output: rows(forward, slot, lengths) for slot in forward.outputs()}
         self._traces: dict[tuple[Variable, Index], Variable] = {}
         """The traces of states that are entries of other states, by the traces of those."""
         self._find_entries(states)
@@ -65,7 +63,7 @@ class Sources:
             variable, index = moved.array, moved.index
             moved = self._before(variable, index, slices)
         if slices:
-            found: RowRange | None = RowRange(ZERO, self._length_of(variable))
+            found: RowRange | None = RowRange(ZERO, self._lengths.length_of(variable))
             for part in reversed(slices):
                 found = None if found is None else found.cut(part, self._lengths)
             row, *rest = index
@@ -139,9 +137,6 @@ class Sources:
 
     def _varies(self, part: AffineExpr) -> bool:
         return self._i in part.atoms
-
-    def _length_of(self, array: Variable) -> AffineExpr:
-        return self._n_rows.get(array) or self._lengths.length_of(array)
 
     def _find_entries(self, states: list[Slot]) -> None:
         """Find the states that are an entry of another one, in every step."""
