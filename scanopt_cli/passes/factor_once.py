@@ -73,6 +73,7 @@ class FactorOnce(AnyLoopPass):
     """
 
     name: ClassVar[str] = "factor-once"
+    accepts_batched: ClassVar[bool] = False
     accepts_in_place: ClassVar[bool] = False
 
     guarded: bool = True
@@ -87,7 +88,7 @@ class FactorOnce(AnyLoopPass):
     def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a loop that is given factors."""
         nodes = view.op.fgraph.apply_nodes
-        if view.batch_ndim or not any(_solves(node) or _factors(node) for node in nodes):
+        if not any(_solves(node) or _factors(node) for node in nodes):
             return None
         view.unfreeze()
         kind = SlotKind.CONSTANT if isinstance(view, LoopView) else SlotKind.NON_SEQ

@@ -49,11 +49,10 @@ class PushOutProducts(AnyLoopPass):
 
     name: ClassVar[str] = "push-out-products"
     accepts_in_place: ClassVar[bool] = False
+    accepts_batched: ClassVar[bool] = False
 
     def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a loop that reads the products."""
-        if view.batch_ndim:
-            return None
         names = context.names(view)
         view.unfreeze()
         outer, rows, lengths = invariant_inputs(view), step_rows(view), Lengths(view.n_steps)

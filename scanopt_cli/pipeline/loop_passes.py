@@ -25,6 +25,10 @@ class LoopPass[View: SlotView](Pass):
     """Whether the pass is valid on a Scan whose buffers do not hold every step."""
     accepts_in_place: ClassVar[bool] = True
     """Whether the pass is valid on a loop whose body works in place."""
+    accepts_batched: ClassVar[bool] = True
+    """Whether the pass is for batched Scans, too (``Blockwise{Scan}``); if not, it skips them."""
+    accepts_while: ClassVar[bool] = True
+    """Whether the pass is for loops that a condition may end, too; if not, it skips them."""
     from_the_end: ClassVar[bool] = False
     """Whether to visit later loops first, since changing one may enable changes in its operands."""
 
@@ -43,6 +47,10 @@ class LoopPass[View: SlotView](Pass):
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Call `rewrite` once on every loop of ``context.fgraph`` that the pass takes."""
         for view in self.loops(context):
+            if view.batch_ndim and not self.accepts_batched:
+                continue
+            if view.is_while and not self.accepts_while:
+                continue
             if not self.accepts_trimmed and (short := trimmed(view)):
                 context.missed(view, Code.LOOP_LEFT, not_whole(short))
                 continue

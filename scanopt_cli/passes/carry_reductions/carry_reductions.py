@@ -49,11 +49,11 @@ class CarryReductions(ScanPass):
     """
 
     name: ClassVar[str] = "carry-reductions"
+    accepts_batched: ClassVar[bool] = False
+    accepts_while: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return reductions as the last rows of new states, where nothing else needs the trace."""
-        if view.is_while or view.batch_ndim:
-            return None
         lengths = Lengths(view.n_steps)
         names = context.names(view)
         accesses = accesses_of_outputs(view, context.clients)

@@ -38,11 +38,10 @@ class CompileSafeBodies(ScanPass):
     """Cases 2 and 3 of ``compile-safe``, and the copies of case 1; see `CompileSafe`."""
 
     name: ClassVar[str] = "compile-safe"
+    accepts_batched: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan whose body PyTensor compiles right."""
-        if view.batch_ndim:
-            return None
         names = context.names(view)
         long = _long_sequences(view)
         sums = [slot for slot in view.of_kind(SlotKind.SIT_SOT) if _is_misread_sum(view, slot)]

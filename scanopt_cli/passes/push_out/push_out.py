@@ -57,6 +57,7 @@ class PushOut(AnyLoopPass):
 
     name: ClassVar[str] = "push-out"
     accepts_in_place: ClassVar[bool] = False
+    accepts_batched: ClassVar[bool] = False
 
     guarded: bool = True
     cheap: bool = True
@@ -79,8 +80,6 @@ class PushOut(AnyLoopPass):
 
     def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a loop whose body computes less."""
-        if view.batch_ndim:
-            return None
         work = view_of(view.node)
         work.unfreeze()
         maps = row_maps(work)

@@ -54,11 +54,13 @@ class RemoveZeros(ScanPass):
     name: ClassVar[str] = "remove-zeros"
     repeats: ClassVar[bool] = True
     accepts_in_place: ClassVar[bool] = False
+    accepts_batched: ClassVar[bool] = False
+    accepts_while: ClassVar[bool] = False
 
     def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a Scan without the zero slots."""
         candidates = view.of_kind(SlotKind.SEQ, SlotKind.MIT_SOT, SlotKind.SIT_SOT)
-        if view.is_while or view.batch_ndim or not candidates:
+        if not candidates:
             return None
         lengths = Lengths(view.n_steps)
         starting = [slot for slot in candidates if _starts_zero(slot, lengths)]
