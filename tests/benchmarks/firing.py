@@ -30,6 +30,7 @@ from support.zoo.model import outputs_of
 from support.zoo.models import MODELS
 
 _PRESETS = ("default", "grad", "loop")
+_GAINS = "--gains" in sys.argv
 _PYMC_MODELS = ("ar2", "garch", "hidden_markov", "local_level", "rnn", "sir", "statespace")
 _KINDS = ("zoo", "zoo, gradients", "zoo, second gradients", "samples", "PyMC", "PyMC, gradients")
 
@@ -88,7 +89,7 @@ def _measured(key: Key) -> tuple[dict[Key, _Row], float]:
             row.rewrites += run.rewrites
             row.seconds += run.seconds
         for name in {run.name for run in result.passes if run.changed}:
-            if "second" not in key[0]:
+            if _GAINS and "second" not in key[0]:
                 _without(name, passes, key, _counts(result), rows[preset, name])
     return dict(rows), process_time() - begin
 
