@@ -1,10 +1,12 @@
-"""How often each pass of a preset does something, and what is missing without it: ``make firing``.
+"""How often each pass of a preset does something to real graphs: ``make firing``.
 
 The graphs are those of the zoo with first and second derivatives, the samples, and log-densities of
-PyMC models with theirs, if PyMC is installed. A pass has changed a graph if the graph that came out
-computes otherwise, or has more or fewer nodes. What it gains is told by running the preset without
-it: the graphs of which the result then has more loops, more nodes in bodies, or more nodes in all.
-Second derivatives are too slow for that.
+PyMC models with their gradients, if PyMC is installed. A pass has changed a graph if what came out
+computes otherwise, or has more or fewer nodes. A rewrite of a body that several loops share counts
+once; seconds are those in which the pass ran.
+
+With ``--gains``, which takes an hour, a preset is also run without each of its passes: of how many
+graphs, but for second derivatives, the result then has more loops, nodes in bodies, or nodes.
 """
 
 from __future__ import annotations
@@ -110,16 +112,19 @@ def _table(preset: str, rows: dict[Key, _Row], sizes: Counter[str]) -> Iterator[
     kinds = [kind for kind in _KINDS if sizes[kind]]
     yield f"\n## Preset {preset}\n"
     heads = [*(f"{kind} ({sizes[kind]})" for kind in kinds), "rewrites", "seconds"]
-    yield f"| pass | {' | '.join(heads)} | without it, of so many graphs |"
-    yield f"|---|{'---:|' * len(heads)}---|"
+    heads += ["without it, of so many graphs"] if _GAINS else []
+    yield f"| pass | {' | '.join(heads)} |"
+    yield f"|---|{'---:|' * len(heads)}"
     for name in dict.fromkeys(item.name for item in parse(PRESETS[preset])):
         row = rows[preset, name]
         cells = [*(str(row.changed[kind]) for kind in kinds), str(row.rewrites)]
-        gains = ", ".join(
+        cells.append(f"{row.seconds:.1f}")
+        gains = (
             f"{what} {count}" if what.startswith("fewer") else f"more {what} {count}"
             for what, count in row.gains.most_common()
         )
-        yield f"| `{name}` | {' | '.join(cells)} | {row.seconds:.1f} | {gains or '–'} |"
+        cells += [", ".join(gains)] if _GAINS else []
+        yield f"| `{name}` | {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -141,7 +146,7 @@ def main() -> None:
     sizes = Counter(kind for kind, _ in keys)
     print("# What each pass of a preset does\n")
     print(f"Written by `make firing` in {seconds:,.0f} s of processor time.")
-    print(" ".join(__doc__.partition("\n\n")[2].split()))
+    print(str(__doc__).split("\n\n")[1])
     for preset in _PRESETS:
         print("\n".join(_table(preset, rows, sizes)))
 
