@@ -136,7 +136,7 @@ class Sameness:
         known = self._graphs.get(id(graph))
         if known is None:
             if not (self.depth or self._within):
-                self._looked_into = 0
+                self.begin()
             digests = Digests(graph.inputs, self)
             for node in graph.toposort():
                 digests.add(node)
@@ -158,6 +158,10 @@ class Sameness:
     def of_loop(self, of: Callable[[Variable], bytes], view: SlotView) -> dict[Variable, bytes]:
         """Return the key of each output of an applied loop."""
         return output_keys(self, of, view)
+
+    def begin(self) -> None:
+        """Begin with another graph, in which as many nodes may be visited again."""
+        self._looked_into = 0
 
     def may_look_into(self, nodes: int) -> bool:
         """Count ``nodes`` of a body that are to be visited again; return whether they may be."""

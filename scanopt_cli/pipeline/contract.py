@@ -68,6 +68,7 @@ class PassContext:
     ``path`` names the loops and graphs around it, and ``around`` names the graph's inputs as the
     loop around it does. ``is_inlined`` marks a body that PyTensor inlines in place of its
     OpFromGraph. The pass appends to ``remarks``. With ``strict``, an error of the pass is raised.
+    ``sameness`` is what makes exact keys; it may know Ops and loops of graphs before.
     """
 
     fgraph: FunctionGraph
@@ -77,6 +78,7 @@ class PassContext:
     around: Mapping[Variable, str] = field(default_factory=dict)
     is_inlined: bool = False
     strict: bool = True
+    sameness: Sameness = field(default_factory=lambda: Sameness(gradients=True, exact=True))
     _digests: Digests | None = field(default=None, init=False)
     _titles: dict[Apply, str] = field(default_factory=dict, init=False)
     _always: set[Apply] | None = field(default=None, init=False)
@@ -164,7 +166,8 @@ class PassContext:
         order, so nothing upstream changes once its key is computed.
         """
         if self._digests is None:
-            self._digests = Digests(self.fgraph.inputs, Sameness(gradients=True, exact=True))
+            self.sameness.begin()
+            self._digests = Digests(self.fgraph.inputs, self.sameness)
         return self._digests
 
     def same(self, variable: Variable) -> bytes:

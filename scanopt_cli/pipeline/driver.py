@@ -88,6 +88,7 @@ class PassDriver:
     ) -> None:
         self.item = item
         self._forms = forms or Forms()
+        self._exact = Sameness(gradients=True, exact=True)
         self.remarks: list[Remark] = []
         self.rewrites = 0
         self.idle: str | None = None
@@ -113,7 +114,9 @@ class PassDriver:
         PassError
             If the pass is of another package and raises an error.
         """
-        context = PassContext(fgraph, self.item.name, self.remarks, strict=self._strict)
+        context = PassContext(
+            fgraph, self.item.name, self.remarks, strict=self._strict, sameness=self._exact
+        )
         try:
             return self._run(context)
         except Exception as error:
