@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import join
 
 from scanopt_cli.analysis.statistics import Statistics
-from scanopt_cli.pipeline.grammar import PRESETS, parse
+from scanopt_cli.pipeline.grammar import PRESETS, parse, print_pipeline
 from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.remarks import Remark, RemarkKind
@@ -122,11 +122,19 @@ def next_steps(
 
 
 def _mending(result: OptimizeResult, fixes: str) -> str:
-    """Return the pipeline that was run with ``fixes``, or a preset that has them all."""
-    names = {item.name for item in parse(fixes)}
-    for preset, pipeline in PRESETS.items():
-        if pipeline and names <= {item.name for item in parse(pipeline)}:
-            return preset
+    """Return the pipeline that was run with ``fixes``, or a preset that has them, and the rest.
+
+    The preset that was run comes first, then the first that has all that any preset has.
+    """
+    of_presets = {
+        name: {item.name for item in parse(text)} for name, text in PRESETS.items() if text
+    }
+    known = {item.name for item in parse(fixes)} & set().union(*of_presets.values())
+    rest = [print_pipeline([item]) for item in parse(fixes) if item.name not in known]
+    for preset in sorted(of_presets, key=lambda name: PRESETS[name] != result.pipeline):
+        is_run = PRESETS[preset] == result.pipeline
+        if known <= of_presets[preset] and (known or is_run):
+            return ",".join((preset, *rest))
     return ",".join(filter(None, (result.pipeline, fixes)))
 
 

@@ -60,7 +60,7 @@ def test_lengths_of_the_zoo(model: Any, order: int) -> None:
     _assert_known_alike(from_io(*outputs_of(model, order)))
 
 
-@given(scan_graphs(while_loops=False))
+@given(scan_graphs(while_loops=False, blockwise=False))
 def test_lengths_of_generated_graphs(generated: GeneratedScan) -> None:
     """What is told of a Scan by names of inputs is told of the TracedLoop by the same."""
     scans, loops = map(_known, _both(from_io(generated.inputs, generated.outputs)))
