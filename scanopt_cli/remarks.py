@@ -143,7 +143,9 @@ class Code(StrEnum):
     # simplify
     NOT_SIMPLIFIED = "not-simplified"
     SIMPLIFIED = "simplified"
-    # normalize-reads, trim-steps
+    # normalize-reads, peel-first-step, trim-steps
+    FIRST_ROW_COMPUTED = "first-row-computed"
+    FIRST_ROW_KEPT = "first-row-kept"
     FIRST_STEPS_RUN = "first-steps-run"
     LAST_STEPS_CUT = "last-steps-cut"
     READS_NORMALIZED = "reads-normalized"
@@ -185,6 +187,7 @@ class Why(StrEnum):
     NEGATIVE_ZERO = "negative-zero"
     NO_FIXPOINT = "no-fixpoint"
     NO_STEPS = "no-steps"
+    NO_TENSORS = "no-tensors"
     ONE_CONDITION = "one-condition"
     ONE_INPUT = "one-input"
     ONE_ROW = "one-row"
@@ -204,6 +207,7 @@ class Why(StrEnum):
     STATE_UNTRACED = "state-untraced"
     STEP_HOLDS_GRAPH = "step-holds-graph"
     STEP_LARGE = "step-large"
+    STEP_OP = "step-op"
     STEPS_DIFFER_IN_BATCH = "steps-differ-in-batch"
     SUBCLASS = "subclass"
     TAPS_ONE_SIDED = "taps-one-sided"

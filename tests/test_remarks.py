@@ -71,8 +71,8 @@ def test_a_remark_in_words() -> None:
 
 def test_a_missed_rewrite_says_why_and_what_to_do() -> None:
     why = because(Why.NO_STEPS, steps="n")
-    missed = remark(Code.SUM_KEPT, "h", reason=why)
-    assert text_of(missed).endswith("the trip count n may be 0")
+    missed = remark(Code.FIRST_ROW_KEPT, "h", reason=why)
+    assert text_of(missed).endswith("the first step: the trip count n may be 0")
     assert hint_of(missed) == "use a constant n_steps, or sequences of static length"
 
 

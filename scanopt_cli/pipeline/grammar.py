@@ -19,16 +19,18 @@ from scanopt_cli.text import comma_separated
 
 PRESETS: dict[str, str] = {
     "default": "merge-equal,remove-unused,guard-last-rows,inline-constants,hoist-states,"
-    "merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,trim-steps,save-mem",
+    "merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,"
+    "trim-steps,save-mem",
     "grad": "merge-equal,remove-unused,guard-last-rows,clean-slices,mit-mot-to-sit-sot,"
     "remove-zeros,simplify{outer=true},push-out-products,push-out-sums,clean-slices,"
     "inline-constants,hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,"
-    "normalize-reads,trim-steps,save-mem",
+    "normalize-reads,peel-first-step,trim-steps,save-mem",
     "loop": "merge-equal,remove-unused,guard-last-rows,clean-slices,mit-mot-to-sit-sot,"
     "remove-zeros,simplify{outer=true},push-out-products,push-out-sums,push-out{cheap=false},"
     "clean-slices,inline-constants,hoist-states,merge-scans,merge-duplicates,merge-states,"
-    "remove-unused,normalize-reads,trim-steps,scan-to-loop,trace-to-last,remove-unused,"
-    "constant-states,unroll-loops,unroll-small,factor-once,keep-values,merge-products,save-mem",
+    "remove-unused,normalize-reads,peel-first-step,trim-steps,scan-to-loop,trace-to-last,"
+    "remove-unused,constant-states,unroll-loops,unroll-small,factor-once,keep-values,"
+    "merge-products,save-mem",
     "none": "",
 }
 """Named pipelines."""

@@ -30,6 +30,7 @@ _BUILTIN = (
     "push_out_products:PushOutProducts",
     "push_out_sums.push_out_sums:PushOutSums",
     "normalize_reads.normalize_reads:NormalizeReads",
+    "peel_first_step:PeelFirstStep",
     "trim_steps.trim_steps:TrimSteps",
     "carry_reductions.carry_reductions:CarryReductions",
     "save_mem.save_mem:SaveMem",

@@ -17,7 +17,7 @@ from scanopt_cli.rules.compiled_loops import CompiledLoop
 from scanopt_cli.rules.finding_costs import memory
 from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 
-_FIX = Fix("remove-unused,guard-last-rows,normalize-reads,trim-steps")
+_FIX = Fix("remove-unused,guard-last-rows,normalize-reads,peel-first-step,trim-steps")
 _SMALL = 64
 """To copy as many entries takes no longer than the step."""
 _WRITES = (IncSubtensor, AdvancedIncSubtensor)

@@ -24,7 +24,7 @@ from scanopt_cli.rules.compiled_loops import rows_kept
 from scanopt_cli.rules.finding_costs import memory
 from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 
-_NORMALIZING = "guard-last-rows,normalize-reads,trim-steps"
+_NORMALIZING = "guard-last-rows,normalize-reads,peel-first-step,trim-steps"
 _LONG = 100
 """As many rows are worth a word; an unknown number is more."""
 _REASONS: Mapping[Why, str] = {
@@ -101,7 +101,7 @@ class WholeTraces(Rule):
 
 def _reason(remark: Remark) -> str | None:
     """Return why the whole trace must be kept, for a remark that says that."""
-    is_about_it = remark.code is Code.BUFFER_KEPT
+    is_about_it = remark.code in (Code.BUFFER_KEPT, Code.FIRST_ROW_KEPT)
     if not is_about_it or remark.reason is None:
         return None
     return _REASONS.get(Why(remark.reason.code))

@@ -29,6 +29,7 @@ from scanopt_cli.passes.loop_to_scan.loop_to_scan import LoopToScan
 from scanopt_cli.passes.merge_products import MergeProducts
 from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.passes.normalize_reads.normalize_reads import NormalizeReads
+from scanopt_cli.passes.peel_first_step import PeelFirstStep
 from scanopt_cli.passes.push_out.push_out import PushOut
 from scanopt_cli.passes.push_out_products import PushOutProducts
 from scanopt_cli.passes.push_out_sums.push_out_sums import PushOutSums
@@ -62,7 +63,7 @@ from support.benchmarks.sized_graphs import (
 _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
     differentiated_graph: (MitMotToSitSot.name, CleanSlices.name, "grad"),
     invariant_graph: (HoistStates.name, CompileSafe.name, PushOut.name),
-    reading_graph: (NormalizeReads.name, CarryReductions.name, TrimSteps.name),
+    reading_graph: (NormalizeReads.name, PeelFirstStep.name, CarryReductions.name, TrimSteps.name),
     networks_graph: (PushOutProducts.name,),
     summing_graph: (PushOutSums.name,),
     gates_graph: (MergeProducts.name,),

@@ -31,7 +31,7 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "push-out-sums": (),
     "remove-zeros": (ValueError,),
     "trim-steps": (Exception,),
-    "normalize-reads,trim-steps,save-mem": (Exception,),
+    "normalize-reads,peel-first-step,trim-steps,save-mem": (Exception,),
     "save-mem": (),
     "guard-last-rows": (),
     "initial-rows-alone": (),

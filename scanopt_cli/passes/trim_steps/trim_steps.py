@@ -51,7 +51,7 @@ class TrimSteps(ScanPass):
     more bounds known.
 
     Out of scope: mit_mots; slices of slices for an unknown ``n``, which `clean-slices` composes;
-    first rows that are read beside last ones; ``xs[-i:]``; symbolic bounds;
+    first rows that are read beside last ones (see `peel-first-step`); ``xs[-i:]``; symbolic bounds;
     and case 3 beside readers of the first steps.
     """
 
