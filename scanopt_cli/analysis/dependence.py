@@ -13,7 +13,7 @@ from pytensor.tensor.type import DenseTensorType
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import STATES, TRACED, Slot, SlotKind
+from scanopt_cli.ir.slots import STATES, TRACED, Slot, SlotKind, SlotView
 
 
 def state_inputs(view: ScanView) -> set[Variable]:
@@ -76,14 +76,15 @@ def is_elementwise_map(view: ScanView) -> bool:
     return are_elementwise_map(view, view.op.fgraph.toposort())
 
 
-def keeps_every_step(view: ScanView) -> bool:
+def keeps_every_step(view: SlotView) -> bool:
     """Whether every output is a trace or a state whose buffer provably holds every step.
 
     The loop may not stop early, and has no mit_mots or untraced states.
     """
     lengths = Lengths(view.n_steps)
     return not view.is_while and all(
-        slot.kind in TRACED and is_whole(view, slot, lengths) for slot in view.outputs()
+        slot.kind in (*TRACED, SlotKind.TRACED) and is_whole(view, slot, lengths)
+        for slot in view.outputs()
     )
 
 

@@ -26,9 +26,9 @@ from pytensor.tensor.rewriting.linalg.utils import (
 )
 from pytensor.tensor.shape import Shape_i, specify_shape
 
+from scanopt_cli.analysis.step_rows import invariant_inputs
 from scanopt_cli.ir.inner_graphs import core_op
-from scanopt_cli.ir.slots import SlotKind, SlotView
-from scanopt_cli.loop.operator_base import LoopView
+from scanopt_cli.ir.slots import SlotView
 from scanopt_cli.passes.push_out.hoisting import hoist, invariant_nodes
 from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import AnyLoopPass
@@ -91,8 +91,7 @@ class FactorOnce(AnyLoopPass):
         if not any(_solves(node) or _factors(node) for node in nodes):
             return None
         view.unfreeze()
-        kind = SlotKind.CONSTANT if isinstance(view, LoopView) else SlotKind.NON_SEQ
-        known = {slot.inner_inputs[0] for slot in view.of_kind(kind)}
+        known = set(invariant_inputs(view))
         body = FunctionGraph(outputs=view.inner_outputs(), clone=False)
         invariant = invariant_nodes(body.toposort(), known)
         count = self._factor(body, known.union(*(node.outputs for node in invariant)))

@@ -13,6 +13,7 @@ from pytensor.tensor.math import Dot
 
 from scanopt_cli.analysis.dependence import dependent_nodes
 from scanopt_cli.analysis.named_loops import NamedLoop
+from scanopt_cli.analysis.step_rows import invariant_inputs
 from scanopt_cli.analysis.vector_products import vector_products
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.slots import SlotKind
@@ -90,7 +91,7 @@ def _loops_with(context: CheckContext, fix: Fix, code: Code) -> Iterator[tuple[N
 
 def _invariant(loop: NamedLoop) -> list[Apply]:
     view = loop.view
-    given = {s.inner_inputs[0] for s in view.of_kind(SlotKind.NON_SEQ, SlotKind.CONSTANT)}
+    given = set(invariant_inputs(view))
     nodes = view.op.fgraph.toposort()
     # What is computed of constants alone, PyTensor computes when it compiles.
     moved = invariant_nodes(nodes, given).intersection(dependent_nodes(given, view.inner_outputs()))

@@ -1,4 +1,4 @@
-"""How the tests of this directory compile: with one rewrite of PyTensor's alone, or with all.
+"""How `tests/upstream` compiles: with one rewrite of PyTensor's alone, or with all.
 
 The tests are bugs of PyTensor 3.3.7 that are about loops. Each states the right value, fails, and
 is marked as a strict xfail, so that a release of PyTensor that mends the bug tells us. The reason

@@ -29,6 +29,7 @@ from pytensor.tensor.type import DenseTensorType, discrete_dtypes
 
 from scanopt_cli.analysis.dependence import dependent_nodes
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.step_rows import invariant_inputs
 from scanopt_cli.ir.declared_lengths import declaring_as
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of
@@ -73,7 +74,7 @@ def hoist(
     if not view.is_unfrozen:
         view.unfreeze()
     kind = SlotKind.CONSTANT if isinstance(view, LoopView) else SlotKind.NON_SEQ
-    outer = {slot.inner_inputs[0]: slot.outer_input for slot in view.of_kind(kind)}
+    outer = invariant_inputs(view)
     outputs = view.inner_outputs()
     nodes = list(io_toposort([], outputs))
     hoisted = _without_buffers(invariant_nodes(nodes, set(outer)), nodes)

@@ -12,11 +12,11 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from scanopt_cli.analysis.buffers import is_whole
+from scanopt_cli.analysis.dependence import keeps_every_step
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.step_rows import StepRow, add_rows, invariant_inputs, step_rows
 from scanopt_cli.ir.declared_lengths import declaring_as
-from scanopt_cli.ir.slots import TRACED, SlotKind, SlotView
+from scanopt_cli.ir.slots import SlotKind, SlotView
 from scanopt_cli.loop.costs import is_costly
 from scanopt_cli.remarks import Reason, Why, because
 
@@ -148,9 +148,7 @@ def _unfit(view: SlotView, maps: RowMaps, rows: Sequence[StepRow], lengths: Leng
     """Return why rows cannot be computed with before the loop, ``None`` if they can."""
     are_whole = all(row.is_whole(lengths) for row in rows)
     if maps.is_all:
-        traces = [slot for slot in view.outputs() if slot.kind in (*TRACED, SlotKind.TRACED)]
-        keeps_all = all(is_whole(view, slot, lengths) for slot in traces)
-        if view.is_while or len(traces) < len(view.outputs()) or not keeps_all:
+        if not keeps_every_step(view):
             return Why.LOOP_EMPTIES
         return None if all(row.is_there(lengths) for row in rows) else Why.SEQUENCE_LENGTH
     if are_whole:
