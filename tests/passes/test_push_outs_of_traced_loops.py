@@ -73,6 +73,16 @@ def ops_inside(graph: Graph) -> list[Any]:
     return [core_op(node.op) for node in only_loop(graph).op.fgraph.toposort()]
 
 
+def network(product: Callable[[Any, Any], Any]) -> Any:
+    """The states of a recurrent network, whose input is multiplied by weights."""
+    return scan(
+        lambda a, h, weights: pt.tanh(product(a, weights) + h),
+        sequences=[xs],
+        outputs_info=[h],
+        non_sequences=[weights],
+    )
+
+
 MOVED: dict[str, tuple[Callable[[], Any], str, Callable[[Any], bool]]] = {
     "an invariant": (
         lambda: scan(lambda y, w: y * pt.exp(w), outputs_info=[x], non_sequences=[w], n_steps=n),
@@ -111,22 +121,12 @@ MOVED: dict[str, tuple[Callable[[], Any], str, Callable[[Any], bool]]] = {
         lambda op: op == pt.exp,
     ),
     "products": (
-        lambda: scan(
-            lambda a, h, weights: pt.tanh(a @ weights + h),
-            sequences=[xs],
-            outputs_info=[h],
-            non_sequences=[weights],
-        ),
+        lambda: network(lambda a, weights: a @ weights),
         "multiplies all rows of `xs` by a matrix before the loop",
         lambda op: isinstance(op, Dot),
     ),
     "products of columns": (
-        lambda: scan(
-            lambda a, h, weights: pt.tanh(weights.T @ a + h),
-            sequences=[xs],
-            outputs_info=[h],
-            non_sequences=[weights],
-        ),
+        lambda: network(lambda a, weights: weights.T @ a),
         "multiplies all rows of `xs` by a matrix before the loop",
         lambda op: isinstance(op, Dot),
     ),

@@ -18,7 +18,7 @@ from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.pipeline.runner import PipelineRunner, run_pipeline
 from scanopt_cli.remarks import Code
 from scanopt_cli.reports.remark_text import text_of
-from support.graph_building import graph_of, scan
+from support.graph_building import graph_of, scan, wasteful
 
 X = pt.dscalar("x")
 N = pt.lscalar("n")
@@ -62,11 +62,6 @@ class _Looking(Pass):
         yield from ()
 
 
-def _wasteful(name: str):
-    ys, _ = scan(lambda y: [y * 2, y + 1], outputs_info=[X, None], n_steps=N, name=name)
-    return ys[-1]
-
-
 def test_endless_passes_are_stopped() -> None:
     graph = graph_of(X + N)
     (run,) = run_pipeline(graph.fgraph, [_Flip()])
@@ -79,7 +74,7 @@ def test_endless_passes_are_stopped() -> None:
 
 
 def test_what_one_run_found_out_the_next_does_not_look_at_again() -> None:
-    graph = graph_of(_wasteful("one"))
+    graph = graph_of(wasteful("one"))
     _Looking.seen.clear()
     runner = PipelineRunner([_Looking()])
     assert [run.changed for _ in range(2) for run in runner.run(graph.fgraph)] == [False, False]
@@ -93,7 +88,7 @@ def test_what_one_run_found_out_the_next_does_not_look_at_again() -> None:
 
 def test_each_run_tells_what_it_did_itself() -> None:
     runner = PipelineRunner(parse("remove-unused"))
-    runs = [run for _ in range(2) for run in runner.run(graph_of(_wasteful("one")).fgraph)]
+    runs = [run for _ in range(2) for run in runner.run(graph_of(wasteful("one")).fgraph)]
     assert [(run.changed, run.rewrites, len(run.remarks)) for run in runs] == [(True, 1, 1)] * 2
 
 
@@ -130,7 +125,7 @@ def test_two_passes_that_undo_each_other_are_not_named() -> None:
 
 
 def test_running_twice_changes_nothing() -> None:
-    first = optimize(graph_of(_wasteful("a")))
+    first = optimize(graph_of(wasteful("a")))
     second = optimize(first.graph)
     assert not second.changed
     assert second.after == first.after

@@ -27,7 +27,7 @@ from scanopt_cli.pipeline.optimizing import Snapshot, optimize
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.remarks import Code
 from scanopt_cli.reports.remark_text import failures, text_of
-from support.graph_building import graph_of, power, scan, scan_views
+from support.graph_building import graph_of, power, scan, scan_views, wasteful
 
 X = pt.dscalar("x")
 N = pt.lscalar("n")
@@ -55,11 +55,6 @@ class _Whole(ScanPass):
         raise AssertionError("reached a Scan")
 
 
-def _wasteful(name: str):
-    ys, _ = scan(lambda y: [y * 2, y + 1], outputs_info=[X, None], n_steps=N, name=name)
-    return ys[-1]
-
-
 def test_a_pass_that_changes_the_signature_is_told() -> None:
     graph = graph_of(X + N)
     with pytest.raises(PassError, match="widen changed the graph's inputs or the types"):
@@ -82,7 +77,7 @@ def test_trimmed_loops_are_kept_from_what_wants_whole_buffers() -> None:
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 9])
 def test_limit_counts_rewrites(limit: int) -> None:
-    graph = graph_of(_wasteful("a"), _wasteful("b"), _wasteful("c"))
+    graph = graph_of(wasteful("a"), wasteful("b"), wasteful("c"))
     result = optimize(graph, "remove-unused", limit=limit)
     assert result.before.nit_sot - result.after.nit_sot == min(limit, 3)
     assert sum(run.rewrites for run in result.passes) == min(limit, 3)
@@ -143,7 +138,7 @@ def test_what_each_nesting_frees_in_the_next() -> None:
 
 
 def test_optimize_leaves_its_argument_as_it_was() -> None:
-    graph = graph_of(_wasteful("a"))
+    graph = graph_of(wasteful("a"))
     before = digest(graph)
     names = [variable.name for variable in graph.inputs]
     result = optimize(graph)
@@ -153,7 +148,7 @@ def test_optimize_leaves_its_argument_as_it_was() -> None:
 
 
 def test_optimize_takes_every_form_of_graph() -> None:
-    graph = graph_of(_wasteful("a"))
+    graph = graph_of(wasteful("a"))
     forms = [graph, graph.fgraph, graph.fgraph.freeze(), (graph.inputs, graph.outputs)]
     digests = {digest(optimize(form).graph) for form in forms}
     assert len(digests) == 1
@@ -162,7 +157,7 @@ def test_optimize_takes_every_form_of_graph() -> None:
 
 def test_watcher_sees_each_change() -> None:
     seen: list[Snapshot] = []
-    result = optimize(graph_of(_wasteful("a")), "remove-unused,save-mem", watch=seen.append)
+    result = optimize(graph_of(wasteful("a")), "remove-unused,save-mem", watch=seen.append)
     assert [snapshot.pass_name for snapshot in seen] == ["remove-unused", "save-mem"]
     assert statistics(seen[-1].graph.fgraph) == result.after
 
@@ -210,7 +205,7 @@ class _Failing(ScanPass):
 
 
 def test_an_error_of_a_pass_leaves_its_loop_alone() -> None:
-    graph = graph_of(_wasteful("good"), _wasteful("bad"))
+    graph = graph_of(wasteful("good"), wasteful("bad"))
     (run,) = run_pipeline(graph.fgraph, [_Failing()], strict=False)
     views = {view.name: view for view in scan_views(graph.fgraph)}
     assert {name: len(view.outputs()) for name, view in views.items()} == {"good": 1, "bad": 2}

@@ -79,6 +79,13 @@ def power(steps: Any = 4, name: str = "square") -> tuple[Variable, Any]:
     return x, scan(lambda y: y**2, outputs_info=[x], n_steps=steps, name=name)
 
 
+def wasteful(name: str) -> Any:
+    """The last power of two times ``x``, by a loop that computes another trace for nobody."""
+    x, n = pt.dscalar("x"), pt.lscalar("n")
+    ys, _ = scan(lambda y: [y * 2, y + 1], outputs_info=[x, None], n_steps=n, name=name)
+    return ys[-1]
+
+
 def arguments(graph: Graph, **values: Any) -> list[Any]:
     """Return ``values`` by input name, in the graph's order, as the arrays that inputs hold."""
     return [
