@@ -25,7 +25,7 @@ from scanopt_cli.text import cut
 _INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "TrueDiv": "/", "Pow": "**"}
 _SEE_THROUGH = (ScalarFromTensor, TensorFromScalar, SpecifyShape)
 _DEPTH = 4
-_LONGEST = 60
+LONGEST = 60
 _FEW = 4
 
 
@@ -41,17 +41,18 @@ def describe(
     names: Mapping[Variable, str] | None = None,
     depth: int = _DEPTH,
     lengths: Values | None = None,
+    longest: int | None = LONGEST,
 ) -> str:
-    """Return ``variable`` as code, at most ``depth`` operations deep and some 60 characters long.
+    """Return ``variable`` as code, at most ``depth`` operations deep and ``longest`` long.
 
-    ``names`` gives the text of a variable, and overrides its own name. Deeper operations are
-    shown as ``…``. Who describes many variables of one graph passes the same ``lengths`` each time,
-    so that each length is read once.
+    ``names`` gives the text of a variable, and overrides its own name. Deeper operations, and
+    operands behind the first 60 characters of others, are shown as ``…``. Who describes many
+    variables of one graph passes the same ``lengths`` each time, so that each length is read once.
     """
     text = _Describer(names or {}, lengths or Lengths()).describe(variable, depth)
     if _is_infix(variable.owner) and text.startswith("("):
         text = text[1:-1]
-    return cut(text, _LONGEST)
+    return text if longest is None else cut(text, longest)
 
 
 def inner_names(view: SlotView, slot_names: list[str]) -> dict[Variable, str]:
@@ -135,14 +136,14 @@ class _Describer:
         return f"{label}({', '.join(operands)})"
 
     def _operands(self, parts: Sequence[Variable], depth: int) -> list[str]:
-        """Return the operands as code, and stop once they are longer than `describe` shows."""
+        """Return the operands as code; those behind some long ones are ``…``."""
         texts: list[str] = []
         length = 0
         for part in parts:
+            if length > LONGEST:
+                return [*texts, "…"]
             texts.append(self.describe(part, depth))
             length += len(texts[-1])
-            if length > _LONGEST:
-                break
         return texts
 
     def _indices(self, op: Subtensor | IncSubtensor, inputs: Sequence[Variable], depth: int) -> str:

@@ -246,10 +246,10 @@ class _Naming:
         return tuple(map(str, self._inside.shape(variable)))
 
     def describe_outside(self, variable: Variable) -> str:
-        return describe(variable, self.loop.outer_names, lengths=self._outside)
+        return describe(variable, self.loop.outer_names, lengths=self._outside, longest=None)
 
     def describe_inside(self, variable: Variable) -> str:
-        return describe(variable, self._inner_names, lengths=self._inside)
+        return describe(variable, self._inner_names, lengths=self._inside, longest=None)
 
     def readers(self, variable: Variable) -> Iterator[str]:
         for node, position in self.loop.clients(variable):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from scanopt_cli.analysis.expression_text import at_tap
+from scanopt_cli.analysis.expression_text import LONGEST, at_tap
 from scanopt_cli.analysis.inspection import ScanReport, SlotReport
 from scanopt_cli.reports.document import Block, Column, Item, Line, Paragraph, Span, Style, Table
-from scanopt_cli.text import size_text
+from scanopt_cli.text import cut, size_text
 
 _COLUMNS = (
     Column("kind", wraps=False),
@@ -97,12 +97,12 @@ def _source(slots: Sequence[SlotReport]) -> str:
     """Return what feeds a slot, or what array all entries of one come from."""
     arrays = {slot.fed_by.rpartition("[")[0] for slot in slots}
     is_one = len(slots) > 1 and len(arrays) == 1 and all(slot.fed_by[-1:] == "]" for slot in slots)
-    return arrays.pop() if is_one else _first(slots, "fed_by")
+    return cut(arrays.pop(), LONGEST) if is_one else _first(slots, "fed_by")
 
 
 def _first(slots: Sequence[SlotReport], field: str) -> str:
     texts = dict.fromkeys(str(getattr(slot, field)) for slot in slots)
-    return next(iter(texts)) + (", …" if len(texts) > 1 else "")
+    return cut(next(iter(texts)), LONGEST) + (", …" if len(texts) > 1 else "")
 
 
 def _name(slots: Sequence[SlotReport]) -> str:

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytensor
+import pytensor.tensor as pt
 import pytest
 
+import scanopt_cli as so
 from scanopt_cli import __version__
 from scanopt_cli.__main__ import main
 from scanopt_cli.serialization.loading import load
 from support.command_line import process, run, scanopt
+from support.graph_building import graph_of, scan
 from support.tiers import deep
 
 
@@ -255,3 +258,23 @@ def test_bad_files_give_one_line(tmp_path: Path, content: bytes) -> None:
 def test_directory_is_no_graph(tmp_path: Path) -> None:
     done = scanopt("inspect", tmp_path)
     assert (done.code, done.err.count("\n")) == (2, 1)
+
+
+TEXTS = ("fed_by", "inside")
+
+
+def test_json_has_what_the_screen_leaves_out(tmp_path: Path) -> None:
+    """30 loops, of which 11 rows are shown, and names that are cut in a table."""
+    x, start = pt.dvector("x" * 200), pt.dscalar("start")
+    loops = [
+        scan(lambda a, s, i=i: pt.tanh(a) * (i + 2) + s, sequences=[x], outputs_info=[start])[-1]
+        for i in range(30)
+    ]
+    so.save(graph_of(*loops), tmp_path / "many.pkl")
+    done = scanopt("inspect", tmp_path / "many.pkl")
+    assert "19 more distinct loops; --format json has all" in done.out
+    told = json.loads(scanopt("inspect", tmp_path / "many.pkl", "--format", "json").out)
+    assert len(told["scans"]) == 30
+    texts = [slot[field] for each in told["scans"] for slot in each["slots"] for field in TEXTS]
+    assert any(text == "x" * 200 for text in texts)
+    assert not any(text.endswith("…") for text in texts)
