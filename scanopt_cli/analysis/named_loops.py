@@ -14,10 +14,11 @@ from pytensor.graph.fg import AbstractFunctionGraph
 from scanopt_cli.analysis.body_lengths import BodyLengths
 from scanopt_cli.analysis.expression_text import inner_names, loop_results
 from scanopt_cli.analysis.provenance.locating import places
+from scanopt_cli.analysis.step_rows import invariant_inputs
 from scanopt_cli.ir.inner_graphs import body_of, inner_graphs
 from scanopt_cli.ir.naming import slot_names, titles
 from scanopt_cli.ir.scan_view import is_loop, view_of
-from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
+from scanopt_cli.ir.slots import Slot, SlotView
 from scanopt_cli.ir.written import Written
 
 _NO_NAMES: Mapping[Variable, str] = MappingProxyType({})
@@ -51,8 +52,7 @@ class Holder:
     def given(self) -> Mapping[Variable, Variable]:
         """What each input of the body is, outside; of a loop those that are so at each step."""
         if is_loop(self.node):
-            slots = view_of(self.node).of_kind(SlotKind.NON_SEQ, SlotKind.CONSTANT)
-            return {v: slot.outer_input for slot in slots for v in slot.inner_inputs}
+            return invariant_inputs(view_of(self.node))
         body = body_of(self.node.op)
         return {} if body is None else dict(zip(body.inputs, self.node.inputs, strict=True))
 

@@ -13,7 +13,6 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import shape_padright
 from pytensor.tensor.subtensor import IncSubtensor
 
-from scanopt_cli.analysis.affine import ONE
 from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import rows
@@ -64,9 +63,8 @@ class InitialRowsAlone(ScanPass):
             axis, width = view.batch_ndim, slot.n_initial
             start = buffer[along(axis, slice(None, width))]
             room: Any = with_room(start, buffer.shape, width, axis)
-            steps = lengths.value_of(view.n_steps)
-            is_overwritten = lengths.provably_le(ONE, steps) or lengths.provably_le(
-                rows(view, slot, lengths), steps + width
+            is_overwritten = lengths.runs() or lengths.provably_le(
+                rows(view, slot, lengths), lengths.steps + width
             )
             if not is_overwritten:
                 has_steps = shape_padright(pt.gt(view.n_steps, 0), buffer.type.ndim - axis)
