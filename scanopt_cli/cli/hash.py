@@ -43,7 +43,6 @@ def hash_graphs(
 
     The same in every process; renaming and reordering do not change it.
     """
-    from scanopt_cli.analysis.provenance.locating import locate
     from scanopt_cli.equivalence.hashing import hash_graph
     from scanopt_cli.reports.hash_report import hash_report
 
@@ -52,8 +51,6 @@ def hash_graphs(
         with batch.attempt(path):
             with session(path, trust=trust, allow_packages=allow_package, only_read=True) as work:
                 graph = work.load(path)
-                if inner:
-                    locate(graph.fgraph)
                 digest = hash_graph(graph, inner=inner, names=names, gradients=gradients)
             batch.results.append(digest)
             if output_format is not Format.JSON:
