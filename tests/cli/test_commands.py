@@ -276,5 +276,5 @@ def test_json_has_what_the_screen_leaves_out(tmp_path: Path) -> None:
     told = json.loads(scanopt("inspect", tmp_path / "many.pkl", "--format", "json").out)
     assert len(told["scans"]) == 30
     texts = [slot[field] for each in told["scans"] for slot in each["slots"] for field in TEXTS]
-    assert any(text == "x" * 200 for text in texts)
+    assert any(text.startswith("x" * 200) for text in texts)
     assert not any(text.endswith("…") for text in texts)
