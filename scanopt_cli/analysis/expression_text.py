@@ -26,6 +26,8 @@ _INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "TrueDiv": "/", "Pow": "**"}
 _SEE_THROUGH = (ScalarFromTensor, TensorFromScalar, SpecifyShape)
 _DEPTH = 4
 LONGEST = 60
+_LONGEST_OPERANDS = 1_000
+"""How long the operands of one operation may be in a text that is not cut."""
 _FEW = 4
 
 
@@ -46,10 +48,11 @@ def describe(
     """Return ``variable`` as code, at most ``depth`` operations deep and ``longest`` long.
 
     ``names`` gives the text of a variable, and overrides its own name. Deeper operations, and
-    operands behind the first 60 characters of others, are shown as ``…``. Who describes many
+    operands behind the first 1,000 characters of others, are shown as ``…``. Who describes many
     variables of one graph passes the same ``lengths`` each time, so that each length is read once.
     """
-    text = _Describer(names or {}, lengths or Lengths()).describe(variable, depth)
+    describer = _Describer(names or {}, lengths or Lengths(), longest or _LONGEST_OPERANDS)
+    text = describer.describe(variable, depth)
     if _is_infix(variable.owner) and text.startswith("("):
         text = text[1:-1]
     return text if longest is None else cut(text, longest)
@@ -89,6 +92,7 @@ def at_tap(tap: int) -> str:
 class _Describer:
     names: Mapping[Variable, str]
     lengths: Values
+    longest: int
 
     def describe(self, variable: Variable, depth: int) -> str:
         if variable in self.names:
@@ -140,7 +144,7 @@ class _Describer:
         texts: list[str] = []
         length = 0
         for part in parts:
-            if length > LONGEST:
+            if length > self.longest:
                 return [*texts, "…"]
             texts.append(self.describe(part, depth))
             length += len(texts[-1])
