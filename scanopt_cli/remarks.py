@@ -199,7 +199,7 @@ class Why(StrEnum):
     READERS_NARROW = "readers-narrow"
     READ_ELSEWHERE = "read-elsewhere"
     READ_OUT_OF_BOUNDS = "read-out-of-bounds"
-    READ_SO = "read-so"
+    READ_AS = "read-as"
     ROUNDS_TWICE = "rounds-twice"
     ROW_SHAPE_UNKNOWN = "row-shape-unknown"
     SEQUENCE_LENGTH = "sequence-length"

@@ -61,16 +61,16 @@ def problem_of(
     position = output_position(original, output)
     target = original.outputs[position]
     inputs = original.fgraph.inputs
-    base = FunctionGraph(inputs, [target], clone=False)
-    refuse_in_place(base, source)
+    single = FunctionGraph(inputs, [target], clone=False)
+    refuse_in_place(single, source)
     by = tuple(input_positions(original, target, wrt, graph))
     names = tuple(input_names(inputs)[i] for i in by)
-    only = replace(original, fgraph=base, output_names=(output_names(original)[position],))
+    only = replace(original, fgraph=single, output_names=(output_names(original)[position],))
     chosen = tuple(inputs[i] for i in by)
     refuse_complex(chosen, names, target, source)
     refuse_trimmed(chosen, target, source)
-    run_pipeline(base, [InitialRowsAlone()], strict=True)
-    return Problem(only, base.outputs[0], output_names(original)[position], by, names)
+    run_pipeline(single, [InitialRowsAlone()], strict=True)
+    return Problem(only, single.outputs[0], output_names(original)[position], by, names)
 
 
 def strategy_named(name: Strategy | str, source: str) -> Strategy:

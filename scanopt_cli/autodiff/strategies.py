@@ -120,20 +120,20 @@ def _forward(
 ) -> Iterator[list[Variable]]:
     sizes = few_entries(wrt, names)
     units = list(_units(wrt, sizes))
-    base: Any = total([output])
+    value: Any = total([output])
     while True:
-        column = [or_zeros(tangent, base) for (tangent,) in recorder.tangents([base], units)]
+        column = [or_zeros(tangent, value) for (tangent,) in recorder.tangents([value], units)]
         results = _assembled(column, wrt, sizes)
         if is_cleaned:
             results = cleaned(results, recorder)
         yield results
         if len(units) == 1:
-            base = total(results)
+            value = total(results)
             continue
-        ((tangent,),) = recorder.tangents([base], [along(wrt)])
-        base = or_zeros(tangent, base)
+        ((tangent,),) = recorder.tangents([value], [along(wrt)])
+        value = or_zeros(tangent, value)
         if is_cleaned:
-            (base,) = cleaned([base], recorder)
+            (value,) = cleaned([value], recorder)
 
 
 def few_entries(wrt: Sequence[Any], names: Sequence[str]) -> list[int]:

@@ -23,7 +23,7 @@ from pytensor.graph.type import Type
 from pytensor.graph.utils import MetaObject, Scratchpad
 
 from scanopt_cli.equivalence.definition import Definition
-from scanopt_cli.equivalence.opaque import token
+from scanopt_cli.equivalence.opaque import identity
 
 # State of PyTensor's own Ops that describes how they were called or compiled, not what they
 # compute. An Op of another package may compute by its name, so all its state counts.
@@ -187,7 +187,7 @@ class Encoder:
     def _as_opaque(self, value: Any) -> None:
         name = getattr(value, "__qualname__", "")
         self._sameness.opaque.append(f"{type(value).__name__} {name}".strip())
-        self._item("opaque", token(value).encode())
+        self._item("opaque", identity(value).encode())
 
     def _tag(self, tag: str) -> None:
         self._item(tag, b"")

@@ -19,7 +19,7 @@ _numbers = count()
 _tokens: dict[int, tuple[object, str]] = {}
 
 
-def token(value: Any) -> str:
+def identity(value: Any) -> str:
     """Return a text that identifies ``value`` and never anything else, in any process."""
     key = id(value)
     known = _tokens.get(key)

@@ -23,7 +23,7 @@ from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.encoding import Encoder, state
 from scanopt_cli.equivalence.keys import Hashed, Interned
 from scanopt_cli.equivalence.loop_forms import loop_form, output_keys
-from scanopt_cli.equivalence.opaque import token
+from scanopt_cli.equivalence.opaque import identity
 from scanopt_cli.ir.connection_patterns import declared_pattern
 from scanopt_cli.ir.interning import gradient_attributes
 from scanopt_cli.ir.slots import HasSlots, SlotView
@@ -122,7 +122,7 @@ class Sameness:
         """Return the key of what an Op computes, whatever its inputs."""
         if id(op) in self._within:
             self.opaque.append(f"{type(op).__name__}, which holds itself")
-            return self.key("opaque", token(op))
+            return self.key("opaque", identity(op))
         known = self._ops.get(id(op))
         if known is None:
             self._within.append(id(op))

@@ -104,7 +104,7 @@ def copy_nodes(fgraph: FunctionGraph, memo: dict[Any, Any] | None = None) -> Fun
     return FunctionGraph(fgraph.inputs, [memo[output] for output in fgraph.outputs], clone=False)
 
 
-def take_over(fgraph: FunctionGraph, form: FunctionGraph) -> None:
+def replace_outputs(fgraph: FunctionGraph, form: FunctionGraph) -> None:
     """Replace the outputs of ``fgraph`` by those of ``form``, a graph over the same inputs."""
     for old, new in zip(fgraph.outputs, form.outputs, strict=True):
         if old is not new:

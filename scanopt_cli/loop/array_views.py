@@ -44,21 +44,21 @@ class Picked:
     indices: View
 
 
-type Place = SlicedAxis | IndexedAxis | Picked
+type Dimension = SlicedAxis | IndexedAxis | Picked
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A part of an array, with a place for each dimension of the array."""
+    """A part of an array, given by how each dimension of the array is read."""
 
     array: Variable
-    places: tuple[Place, ...]
+    dimensions: tuple[Dimension, ...]
 
     def variables(self) -> list[Variable]:
         """Return what has to be computed to read the part: arrays, and indices."""
         found = [self.array]
-        for place in self.places:
-            match place:
+        for dimension in self.dimensions:
+            match dimension:
                 case SlicedAxis(_, start, stop):
                     found += [v for v in (start, stop) if v is not None]
                 case IndexedAxis(index):
@@ -94,17 +94,17 @@ def view_of(node: Apply, known: Mapping[Variable, View]) -> View | None:
 
 def _shuffled(node: Apply, source: View) -> View | None:
     op: Any = node.op
-    places: list[Place] = []
-    for place in source.places:
-        if isinstance(place, IndexedAxis):
-            places.append(place)
-        elif place.axis in op.new_order:
-            places.append(replace(place, axis=op.new_order.index(place.axis)))
-        elif isinstance(place, SlicedAxis) and place.is_whole:
-            places.append(IndexedAxis(None))
+    found: list[Dimension] = []
+    for dimension in source.dimensions:
+        if isinstance(dimension, IndexedAxis):
+            found.append(dimension)
+        elif dimension.axis in op.new_order:
+            found.append(replace(dimension, axis=op.new_order.index(dimension.axis)))
+        elif _is_all(dimension):
+            found.append(IndexedAxis(None))
         else:
             return None
-    return View(source.array, tuple(places))
+    return View(source.array, tuple(found))
 
 
 def _sliced(node: Apply, source: View) -> View | None:
@@ -112,24 +112,29 @@ def _sliced(node: Apply, source: View) -> View | None:
     indices += [slice(None)] * (node.inputs[0].type.ndim - len(indices))
     axes = iter(range(len(indices)))
     kept = {i: next(axes) for i, index in enumerate(indices) if isinstance(index, slice)}
-    places: list[Place] = []
-    for place in source.places:
-        if isinstance(place, IndexedAxis):
-            places.append(place)
+    found: list[Dimension] = []
+    for dimension in source.dimensions:
+        if isinstance(dimension, IndexedAxis):
+            found.append(dimension)
             continue
-        index = indices[place.axis]
+        index = indices[dimension.axis]
         if is_full_slice(index):
-            places.append(replace(place, axis=kept[place.axis]))
-        elif not isinstance(place, SlicedAxis) or not place.is_whole or not _is_plain(index):
+            found.append(replace(dimension, axis=kept[dimension.axis]))
+        elif not _is_all(dimension) or not _is_plain(index):
             return None
         elif isinstance(index, slice):
-            places.append(SlicedAxis(kept[place.axis], index.start, index.stop, is_whole=False))
+            found.append(SlicedAxis(kept[dimension.axis], index.start, index.stop, is_whole=False))
         else:
-            places.append(IndexedAxis(index))
-    # A dimension that was added has no place in the array.
-    has_place = {p.axis for p in source.places if not isinstance(p, IndexedAxis)}
-    is_plain = all(i in has_place or is_full_slice(index) for i, index in enumerate(indices))
-    return View(source.array, tuple(places)) if is_plain else None
+            found.append(IndexedAxis(index))
+    # A dimension that was added is no dimension of the array.
+    own = {d.axis for d in source.dimensions if not isinstance(d, IndexedAxis)}
+    is_plain = all(i in own or is_full_slice(index) for i, index in enumerate(indices))
+    return View(source.array, tuple(found)) if is_plain else None
+
+
+def _is_all(dimension: Dimension) -> bool:
+    """Whether an axis is all of a dimension."""
+    return isinstance(dimension, SlicedAxis) and dimension.is_whole
 
 
 def _is_plain(index: Any) -> bool:
@@ -174,14 +179,14 @@ def _picked(node: Apply, source: View, known: Mapping[Variable, View]) -> View |
     arrays = index_arrays(node)
     if arrays is None or source != whole(source.array):
         return None
-    first, places = min(arrays), list[Place]()
-    for axis in range(len(source.places)):
+    first, found = min(arrays), list[Dimension]()
+    for axis in range(len(source.dimensions)):
         if axis in arrays:
             index = arrays[axis]
-            places.append(Picked(first, known.get(index) or whole(index)))
+            found.append(Picked(first, known.get(index) or whole(index)))
         else:
-            places.append(SlicedAxis(axis if axis < first else axis - len(arrays) + 1))
-    return View(source.array, tuple(places))
+            found.append(SlicedAxis(axis if axis < first else axis - len(arrays) + 1))
+    return View(source.array, tuple(found))
 
 
 def is_write(node: Apply) -> bool:

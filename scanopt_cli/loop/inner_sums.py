@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytensor.graph.fg import FrozenFunctionGraph
 
 
-def going_on(
+def sums_of_inner_loops(
     totals: Sequence[Symbolic], slopes: Sequence[Symbolic], others: Sequence[Variable]
 ) -> tuple[dict[int, Variable], list[Variable], list[Variable]]:
     """Return the sums ``totals[i] + slopes[i]`` that inner loops compute, by ``i``.

@@ -40,11 +40,11 @@ Raise it when the source below changes, or that of steps or products.
 
 @register_funcify_default_op_cache_key(ReadNumber)  # type: ignore[untyped-decorator]
 def _read_number(op: ReadNumber, **_: Any) -> Callable[..., Any]:
-    place = op.place
+    entry = op.entry
 
     @basic.numba_njit(boundscheck=False)
     def read(array: Any, index: Any) -> Any:
-        return array[(index, *place)]
+        return array[(index, *entry)]
 
     return read  # type: ignore[no-any-return]
 
@@ -109,7 +109,7 @@ def _loop(op: Loop, **kwargs: Any) -> tuple[Callable[..., Any], str | None]:
     own = [name for i, name in enumerate(states) if i not in written]
     inputs = ["index", *own, *constants]
     step = StepWriter(_without(op, written), inputs, len(own), memo).write()
-    source = _source(op, states, constants, [check.place for check in checks], written, step)
+    source = _source(op, states, constants, [check.position for check in checks], written, step)
     names = {**step.names, "numba_deepcopy": numba_deepcopy, **indices}
     names |= {f"write_{i}": write for i, (write, _) in writes.items()}
     function = compile_numba_function_src(source, "loop", {**vars(basic), "np": np, **names})
@@ -210,10 +210,10 @@ def _source(
     checks = [
         f"        (first,) = row_of_{i}({', '.join([at('0'), *constants])})\n"
         f"        (last,) = row_of_{i}({', '.join([at('n - 1'), *constants])})\n"
-        f"        length = {named[place - 1]}.shape[0]\n"
+        f"        length = {named[position - 1]}.shape[0]\n"
         "        if min(first, last) < -length or max(first, last) >= length:\n"
         "            raise IndexError('a step of a loop reads or writes a row that is not there')\n"
-        for i, place in enumerate(checked)
+        for i, position in enumerate(checked)
     ]
     copied = [
         f"{name} = numba_deepcopy({name})" for i, name in enumerate(states) if i not in op.destroyed

@@ -209,9 +209,9 @@ class StepWriter:
         """Return the source of a part of an array; write what finds the rows."""
         array: Any = view.array
         name, parts = self._name(array), []
-        for k, place in enumerate(view.places):
+        for k, dimension in enumerate(view.dimensions):
             length, row = self._length(array, k), f"row_{len(self._step)}"
-            match place:
+            match dimension:
                 case SlicedAxis(axis, _, _, True):
                     parts.append(AxisSource(axis, None, length))
                 case SlicedAxis(axis, first, end):
@@ -265,8 +265,8 @@ class StepWriter:
         """Whether an input has the same lengths in each step: a constant, or a swapped state."""
         if variable not in self.body.inputs:
             return False
-        place = self.body.inputs.index(variable) - 1
-        return place >= self.n_states or place in self._plan.swapped
+        position = self.body.inputs.index(variable) - 1
+        return position >= self.n_states or position in self._plan.swapped
 
     def _add_buffer(self, output: Any, lengths: Sequence[str]) -> str:
         """Give a result memory of some lengths."""

@@ -25,7 +25,7 @@ from pytensor.tensor.type import lscalar
 
 from scanopt_cli.ir.inner_graphs import PULLBACK
 from scanopt_cli.loop.body import Body, Symbolic
-from scanopt_cli.loop.inner_sums import going_on, is_zero
+from scanopt_cli.loop.inner_sums import is_zero, sums_of_inner_loops
 from scanopt_cli.loop.operator_base import LoopOperator
 from scanopt_cli.loop.trace_rows import as_type, has_buffer, is_continuous, row
 
@@ -101,7 +101,7 @@ def pullback(
         starts.append(start)
         next_states.append(as_type(slope, carried[i]))
     sums = [body.constants[i].type() for i in summed]
-    computed, terms, next_states = going_on(sums, slopes[len(live) :], next_states)
+    computed, terms, next_states = sums_of_inner_loops(sums, slopes[len(live) :], next_states)
     for i, (total, slope) in enumerate(zip(sums, terms, strict=True)):
         starts.append(pt.zeros_like(constants[summed[i]]))
         following = computed[i] if i in computed else _added(total, slope)

@@ -29,13 +29,13 @@ from scanopt_cli.ir.indexing import number
 class ReadNumber(Op):
     """Read an entry of a row, whose index was checked before: ``(array, index)`` → number.
 
-    ``place`` is where in the row it is; the row of a vector is the number.
+    ``entry`` is its index within the row; the row of a vector is the number.
     """
 
-    __props__ = ("place",)
+    __props__ = ("entry",)
 
-    def __init__(self, place: tuple[int, ...] = ()) -> None:
-        self.place = place
+    def __init__(self, entry: tuple[int, ...] = ()) -> None:
+        self.entry = entry
 
     def make_node(self, *inputs: Variable) -> Apply:
         """Apply the Op to an array and an index."""
@@ -44,7 +44,7 @@ class ReadNumber(Op):
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:  # noqa: ARG002
         """Read the number."""
         array, index = inputs
-        output_storage[0][0] = array[(index, *self.place)]
+        output_storage[0][0] = array[(index, *self.entry)]
 
 
 class WriteRow(Op):
@@ -128,12 +128,12 @@ def use_rows(graph: FunctionGraph, n_states: int, *, is_while: bool) -> None:
         elif isinstance(node.op, ScalarSubtensor) and not is_while:
             array, *indices = node.inputs
             (read,) = (n.op for n in node.op.fgraph.apply_nodes if isinstance(n.op, Subtensor))
-            place = _place(read, indices[1:], array.type.shape[1:])
-            if place is None or array not in constants or not _is_row(read, indices[:1]):
+            entry = _entry(read, indices[1:], array.type.shape[1:])
+            if entry is None or array not in constants or not _is_row(read, indices[:1]):
                 continue
             index = _unfused(indices[0])
             if _goes_by_one(graph, index, n_states):
-                number: Any = ReadNumber(place)(array, index)
+                number: Any = ReadNumber(entry)(array, index)
                 graph.replace(node.outputs[0], number, reason="use_rows")
 
 
@@ -156,16 +156,16 @@ def _entries(row: Any, shape: Sequence[int | None]) -> list[Any] | None:
     return numbers if is_each else None
 
 
-def _place(
+def _entry(
     op: Any, indices: Sequence[Variable], shape: Sequence[int | None]
 ) -> tuple[int, ...] | None:
     """Return constant indices that are within a row, one for each of its axes."""
     if len(op.idx_list) != 1 + len(shape) or len(indices) != len(shape):
         return None
-    place = [number(index) for index in indices]
-    if any(i is None or n is None or not 0 <= i < n for i, n in zip(place, shape, strict=True)):
+    entry = [number(index) for index in indices]
+    if any(i is None or n is None or not 0 <= i < n for i, n in zip(entry, shape, strict=True)):
         return None
-    return tuple(i for i in place if i is not None)
+    return tuple(i for i in entry if i is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class CheckedBefore:
     ``graph`` computes it from the index of the loop and the constants.
     """
 
-    place: int
+    position: int
     graph: FrozenFunctionGraph
 
 
@@ -188,9 +188,9 @@ def checked_before(graph: FrozenFunctionGraph, n_states: int) -> list[CheckedBef
             isinstance(node.op, WriteRow) and not node.op.is_checked
         ):
             array, index = node.inputs[:2]
-            place = graph.inputs.index(array)
-            found[place, index] = FrozenFunctionGraph.from_io(inputs, [index])
-    return [CheckedBefore(place, one) for (place, _), one in found.items()]
+            position = graph.inputs.index(array)
+            found[position, index] = FrozenFunctionGraph.from_io(inputs, [index])
+    return [CheckedBefore(position, one) for (position, _), one in found.items()]
 
 
 def _is_row(op: Any, indices: Sequence[Variable]) -> bool:

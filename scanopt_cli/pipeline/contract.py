@@ -52,13 +52,13 @@ class Rewrite:
 class Fixpoint:
     """A rewrite of a whole graph, to be repeated until the graph takes a form that it had before.
 
-    ``form`` returns another form of a graph, with nodes of its own over the same inputs. It may
-    lead from one form to another and back: then the driver takes the smallest of these. If no form
-    recurs among the first ``most``, it leaves the graph alone.
+    ``rewritten`` returns another form of a graph, with nodes of its own over the same inputs. It
+    may lead from one form to another and back: then the driver takes the smallest of these. If no
+    form recurs within ``attempts`` rewrites, it leaves the graph alone.
     """
 
-    form: Callable[[FunctionGraph], FunctionGraph]
-    most: int
+    rewritten: Callable[[FunctionGraph], FunctionGraph]
+    attempts: int
 
 
 @dataclass(slots=True)

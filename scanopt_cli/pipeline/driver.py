@@ -165,15 +165,15 @@ class PassDriver:
         if before in self._settled:
             return None
         forms = {before: fgraph}
-        while len(forms) <= fixpoint.most:
-            form = fixpoint.form(forms[state])
+        while len(forms) <= fixpoint.attempts:
+            form = fixpoint.rewritten(forms[state])
             state = self._forms.digest(form)
             if state in forms:
                 kept = smallest(forms, state)
                 break
             forms[state] = form
         else:
-            why = because(Why.NO_FIXPOINT, attempts=fixpoint.most)
+            why = because(Why.NO_FIXPOINT, attempts=fixpoint.attempts)
             context.missed(None, Code.NOT_SIMPLIFIED, why)
             kept = before
         self._settled.add(kept)

@@ -9,7 +9,7 @@ from scanopt_cli.analysis.provenance.locating import locate
 from scanopt_cli.analysis.same_draws import same_draws
 from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.ir.folding import bounded_folding
-from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, copy_nodes, in_memory, take_over
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, copy_nodes, in_memory, replace_outputs
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.driver import Forms, smallest
 from scanopt_cli.pipeline.grammar import as_passes, parse, print_pipeline
@@ -174,7 +174,7 @@ def _settle(
         if is_again:
             kept = smallest(forms, form)
             if kept != form:
-                take_over(work.fgraph, forms[kept])
+                replace_outputs(work.fgraph, forms[kept])
             return runs
         may_go_on = has_phases or more[-1].changed
         if limit is not None or not may_go_on or len(forms) > _MOST:

@@ -13,7 +13,7 @@ from pytensor.graph.fg import FunctionGraph
 from scanopt_cli.environment import STRICT
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.client_lists import fast_removal
-from scanopt_cli.ir.graph import copy_nodes, take_over
+from scanopt_cli.ir.graph import copy_nodes, replace_outputs
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.integrity import check_integrity
 from scanopt_cli.ir.scan_view import is_loop
@@ -205,7 +205,7 @@ def _run_phase(
             if is_again or number + 1 == most:
                 _stop(busy, number + 1)
                 since = state if is_again else next(iter(forms))
-                take_over(fgraph, forms[smallest(forms, since)])
+                replace_outputs(fgraph, forms[smallest(forms, since)])
                 break
     for driver, spent, has_changed in zip(drivers, seconds, changed, strict=True):
         yield PassRun(

@@ -162,7 +162,7 @@ REASONS: Mapping[Why, str] = {
     Why.READERS_NARROW: "nothing reads it in a wider dtype, so it would wrap there",
     Why.READ_ELSEWHERE: "values other than its last are read",
     Why.READ_OUT_OF_BOUNDS: "a reader is out of bounds",
-    Why.READ_SO: "read as {reads}",
+    Why.READ_AS: "read as {reads}",
     Why.ROUNDS_TWICE: "in one precision its values would be other ones",
     Why.ROW_SHAPE_UNKNOWN: "its rows have no shape before the loop",
     Why.SEQUENCE_LENGTH: "a sequence is not proved to be as long as the loop has steps",

@@ -147,25 +147,25 @@ class CompiledPair:
         self._functions: dict[int, Function | Exception] = {}
         self._failing: dict[int, dict[str, BaseException | None]] = {}
 
-    def values(self, place: int, sample: Sample) -> Outcome:
+    def values(self, side: int, sample: Sample) -> Outcome:
         """Return a graph's values, or the error if it raises or does not compile."""
-        function = self.function(place)
+        function = self.function(side)
         if isinstance(function, Exception):
             return function
-        self._write(Doing(f"evaluating graph {'ab'[place]}{self._how} in run {sample.run}"))
+        self._write(Doing(f"evaluating graph {'ab'[side]}{self._how} in run {sample.run}"))
         return _call(function, sample.arguments)
 
-    def function(self, place: int) -> Function | Exception:
+    def function(self, side: int) -> Function | Exception:
         """Return a compiled graph, or the error if it does not compile."""
-        if place not in self._functions:
-            self._write(Doing(f"compiling graph {'ab'[place]}{self._how}"))
+        if side not in self._functions:
+            self._write(Doing(f"compiling graph {'ab'[side]}{self._how}"))
             with failing_rewrites() as failures:
                 try:
-                    self._functions[place] = _compile(self._graphs[place], self._mode)
+                    self._functions[side] = _compile(self._graphs[side], self._mode)
                 except Exception as error:
-                    self._functions[place] = error
-            self._failing[place] = failures.errors
-        return self._functions[place]
+                    self._functions[side] = error
+            self._failing[side] = failures.errors
+        return self._functions[side]
 
     def newly_failing(self) -> Iterator[tuple[str, BaseException | None]]:
         """Yield the rewrites that fail on the second graph, and not on the first, with errors.
@@ -200,10 +200,10 @@ class _Session:
             self._write(Failed("a graph was compiled for C, and needs it; use --mode cvm"))
             return
         self.plain = CompiledPair(plain_mode(with_c=with_c), "", graphs, self._write)
-        for place in (0, 1):
-            failed = self.plain.function(place)
+        for side in (0, 1):
+            failed = self.plain.function(side)
             if isinstance(failed, Exception):
-                self._write(Failed(f"graph {'ab'[place]} does not compile: {_text(failed)}"))
+                self._write(Failed(f"graph {'ab'[side]} does not compile: {_text(failed)}"))
                 return
         try:
             self._runs(input_constraints(graphs))
@@ -279,7 +279,7 @@ class _Session:
         lone: Difference | None = None
         reason = ""
         for sample in candidates:
-            a, b = (self.plain.values(place, sample) for place in (0, 1))
+            a, b = (self.plain.values(side, sample) for side in (0, 1))
             if isinstance(a, StaticShapeError):
                 reason = _text(a)
             elif isinstance(a, Exception) and isinstance(b, Exception):

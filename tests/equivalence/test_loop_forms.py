@@ -15,7 +15,7 @@ from scanopt_cli.equivalence import sameness
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.loop_forms import condition_key, trajectories
-from scanopt_cli.equivalence.opaque import token
+from scanopt_cli.equivalence.opaque import identity
 from scanopt_cli.equivalence.sameness import Sameness
 from support.graph_building import graph_of, only_scan, scan
 
@@ -138,10 +138,10 @@ def test_slots_that_come_apart_one_by_one() -> None:
 
 
 def test_tokens_are_never_given_twice() -> None:
-    tokens = {token(lambda: None) for _ in range(100)}
+    tokens = {identity(lambda: None) for _ in range(100)}
     assert len(tokens) == 100
     kept = [lambda: None]
-    assert token(kept[0]) == token(kept[0])
+    assert identity(kept[0]) == identity(kept[0])
 
 
 def test_ops_that_are_gone_are_not_taken_for_new_ones() -> None:

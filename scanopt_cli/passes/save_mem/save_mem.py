@@ -103,7 +103,7 @@ class SaveMem(ScanPass):
             return None
         unbounded = next((access for access in found if access.tail is None), None)
         if unbounded is not None:
-            why = because(Why.READ_SO, reads=unbounded.text)
+            why = because(Why.READ_AS, reads=unbounded.text)
             context.found(view, Code.BUFFER_KEPT, name, why=why)
             return None
         if slot.kind is SlotKind.NIT_SOT and not found:

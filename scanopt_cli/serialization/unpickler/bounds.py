@@ -111,7 +111,7 @@ class KeyBounds:
             raise ValueError("its dictionary keys are too large")
 
 
-class Nests:
+class NestedSizes:
     """Sizes of nested containers, each of which may occur in several others.
 
     Whoever hashes, prints or compares a nest goes through each container wherever it occurs, and in
@@ -174,7 +174,7 @@ def _members(made: Any) -> Sequence[Any] | None:
     return None
 
 
-class Uses:
+class UseCounts:
     """How many parts the calls of a file use, counted at each use.
 
     Whoever makes an object goes through the arguments and the state that it is made of, which many

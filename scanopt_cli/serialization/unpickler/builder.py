@@ -16,7 +16,13 @@ from pytensor.graph.type import Type
 from scanopt_cli.errors import LoadError, UnsafeFileError
 from scanopt_cli.serialization.files import MAX_BYTES
 from scanopt_cli.serialization.unpickler.allowlist import TRUST, Allowlist, Refusal
-from scanopt_cli.serialization.unpickler.bounds import KEY_PARTS, PART, KeyBounds, Nests, Uses
+from scanopt_cli.serialization.unpickler.bounds import (
+    KEY_PARTS,
+    PART,
+    KeyBounds,
+    NestedSizes,
+    UseCounts,
+)
 from scanopt_cli.serialization.unpickler.records import Call, Global, made_class
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
@@ -38,8 +44,8 @@ class Builder(ABC):
         self._copies_left = _FREE_COPIES + min(_MOST_COPIES * size, 2 * MAX_BYTES)
         self.where = where
         self._allowlist = allowlist
-        self.nests = Nests()
-        self.uses = Uses()
+        self.nests = NestedSizes()
+        self.uses = UseCounts()
         self.keys = KeyBounds()
         self._open: set[int] = set()
 

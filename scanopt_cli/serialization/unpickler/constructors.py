@@ -217,18 +217,18 @@ def _with_own_attributes(made: Any, state: Mapping[str, Any]) -> Any:
     its line of classes names it. What rewriters and linkers look up and run is never among them.
     """
     own = set(getattr(made, "__props__", ()))
-    for base in type(made).__mro__:
-        code = getattr(vars(base).get("__init__"), "__code__", None)
+    for cls in type(made).__mro__:
+        code = getattr(vars(cls).get("__init__"), "__code__", None)
         own.update(code.co_names if code is not None else ())
     for name in state.keys() - vars(made).keys():
         hidden = inspect.getattr_static(type(made), name, None)
         if name not in own - _WITHHELD or callable(hidden) or isinstance(hidden, property):
             raise StateError(f"attribute {name!r} is not one that its constructor sets")
         vars(made)[name] = state[name]
-    for base in type(made).__mro__:
+    for cls in type(made).__mro__:
         missing = {
             name
-            for name in _attributes_set(base) - vars(made).keys() - CACHES
+            for name in _attributes_set(cls) - vars(made).keys() - CACHES
             if name[0] != "_" and inspect.getattr_static(made, name, _NOWHERE) is _NOWHERE
         }
         if missing:
@@ -237,10 +237,10 @@ def _with_own_attributes(made: Any, state: Mapping[str, Any]) -> Any:
 
 
 @cache
-def _attributes_set(base: Hashable) -> frozenset[str]:
+def _attributes_set(cls: Hashable) -> frozenset[str]:
     """Return the attributes that the properties and the constructor of a class name as its own."""
-    found = set(vars(base).get("__props__", ()))
-    code = getattr(vars(base).get("__init__"), "__code__", None)
+    found = set(vars(cls).get("__props__", ()))
+    code = getattr(vars(cls).get("__init__"), "__code__", None)
     if code is not None:
         found |= {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"}
     return frozenset(found)
