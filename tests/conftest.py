@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, version
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,7 +18,7 @@ _COMMON = {
     # Graphs are slow to draw on a busy machine, which says nothing about the test.
     "suppress_health_check": [HealthCheck.too_slow],
 }
-settings.register_profile("quick", max_examples=20, derandomize=True, **_COMMON)
+settings.register_profile("quick", max_examples=10, derandomize=True, **_COMMON)
 settings.register_profile("deep", max_examples=200, derandomize=True, print_blob=True, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
@@ -41,6 +42,23 @@ def _set_up_pytensor() -> None:
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
     _set_up_pytensor()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to ``make test-deep`` all but a few parameter sets of ``tiered(every=n)``: one in n.
+
+    Which ones is decided by their names, since every n-th might be the same in one parameter.
+    """
+    seen: set[str] = set()
+    for item in items:
+        mark = item.get_closest_marker("tiered")
+        if mark is None or "every" not in mark.kwargs:
+            continue
+        test = item.nodeid.partition("[")[0]
+        if test in seen and crc32(item.nodeid.encode()) % mark.kwargs["every"]:
+            item.add_marker(pytest.mark.deep)
+        seen.add(test)
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ def _assert_known_alike(graph: Graph) -> None:
     assert _known(loops) == _known(scans)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", sorted(samples()))
 def test_lengths_of_samples(name: str) -> None:
     _assert_known_alike(samples()[name])

@@ -189,6 +189,7 @@ def test_labels_of_slots_are_no_entries() -> None:
 ON_NUMBERS = ("GARCH(1,1)", "SIR, Euler", "Newton, until it stands", "stochastic volatility")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ON_NUMBERS)
 def test_steps_on_numbers_alone_stay_so_in_the_loops_that_enabled_makes(name: str) -> None:
     """So what the report says of `enabled()` is so."""

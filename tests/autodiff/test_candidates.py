@@ -48,6 +48,7 @@ def test_each_strategy_is_a_row_and_the_chosen_one_is_marked() -> None:
     assert raw.cost > (cleaned.cost or 0)
 
 
+@pytest.mark.deep
 def test_what_is_chosen_and_counted_is_what_is_returned() -> None:
     """It is not built again, and other strategies leave it as it is."""
     alone, beside = grad(scalar(), 2), compared(scalar(), 2)
@@ -61,6 +62,7 @@ def test_at_order_one_those_that_build_the_same_are_one_row() -> None:
     assert set(found) == {Strategy.FORWARD_OVER_REVERSE, Strategy.FORWARD}
 
 
+@pytest.mark.deep
 def test_what_does_not_apply_says_why() -> None:
     v = pt.dvector("v")
     graph = graph_of(scan(lambda h: h**2, outputs_info=[v], n_steps=3)[-1])
@@ -121,6 +123,7 @@ def test_costs_are_formulas_and_unknown_lengths_count_alike() -> None:
     assert "count as 100" not in fixed
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_the_table_fits(width: int) -> None:
     text = printed(grad_report(compared(scalar(), 2)), width)
@@ -130,6 +133,7 @@ def test_the_table_fits(width: int) -> None:
     assert width < 72 or rows == [["*", "taylor", "1", "0", "3", "0", "5", "48", "bytes", "1.00"]]
 
 
+@pytest.mark.deep
 def test_long_formulas_stand_below_the_table() -> None:
     n = pt.lscalar("number_of_steps")
     found = compared(graph_of(power(n)[1][-1]), 2, strategy="reverse")

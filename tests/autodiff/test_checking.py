@@ -21,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("evaluated_here")
 x = pt.dscalar("x")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("strategy", "against"),
     [

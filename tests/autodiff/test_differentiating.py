@@ -168,6 +168,7 @@ def test_a_power_has_its_derivatives_in_closed_form() -> None:
     assert derivative.notes == ()
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_two_orders_agree_with_finite_differences(loop: str) -> None:
     derivative = grad(graph_of(LOOPS[loop]()), 2)
@@ -175,6 +176,7 @@ def test_two_orders_agree_with_finite_differences(loop: str) -> None:
     assert_is_slope(derivative)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_derivative_can_be_differentiated_again(loop: str) -> None:
     at_once = grad(graph_of(LOOPS[loop]()), 2)

@@ -61,6 +61,7 @@ def test_the_table_and_the_tree_fit(derivative: Derivative, width: int) -> None:
     ) in flat
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("width", [80, 200])
 def test_strategies_stand_in_one_table(compared: Derivative, width: int) -> None:
     text = printed(grad_report(compared), width)

@@ -129,6 +129,7 @@ def test_three_orders_agree_where_entries_are_few(loop: str, strategy: str) -> N
     assert_agrees(grad(graph, 3, strategy=strategy), grad(graph, 3, strategy="reverse"))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("loop", [*list(VECTORS)[:2], *deep(*list(VECTORS)[2:])])
 def test_three_orders_agree_where_they_are_many(loop: str) -> None:
     graph = graph_of(VECTORS[loop]())

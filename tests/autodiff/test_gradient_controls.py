@@ -46,6 +46,7 @@ def orders(cost: Any, by: Any = W) -> list[Any]:
     return found[1:]
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("strategy", ["taylor", "forward", "forward-over-reverse", "reverse"])
 @pytest.mark.parametrize("name", COSTS)
 def test_they_count_in_each_order(name: str, strategy: str) -> None:

@@ -43,6 +43,7 @@ COSTS = {
 }
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("name", COSTS)
 @pytest.mark.parametrize("strategy", ["forward", "forward-over-reverse"])
 @pytest.mark.parametrize("order", [1, 2])

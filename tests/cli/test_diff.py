@@ -90,6 +90,7 @@ def test_no_blanks_at_the_ends_of_lines(files: Path, command: str, columns: str)
     assert [line for line in lines if line != line.rstrip()] == []
 
 
+@pytest.mark.deep
 def test_what_has_no_value_is_noted_on_stderr(tmp_path: Path) -> None:
     """Loaded twice it is two things, of which nobody can say that they are the same."""
     x = pt.dvector("x")

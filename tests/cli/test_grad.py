@@ -116,6 +116,7 @@ def _evaluate(path: Path, value: float) -> list[np.ndarray]:
     return evaluate(graph.inputs, graph.outputs, [np.asarray(value)])  # type: ignore[return-value]
 
 
+@pytest.mark.deep
 def test_strategies_are_compared_unless_stages_are(files: Path) -> None:
     quick = ["grad", files / "power.pkl", "--order", "2", "--no-check"]
     done = scanopt(*quick)
@@ -133,6 +134,7 @@ def test_strategies_are_compared_unless_stages_are(files: Path) -> None:
     assert json.loads(staged_told.out)["candidates"] == []
 
 
+@pytest.mark.deep
 def test_the_report_is_one_screen(files: Path, tmp_path: Path) -> None:
     assert len(scanopt("grad", files / "power.pkl", "--order", "2").out.splitlines()) <= 40
     few = ["--no-check", "--order", "3", "--strategy", "reverse"]

@@ -25,6 +25,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["verify", *deep(*list(COMMANDS)[1:])])
 def test_progress_at_a_terminal(name: str, files: Path) -> None:
     arguments, told = COMMANDS[name]

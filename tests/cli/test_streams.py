@@ -14,6 +14,7 @@ from support.tiers import deep
 SCANOPT = f"{sys.executable} -m scanopt_cli"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("encoding", ["cp1252", *deep("ascii", "latin-1")])
 def test_output_that_is_not_utf8(files: Path, encoding: str) -> None:
     done = scanopt(

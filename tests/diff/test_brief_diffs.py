@@ -20,6 +20,7 @@ def short(found: GraphDiff, lines: int = LINES, width: int = 80) -> list[str]:
     return printed(diff_report(found, lines=lines), width).rstrip().splitlines()
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(
     "preset",
     ["grad", *(pytest.param(name, marks=pytest.mark.deep) for name in ("default", "loop"))],

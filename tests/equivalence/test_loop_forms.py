@@ -97,6 +97,7 @@ def test_conditions_of_loops_that_do_other_things_besides() -> None:
     assert alone != condition(lambda p: [p * 2], 1, limit=11.0)
 
 
+@pytest.mark.deep
 def test_loops_deep_in_loops_are_told_by_places_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

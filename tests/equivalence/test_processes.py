@@ -56,6 +56,7 @@ def test_each_notion_has_a_digest_of_its_own(expected: list[str]) -> None:
     assert len(set(expected)) == len(expected)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("seed", "flags"),
     [

@@ -187,6 +187,7 @@ def _look_at(graph: Graph) -> None:
 KINDS = {"programs": PROGRAMS, "mutants": mutants(), "forgeries": forgeries(), "lies": lies()}
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_of_hypothesis(kind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp(kind)

@@ -114,7 +114,7 @@ def test_there_are_many() -> None:
     assert len(NAMES) + len(HEAVY) >= 180
 
 
-@pytest.mark.tiered
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize(
     "name",
     [*(name for name in NAMES if name not in SLOW), *tiers.deep(*sorted(SLOW.difference(HEAVY)))],
@@ -156,7 +156,7 @@ def refused_data(name: str, marker: Path) -> bytes:
     return HOSTILE[name](marker) if name in HOSTILE else REFUSED[name]()
 
 
-@pytest.mark.tiered
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("name", by_tier(HEAVY))
 def test_no_command_hangs_on_it(
     name: str, honest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -87,6 +87,7 @@ def graph(tmp_path: Path) -> Path:
     return tmp_path / "graph.pkl"
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(
     "name", [*(name for name in HOSTILE if name not in _SLOW), *deep(*sorted(_SLOW))]
 )

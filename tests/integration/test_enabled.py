@@ -42,6 +42,7 @@ def plain(mode: object) -> list[np.ndarray]:
     return function(*growth(), mode=mode)(*ARGUMENTS)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("mode", BY_NAME)
 def test_enabled_in_any_mode(mode: object) -> None:
     before = function(*growth(), mode=mode)
@@ -261,6 +262,7 @@ READS: dict[str, Callable] = {
 }
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("read", READS)
 def test_trims_of_pytensor_and_of_ours_go_together(read: str) -> None:
     _check_trims(READS[read], VM)

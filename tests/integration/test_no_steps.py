@@ -67,6 +67,7 @@ def check(outputs: dict[str, Any], preset: str, mode: Mode) -> None:
             np.testing.assert_allclose(outcome(function, count)[0], outcome(plain, count)[0])
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("preset", WAYS)
 @pytest.mark.parametrize("row", [last_of_states, last_of_two_taps, last_of_outer_products])
 def test_the_virtual_machine(row: Any, preset: str) -> None:

@@ -47,6 +47,7 @@ def test_importing_scanopt_alone_imports_neither_pytensor_nor_numpy(module: str)
     assert run(program).split() == ["False", "False"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "first", ["scanopt_cli", "pytensor", *deep("pytensor.tensor", "pytensor.scan")]
 )
@@ -65,6 +66,7 @@ def test_either_may_be_imported_first(first: str) -> None:
     assert run(program).split() == ["True", "False", "0"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("flags", "mit_mots"),
     [

@@ -111,6 +111,7 @@ def test_an_error_of_a_pass_leaves_the_loops_to_pytensor(
 CUT_OFF = Mode("vm", RewriteDatabaseQuery(include=["fast_run"], position_cutoff=1.5))
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(
     "mode",
     [CUT_OFF, VM.excluding("minimum_compile"), Mode("vm", "stabilize")],

@@ -59,6 +59,7 @@ _ORDERS: dict[str, Callable[[list[Any]], list[Any]]] = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("order", _ORDERS)
 def test_a_walk_over_the_readers_takes_linear_time(order: str) -> None:
     fgraph, _ = _readers_of_one_variable(1)

@@ -86,6 +86,7 @@ def _outside(slot: Slot) -> list[object]:
     return [*taps, slot.outer_input, slot.outer_output]
 
 
+@pytest.mark.deep
 @given(generated=scan_graphs())
 def test_the_slot_of_one_output_is_the_same(generated: GeneratedScan) -> None:
     for view in scan_views(graph_of(*generated.outputs).fgraph):

@@ -74,6 +74,7 @@ def test_compiled_otherwise(mode: str, rate: SharedVariable) -> None:
         assert function(SERIES, 0.5)[0] == pytest.approx(wanted(value))
 
 
+@pytest.mark.deep
 def test_results_of_passes_taken_up_again(rate: SharedVariable) -> None:
     """A result is a graph like any: of its inputs and outputs, or as it is."""
     first = so.optimize(decaying(rate)).graph
@@ -114,6 +115,7 @@ def test_one_that_nothing_reads_any_more(rate: SharedVariable) -> None:
     np.testing.assert_array_equal(compiled(graph)(SERIES)[0], 2 * SERIES)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("strategy", ["reverse", "forward"])
 def test_derivatives_read_it_and_are_taken_by_it(strategy: str, rate: SharedVariable) -> None:
     inputs, outputs = decaying(rate)
@@ -143,6 +145,7 @@ def test_verify_uses_the_present_value(rate: SharedVariable) -> None:
     assert not found.ok
 
 
+@pytest.mark.deep
 def test_verify_pairs_shared_variables_with_themselves() -> None:
     a, b = (pytensor.shared(np.array(v), name=name) for v, name in ((2.0, "a"), (5.0, None)))
     x = pt.dvector("x")

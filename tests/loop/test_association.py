@@ -155,6 +155,7 @@ def test_values(program: Any, data: Any) -> None:
     np.testing.assert_allclose(after.op.impl(*numbers), before.impl(*numbers), rtol=1e-10)
 
 
+@pytest.mark.deep
 def test_written_out_steps_grow_in_proportion() -> None:
     """PyTensor writes a product of all factors before it for each step."""
     x, w = pytensor.tensor.dscalars("x", "w")

@@ -30,6 +30,7 @@ def stacked(values: list[Any]) -> list[np.ndarray]:
     ]
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", [name for name, one in PROGRAMS.items() if one.condition is None])
 @pytest.mark.parametrize("mode", [PLAIN, "FAST_RUN"], ids=["plain", "fast_run"])
 def test_programs_with_a_batch(name: str, mode: Any) -> None:

@@ -118,6 +118,7 @@ def check(name: str, options: str, order: int, counts: list[int], mode: Any = VM
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.tiered(every=2)
 @pytest.mark.parametrize("name", LOOPS)
 def test_case_1(name: str) -> None:
     """Of no steps, of fewer than a block has, of whole blocks, and of a rest."""

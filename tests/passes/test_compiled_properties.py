@@ -25,6 +25,7 @@ def _right_sums() -> Iterator[None]:
         yield
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("way", BY_TIER)
 @settings(max_examples=_EXAMPLES)
 @given(generated=scan_graphs(generators=True))

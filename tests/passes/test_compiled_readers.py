@@ -14,6 +14,7 @@ from support.tiers import examples
 _EXAMPLES = examples(8, 100)
 
 
+@pytest.mark.tiered(every=2)
 @pytest.mark.parametrize("way", BY_TIER)
 @settings(max_examples=_EXAMPLES)
 @given(outputs=read_loops())

@@ -272,6 +272,7 @@ def test_tridiagonal_systems_stay_if_asked() -> None:
     assert remarks == []
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(
     ("preset", "kind"),
     [

@@ -154,6 +154,7 @@ def test_the_steps_of_a_check() -> None:
     assert checked_steps((V + 1).owner) is None
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "none"])
 @pytest.mark.parametrize("loop", LOOPS)
 def test_every_preset_has_the_error(loop: Callable[[], Any], preset: str) -> None:

@@ -135,6 +135,7 @@ HIDDEN: dict[str, tuple[Any, tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", HIDDEN)
 @pytest.mark.parametrize("n_steps", [1, 2, 6])
 def test_entries_of_arrays(name: str, n_steps: int) -> None:

@@ -71,6 +71,7 @@ def stepping(name: str) -> Any:
     return scan(lambda f: as_single(ONE_OPERATION[name](f, G)), outputs_info=[F], n_steps=N)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("mode", MODES, ids=IDS[: len(MODES)])
 @pytest.mark.parametrize("name", ONE_OPERATION)
 def test_case_1_one_operation_between_casts(name: str, mode: Any) -> None:
@@ -287,6 +288,7 @@ MIXED: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("mode", [VM, *deep(NUMBA)], ids=["vm", "numba"][: len(MODES) - 1])
 @pytest.mark.parametrize("name", MIXED)
 def test_case_3_in_float64(name: str, mode: Any) -> None:

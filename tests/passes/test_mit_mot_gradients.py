@@ -21,6 +21,7 @@ from support.mit_mot_loops import N
 from support.taking_apart import COSTS, STEPS, VALUES, ar2, check, taken_apart, vector_power
 
 
+@pytest.mark.tiered(every=3)
 @STEPS
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("loop", [power, vector_power, ar2])
@@ -30,6 +31,7 @@ def test_gradients(loop, cost: str, steps: Any) -> None:
     assert statistics(after.fgraph).mit_mot == 0
 
 
+@pytest.mark.tiered(every=3)
 @STEPS
 @pytest.mark.parametrize("cost", ["last", "sum", "squares"])
 @pytest.mark.parametrize("loop", [power, vector_power, ar2])
@@ -133,6 +135,7 @@ def test_truncated_gradient(cost: str, truncate: int, steps: Any) -> None:
     assert statistics(after.fgraph).mit_mot == 0
 
 
+@pytest.mark.tiered(every=3)
 @STEPS
 @pytest.mark.parametrize("cost", ["last", "sum", "squares"])
 def test_blockwise_scan(cost: str, steps: Any) -> None:

@@ -262,6 +262,7 @@ def test_case_4_twin_row_that_something_else_reads() -> None:
     assert "where they are read" not in " ".join(check_loop(turned)[1])
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("reader", [*READERS])
 @pytest.mark.parametrize("out_taps", [(1,), (0,), (1, 2), (0, 2)])
 def test_case_5_readers(reader: str, out_taps: tuple[int, ...]) -> None:

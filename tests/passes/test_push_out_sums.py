@@ -88,6 +88,7 @@ PRODUCTS: dict[str, Step] = {
 }
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("steps", [0, 1, 4])
 def test_case_1_outer_products(name: str, steps: int) -> None:

@@ -154,6 +154,7 @@ MOVED: dict[str, tuple[Callable[[], Any], str, Callable[[Any], bool]]] = {
 }
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("steps", [0, 1, 4])
 @pytest.mark.parametrize("name", MOVED)
 def test_what_needs_no_loop_leaves_it(name: str, steps: int) -> None:

@@ -85,6 +85,7 @@ CASES: dict[str, Any] = {
 }
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("mode", [PLAIN, VM], ids=["plain", "vm"])
 def test_values_stay(name: str, mode: Any) -> None:

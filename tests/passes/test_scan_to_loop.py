@@ -116,6 +116,7 @@ def test_case_7(bound: float) -> None:
     assert_same_values(graph, work, x=1.0, w=bound)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("steps", [1, 2, 6])
 @pytest.mark.parametrize("read", [lambda ys: ys[-1], lambda ys: ys[-3:].sum()])
 def test_buffers_that_do_not_hold_every_step(read: Any, steps: int) -> None:
@@ -293,6 +294,7 @@ _QUICK = [([-1], 2), ([-1], 5), ([-1, -3], 4), ([-9, -1], 1), ([-9, -1], 6)]
 _TRUNCATED = product([[-1], [-1, -3], [-9, -1]], [1, 2, 4, 5, 6])
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(
     ("taps", "limit"), [*_QUICK, *deep(*(case for case in _TRUNCATED if case not in _QUICK))]
 )

@@ -115,6 +115,7 @@ LOG_SUMS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", LOG_SUMS)
 @pytest.mark.parametrize("pipeline", ["simplify", "simplify{outer=true}", "grad"])
 def test_bodies_that_belong_to_a_class_of_ops_stay(name: str, pipeline: str) -> None:

@@ -32,6 +32,7 @@ def compiled(graph: Graph, arguments: list[Any]) -> list[Any]:
     return list(function(*arguments))
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("form", FORMS)
 def test_pytensor_compiles_without_a_failing_rewrite(form: str, tmp_path: Any) -> None:
     graph = FORMS[form]()
@@ -90,6 +91,7 @@ def _row(r: Any, w: Any) -> Any:
     return steps[-1]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("preset", ["grad", *deep("default", "loop")])
 def test_a_second_gradient_of_a_loop_in_a_loop(preset: str) -> None:
     rows, w = pt.dtensor3("rows"), pt.dmatrix("w")

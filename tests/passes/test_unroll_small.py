@@ -127,6 +127,7 @@ _STAY = (
 )
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", MATRICES)
 def test_cases_1_to_5(name: str) -> None:
     step = MATRICES[name]

@@ -223,6 +223,7 @@ def test_each_sample_is_one_screen(name: str) -> None:
     fits(samples()[name])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("model", [*SOME, *deep(*(m for m in MODELS if m not in SOME))], ids=str)
 def test_each_model_and_its_derivatives_are_one_screen(model: Any) -> None:
     for order in range(model.order + 1 if model.wrt else 1):

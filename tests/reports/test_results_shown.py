@@ -70,6 +70,7 @@ def _presented() -> set[str]:
     return {cls.name for cls in classes if "Presented" in map(ast.unparse, cls.bases)}
 
 
+@pytest.mark.deep
 def test_every_result_is_shown(results: dict[str, Any]) -> None:
     assert _presented() == results.keys()
     for result in results.values():

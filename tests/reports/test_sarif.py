@@ -53,6 +53,7 @@ def results() -> dict[Path, CheckResult]:
     return {**found, Path("graphs/suspect.pkl"): suspect}
 
 
+@pytest.mark.deep
 def test_findings_of_every_rule_are_valid(results: dict[Path, CheckResult], validator: Any) -> None:
     run = run_of(sarif(results), validator)
     driver = run["tool"]["driver"]

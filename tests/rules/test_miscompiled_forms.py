@@ -49,6 +49,7 @@ def differs(one: Any, other: Any) -> bool:
     return np.shape(one) != np.shape(other) or not np.allclose(one, other)
 
 
+@pytest.mark.tiered(every=2)
 @pytest.mark.parametrize("name", MISCOMPILED)
 @pytest.mark.parametrize("mode", [FAST, *deep(NUMBA)], ids=["vm", "numba"])
 def test_it_is_found_and_is_wrong_and_is_right_once_fixed(name: str, mode: Any) -> None:
@@ -67,6 +68,7 @@ def test_it_is_found_and_is_wrong_and_is_right_once_fixed(name: str, mode: Any) 
     np.testing.assert_allclose(value(mended.inputs, mended.outputs[0], given, mode), right)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", COMPILED_RIGHT)
 def test_twin_it_is_not_found_and_is_right(name: str) -> None:
     output, arguments = COMPILED_RIGHT[name]()

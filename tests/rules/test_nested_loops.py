@@ -88,6 +88,7 @@ PLACES: dict[str, tuple[str, Callable[[Callable[[Any], Any]], Graph]]] = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("place", PLACES)
 def test_whole_traces_in_bodies(place: str) -> None:
     title, build = PLACES[place]

@@ -206,6 +206,7 @@ def of_gradient(graph: Graph) -> Graph:
     return inputs, [output, pt.grad(output, inputs[0])]
 
 
+@pytest.mark.tiered(every=2)
 @pytest.mark.parametrize("mode", MODES, ids=["vm", "numba"])
 @pytest.mark.parametrize("name", UNSELECTED)
 def test_gradients_are_nan_and_numbers_once_fixed(name: str, mode: Any) -> None:

@@ -23,6 +23,7 @@ def found(graph: Graph, code: str) -> list[Any]:
     return list(check(graph, select=[code]).findings)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", SEEDED)
 def test_it_is_found_once(name: str) -> None:
     code, seeded, _ = SEEDED[name]
@@ -47,6 +48,7 @@ def values(graph: Any) -> list[Any]:
     return function(*(VALUES[v.name] for v in inputs))
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(
     "name",
     # What C003 finds has other values once compiled: `test_miscompiled_forms` compares those.

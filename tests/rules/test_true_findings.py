@@ -88,6 +88,7 @@ def test_the_error_is_lost_where_it_is_said_to_be(name: str, linker: str) -> Non
     assert loses_the_error(build(), linker) is (linker in linkers)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("model", [model for model in MODELS if model.order], ids=str)
 def test_gradients_of_the_zoo_are_right(model: Model) -> None:
     """Of one model each row is a loop that may have no steps, whatever its gradient says."""

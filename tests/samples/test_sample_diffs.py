@@ -41,6 +41,7 @@ def counts(found: GraphDiff) -> dict[ChangeKind, int]:
     return {kind: found.count(kind) for kind in ChangeKind}
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_the_passes_add_one_way_they_remove_the_other(name: str) -> None:
     graph = samples()[name]

@@ -125,6 +125,7 @@ def kalman_logp(
     return float(total)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("length", [0, 1, 7])
 def test_kalman(length: int) -> None:
     arguments = (SERIES[:length], 0.1, 2.0, 0.6, 0.3)
@@ -291,6 +292,7 @@ def test_the_gradient_of_two_taps_has_three() -> None:
     assert sorted(map(len, (slots[0] for slots in taps if slots))) == [3]
 
 
+@pytest.mark.deep
 def test_files_load_again_under_their_names(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     graphs = {
         name: graph for module in SAMPLES for name, graph in import_module(module).build().items()

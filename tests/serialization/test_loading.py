@@ -60,6 +60,7 @@ def tree(outputs: Any) -> str:
 # real graphs
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_real_graphs_load_as_they_were(name: str, file: Path) -> None:
     inputs, outputs = GRAPHS[name]()

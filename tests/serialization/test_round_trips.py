@@ -71,12 +71,14 @@ def loop(name: str, steps: str = "series") -> tuple[list[Variable], list[Variabl
 # every graph that is at hand
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("module", SAMPLES)
 def test_samples(module: str, file: Path) -> None:
     for graph in import_module(module).build().values():
         assert_comes_back(graph, file)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_real_graphs(name: str, file: Path) -> None:
     inputs, outputs = GRAPHS[name]()
@@ -112,6 +114,7 @@ def named(name: str) -> tuple[list[Variable], list[Variable]]:
     return inputs, [out]
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", REAL_NAMES, ids=range(len(REAL_NAMES)))
 def test_names_are_any_text(name: str, file: Path) -> None:
     again = assert_comes_back(named(name), file)
@@ -256,6 +259,7 @@ def test_optimize_writes_nothing_that_does_not_load(
 # constants
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("value", [0.5, np.nan, -0.0, np.arange(3.0)], ids=str)
 def test_one_constant_written_many_times(value: Any, file: Path) -> None:
     x = pt.dvector("x")

@@ -34,6 +34,7 @@ def tree(outputs: Any) -> str:
     return str(pytensor.dprint(list(outputs), file="str", print_type=True))
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_real_graphs_come_back(name: str, file: Path) -> None:
     inputs, outputs = GRAPHS[name]()
@@ -60,6 +61,7 @@ def test_chain_of_50000_nodes(file: Path) -> None:
     save(graph, file)
 
 
+@pytest.mark.deep
 def test_frozen_chain_of_another_tool_loads(file: Path) -> None:
     x = pt.vector("x")
     y = x
@@ -143,6 +145,7 @@ def test_same_graph_gives_same_bytes(file: Path) -> None:
         assert file.read_bytes() == first
 
 
+@pytest.mark.deep
 def test_same_program_gives_same_bytes_in_every_process(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from support.real_graphs import GRAPHS; "

@@ -189,6 +189,7 @@ def test_a_default_update_that_a_file_cannot_hold_is_said(file: Path) -> None:
 # the command line
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(
     "words",
     [["inspect"], ["hash"], ["optimize"], ["grad", "--no-check"], ["diff", "F"], ["verify", "F"]],

@@ -299,6 +299,7 @@ def test_what_cannot_be_checked_is_no_success(
     assert "could not be checked: ValueError: no luck" in done.stdout.str()
 
 
+@pytest.mark.deep
 def test_workers_of_xdist_report_to_one_summary(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         test_a="from model import compiled\n" + USELESS,

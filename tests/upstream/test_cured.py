@@ -94,6 +94,7 @@ REPRODUCERS = [
 ]
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("way", ["default", *deep("enabled", "grad", "merge-equal")])
 @pytest.mark.parametrize(("module", "test", "case"), REPRODUCERS)
 def test_reproducers_are_right(
@@ -109,6 +110,7 @@ def test_reproducers_are_right(
     test(**case)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("way", ["default", *deep("enabled", "grad", "merge-equal")])
 @pytest.mark.parametrize("name", MISREAD)
 def test_forms_that_appear_while_compiling_are_right(name: str, way: str) -> None:

@@ -10,6 +10,7 @@ from support.later_forms import MISREAD
 from support.upstream_modes import FAST, bug, value
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(
     "name",
     [

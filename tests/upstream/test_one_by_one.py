@@ -115,12 +115,14 @@ def test_what_is_known_to_be_wrong_is_there() -> None:
     assert len(rewriters()) > 250
 
 
+@pytest.mark.deep
 @settings(max_examples=_EXAMPLES)
 @given(generated=scan_graphs(generators=True))
 def test_loops_as_users_write_them(generated: GeneratedScan) -> None:
     assert_kept(generated.inputs, generated.outputs, generated.arguments, list(UNSOUND))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("preset", ["default", *deep("grad")])
 @settings(max_examples=_EXAMPLES)
 @given(generated=scan_graphs(generators=True))

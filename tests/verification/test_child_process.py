@@ -113,6 +113,7 @@ def test_a_child_that_dies_verifies_nothing(deed: str, reason: str) -> None:
     assert children() <= before
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("deed", "patience", "longest"),
     [("burns", 60, "2 s of processor time"), *deep(("sleeps", 4, "8 s"), ("spawns", 4, "8 s"))],

@@ -20,6 +20,7 @@ _FINDINGS = {
 }
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_at_most_one_finding(model: Model) -> None:
     """Beside those on loops that may have no steps."""

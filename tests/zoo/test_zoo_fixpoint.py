@@ -44,6 +44,7 @@ def test_the_quick_cases_exist() -> None:
     assert not [case for case in _QUICK if names.get(case[0], -1) < case[1]]
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize(("model", "order", "preset"), list(_cases()))
 def test_what_is_optimized_stays(model: Model, order: int, preset: str) -> None:
     assert_settled(so.optimize(outputs_of(model, order), preset), preset)

@@ -30,6 +30,7 @@ def _by_the_virtual_machine() -> Iterator[object]:
             yield pytest.param(model, order, way, marks=marks, id=f"{case.id}-{way}")
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize(("model", "order", "way"), _by_the_virtual_machine())
 def test_in_the_virtual_machine(model: Model, order: int, way: str) -> None:
     check(model, order, way, VM)

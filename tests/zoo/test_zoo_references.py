@@ -30,6 +30,7 @@ def test_value(model: Model) -> None:
     _assert_close(got, expected, rtol=model.rtol)
 
 
+@pytest.mark.tiered(every=3)
 @_once
 def test_gradient(model: Model) -> None:
     _assert_derivatives(model, _value_and_gradient(model)(model.arguments)[1:], model.reference)

@@ -29,6 +29,7 @@ def _cases() -> Iterator[object]:
                 )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("model", "order", "preset"), list(_cases()))
 def test_a_derivative_fits_on_one_screen(model: Model, order: int, preset: str) -> None:
     graph = as_graph(outputs_of(model, order), source="gradient.pkl")
