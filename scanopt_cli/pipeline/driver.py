@@ -98,8 +98,10 @@ class PassDriver:
         self._package = package_of(item)
         self._strict = strict or self._package is not None
         self._done: dict[FrozenFunctionGraph, FunctionGraph | None] = {}
-        # The digests of graphs that have the form to which the pass leads.
+        # The digests of graphs that have the form to which the pass leads, and of those that it
+        # made on the way.
         self._settled: set[str] = set()
+        self._made: set[str] = set()
         self._holds_loop: dict[int, tuple[AbstractFunctionGraph, bool]] = {}
 
     def begin(self) -> None:
@@ -158,13 +160,17 @@ class PassDriver:
     def _at_fixpoint(self, fixpoint: Fixpoint, context: PassContext) -> Rewrite | None:
         """Return the rewrite to the form in which a graph stays, ``None`` if it has that form.
 
-        Of forms that lead to one another it is the smallest, whichever of them the graph has.
+        Of forms that lead to one another it is the smallest, whichever of them the graph has. A
+        graph that gets fewer nodes is rewritten once for now: most often, other passes change it
+        before this one comes back, and no number of such rewrites leads back.
         """
         fgraph = context.fgraph
         state = before = self._forms.digest(fgraph)
         if before in self._settled:
             return None
         forms = {before: fgraph}
+        size = len(fgraph.apply_nodes)
+        is_settled = True
         while len(forms) <= fixpoint.attempts:
             form = fixpoint.rewritten(forms[state])
             state = self._forms.digest(form)
@@ -172,15 +178,19 @@ class PassDriver:
                 kept = smallest(forms, state)
                 break
             forms[state] = form
+            if before not in self._made and len(form.apply_nodes) < size:
+                self._made.add(state)
+                kept, is_settled = state, False
+                break
         else:
             why = because(Why.NO_FIXPOINT, attempts=fixpoint.attempts)
             context.missed(None, Code.NOT_SIMPLIFIED, why)
             kept = before
-        self._settled.add(kept)
+        if is_settled:
+            self._settled.add(kept)
         if kept == before:
             return None
-        sizes = [len(graph.apply_nodes) for graph in (fgraph, forms[kept])]
-        context.passed(None, Code.SIMPLIFIED, before=sizes[0], after=sizes[1])
+        context.passed(None, Code.SIMPLIFIED, before=size, after=len(forms[kept].apply_nodes))
         return Rewrite(dict(zip(fgraph.outputs, forms[kept].outputs, strict=True)))
 
     def _run_bodies(self, context: PassContext) -> bool:
