@@ -22,7 +22,7 @@ from scanopt_cli.pipeline.loop_passes import works_in_place
 from scanopt_cli.remarks import Code, Why, because
 
 _MEBIBYTE = 1 << 20
-_MOST = 100
+_MOST_KEPT = 100
 """How many values a step may keep; each is an argument of a compiled function."""
 
 
@@ -36,10 +36,10 @@ class KeepValues(Pass):
 
     Legal case:
 
-    1. A number or an array that a step of the backward loop computes by such a function from rows
-       of the forward loop's traces, rows of the forward loop's constants, and constants, all of
-       the step that it undoes, as the forward loop does up to the order of sums and products. The
-       forward loop traces it.
+    1. A step of the backward loop computes a value by such a function, and the step that it undoes
+       computes the same value, up to the order of sums and products. Both compute it of that
+       step's rows of traces and of constants, and of what is the same in all steps. The forward
+       loop traces the value, and the backward loop reads it.
 
     Preconditions: both loops provably run as many steps, no condition may end them, no step works
     in place, and at most 100 values of a step are kept. With ``memory``, nothing is kept that
@@ -58,14 +58,14 @@ class KeepValues(Pass):
             raise PassError("memory is a number from 0 on")
 
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
-        """Yield a rewrite of each pair of loops."""
+        """Yield at most one rewrite for each backward loop."""
         for view in context.loops():
-            if not _may_be_one(view):
+            if not _is_eligible(view):
                 continue
             lengths = Lengths(view.n_steps)
             for node in dict.fromkeys(_loops_read(view)):
                 forward = LoopView.of(node)
-                if not _may_be_one(forward) or lengths.value_of(forward.n_steps) != lengths.steps:
+                if not _is_eligible(forward) or lengths.value_of(forward.n_steps) != lengths.steps:
                     continue
                 try:
                     pair = LoopPair(forward, LoopView.of(view.node), lengths)
@@ -77,8 +77,8 @@ class KeepValues(Pass):
                     context.failed(view, error)
 
     def _fits(self, view: LoopView, kept: list[Variable], context: PassContext) -> bool:
-        if len(kept) > _MOST:
-            context.missed(view, Code.LOOP_LEFT, because(Why.STEP_LARGE, operations=_MOST))
+        if len(kept) > _MOST_KEPT:
+            context.missed(view, Code.LOOP_LEFT, because(Why.STEP_LARGE, operations=_MOST_KEPT))
             return False
         sizes = [prod(v.type.shape) for v in kept if None not in v.type.shape]
         if not isinstance(view.n_steps, Constant):
@@ -90,7 +90,7 @@ class KeepValues(Pass):
         return False
 
 
-def _may_be_one(view: Any) -> bool:
+def _is_eligible(view: Any) -> bool:
     return (
         isinstance(view, LoopView)
         and view.is_traced
@@ -100,7 +100,7 @@ def _may_be_one(view: Any) -> bool:
 
 
 def _loops_read(view: SlotView) -> Iterator[Apply]:
-    """Yield the loops of whose outputs the constants of a loop are parts."""
+    """Yield the loops whose outputs, or slices of them, are constants of this loop."""
     for slot in view.of_kind(SlotKind.CONSTANT):
         source: Any = slot.outer_input
         while isinstance(source.owner_op, DimShuffle | Subtensor):

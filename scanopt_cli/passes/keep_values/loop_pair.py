@@ -19,19 +19,19 @@ from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.costs import is_costly
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.keep_values.sources import Sources
-from scanopt_cli.passes.keep_values.value_numbers import ValueNumbers, dimensions
+from scanopt_cli.passes.keep_values.value_numbers import ValueNumbers, non_unit_axes
 
-_TOGETHER = -1
-"""In place of a number: the vector of all numbers without dimensions that a step keeps."""
+_SCALARS = -1
+"""The key, in place of a value number, of all kept scalars of a step, which are one vector."""
 
 
 class LoopPair:
-    """A loop, and one that undoes its steps, from the last to the first.
+    """A forward loop, and the backward loop that undoes its steps, from the last to the first.
 
     Attributes
     ----------
     kept
-        By their numbers, the values of a forward step that the forward loop is to trace.
+        The values of a forward step that the forward loop is to trace, by their value numbers.
     """
 
     def __init__(self, forward: LoopView, backward: LoopView, lengths: Lengths) -> None:
@@ -46,34 +46,34 @@ class LoopPair:
             for node in part:
                 for variable in chain(node.inputs, node.outputs):
                     if variable not in self._numbers:
-                        self._numbers[variable] = self._number(variable)
+                        self._numbers[variable] = self._value_number(variable)
         computed = self._computed(nodes)
-        self._replaced = self._wanted(computed)
-        self.kept = {number: computed[number] for number in self._replaced.values()}
+        self._recomputed = self._wanted(computed)
+        self.kept = {number: computed[number] for number in self._recomputed.values()}
 
-    def _number(self, variable: Any) -> int:
-        """Return the number of a variable, whose operands have theirs."""
+    def _value_number(self, variable: Any) -> int:
+        """Return the value number of a variable, whose operands have theirs."""
         values, node = self._values, variable.owner
         if not isinstance(variable.type, DenseTensorType):
-            return values.given(variable)
+            return values.opaque(variable)
         if isinstance(variable, Constant):
             return values.literal(variable)
         if node is None or isinstance(node.op, Subtensor):
-            return values.given(self._sources.of(variable), len(dimensions(variable)))
+            return values.opaque(self._sources.of(variable), len(non_unit_axes(variable)))
         found = values.computed(variable, [self._numbers[v] for v in node.inputs])
-        return values.given(variable) if found is None else found
+        return values.opaque(variable) if found is None else found
 
     def _computed(self, nodes: Iterable[Apply]) -> dict[int, Variable]:
-        """Return what takes long in a step of the forward loop, each value once."""
+        """Return the expensive values of a step of the forward loop, by their value numbers."""
         found: dict[int, Variable] = {}
         for node in nodes:
             for output in node.outputs:
-                if _takes_long(output):
+                if _is_expensive(output):
                     found.setdefault(self._numbers[output], output)
         return found
 
     def _wanted(self, computed: Collection[int]) -> dict[Variable, int]:
-        """Return what takes long in a step of the backward loop, and was computed before."""
+        """Return the outermost values of a backward step that the forward step has ``computed``."""
         found: dict[Variable, int] = {}
         seen: set[Variable] = set()
         waiting = self._backward.inner_outputs()
@@ -82,7 +82,7 @@ class LoopPair:
             if variable in seen or variable.owner is None:
                 continue
             seen.add(variable)
-            if self._numbers[variable] in computed and _takes_long(variable):
+            if self._numbers[variable] in computed and _is_expensive(variable):
                 found[variable] = self._numbers[variable]
             else:
                 waiting += variable.owner.inputs
@@ -95,19 +95,19 @@ class LoopPair:
         rows: dict[int, Any] = {number: v for number, v in kept.items() if v.type.ndim}
         if scalars:
             # One trace of a vector takes less time than one of each.
-            rows[_TOGETHER] = MakeVector("float64")(*(kept[number] for number in scalars))
+            rows[_SCALARS] = MakeVector("float64")(*(kept[number] for number in scalars))
         traces = {number: self._traced(row) for number, row in rows.items()}
-        replaced = self._forward.rebuild()
+        replacements = self._forward.rebuild()
         (j,) = next(iter(self._backward.of_kind(SlotKind.INDEX))).inner_inputs
         read: dict[int, Any] = {
-            number: self._reversed(replaced.pop(trace))[j] for number, trace in traces.items()
+            number: self._reversed(replacements.pop(trace))[j] for number, trace in traces.items()
         }
-        read |= {number: read[_TOGETHER][i] for i, number in enumerate(scalars)}
-        reads = {old: _like(old, read[number]) for old, number in self._replaced.items()}
+        read |= {number: read[_SCALARS][i] for i, number in enumerate(scalars)}
+        reads = {old: _like(old, read[number]) for old, number in self._recomputed.items()}
         results = graph_replace(self._backward.inner_outputs(), reads, strict=False)
         self._backward.set_inner_outputs(results)
         # The backward loop first: its operands are then those of the new forward loop.
-        return self._backward.rebuild() | replaced
+        return self._backward.rebuild() | replacements
 
     def _traced(self, row: Variable) -> Variable:
         """Let the forward loop trace a value."""
@@ -123,8 +123,8 @@ class LoopPair:
         return self._backward.add_input(SlotKind.CONSTANT, trace.type(), trace[::-1])
 
 
-def _takes_long(variable: Any) -> bool:
-    """Whether a value is computed by a function that takes longer than to read it."""
+def _is_expensive(variable: Any) -> bool:
+    """Whether computing a value takes longer than reading it."""
     op: Any = variable.owner_op
     if not isinstance(variable.type, DenseTensorType) or variable.type.dtype != "float64":
         return False
@@ -132,13 +132,13 @@ def _takes_long(variable: Any) -> bool:
 
 
 def _without_units(value: Any) -> Any:
-    """Return an array without its dimensions of one entry."""
-    kept = dimensions(value)
+    """Return an array without its axes of length 1."""
+    kept = non_unit_axes(value)
     return value if len(kept) == value.type.ndim else value.dimshuffle(kept)
 
 
 def _like(old: Any, new: Any) -> Any:
-    """Return an array with the dimensions of one entry that ``old`` has."""
-    places = {axis: i for i, axis in enumerate(dimensions(old))}
-    whole = new.dimshuffle([places.get(i, "x") for i in range(old.type.ndim)])
+    """Return an array with the axes of length 1 that ``old`` has."""
+    positions = {axis: i for i, axis in enumerate(non_unit_axes(old))}
+    whole = new.dimshuffle([positions.get(i, "x") for i in range(old.type.ndim)])
     return old.type.filter_variable(whole, allow_convert=True)

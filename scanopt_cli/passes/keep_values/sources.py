@@ -1,4 +1,4 @@
-"""Where the values are that the steps of two loops read: the arrays outside, and the index."""
+"""Where the values come from that the steps of two loops read: arrays outside, and indices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ type Index = tuple[AffineExpr, ...]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is at an index of an array."""
+    """A location: an array outside of the loops, and an index."""
 
     array: Any
     index: Index = ()
@@ -51,17 +51,17 @@ class Sources:
         for slot in states:
             self._inputs[slot.inner_inputs[0]] = Source(slot.output, (i,))
         self._traces: dict[tuple[Variable, Index], Variable] = {}
-        """The traces of states that are entries of other states, by the traces of those."""
+        """The trace of the state that is an entry of an array state, by its trace and the index."""
         self._find_entries(states)
 
     def of(self, variable: Any, index: Index = ()) -> Source:
-        """Return where the values at an index of a variable are, as far as that is known."""
+        """Return the location of a variable at an index, as far outside of the loops as known."""
         start = Source(variable, index)
         slices: list[slice] = []
         moved: Source | None = start
         while moved is not None:
             variable, index = moved.array, moved.index
-            moved = self._before(variable, index, slices)
+            moved = self._one_node_back(variable, index, slices)
         if slices:
             found: RowRange | None = RowRange(ZERO, self._lengths.length_of(variable))
             for part in reversed(slices):
@@ -74,8 +74,8 @@ class Sources:
         trace = self._traces.get((variable, index[1:])) if index else None
         return Source(variable, index) if trace is None else Source(trace, index[:1])
 
-    def _before(self, variable: Any, index: Index, slices: list[slice]) -> Source | None:
-        """Return the source in what a variable is read of; of slices of rows, collect them."""
+    def _one_node_back(self, variable: Any, index: Index, slices: list[slice]) -> Source | None:
+        """Go back by a DimShuffle, a Subtensor or an input; add slices of rows to ``slices``."""
         if variable in self._inputs:
             source = self._inputs[variable]
             return Source(source.array, (*source.index, *index))
@@ -110,14 +110,14 @@ class Sources:
         return tuple(moved)
 
     def _index(self, part: Any) -> AffineExpr | None:
-        """Return an index, a number or one that provably does not count from the end."""
+        """Return an index that is a number or provably not negative, ``None`` for another one."""
         known = number(part)
         if known is not None or isinstance(part, slice):
             return None if known is None else AffineExpr(known)
         form = Lengths().value_of(part)
         found = AffineExpr(form.constant)
         for atom, count in form.terms:
-            value = None if atom.axis is not None else self._number(atom.variable)
+            value = None if atom.axis is not None else self._affine_value(atom.variable)
             if value is None:
                 return None
             found += value.scaled(count)
@@ -128,8 +128,8 @@ class Sources:
             smallest += (self._lengths.steps - 1).scaled(slope)
         return found if self._lengths.provably_le(0, smallest) else None
 
-    def _number(self, variable: Variable) -> AffineExpr | None:
-        """Return a number that a body is given, ``None`` if a step computes it."""
+    def _affine_value(self, variable: Variable) -> AffineExpr | None:
+        """Return an input of a body, the step among them; ``None`` if a step computes it."""
         source = self._inputs.get(variable)
         if source is None or source.index:
             return self._steps.get(variable)

@@ -1,8 +1,8 @@
-"""Numbers for values: two values of one number are equal, whatever the inputs are.
+"""Value numbers: two values of one number are equal, whatever the inputs are.
 
 Value numbering, as of Alpern, Wegman and Zadeck (1988), with sums and products in a normal form in
-which neither the order of operands nor that of operations counts. Dimensions of one entry do not
-count either: a column of a matrix has the number of the vector.
+which neither the order of operands nor that of operations counts. Axes of length 1 do not count
+either: a column of a matrix has the number of the vector.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 
 type Along = tuple[int, ...]
-"""For each dimension of an operand that of the result, dimensions of one entry left out."""
+"""For each axis of an operand that is not of length 1, the axis of the result along it."""
 type Parts = Counter[tuple[int, Along, int]]
-"""Terms of a sum, or factors of a product, each with 1, or with -1 for ``- x`` or ``1 / x``."""
+"""Terms of a sum, each with its sign, or factors of a product, each with its exponent, 1 or -1."""
 
 
-def dimensions(variable: Any) -> list[int]:
-    """Return the dimensions of an array that may have several entries."""
+def non_unit_axes(variable: Any) -> list[int]:
+    """Return the axes of an array that are not known to be of length 1."""
     return [i for i, n in enumerate(variable.type.shape) if n != 1]
 
 
@@ -48,35 +48,35 @@ class ValueNumbers:
     _numbers: dict[Hashable, int] = field(default_factory=dict)
     _forms: list[Any] = field(default_factory=list)
 
-    def given(self, *key: Hashable) -> int:
-        """Return the number of a value that is given, by what identifies it."""
-        return self._number(key)
+    def opaque(self, *key: Hashable) -> int:
+        """Return the number of a value that is not looked into, by what identifies it."""
+        return self._numbered(key)
 
     def literal(self, constant: Constant) -> int:
         """Return the number of a constant array."""
         data = np.squeeze(constant.data)
         is_float = not data.ndim and data.dtype == "float64"
-        if is_float and data != 0 and data == data:
-            return self._number(data.item())
-        return self._number((data.dtype.str, data.shape, data.tobytes()))
+        if is_float and data != 0 and not np.isnan(data):
+            return self._numbered(data.item())
+        return self._numbered((data.dtype.str, data.shape, data.tobytes()))
 
     def computed(self, output: Any, operands: Sequence[int]) -> int | None:
         """Return the number of what a node computes, ``None`` for an Op without a rule."""
         node, op = output.owner, output.owner.op
         if isinstance(op, DimShuffle):
-            order = [op.new_order[i] for i in dimensions(output)]
+            order = [op.new_order[i] for i in non_unit_axes(output)]
             is_kept = order == sorted(order)
-            return operands[0] if is_kept else self._number((op.new_order, operands[0]))
+            return operands[0] if is_kept else self._numbered((op.new_order, operands[0]))
         if isinstance(op, Dot):
             pattern = tuple(tuple(n == 1 for n in v.type.shape) for v in node.inputs)
-            return self._number((op, pattern, *operands))
+            return self._numbered((op, pattern, *operands))
         if isinstance(op, Elemwise):
-            places = {axis: i for i, axis in enumerate(dimensions(output))}
-            along = [tuple(places[i] for i in dimensions(v)) for v in node.inputs]
+            positions = {axis: i for i, axis in enumerate(non_unit_axes(output))}
+            along = [tuple(positions[i] for i in non_unit_axes(v)) for v in node.inputs]
             pairs = list(zip(operands, along, strict=True))
             is_real = all(v.type.dtype == "float64" for v in (*node.inputs, output))
             found = self._arithmetic(op.scalar_op, pairs) if is_real else None
-            return self._number((op.scalar_op, output.index, *pairs)) if found is None else found
+            return self._numbered((op.scalar_op, output.index, *pairs)) if found is None else found
         return None
 
     def _arithmetic(self, op: Any, operands: Sequence[tuple[int, Along]]) -> int | None:
@@ -107,18 +107,18 @@ class ValueNumbers:
         form = self._forms[number]
         if isinstance(form, _SumForm):
             return [
-                (term, tuple(along[i] for i in inside), sign * own)
-                for (term, inside, own), count in form.terms
+                (term, tuple(along[i] for i in inner_axes), sign * inner_sign)
+                for (term, inner_axes, inner_sign), count in form.terms
                 for _ in range(count)
             ]
         if isinstance(form, float) and form < 0:
-            return [(self._number(-form), along, -sign)]
+            return [(self._numbered(-form), along, -sign)]
         if isinstance(form, _ProductForm) and form.is_negative:
             return [(self._product([(False, Counter(dict(form.factors)))]), along, -sign)]
         return [(number, along, sign)]
 
     def _sum(self, terms: Any) -> int:
-        return self._number(_SumForm(frozenset(Counter(terms).items())))
+        return self._numbered(_SumForm(frozenset(Counter(terms).items())))
 
     def _negative(self, number: int, along: Along) -> int:
         if isinstance(self._forms[number], _SumForm):
@@ -126,18 +126,18 @@ class ValueNumbers:
         is_negative, factors = self._factors(number, along)
         return self._product([(not is_negative, factors)])
 
-    def _factors(self, number: int, along: Along, sign: int = 1) -> tuple[bool, Parts]:
+    def _factors(self, number: int, along: Along, exponent: int = 1) -> tuple[bool, Parts]:
         """Return whether a product is negative, and its factors; none if it is 1 or -1."""
         form = self._forms[number]
         if isinstance(form, float):
             size = abs(form)
-            return form < 0, Counter({(self._number(size), (), sign): 1} if size != 1 else {})
+            return form < 0, Counter({(self._numbered(size), (), exponent): 1} if size != 1 else {})
         if isinstance(form, _ProductForm):
             factors: Parts = Counter()
-            for (factor, inside, own), count in form.factors:
-                factors[factor, tuple(along[i] for i in inside), sign * own] += count
+            for (factor, inner_axes, power), count in form.factors:
+                factors[factor, tuple(along[i] for i in inner_axes), exponent * power] += count
             return form.is_negative, factors
-        return False, Counter({(number, along, sign): 1})
+        return False, Counter({(number, along, exponent): 1})
 
     def _product(self, parts: Sequence[tuple[bool, Parts]]) -> int:
         is_negative, factors = False, Counter[tuple[int, Along, int]]()
@@ -145,12 +145,12 @@ class ValueNumbers:
             is_negative ^= own
             factors += more
         if factors.total() == 1 and not is_negative:
-            ((number, _, sign),) = factors
-            if sign == 1:
+            ((number, _, exponent),) = factors
+            if exponent == 1:
                 return number
-        return self._number(_ProductForm(frozenset(factors.items()), is_negative))
+        return self._numbered(_ProductForm(frozenset(factors.items()), is_negative))
 
-    def _number(self, form: Hashable) -> int:
+    def _numbered(self, form: Hashable) -> int:
         key = (type(form), form)  # 1.0 is not True, nor 1
         if key not in self._numbers:
             self._numbers[key] = len(self._forms)
