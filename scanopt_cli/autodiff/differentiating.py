@@ -42,7 +42,7 @@ from scanopt_cli.autodiff.stages import NotCountedError, StagedGraph
 from scanopt_cli.autodiff.strategies import derivatives_by_order, few_entries, record_inferred
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.folding import bounded_folding
-from scanopt_cli.ir.graph import Graph, GraphLike, copy_nodes, in_memory
+from scanopt_cli.ir.graph import Graph, GraphLike, copy_nodes, loaded_graph
 from scanopt_cli.verification.modes import DEFAULT
 
 # From this many Scans on, a note gives the reason for their number.
@@ -138,7 +138,7 @@ def grad(
         If ``graph`` is not a graph, or its file cannot be loaded.
     """
     announce = progress or (lambda _: None)
-    problem = problem_of(in_memory(graph), order, wrt, output)
+    problem = problem_of(loaded_graph(graph), order, wrt, output)
     wanted = strategy_named(strategy, problem.source)
     if full and order != 2:
         raise GradientError(

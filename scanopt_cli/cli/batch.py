@@ -34,7 +34,7 @@ class Batch:
 
     @contextmanager
     def attempt(self, path: Path) -> Iterator[None]:
-        """Keep a `ScanoptError` from the work on ``path``; print it now if there are more files."""
+        """Record a `ScanoptError` of the work on ``path``; print it if there are more files."""
         try:
             yield
         except ScanoptError as error:

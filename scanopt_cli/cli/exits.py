@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scanopt_cli.verification.result import Verdict
 
 
 class ExitCode(IntEnum):
@@ -16,6 +20,19 @@ class ExitCode(IntEnum):
     """scanopt could not do its work: a bad file, a bad option, a crash."""
     INTERRUPTED = 130
     """Stopped from the keyboard, as shells report it."""
+
+
+def code_of(verdict: Verdict) -> ExitCode:
+    """Return the exit code of a verification: that nothing could be compared is no finding."""
+    from scanopt_cli.verification.result import Verdict
+
+    match verdict:
+        case Verdict.DIFFERS:
+            return ExitCode.FINDING
+        case Verdict.COULD_NOT_RUN:
+            return ExitCode.FAILED
+        case _:
+            return ExitCode.CLEAN
 
 
 def finding(found: bool) -> ExitCode:

@@ -11,7 +11,7 @@ import typer
 
 from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.console import out, plug_in_warnings, status, tell
-from scanopt_cli.cli.exits import ExitCode, finding
+from scanopt_cli.cli.exits import ExitCode, code_of, finding
 from scanopt_cli.cli.options import (
     AllowPackages,
     Force,
@@ -24,7 +24,7 @@ from scanopt_cli.cli.options import (
     Trust,
     require_use_of_force,
 )
-from scanopt_cli.cli.results import print_aside, print_blocks, print_json
+from scanopt_cli.cli.results import print_blocks, print_json, print_to_stderr
 from scanopt_cli.cli.session import session
 from scanopt_cli.cli.targets import targets, write
 from scanopt_cli.errors import ScanoptError
@@ -123,23 +123,23 @@ def optimize(
         gate = PassesGate.of(sequence) if check else None
     graphs = list(dict.fromkeys(graphs))
     require_use_of_force(output, force=force)
-    places = {} if output is None else targets(graphs, output, force=force)
+    target_of = {} if output is None else targets(graphs, output, force=force)
     kind = DiffKind.STRUCTURAL if patch else diff
     shown = _Shown(output_format, kind, stat, lines, depth, quiet, verbose)
     batch = Batch(graphs)
     codes = [ExitCode.CLEAN]
-    found: dict[Path, CheckResult] = {}
+    found_before: dict[Path, CheckResult] = {}
     left: dict[Path, CheckResult] = {}
-    for place, path in enumerate(graphs, 1):
-        title = f"{path} ({place} of {len(graphs)})" if len(graphs) > 1 else str(path)
+    for number, path in enumerate(graphs, 1):
+        title = f"{path} ({number} of {len(graphs)})" if len(graphs) > 1 else str(path)
         with (
             batch.attempt(path),
-            session(path, trust=trust, allow_packages=allow_package) as work,
+            session(path, trust=trust, allow_packages=allow_package) as files,
         ):
             with status(title, "optimizing") as show_progress:
-                graph = work.load(path, recorded=verify)
+                graph = files.load(path, recorded=verify)
                 watch = showing_changes(
-                    print_aside,
+                    print_to_stderr,
                     graph,
                     structural=kind is DiffKind.STRUCTURAL,
                     depth=depth,
@@ -156,25 +156,25 @@ def optimize(
                 )
                 left[path] = check_graph(result.graph)
                 if gate is not None:
-                    found[path] = gate.check(graph, path)
-            target = places.get(path)
+                    found_before[path] = gate.check(graph, path)
+            target = target_of.get(path)
             if output_format is Format.JSON:
-                batch.results.append(_entry(path, result, left[path], found.get(path)))
+                batch.results.append(_entry(path, result, left[path], found_before.get(path)))
             else:
                 print_blocks(output_format, shown.blocks(graph, result, left[path], target))
                 if output_format is Format.MARKDOWN:
                     out().out()  # the next file's heading is apart from the last item
             if time_passes:
-                print_aside([timings(result.passes)])
-            _tell(path, result, limit)
-            codes.append(_finish(result, target, trust=trust))
+                print_to_stderr([timings(result.passes)])
+            _print_warnings(path, result, limit)
+            codes.append(_write_if_verified(result, target, trust=trust))
     if output_format is Format.JSON:
         print_json("optimize", {"graphs": batch.results})
-    elif found:
-        print_blocks(output_format, check_report.gate(found))
+    elif found_before:
+        print_blocks(output_format, check_report.gate(found_before))
     elif len(left) > 1 and not quiet:
         print_blocks(output_format, [Paragraph(), Paragraph(check_report.total(left))])
-    codes.append(finding(any(result.findings for result in found.values())))
+    codes.append(finding(any(result.findings for result in found_before.values())))
     return batch.finish(max(codes))
 
 
@@ -193,7 +193,7 @@ class _Shown:
     def blocks(
         self, graph: Graph, result: OptimizeResult, left: CheckResult, target: Path | None
     ) -> Iterable[Block]:
-        """Yield the report of a result, of which ``left`` is found, and which ``target`` gets."""
+        """Yield the report of a result in which ``left`` is found, written to ``target``."""
         from scanopt_cli.reports.changes_report import changes_report
         from scanopt_cli.reports.check_report import finding_items
         from scanopt_cli.reports.document import Heading
@@ -237,7 +237,7 @@ def _entry(
     return {"source": str(path), **plain(result), "findings": plain(left.findings), **check}
 
 
-def _tell(path: Path, result: OptimizeResult, limit: int | None) -> None:
+def _print_warnings(path: Path, result: OptimizeResult, limit: int | None) -> None:
     """Print warnings on stderr: of the graph, of passes that failed, of a limit that was met."""
     from scanopt_cli.reports.remark_text import failures, text_of
 
@@ -249,7 +249,7 @@ def _tell(path: Path, result: OptimizeResult, limit: int | None) -> None:
         tell(f"stopped after {plural(limit, 'rewrite')}, as --limit says")
 
 
-def _finish(result: OptimizeResult, target: Path | None, *, trust: bool) -> ExitCode:
+def _write_if_verified(result: OptimizeResult, target: Path | None, *, trust: bool) -> ExitCode:
     """Write the result unless its verification failed, and return the exit code."""
     from scanopt_cli.verification.result import Verdict
 
@@ -263,7 +263,7 @@ def _finish(result: OptimizeResult, target: Path | None, *, trust: bool) -> Exit
         else:
             outcome = "differs from the original"
         tell(f"the result {outcome}{kept}")
-        return ExitCode.FINDING if verification.verdict is Verdict.DIFFERS else ExitCode.FAILED
+        return code_of(verification.verdict)
     if target is not None:
         write(result.graph, target, trust=trust)
     return ExitCode.CLEAN

@@ -29,7 +29,13 @@ def print_json(command: str, result: Any) -> None:
 
 
 def print_blocks(output_format: Format, blocks: Iterable[Block]) -> None:
-    """Print blocks as text, in a format that is not JSON."""
+    """Print blocks as text.
+
+    Raises
+    ------
+    ValueError
+        If the format is none of text, such as JSON.
+    """
     match output_format:
         case Format.MARKDOWN:
             from scanopt_cli.reports import as_markdown
@@ -39,9 +45,11 @@ def print_blocks(output_format: Format, blocks: Iterable[Block]) -> None:
             from scanopt_cli.reports import as_rich
 
             as_rich.show(out(), blocks)
+        case _:
+            raise ValueError(f"{output_format.value} is no format of text")
 
 
-def print_aside(blocks: Iterable[Block]) -> None:
+def print_to_stderr(blocks: Iterable[Block]) -> None:
     """Print blocks on stderr, for a person, whatever the format of the result."""
     from scanopt_cli.reports import as_rich
 

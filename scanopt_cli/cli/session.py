@@ -53,7 +53,7 @@ class Session:
 def session(
     *paths: Path, trust: bool, allow_packages: Sequence[str] | None, only_read: bool = False
 ) -> Iterator[Session]:
-    """Work on ``paths`` within the limits of `limited`, unless ``trust``.
+    """Limit processor time and memory while ``paths`` are worked on, unless ``trust``.
 
     Constant folding is bounded, warnings are ignored, and PyTensor's log of failed rewriters
     becomes one line.

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from scanopt_cli.cli.console import status
-from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.exits import ExitCode, code_of
 from scanopt_cli.cli.options import (
     AllowPackages,
     Format,
@@ -50,7 +50,6 @@ def verify(
     """
     from scanopt_cli.reports.verify_report import verify_report
     from scanopt_cli.verification.modes import DEFAULT
-    from scanopt_cli.verification.result import Verdict
     from scanopt_cli.verification.verifying import verify as verify_graphs
 
     with session(a, b, trust=trust, allow_packages=allow_package) as work:
@@ -66,6 +65,4 @@ def verify(
                 progress=show_progress,
             )
     print_result(output_format, "verify", found, verify_report(found))
-    if found.verdict is Verdict.COULD_NOT_RUN:
-        return ExitCode.FAILED
-    return ExitCode.CLEAN if found.ok else ExitCode.FINDING
+    return code_of(found.verdict)

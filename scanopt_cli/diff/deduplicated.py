@@ -10,7 +10,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.equivalence.digests import Digests
-from scanopt_cli.equivalence.operands import commutes
+from scanopt_cli.equivalence.operands import in_one_order
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import is_loop
 
@@ -43,7 +43,7 @@ def deduplicated(graph: FunctionGraph, digests: Digests, *, loops: bool) -> Dedu
             continue
         else:
             reads = [digests.of(v) if _is_constant(v) else v for v in node.inputs]
-            key = digests.sameness.of_op(node.op), tuple(in_one_order(node, reads))
+            key = node_key(digests.sameness.of_op(node.op), node, reads)
         same = first.setdefault(key, node)
         copies[same] += 1
         if same is not node:
@@ -64,12 +64,12 @@ def node_digest(digests: Digests, node: Apply) -> tuple[bytes, ...]:
     return tuple(sorted(map(digests.of, node.outputs)))
 
 
-def in_one_order(node: Apply, reads: Sequence[Hashable]) -> Sequence[Hashable]:
-    """Return the keys of the inputs of ``node``, in one order for inputs that may be swapped.
+def node_key(op: bytes, node: Apply, reads: Sequence[Hashable]) -> Hashable:
+    """Return the key of what ``node`` computes, from those of its Op and of what it reads.
 
     Keys that are variables are compared by identity.
     """
-    return [*sorted(reads[:2], key=_order), *reads[2:]] if commutes(node) else reads
+    return op, tuple(in_one_order(node, reads, _order))
 
 
 def count_loops(graph: FunctionGraph, digests: Digests) -> tuple[int, int]:

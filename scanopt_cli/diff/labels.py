@@ -193,7 +193,11 @@ def through_conversions(graph: IndexedGraph, node: Apply, place: int) -> tuple[A
     """Return the reader of an input, past conversions that have only one reader each."""
     for _ in range(_LOOK):
         readers = graph.readers.get(node.outputs[0], [])
-        if not is_conversion(node) or len(readers) != 1 or graph.ends.get(node.outputs[0]):
+        if (
+            not is_conversion(node)
+            or len(readers) != 1
+            or graph.output_positions.get(node.outputs[0])
+        ):
             break
         node, place = readers[0]
     return node, place

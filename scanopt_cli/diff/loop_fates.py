@@ -103,7 +103,7 @@ def _facts(graph: IndexedGraph, node: Apply | None) -> tuple[int, int, str, str 
         return 0, 0, "0", None
 
     def is_read(variable: Variable) -> bool:
-        return bool(graph.readers.get(variable) or graph.ends.get(variable))
+        return bool(graph.readers.get(variable) or graph.output_positions.get(variable))
 
     view = graph.view(node)
     buffers = buffer_bytes(view, (slot for slot in view.slots if has_buffer(slot, is_read)))

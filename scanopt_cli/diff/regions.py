@@ -55,7 +55,7 @@ def regions(matching: Matching, side: int, absorbed: Mapping[Edge, Hashable]) ->
             return None
         found: list[Hashable] = []
         for output in node.outputs:
-            edges, ends = graph.readers.get(output, ()), graph.ends.get(output, ())
+            edges, ends = graph.readers.get(output, ()), graph.output_positions.get(output, ())
             found += (owners.get(edge[0], absorbed.get(edge)) for edge in edges)
             found += (None if place in paired_ends else ("end", place) for place in ends)
         return None if None in found else next(iter(found), None)

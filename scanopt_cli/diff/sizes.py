@@ -77,7 +77,7 @@ def _found(
     needless = set(reported)
     for node in reversed(graph.nodes):
         edges = [edge for output in node.outputs for edge in graph.readers.get(output, ())]
-        if not edges or any(graph.ends.get(output) for output in node.outputs):
+        if not edges or any(graph.output_positions.get(output) for output in node.outputs):
             continue
         needed = [edge for edge in edges if edge not in needless]
         if not needed and node not in matching.pairs:

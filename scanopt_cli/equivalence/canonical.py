@@ -17,7 +17,7 @@ from __future__ import annotations
 from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.equivalence.sameness import Sameness
-from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, in_memory
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, loaded_graph
 
 
 def digest(
@@ -44,7 +44,7 @@ def digest(
     ScanoptError
         If ``graph`` is not a graph, or its file cannot be loaded.
     """
-    given = graph if isinstance(graph, AbstractFunctionGraph) else in_memory(graph)
+    given = graph if isinstance(graph, AbstractFunctionGraph) else loaded_graph(graph)
     if isinstance(given, Graph):
         given = given.fgraph
     fgraph = given if isinstance(given, AbstractFunctionGraph) else as_graph(given).fgraph

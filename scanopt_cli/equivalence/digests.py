@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pytensor.graph.basic import Apply, Constant, Variable
 
 from scanopt_cli.equivalence.definition import Definition
-from scanopt_cli.equivalence.operands import commutes
+from scanopt_cli.equivalence.operands import in_one_order
 from scanopt_cli.ir.scan_view import is_loop, view_of
 
 
@@ -60,10 +60,9 @@ class Digests:
         if is_loop(node):
             keys = self.sameness.of_loop(self.of, view_of(node))
         else:
-            if commutes(node):
-                inputs[:2] = sorted(inputs[:2])
             op, of_output = self.sameness.of_op(node.op), self.sameness.of_output
-            keys = {v: of_output(op, inputs, position) for position, v in enumerate(node.outputs)}
+            ordered = in_one_order(node, inputs)
+            keys = {v: of_output(op, ordered, position) for position, v in enumerate(node.outputs)}
         if self.sameness.names:
             keys = {v: self.sameness.key("named", key, v.name) for v, key in keys.items()}
         self._known.update(keys)

@@ -1,6 +1,9 @@
-"""Which operands may be swapped."""
+"""Which operands may be swapped, and the order in which they are compared."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from pytensor.graph.basic import Apply
 from pytensor.scalar import basic as ps
@@ -21,3 +24,13 @@ def commutes(node: Apply) -> bool:
         return False
     is_complex = str(node.outputs[0].type.dtype).startswith("complex")
     return type(op.scalar_op) in _COMMUTATIVE and not is_complex
+
+
+def in_one_order[Key](
+    node: Apply, keys: Sequence[Key], order: Callable[[Key], Any] | None = None
+) -> Sequence[Key]:
+    """Return the keys of the inputs of ``node``, in one order for inputs that may be swapped."""
+    if not commutes(node):
+        return keys
+    first: Any = keys[:2]
+    return [*sorted(first, key=order), *keys[2:]]

@@ -135,7 +135,7 @@ def as_graph(graph: GraphLike, *, source: str = "<memory>") -> Graph:
         If ``graph`` is none of the accepted forms, its outputs need inputs that it lacks, or its
         file cannot be loaded.
     """
-    graph = in_memory(graph)
+    graph = loaded_graph(graph)
     if isinstance(graph, Graph):
         return graph.copy()
     if isinstance(graph, FrozenFunctionGraph):
@@ -153,7 +153,7 @@ def as_graph(graph: GraphLike, *, source: str = "<memory>") -> Graph:
     )
 
 
-def in_memory(graph: GraphLike) -> GraphObject:
+def loaded_graph(graph: GraphLike) -> GraphObject:
     """Return what was given as a graph; of a path, what `scanopt_cli.load` makes of the file.
 
     Raises

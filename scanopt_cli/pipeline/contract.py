@@ -184,7 +184,7 @@ class PassContext:
     def is_conditional(self, node: Apply) -> bool:
         """Whether a branch of an IfElse decides if ``node`` is computed.
 
-        So it seems of nodes that the pass added.
+        Nodes that the pass added always count as conditional.
         """
         if self._always is None:
             self._always = always_computed(self.fgraph)
@@ -279,7 +279,7 @@ class Pass(ABC):
     everywhere: ClassVar[bool] = False
     """Whether the pass also works on graphs without a loop."""
     undoes: ClassVar[str | None] = None
-    """The pass whose results this one turns back, so that a pipeline may have one of them only."""
+    """The pass that this one reverses, so that a pipeline may have one of them only."""
     starts_phase: ClassVar[bool] = False
     """Whether the pass waits until those before it in the pipeline have nothing left to do."""
     repeats: ClassVar[bool] = False

@@ -30,10 +30,10 @@ from scanopt_cli.pipeline.registry import package_of
 from scanopt_cli.remarks import Code, Remark, Why, because
 
 
-class Forms:
-    """What tells graphs apart that a pipeline makes of one another.
+class GraphDigests:
+    """Digests of the graphs that a pipeline makes of one another.
 
-    What is found out of an Op or a body is kept: most of them stay as they are from pass to pass.
+    What is learned about an Op or a body is kept: most of them stay as they are from pass to pass.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Forms:
         return self._sameness.of_graph(fgraph).hex()
 
     def form_of(self, fgraph: FunctionGraph) -> str:
-        """Return what tells a graph also from one that has more or fewer nodes.
+        """Return the digest and the number of nodes, bodies included.
 
         The digest alone is the same for a graph in which equal nodes were merged.
         """
@@ -52,10 +52,10 @@ class Forms:
 
 
 def smallest(forms: Mapping[str, FunctionGraph], state: str) -> str:
-    """Return the key of the form with the fewest nodes of those since ``state``.
+    """Return the key of the graph with the fewest nodes, of those from ``state`` on.
 
-    ``forms`` are by their digests or `Forms.form_of`, each made of the one before. Of forms of one
-    size, the smallest key decides.
+    ``forms`` are by their digests or `GraphDigests.form_of`, each made of the one before. Of graphs
+    of one size, the smallest key decides.
     """
     keys = list(forms)
     cycle = keys[keys.index(state) :]
@@ -84,10 +84,10 @@ class PassDriver:
         budget: RewriteBudget,
         *,
         strict: bool = True,
-        forms: Forms | None = None,
+        digests: GraphDigests | None = None,
     ) -> None:
         self.item = item
-        self._forms = forms or Forms()
+        self._digests = digests or GraphDigests()
         self._exact = Sameness(gradients=True, exact=True)
         self.remarks: list[Remark] = []
         self.rewrites = 0
@@ -165,7 +165,7 @@ class PassDriver:
         before this one comes back, and no number of such rewrites leads back.
         """
         fgraph = context.fgraph
-        state = before = self._forms.digest(fgraph)
+        state = before = self._digests.digest(fgraph)
         if before in self._settled:
             return None
         forms = {before: fgraph}
@@ -173,7 +173,7 @@ class PassDriver:
         is_settled = True
         while len(forms) <= fixpoint.attempts:
             form = fixpoint.rewritten(forms[state])
-            state = self._forms.digest(form)
+            state = self._digests.digest(form)
             if state in forms:
                 kept = smallest(forms, state)
                 break

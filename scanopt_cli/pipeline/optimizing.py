@@ -9,9 +9,16 @@ from scanopt_cli.analysis.provenance.locating import locate
 from scanopt_cli.analysis.same_draws import same_draws
 from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.ir.folding import bounded_folding
-from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, copy_nodes, in_memory, replace_outputs
+from scanopt_cli.ir.graph import (
+    Graph,
+    GraphLike,
+    as_graph,
+    copy_nodes,
+    loaded_graph,
+    replace_outputs,
+)
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.driver import Forms, smallest
+from scanopt_cli.pipeline.driver import GraphDigests, smallest
 from scanopt_cli.pipeline.grammar import as_passes, parse, print_pipeline
 from scanopt_cli.pipeline.runner import PassRun, PipelineRunner
 from scanopt_cli.presentation import Presented
@@ -20,9 +27,9 @@ from scanopt_cli.verification.modes import DEFAULT
 from scanopt_cli.verification.result import Verification
 from scanopt_cli.verification.verifying import verify as verify_graphs
 
-_LAST = "compile-safe"
-# How often passes and the last one may enable each other.
-_MOST = 8
+_COMPILE_SAFE = "compile-safe"
+# How often `compile-safe` and the other passes may enable each other.
+_MOST_TURNS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +117,15 @@ def optimize(
         If ``graph`` is no graph, or its file cannot be loaded.
     """
     sequence = as_passes(passes)
-    graph = in_memory(graph)
+    graph = loaded_graph(graph)
     work = as_graph(graph)
     locate(work.fgraph)
     before = statistics(work.fgraph)
-    forms = Forms()
-    form, warnings = forms.form_of(work.fgraph), same_draws(work.fgraph)
-    runs = _settle(work, sequence, forms, limit, watch) if sequence else ()
+    digests = GraphDigests()
+    form, warnings = digests.form_of(work.fgraph), same_draws(work.fgraph)
+    runs = _settle(work, sequence, digests, limit, watch) if sequence else ()
     after = statistics(work.fgraph)
-    is_same = forms.form_of(work.fgraph) == form
+    is_same = digests.form_of(work.fgraph) == form
     if is_same:  # one pass may have undone another
         runs = tuple(replace(run, changed=False) for run in runs)
     return OptimizeResult(
@@ -127,7 +134,7 @@ def optimize(
         before=before,
         after=after,
         pipeline=print_pipeline(sequence),
-        passes=tuple(run for run in runs if run.changed or run.name != _LAST),
+        passes=tuple(run for run in runs if run.changed or run.name != _COMPILE_SAFE),
         warnings=warnings,
         verification=verify_graphs(graph, work, modes=modes, progress=progress) if verify else None,
     )
@@ -138,46 +145,46 @@ def compile_safe(graph: Graph) -> Graph:
     """Return a copy of ``graph`` that PyTensor compiles right, as `optimize` leaves its results."""
     work = graph.copy()
     locate(work.fgraph)
-    _last(Forms()).run(work.fgraph)
+    _compile_safe_runner(GraphDigests()).run(work.fgraph)
     return work
 
 
 def _settle(
     work: Graph,
     passes: Sequence[Pass],
-    all_forms: Forms,
+    digests: GraphDigests,
     limit: int | None,
     watch: Callable[[Snapshot], None] | None,
 ) -> tuple[PassRun, ...]:
     """Run ``passes`` and `compile-safe` on ``work`` until it takes a form that it had before.
 
     `compile-safe` is not in one pipeline with the others, since `simplify` would undo its rewrites
-    in every round; but these may enable others, and so may a later phase an earlier one. If some
-    forms lead to one another, the smallest of them is the result, whichever ``work`` had.
+    in every round; but these may enable others, and so may a later phase an earlier one. Of the
+    graphs that lead back to one another, the smallest is the result, whichever ``work`` was.
     """
-    runners = (PipelineRunner(passes, limit=limit, forms=all_forms), _last(all_forms))
+    runners = (PipelineRunner(passes, limit=limit, digests=digests), _compile_safe_runner(digests))
     has_phases = any(item.starts_phase for item in passes)
-    forms = {all_forms.form_of(work.fgraph): copy_nodes(work.fgraph)}
+    forms = {digests.form_of(work.fgraph): copy_nodes(work.fgraph)}
     runs: tuple[PassRun, ...] = ()
     while True:
         snapshots: list[Snapshot] = []
         # What the first runs do is shown at once, in case one of them never ends.
         later = snapshots.append if runs and watch is not None else watch
         more = _run_once(work, runners, later)
-        form = all_forms.form_of(work.fgraph)
-        is_again = form in forms
-        if not (runs and is_again):
+        form = digests.form_of(work.fgraph)
+        recurs = form in forms
+        if not (runs and recurs):
             runs = _joined(runs, more)
             if watch is not None:
                 for snapshot in snapshots:
                     watch(snapshot)
-        if is_again:
+        if recurs:
             kept = smallest(forms, form)
             if kept != form:
                 replace_outputs(work.fgraph, forms[kept])
             return runs
         may_go_on = has_phases or more[-1].changed
-        if limit is not None or not may_go_on or len(forms) > _MOST:
+        if limit is not None or not may_go_on or len(forms) > _MOST_TURNS:
             return runs
         forms[form] = copy_nodes(work.fgraph)
 
@@ -194,9 +201,9 @@ def _run_once(
     return tuple(run for runner in runners for run in runner.run(work.fgraph, watch=watched))
 
 
-def _last(forms: Forms) -> PipelineRunner:
+def _compile_safe_runner(digests: GraphDigests) -> PipelineRunner:
     """Return what runs `compile-safe`; PyTensor would compile some graphs wrongly if it failed."""
-    return PipelineRunner(parse(_LAST), strict=True, forms=forms)
+    return PipelineRunner(parse(_COMPILE_SAFE), strict=True, digests=digests)
 
 
 def _joined(first: Sequence[PassRun], more: Sequence[PassRun]) -> tuple[PassRun, ...]:

@@ -1,4 +1,12 @@
-"""Runs passes, on bodies first, to a fixpoint, with remarks, timings and checks."""
+"""Runs passes, on bodies first, to a fixpoint, with remarks, timings and checks.
+
+Four repetitions are nested, from the outside to the inside:
+
+* `optimize` runs the pipeline and `compile-safe` in turn, until a graph recurs (`optimizing`);
+* a phase of the pipeline runs its passes in rounds, until a round changes nothing (here);
+* a pass may run several times on one graph, as its ``sweeps`` say (`driver`);
+* a rewrite of a whole graph, a `Fixpoint`, is repeated until its form recurs (`driver`).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +26,7 @@ from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.integrity import check_integrity
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.driver import Forms, PassDriver, RewriteBudget, smallest
+from scanopt_cli.pipeline.driver import GraphDigests, PassDriver, RewriteBudget, smallest
 from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
@@ -26,7 +34,7 @@ from scanopt_cli.remarks import Code, Remark, RemarkKind
 # next, which may take one more round for each loop. Still more rounds mean that passes undo each
 # other, so after a few rounds the runner looks for a graph that it has seen before.
 _ROUNDS = 10
-_ROUNDS_WITHOUT_DOUBT = 4
+_ROUNDS_BEFORE_CYCLES = 4
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -78,7 +86,7 @@ class PipelineRunner:
     """Runs a pipeline on graphs, in place, each time to a fixpoint.
 
     A pass that starts a phase waits, with those behind it, for the fixpoint of those before it.
-    What a run finds out of bodies, the next one does not find out again.
+    What a run learns about bodies is kept for the next one.
 
     Parameters
     ----------
@@ -90,8 +98,8 @@ class PipelineRunner:
         Whether an error of a pass is raised. Else the pass leaves what it works on as it is, with a
         remark, if it is not added by another package. By default, the environment variable
         SCANOPT_STRICT decides.
-    forms
-        What tells graphs apart, if others are to share what it finds out.
+    digests
+        The digests of graphs, if others are to share what is learned about them.
 
     Raises
     ------
@@ -106,14 +114,14 @@ class PipelineRunner:
         *,
         limit: int | None = None,
         strict: bool | None = None,
-        forms: Forms | None = None,
+        digests: GraphDigests | None = None,
     ) -> None:
         _check_order(passes)
         budget = RewriteBudget(limit)
         strict = bool(os.environ.get(STRICT)) if strict is None else strict
-        self._forms = forms or Forms()
+        self._digests = digests or GraphDigests()
         self._phases = [
-            [PassDriver(item, budget, strict=strict, forms=self._forms) for item in phase]
+            [PassDriver(item, budget, strict=strict, digests=self._digests) for item in phase]
             for phase in _phases(passes)
         ]
 
@@ -150,7 +158,7 @@ class PipelineRunner:
             for drivers in self._phases:
                 for driver in drivers:
                     driver.begin()
-                runs += _run_phase(fgraph, drivers, rounds, check, watch, self._forms.form_of)
+                runs += _run_phase(fgraph, drivers, rounds, check, watch, self._digests.form_of)
         return tuple(runs)
 
 
@@ -198,13 +206,13 @@ def _run_phase(
                 watch(driver.item, fgraph)
         if not busy:
             break
-        if rounds is None and number >= _ROUNDS_WITHOUT_DOUBT:
-            is_again = state in forms
-            if not is_again:
+        if rounds is None and number >= _ROUNDS_BEFORE_CYCLES:
+            recurs = state in forms
+            if not recurs:
                 forms[state] = copy_nodes(fgraph)
-            if is_again or number + 1 == most:
+            if recurs or number + 1 == most:
                 _stop(busy, number + 1)
-                since = state if is_again else next(iter(forms))
+                since = state if recurs else next(iter(forms))
                 replace_outputs(fgraph, forms[smallest(forms, since)])
                 break
     for driver, spent, has_changed in zip(drivers, seconds, changed, strict=True):

@@ -16,7 +16,7 @@ from pytensor.graph.utils import Scratchpad
 
 from scanopt_cli.errors import ConfusedGraphError, LoadError, ScanoptError
 from scanopt_cli.ir.folding import bounded_folding
-from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, in_memory, listed_names
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, listed_names, loaded_graph
 from scanopt_cli.ir.interning import untouched_inner_inputs
 from scanopt_cli.serialization.files import check_size, zipped
 from scanopt_cli.serialization.loading import interpret
@@ -49,9 +49,9 @@ def save(
     `LostUpdateWarning`; list them as outputs to keep them. The caller's graph and ops are not
     changed. The same graph gives the same bytes.
 
-    What is written, `load` reads: that is tried before anything is written. Only if an op is of a
-    class that `load` does not admit by itself, the reader has to admit its package, or to trust the
-    file, and nothing is tried. With ``trust``, nothing is tried either, and the file may need it.
+    What is written, `load` reads: that is tried before anything is written. It is not tried if an
+    op is of a class that `load` does not admit by itself, so that a reader has to admit its package
+    or to trust the file; nor with ``trust``, and then the file may need it.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def save(
         cannot be written.
     """
     target = Path(path)
-    given = in_memory(graph)
+    given = loaded_graph(graph)
     whole = _with_lost_updates(given if isinstance(given, Graph) else as_graph(given), target)
     stream = io.BytesIO()
     payload = encode(whole, keep_traces=keep_traces)

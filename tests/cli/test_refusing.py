@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.optimize import _finish
+from scanopt_cli.cli.optimize import _write_if_verified
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.verification.result import Verdict, Verification
 from support.graph_building import graph_of, power
@@ -30,5 +30,5 @@ def test_what_is_not_verified_is_not_written(
     verification = Verification(verdict=verdict, runs=1, runs_tried=1)
     result = replace(optimize(graph_of(xs[-1])), verification=verification)
     target = tmp_path / "out.pkl"
-    assert _finish(result, target, trust=False) is code
+    assert _write_if_verified(result, target, trust=False) is code
     assert target.exists() is is_written

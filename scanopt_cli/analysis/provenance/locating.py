@@ -21,9 +21,9 @@ from scanopt_cli.ir.written import Written, marked, written
 
 
 def locate(fgraph: FunctionGraph) -> None:
-    """Mark the outer loops of ``fgraph`` that do not say where they were written, if that is known.
+    """Attach to outer loops where they were written, if that is known and they do not say so.
 
-    The nodes get other Ops.
+    An Op is replaced in place, in its node, by one that says so.
     """
     for node, place in places(fgraph).items():
         if written(node.op) is None:

@@ -1,9 +1,13 @@
 """Matches the nodes of two graphs, and the slots of their loops.
 
 The graphs are ``before`` and ``after``. A ``node``, ``variable`` or ``slot`` is on the side before,
-``other`` on the side after. A `NodePair` is two nodes that are matched; two variables are
-*partners* if they are paired inputs of the graphs or paired outputs of matched nodes; variables
-*correspond* if they are partners or compute the same. Pairs of numbers are places in two lists.
+``other`` on the side after. The words for what belongs together:
+
+* *matched* nodes, a `NodePair`: one node before and after the change;
+* *paired* slots, inputs or outputs of two matched nodes or of the graphs, which two ints tell: the
+  positions in two lists;
+* *partners*, two variables that are paired inputs of the graphs or paired outputs of matched nodes;
+* variables that *correspond*: partners, or variables that compute the same.
 
      before                             after
 
@@ -11,15 +15,17 @@ The graphs are ``before`` and ``after``. A ``node``, ``variable`` or ``slot`` is
        |                                  |
       exp    ==== equal digests =====    exp        1. both compute the same
        |                                  |
-      tanh   ------- changed --------  sigmoid      3. the walk came to both, and the Op changed
+      tanh   ------- changed --------  sigmoid      5. the walk came to both, and the Op changed
        |                                  |
       sum    -- same Op, walk up ----    sum        2. each makes what a pair reads (or reads it)
        |                                  |
      output  ------- partners -------   output      paired outputs of the graphs
 
-One walk goes from every new pair to its neighbours: up, from paired inputs of two matched nodes to
-the nodes that make them; and down, from partners to the nodes that read them. Nodes that the walk
-does not come to are matched last (4), if they are similar.
+The stages, in order: (1) equal digests; (2) the walk, which goes from every new pair to its
+neighbours: up, from paired inputs of two matched nodes to the nodes that make them, and down, from
+partners to the nodes that read them; (3) loops of one name; then, up to four times, the walk again,
+(4) nodes that compute the same if matched nodes are taken to be equal, (5) nodes that the walk came
+to and whose Op changed, and (6) similar nodes, wherever they are.
 
 Read `indexed_graph` (one of the graphs) and `correspondence` (what is matched so far), then `match`
 (the walk), which asks `evidence` whether two nodes may be one, and `alignment` which of their

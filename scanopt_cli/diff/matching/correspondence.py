@@ -97,7 +97,8 @@ class Matching:
     def key(self, graph: IndexedGraph, variable: Variable) -> Hashable:
         """Return a key of a variable of ``graph``, equal for variables that correspond so far.
 
-        That is its digest or, if it has a partner with another digest, the one of the two after.
+        That is its digest. If it has a partner of another digest, it is that of the two which is in
+        the graph after.
         """
         partner = self.partners.get(variable)
         if partner is None:

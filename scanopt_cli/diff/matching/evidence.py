@@ -1,7 +1,7 @@
 """Evidence that two nodes are one node before and after a change, from strong to weak.
 
-A node `fits` another one of the same Op that reads the same variable; two neighbours of what is
-matched are alike (`are_alike`) if only the Op changed; and two nodes anywhere are similar
+A node `fits_as_reader` another one of the same Op that reads the same variable; two nodes are alike
+(`are_alike`) if they may be one node of which the Op changed; and two nodes anywhere are similar
 (`similar_pairs`) if they share most of what is around them.
 """
 
@@ -22,8 +22,8 @@ from scanopt_cli.ir.scan_view import is_loop, loop_op
 
 # How many readers of a variable are examined.
 _READERS = 8
-# A trait that more nodes of both sides share says little, and comparing all of these would be
-# quadratic.
+# A trait that more nodes than these have on each side says little, and comparing all of them would
+# be quadratic.
 _COMMON = 16
 # With how many others a loop is compared by its slots.
 _COMPARED = 16
@@ -31,7 +31,7 @@ _COMPARED = 16
 _UNNAMED = "scan_fn"
 
 
-def fits(matching: Matching, node: Apply, other: Apply, anchor: int) -> bool:
+def fits_as_reader(matching: Matching, node: Apply, other: Apply, anchor: int) -> bool:
     """Whether two free nodes of the same Op match by more than the input at ``anchor``.
 
     Either their other inputs may correspond, or they share a reader.
@@ -45,7 +45,7 @@ def fits(matching: Matching, node: Apply, other: Apply, anchor: int) -> bool:
 
 
 def may_correspond(matching: Matching, variable: Variable, other: Variable) -> bool:
-    """Whether two variables correspond, are constants, or have free makers of the same Op."""
+    """Whether two variables correspond, are constants, or are made by unmatched nodes of one Op."""
     if matching.correspond(variable, other):
         return True
     if isinstance(variable, Constant) or isinstance(other, Constant):
@@ -57,7 +57,7 @@ def may_correspond(matching: Matching, variable: Variable, other: Variable) -> b
 
 
 def are_alike(matching: Matching, node: Apply, other: Apply) -> bool:
-    """Whether two nodes with a neighbour in common may be one node whose Op changed."""
+    """Whether two nodes may be one node whose Op changed."""
     core, other_core = core_op(node.op), core_op(other.op)
     if type(core) is not type(other_core):
         return False
@@ -100,15 +100,17 @@ def similar_pairs(matching: Matching) -> list[tuple[Apply, Apply]]:
     having, others_having = _by_trait(traits), _by_trait(other_traits)
     shared = Counter(
         pair
-        for trait, numbers in having.items()
-        if min(len(numbers), len(others_having[trait])) <= _COMMON
-        for pair in product(numbers, others_having[trait])
+        for trait, positions in having.items()
+        if min(len(positions), len(others_having[trait])) <= _COMMON
+        for pair in product(positions, others_having[trait])
     )
     found = []
     compared: Counter[Apply] = Counter()
-    for count, number, other_number in sorted((-count, *pair) for pair, count in shared.items()):
-        node, other = nodes[number], others[other_number]
-        is_found = -2 * count >= max(len(traits[number]), len(other_traits[other_number]))
+    for count, position, other_position in sorted(
+        (-count, *pair) for pair, count in shared.items()
+    ):
+        node, other = nodes[position], others[other_position]
+        is_found = -2 * count >= max(len(traits[position]), len(other_traits[other_position]))
         if not is_found and is_loop(node):
             compared.update((node, other))
             most = max(compared[node], compared[other])
@@ -170,7 +172,10 @@ def _share_readers(matching: Matching, node: Apply, other: Apply) -> bool:
             grouped_readers(graph, graph.readers.get(output, ())[:_READERS]).keys()
             for graph, output in zip(matching.graphs, outputs, strict=True)
         )
-        made = (g.ends.get(output, ()) for g, output in zip(matching.graphs, outputs, strict=True))
+        made = (
+            g.output_positions.get(output, ())
+            for g, output in zip(matching.graphs, outputs, strict=True)
+        )
         if read & other_read or not ends.isdisjoint(product(*made)):
             return True
     return False

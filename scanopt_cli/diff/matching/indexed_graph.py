@@ -41,6 +41,16 @@ class IndexedGraph:
         Where each loop was written, of those of which that is known.
     copies
         How many nodes of the graph each node stands for.
+    inputs, nodes, outputs
+        What remains of the graph, nodes in topological order.
+    rank, input_rank
+        The position of each node, and of each input.
+    readers
+        Who reads each variable, and at which of its inputs.
+    output_positions
+        Which outputs of the graph each variable is.
+    sameness
+        What decides whether two things compute the same.
     """
 
     def __init__(self, graph: FunctionGraph, digests: Digests, *, loops_once: bool = False) -> None:
@@ -55,12 +65,12 @@ class IndexedGraph:
         self.rank = {node: rank for rank, node in enumerate(self.nodes)}
         self.readers: dict[Variable, list[tuple[Apply, int]]] = defaultdict(list)
         for node in self.nodes:
-            for place, variable in enumerate(node.inputs):
-                self.readers[variable].append((node, place))
-        self.ends: dict[Variable, list[int]] = defaultdict(list)
-        for place, output in enumerate(self.outputs):
-            self.ends[output].append(place)
-        self.input_rank = {variable: place for place, variable in enumerate(self.inputs)}
+            for position, variable in enumerate(node.inputs):
+                self.readers[variable].append((node, position))
+        self.output_positions: dict[Variable, list[int]] = defaultdict(list)
+        for position, output in enumerate(self.outputs):
+            self.output_positions[output].append(position)
+        self.input_rank = {variable: position for position, variable in enumerate(self.inputs)}
         self._constants_read: dict[Apply, int] = {}
         self._views: dict[Apply, SlotView] = {}
         self._slot_places: dict[Apply, Mapping[Variable, int]] = {}
@@ -151,9 +161,10 @@ def two_sides(
     counts, distinct = zip(
         count_loops(before, digests[0]), count_loops(after, digests[1]), strict=True
     )
-    # Equal loops are not merged where each of them may have changed into a different loop.
-    is_nearer = abs(distinct[0] - distinct[1]) < abs(counts[0] - counts[1])
+    # Equal loops are merged only if that brings the counts of the two sides closer: each of several
+    # may have changed into a different loop.
+    merges_loops = abs(distinct[0] - distinct[1]) < abs(counts[0] - counts[1])
     return (
-        IndexedGraph(before, digests[0], loops_once=is_nearer),
-        IndexedGraph(after, digests[1], loops_once=is_nearer),
+        IndexedGraph(before, digests[0], loops_once=merges_loops),
+        IndexedGraph(after, digests[1], loops_once=merges_loops),
     )

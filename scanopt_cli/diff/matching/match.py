@@ -1,10 +1,7 @@
-"""Matches the nodes of two graphs.
+"""Matches the nodes of two graphs, in the stages that the package names.
 
-Equal digests come first: nodes that compute the same match. One walk goes from every pair to its
-neighbours, up from the outputs and down from the inputs: a node matches one with an Op of the same
-digest that makes the corresponding input of a matched node, or reads its output at the same input.
-Then come nodes where the walk ended because their Ops differ, and last similar nodes, wherever they
-are. Every step is near linear in the size of the graphs.
+The walk matches two nodes with Ops of one digest that make corresponding inputs of matched nodes,
+or read partners at the same input. Every stage is near linear in the size of the graphs.
 """
 
 from __future__ import annotations
@@ -14,10 +11,15 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from pytensor.graph.basic import Apply, Variable
 
-from scanopt_cli.diff.deduplicated import in_one_order
+from scanopt_cli.diff.deduplicated import node_key
 from scanopt_cli.diff.matching.alignment import align
 from scanopt_cli.diff.matching.correspondence import Matching, NodePair
-from scanopt_cli.diff.matching.evidence import are_alike, fits, grouped_readers, similar_pairs
+from scanopt_cli.diff.matching.evidence import (
+    are_alike,
+    fits_as_reader,
+    grouped_readers,
+    similar_pairs,
+)
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.pairing import Pairs, flipped, pair_up
 from scanopt_cli.equivalence.operands import commutes
@@ -36,7 +38,7 @@ def match(
     *,
     swapped: bool = False,
 ) -> Matching:
-    """Match two graphs whose paired ``inputs`` and ``outputs`` are places in their lists.
+    """Match two graphs whose paired ``inputs`` and ``outputs`` are positions in their lists.
 
     With ``swapped`` the graph after is matched with the one before, so that a comparison in the
     other direction finds the same pairs.
@@ -59,11 +61,11 @@ class _Matcher:
         self._inputs = inputs
         # Pairs whose neighbours are still to be visited.
         self._waiting: deque[NodePair] = deque()
-        # Nodes that the walk came to, but whose Ops differ.
+        # Pairs that the walk came to and did not match.
         self._changed: deque[tuple[Apply, Apply]] = deque()
-        # Those of them with the same Op, but with no inputs that may correspond.
+        # Those of them of one Op, for which nothing else speaks; they are matched last.
         self._doubtful: list[tuple[Apply, Apply]] = []
-        # Nodes matched with one of several equal nodes: the choice says nothing of their readers.
+        # Nodes matched with one of several equal nodes: the walk does not go down from them.
         self._interchangeable: set[Apply] = set()
 
     def run(self) -> None:
@@ -81,6 +83,7 @@ class _Matcher:
             self._match_all(similar_pairs(matching))
             self._match_all(self._doubtful)
             self._doubtful.clear()
+            # Nothing is new, or each node before is matched; a pair counts on either side.
             if len(matching.pairs) in (count, 2 * len(matching.before.nodes)):
                 break
         for pair in matching.node_pairs():
@@ -103,8 +106,8 @@ class _Matcher:
         """Match nodes that compute the same and are the only such nodes on their side."""
         before, after = self.matching.graphs
         digests = [[graph.node_digest(node) for node in graph.nodes] for graph in (before, after)]
-        for number, other in pair_up(digests):
-            self._match(before.nodes[number], after.nodes[other])
+        for position, other_position in pair_up(digests):
+            self._match(before.nodes[position], after.nodes[other_position])
 
     def _match_values(self) -> None:
         """Match nodes that compute the same if matched nodes are taken to be equal."""
@@ -129,8 +132,8 @@ class _Matcher:
             [(graph.op_digest(node.op), op_name(node.op)) for node in nodes]
             for graph, nodes in zip(graphs, holders, strict=True)
         ]
-        for number, other_number in pair_up(same, names):
-            node, other = holders[0][number], holders[1][other_number]
+        for position, other_position in pair_up(same, names):
+            node, other = holders[0][position], holders[1][other_position]
             if are_alike(self.matching, node, other):
                 self._match(node, other)
                 # The readers of this loop feed the next one, and distinguish its slots.
@@ -203,7 +206,7 @@ class _Matcher:
             for key, readers in groups.items():
                 if len(readers) == len(others.get(key, ())) == 1:
                     (node, place), (reader, _) = readers[0], others[key][0]
-                    if fits(matching, node, reader, place):
+                    if fits_as_reader(matching, node, reader, place):
                         self._match(node, reader)
 
 
@@ -220,31 +223,32 @@ def _value_numbers(matching: Matching) -> list[dict[Apply, int]]:
 
         def key(variable: Variable) -> Hashable:
             maker = variable.owner
+            # What both graphs compute has the same key in both already.
             if maker in own and graph.digest(variable) not in shared:
-                return own[maker], _output_mark(graph, variable)
+                return own[maker], _canonical_output_index(graph, variable)
             return matching.key(graph, variable)
 
         for node in matching.unmatched(graph):
-            reads = _in_one_order(graph, node, list(map(key, node.inputs)))
-            content = graph.op_digest(node.op), tuple(reads)
+            reads = _of_sorted_slots(graph, node, list(map(key, node.inputs)))
+            content = node_key(graph.op_digest(node.op), node, reads)
             own[node] = numbers.setdefault(content, len(numbers))
         return own
 
     return [numbered(graph) for graph in matching.graphs]
 
 
-def _in_one_order(
+def _of_sorted_slots(
     graph: IndexedGraph, node: Apply, reads: Sequence[Hashable]
 ) -> Sequence[Hashable]:
-    """Return the keys of the inputs of ``node`` in an order that equal nodes share."""
+    """Return the keys of the inputs of ``node``; of a loop, in an order that equal loops share."""
     if not is_loop(node):
-        return in_one_order(node, reads)
+        return reads
     slots = graph.view(node).slots
-    places = [place for place in graph.form(node).order if slots[place].has_input]
-    return [reads[0], *(reads[place + 1] for place in places)]
+    order = [position for position in graph.form(node).order if slots[position].has_input]
+    return [reads[0], *(reads[position + 1] for position in order)]
 
 
-def _output_mark(graph: IndexedGraph, variable: Variable) -> Hashable:
+def _canonical_output_index(graph: IndexedGraph, variable: Variable) -> Hashable:
     """Return the place of ``variable`` among its node's outputs.
 
     For a loop, a number for its slot and role, which does not depend on the order of the slots.

@@ -9,7 +9,7 @@ type Keys = Sequence[Sequence[Hashable]]
 """For each of two lists, a key for each item; ``None`` for no key."""
 
 type Pairs = Sequence[tuple[int, int]]
-"""Pairs of places in two lists whose items correspond."""
+"""Pairs of positions in two lists whose items correspond."""
 
 
 def flipped(pairs: Pairs) -> Pairs:
@@ -18,7 +18,7 @@ def flipped(pairs: Pairs) -> Pairs:
 
 
 def pair_up(*evidence: Keys, repeats: bool = False) -> list[tuple[int, int]]:
-    """Return pairs of the places of items that correspond, sorted by the first.
+    """Return pairs of the positions of items that correspond, sorted by the first.
 
     Each kind of evidence pairs the items whose key is unique among those not yet paired. With
     ``repeats``, the last kind also pairs items of equal keys, in order.
@@ -27,16 +27,16 @@ def pair_up(*evidence: Keys, repeats: bool = False) -> list[tuple[int, int]]:
     for rank, (keys, other_keys) in enumerate(evidence):
         others = _grouped(other_keys, set(pairs.values()))
         in_order = repeats and rank == len(evidence) - 1
-        for key, places in _grouped(keys, pairs).items():
-            matching = others.get(key, [])
-            if in_order or len(places) == len(matching) == 1:
-                pairs.update(zip(places, matching, strict=False))
+        for key, positions in _grouped(keys, pairs).items():
+            same_key = others.get(key, [])
+            if in_order or len(positions) == len(same_key) == 1:
+                pairs.update(zip(positions, same_key, strict=False))
     return sorted(pairs.items())
 
 
 def _grouped(keys: Sequence[Hashable], paired: Container[int]) -> dict[Hashable, list[int]]:
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for place, key in enumerate(keys):
-        if key is not None and place not in paired:
-            groups[key].append(place)
+    for position, key in enumerate(keys):
+        if key is not None and position not in paired:
+            groups[key].append(position)
     return groups

@@ -2,10 +2,10 @@
 
 Both loops are refined together, as `scanopt_cli.equivalence.loop_forms` refines one: slots begin
 with colours, what a step computes for them from slots of these colours splits the colours, and so
-on. Slots that have a colour to themselves on their side, and the same colour, are a pair. If a body
-changed, so did the colours of all slots that depend on the change, some rounds later. Therefore the
-colours of every round count, those of late rounds before those of early ones. Pairs have colours of
-their own, so every pair helps to distinguish the other slots.
+on. Two slots of one colour are a pair if each is the only slot of that colour in its loop. If a
+body changed, so did the colours of all slots that depend on the change, some rounds later.
+Therefore the colours of every round count, those of late rounds before those of early ones. Pairs
+have colours of their own, so every pair helps to distinguish the other slots.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _DEPTH = 3
 
 
 def pair_slots(matching: Matching, node: Apply, other: Apply) -> Pairs:
-    """Pair the slots of two loops, each given by its place in the list of its view.
+    """Pair the slots of two loops, each given by its position in the list of its view.
 
     If the two loops compute the same whatever feeds them, all slots are paired, each with one that
-    has the same part in the loop.
+    it can be interchanged with: of the same signature.
     """
     loops = _Loop(matching, matching.before, node), _Loop(matching, matching.after, other)
     return _Pairing(*loops, is_one_op=matching.same_op(node, other)).run()
@@ -50,14 +50,14 @@ class _Loop:
         self.matching, self.graph = matching, graph
         self._view = graph.view(node)
         slots = zip(self._view.slots, graph.form(node).signatures, strict=True)
-        self.slots = [_Evidence(self, place, *slot) for place, slot in enumerate(slots)]
+        self.slots = [_ComparedSlot(self, position, *slot) for position, slot in enumerate(slots)]
 
     @cached_property
     def body(self) -> BodyDigests:
         return BodyDigests.of_view(self.graph.sameness, self._view)
 
     @property
-    def unpaired(self) -> list[_Evidence]:
+    def unpaired(self) -> list[_ComparedSlot]:
         return [slot for slot in self.slots if slot.pair is None]
 
     @cached_property
@@ -65,9 +65,9 @@ class _Loop:
         """Which Ops of the body read each inner input, and where."""
         readers: dict[Variable, Counter[tuple[bytes, int]]] = defaultdict(Counter)
         for node in self.body.nodes:
-            for place, variable in enumerate(node.inputs):
+            for position, variable in enumerate(node.inputs):
                 if variable.owner is None:
-                    readers[variable][self.graph.op_digest(node.op), place] += 1
+                    readers[variable][self.graph.op_digest(node.op), position] += 1
         return readers
 
     def makers_inside(self, variable: Variable) -> tuple[bytes, ...]:
@@ -80,30 +80,33 @@ class _Loop:
     def readers(self, variable: Variable, depth: int = _DEPTH) -> Hashable:
         """Return what reads an output of the loop, and what reads these; ``None`` if nothing."""
         graph = self.graph
-        found: set[Hashable] = {("output", place) for place in graph.ends.get(variable, ())}
-        for node, place in graph.readers.get(variable, ())[:_READERS]:
+        found: set[Hashable] = {
+            ("output", position) for position in graph.output_positions.get(variable, ())
+        }
+        for node, position in graph.readers.get(variable, ())[:_READERS]:
             pair = self.matching.pairs.get(node)
             if pair is not None:
-                found.add((pair.other, place))
+                found.add((pair.other, position))
                 continue
             constants = tuple(graph.digest(v) for v in node.inputs if isinstance(v, Constant))
             then = self.readers(node.outputs[0], depth - 1) if depth > 1 else None
-            found.add((graph.op_digest(node.op), place, constants, then))
+            found.add((graph.op_digest(node.op), position, constants, then))
         return frozenset(found) or None
 
 
-class _Evidence:
-    """What is known of one slot, to be compared with other slots; ``None`` says nothing.
+class _ComparedSlot:
+    """A slot, and what it is compared with other slots by; ``None`` says nothing.
 
-    ``signature`` identifies its part in the loop, and ``pair`` the pair that it is in: by the place
-    of the slot after.
+    Slots of one ``signature`` are interchangeable. ``pair`` identifies the pair that it is in, by
+    the position of the slot after.
     """
 
-    def __init__(self, loop: _Loop, place: int, slot: Slot, signature: bytes) -> None:
-        self._loop, self.place, self.slot, self.signature = loop, place, slot, signature
+    def __init__(self, loop: _Loop, position: int, slot: Slot, signature: bytes) -> None:
+        self._loop, self.position, self.slot, self.signature = loop, position, slot, signature
         self.pair: int | None = None
         self.kind = slot.kind, slot.taps, slot.out_taps
-        self.is_input = slot.outer_output is None or None
+        # Slots with outputs are not compared as inputs.
+        self.is_input = True if slot.outer_output is None else None
 
     @cached_property
     def shape(self) -> Hashable:
@@ -141,8 +144,8 @@ class _Evidence:
         return None if output is None else self._loop.readers(output)
 
 
-type _Compared = Callable[[_Evidence], tuple[Hashable, ...]]
-type _Updates = Mapping[_Evidence, Hashable]
+type _Compared = Callable[[_ComparedSlot], tuple[Hashable, ...]]
+type _Updates = Mapping[_ComparedSlot, Hashable]
 
 
 class _Pairing:
@@ -159,7 +162,7 @@ class _Pairing:
             pass
         if self._is_incomplete():
             self._pair_remaining()
-        return [(s.place, s.pair) for s in self._loops[0].slots if s.pair is not None]
+        return [(s.position, s.pair) for s in self._loops[0].slots if s.pair is not None]
 
     def _is_incomplete(self) -> bool:
         return all(loop.unpaired for loop in self._loops)
@@ -192,21 +195,21 @@ class _Pairing:
         )
 
     def _pair(self, compared: _Compared, *, in_order: bool = False) -> bool:
-        """Pair slots that are unique on both sides in what is ``compared``, if nothing is missing.
+        """Pair slots whose ``compared`` values are unique on both sides, and none of them ``None``.
 
-        Slots of equal loops must also have the same part in them. With ``in_order``, also slots
-        that are equal in what is compared are paired. Return whether any are.
+        Slots of equal loops must also have the same signature. With ``in_order``, slots of equal
+        values are paired in order. Return whether any are.
         """
 
-        def key(slot: _Evidence) -> Hashable:
+        def key(slot: _ComparedSlot) -> Hashable:
             parts = compared(slot)
             return None if None in parts else (parts, slot.signature if self._is_one_op else None)
 
         loops = [loop.unpaired for loop in self._loops]
         pairs = pair_up([list(map(key, loop)) for loop in loops], repeats=in_order)
-        for place, other in pairs:
-            slot, partner = loops[0][place], loops[1][other]
-            slot.pair = partner.pair = partner.place
+        for position, other in pairs:
+            slot, partner = loops[0][position], loops[1][other]
+            slot.pair = partner.pair = partner.position
         return bool(pairs)
 
     def _pair_remaining(self) -> None:
@@ -222,7 +225,7 @@ class _Pairing:
         n_classes = 0
         while len(found) < _ROUNDS and self._walks < _WALKS:
             self._walks += 1
-            updates: dict[_Evidence, Hashable] = {}
+            updates: dict[_ComparedSlot, Hashable] = {}
             refined = []
             for loop, known in zip(self._loops, colours, strict=True):
                 of = loop.body.digests(known).of
@@ -235,18 +238,18 @@ class _Pairing:
         return found
 
     def _first_colours(self) -> list[list[bytes]]:
-        """Return the first colours of slots: of their pairs; of what feeds inputs of both loops."""
+        """Return the initial colours of slots: by their pair, by a shared feed, or by type."""
         feeds = ({slot.feed for slot in loop.slots if slot.is_input} for loop in self._loops)
         shared = set.intersection(*feeds)
 
-        def colour(slot: _Evidence) -> Hashable:
+        def colour(slot: _ComparedSlot) -> Hashable:
             if slot.is_input and slot.feed in shared:
                 return slot.kind, slot.feed
             if slot.pair is not None:
                 return "pair", slot.pair
             return slot.shape, slot.feed
 
-        def key(loop: _Loop, slot: _Evidence) -> bytes:
+        def key(loop: _Loop, slot: _ComparedSlot) -> bytes:
             number = self._colours.setdefault(colour(slot), len(self._colours))
             return loop.graph.sameness.key("colour", number)
 
