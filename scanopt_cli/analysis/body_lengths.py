@@ -1,4 +1,4 @@
-"""Lengths in the body of a loop or graph, told by those of what is around it."""
+"""Lengths inside of a body, in terms of the lengths of the graph around it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _MOST_TERMS = 8
 class BodyLengths:
     """The lengths and numbers that the body of a node reads.
 
-    A body has variables of its own: what it knows of their lengths says nothing to who reads a
-    report. Here they are told by what feeds the node, through all loops around it. What that does
-    not tell is called as the body calls it; a formula of more than 8 terms, too.
+    A body has variables of its own, whose lengths mean nothing to a reader of a report. So they are
+    expressed in the lengths of what feeds the node, through all loops around it. A length that is
+    unknown outside, or has more than 8 terms there, keeps the name that the body has for it.
 
     Nodes may share a body, so what is told of one says nothing of another: unknowns are replaced by
     others, which this node alone has.
@@ -77,7 +77,7 @@ class BodyLengths:
 
     def shape(self, variable: Any) -> list[AffineExpr]:
         """Return the lengths of the axes of a variable of the body."""
-        return list(map(self.told, self._lengths.shape(variable)))
+        return list(map(self.in_outer_terms, self._lengths.shape(variable)))
 
     def value_of(self, variable: Variable) -> AffineExpr:
         """Return the number that a variable of the body holds.
@@ -86,16 +86,16 @@ class BodyLengths:
         """
         value = self._lengths.value_of(variable)
         is_known = all(atom.axis is not None or self._is_told(atom) for atom in value.atoms)
-        return self.told(value) if is_known else value
+        return self.in_outer_terms(value) if is_known else value
 
-    def told(self, length: AffineExpr) -> AffineExpr:
+    def in_outer_terms(self, length: AffineExpr) -> AffineExpr:
         """Return an expression in variables of the body in those of the outermost graph."""
         known = as_affine(length.constant)
         return total((known, *(self._atom(atom).scaled(n) for atom, n in length.terms)))
 
-    def told_formula(self, formula: Formula) -> Formula:
+    def formula_outside(self, formula: Formula) -> Formula:
         """Return the same of a formula."""
-        return formula.told(self.told)
+        return formula.substituted(self.in_outer_terms)
 
     def _atom(self, atom: Atom) -> AffineExpr:
         if atom not in self._told:
@@ -115,7 +115,7 @@ class BodyLengths:
             found = self._lengths.value_of(outer)
         else:
             found = self._lengths.length_of(outer, n_axes + atom.axis)
-        return found if self._around is None else self._around.told(found)
+        return found if self._around is None else self._around.in_outer_terms(found)
 
     def _own(self, atom: Atom) -> Atom:
         """Return an unknown that this node alone has, computed as the body computes it."""
@@ -132,4 +132,4 @@ class BodyLengths:
     def _part_text(self, part: Variable) -> str:
         value = self._lengths.value_of(part)
         is_minimum = any(minimum_parts(atom.variable) for atom in value.atoms)
-        return "…" if is_minimum else str(self.told(value))
+        return "…" if is_minimum else str(self.in_outer_terms(value))

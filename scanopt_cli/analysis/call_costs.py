@@ -40,7 +40,7 @@ class _OperationCounter:
             if body is None:
                 found += results_of(node, shapes)
                 continue
-            inside = BodyLengths(node).told_formula(self.count(body))
+            inside = BodyLengths(node).formula_outside(self.count(body))
             if is_loop(node):
                 view = view_of(node)
                 lengths = Lengths(view.n_steps)

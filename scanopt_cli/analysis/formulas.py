@@ -56,8 +56,7 @@ class Formula:
     def times(self, factors: Sequence[AffineExpr]) -> Formula:
         """Return the formula times each of ``factors``.
 
-        If that has more than a thousand terms, sums among ``factors`` are taken as numbers of their
-        own.
+        If that has more than a thousand terms, each sum among ``factors`` becomes one unknown.
         """
         if len(self.terms) * prod(len(factor.terms) + 1 for factor in factors) > _MOST_TERMS:
             factors = [_as_one(factor) for factor in factors]
@@ -73,7 +72,7 @@ class Formula:
         return product
 
     def at(self, length: float) -> float:
-        """Return what the formula is if all that is unknown is ``length``."""
+        """Return the value of the formula where every unknown is ``length``."""
         return sum(
             count * prod(_at(atom.variable, length, atom.axis) for atom in monomial)
             for monomial, count in self.terms.items()
@@ -83,10 +82,10 @@ class Formula:
         """Return the formula times a number."""
         return Formula({monomial: count * factor for monomial, count in self.terms.items()})
 
-    def told(self, tell: Callable[[AffineExpr], AffineExpr]) -> Formula:
-        """Return the formula with what ``tell`` returns of each atom in its place."""
+    def substituted(self, replace: Callable[[AffineExpr], AffineExpr]) -> Formula:
+        """Return the formula with what ``replace`` returns of each atom in its place."""
         return Formula.total(
-            Formula({(): count}).times([tell(AffineExpr.of(atom)) for atom in monomial])
+            Formula({(): count}).times([replace(AffineExpr.of(atom)) for atom in monomial])
             for monomial, count in self.terms.items()
         )
 

@@ -1,4 +1,4 @@
-"""Operands that a switch keeps a function away from, by a condition on the operand itself.
+"""Functions in a branch of a switch that excludes the operands where their derivative is NaN.
 
 In ``switch(x > 0, sqrt(x), 0)``, the square root of 0 is computed and not selected. Its value does
 no harm, but its derivative is infinite, and zero times infinity is NaN.

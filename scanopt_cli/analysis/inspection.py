@@ -107,8 +107,8 @@ class ScanReport(Presented):
         What it computes, whatever it is applied to: equal for equal loops, the one that `hash
         --inner` prints.
     fed_digest
-        The same of what it computes from what it is applied to in its graph: loops of which this is
-        equal, too, have equal results.
+        The digest of the loop together with its inputs: loops of which this is equal, too, have
+        equal results.
     occurrences
         How many loops of the graph have its `digest`.
     slots
@@ -182,7 +182,7 @@ class _Inspector:
         self._steps[loop] = steps
         naming = _Naming(loop, steps, around or self._lengths)
         lengths = Lengths(view.n_steps)
-        tell = _as_it_is if around is None else around.told
+        tell = _as_it_is if around is None else around.in_outer_terms
         slots, sizes = [], []
         for slot, name in loop.names.items():
             slot_report, size = _slot(slot, name, naming, lengths, tell)
@@ -276,7 +276,7 @@ def _slot(
     """Return the report of a slot, and the memory that its buffer takes."""
     view = naming.loop.view
     is_kept = has_buffer(slot, lambda output: bool(naming.loop.graph.clients.get(output)))
-    size = buffer_bytes(view, [slot], lengths).told(tell) if is_kept else Formula()
+    size = buffer_bytes(view, [slot], lengths).substituted(tell) if is_kept else Formula()
     read_by = [
         f"{reader}{_of_last(slot, output)}"
         for output in slot.outer_outputs

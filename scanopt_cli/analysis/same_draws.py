@@ -71,7 +71,7 @@ def is_fixed_generator(view: SlotView, slot: Slot) -> bool:
 
 
 def is_handed_on(view: SlotView, slot: Slot) -> bool:
-    """Whether a slot is a generator that a step draws from, and hands on as it was given."""
+    """Whether a slot is a generator that a step draws from, and passes on as it was given."""
     if slot.kind not in (SlotKind.UNTRACED, SlotKind.STATE):
         return False
     (generator,) = slot.inner_inputs

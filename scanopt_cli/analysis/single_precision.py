@@ -1,4 +1,4 @@
-"""What float64 computes and float32 would, too, to the last bit.
+"""Computations in float64 that give the same bits in float32.
 
 Rounding twice, first to 53 bits and then to 24, gives what rounding once to 24 bits gives, for one
 sum, difference, product, quotient or square root of numbers of 24 bits: S. A. Figueroa, "When is
@@ -51,7 +51,7 @@ def computed_in(update: Variable) -> str | None:
     return before if is_float and before != after and computed.owner is not None else None
 
 
-class InSingle:
+class SingleEquivalents:
     """Finds variables of float32 that are equal to those of float64, and makes them.
 
     ``varying`` are the inputs of a step that are not the same in every step.

@@ -93,7 +93,7 @@ class _Sizes:
 
     def around(self, outer: BodyLengths) -> _Sizes:
         """Return sizes in the body of a node in what is known around it."""
-        return _Sizes(outer.told_formula(self.elements), outer.told_formula(self.bytes))
+        return _Sizes(outer.formula_outside(self.elements), outer.formula_outside(self.bytes))
 
 
 class _Counter:

@@ -1,4 +1,4 @@
-"""Between which two numbers the entries of an array lie, whatever the inputs of the graph are.
+"""Interval analysis: bounds of the entries of an array, for all inputs of the graph.
 
 Ranges are read off expressions: a sigmoid lies between 0 and 1, a sum of two such between 0 and 2.
 They bound every entry that is not NaN. What is not known lies between minus and plus infinity, of

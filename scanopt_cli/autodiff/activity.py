@@ -21,7 +21,7 @@ from scanopt_cli.ir.scan_view import is_loop, view_of
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ActiveNode:
     """A node on a path from an input to an output.
 
     ``path`` holds the titles of the nodes whose bodies it is in, outermost first. ``title`` is its
@@ -64,31 +64,31 @@ def varied(outputs: Sequence[Variable], starts: Iterable[Variable]) -> set[Varia
     return _reached(list(toposort(outputs)), starts, is_float)
 
 
-def places_between(inputs: Iterable[Variable], outputs: Sequence[Variable]) -> Iterator[Place]:
+def active_nodes(inputs: Iterable[Variable], outputs: Sequence[Variable]) -> Iterator[ActiveNode]:
     """Yield every node that PyTensor differentiates between ``inputs`` and ``outputs``.
 
     The nodes of a body follow the node that has the body. An OpFromGraph with a pullback of its own
     is not entered.
     """
-    return _places_between(inputs, outputs, titles(outputs), ())
+    return _active_nodes(inputs, outputs, titles(outputs), ())
 
 
-def _places_between(
+def _active_nodes(
     inputs: Iterable[Variable],
     outputs: Sequence[Variable],
     called: Mapping[Apply, str],
     path: tuple[str, ...],
-) -> Iterator[Place]:
+) -> Iterator[ActiveNode]:
     nodes = list(toposort(outputs))
     backward = _needed(nodes, outputs, _is_any)
     forward = _reached(nodes, inputs, _is_any)
     for node in nodes:
         if not any(output in forward and output in backward for output in node.outputs):
             continue
-        yield Place(node, path, called.get(node))
+        yield ActiveNode(node, path, called.get(node))
         body, ends = body_of(node.op), _body_ends(node, forward, backward)
         if body is not None and ends is not None:
-            yield from _places_between(*ends, titles(body.outputs), (*path, called[node]))
+            yield from _active_nodes(*ends, titles(body.outputs), (*path, called[node]))
 
 
 def _is_any(_: Variable) -> bool:

@@ -36,7 +36,7 @@ _SAME_AT_FIRST = {
 _NEAR = 0.02
 
 
-class Standing(StrEnum):
+class CandidateStatus(StrEnum):
     """What is known of a strategy."""
 
     CHOSEN = "chosen"
@@ -70,7 +70,7 @@ class Candidate:
     """
 
     strategy: Strategy
-    verdict: Standing
+    verdict: CandidateStatus
     reason: str
     is_raw: bool = False
     statistics: Statistics | None = None
@@ -96,7 +96,7 @@ class _Counted:
 
 
 @dataclass(slots=True)
-class Contest:
+class StrategyComparison:
     """Builds what other strategies would, and compares it with what was chosen.
 
     Attributes
@@ -134,17 +134,19 @@ class Contest:
         for strategy in self._strategies(chosen):
             why = self.why_not(strategy)
             if why is not None:
-                yield Candidate(strategy=strategy, verdict=Standing.REFUSED, reason=why)
+                yield Candidate(strategy=strategy, verdict=CandidateStatus.REFUSED, reason=why)
                 continue
             long = self._takes_long(strategy)
             if long:
-                yield Candidate(strategy=strategy, verdict=Standing.LEFT_OUT, reason=long)
+                yield Candidate(strategy=strategy, verdict=CandidateStatus.LEFT_OUT, reason=long)
                 continue
             self.announce(f"{strategy}, order {self.order}")
             try:
                 built = self.build(strategy)
             except ScanoptError as error:
-                yield Candidate(strategy=strategy, verdict=Standing.REFUSED, reason=error.what)
+                yield Candidate(
+                    strategy=strategy, verdict=CandidateStatus.REFUSED, reason=error.what
+                )
                 continue
             if strategy is Strategy.REVERSE:
                 yield _beside(strategy, _Counted.of(built), best, is_raw=True)
@@ -154,7 +156,7 @@ class Contest:
         nodes = _nodes(statistics(built.fgraph))
         if nodes > _MOST_BUILT:
             reason = f"not cleaned: {nodes:,} nodes are built"
-            return Candidate(strategy=strategy, verdict=Standing.LEFT_OUT, reason=reason)
+            return Candidate(strategy=strategy, verdict=CandidateStatus.LEFT_OUT, reason=reason)
         return _beside(strategy, _Counted.of(optimize(built, PRESET).graph), best)
 
     def _strategies(self, chosen: Strategy) -> list[Strategy]:
@@ -178,7 +180,7 @@ class Contest:
         return None
 
 
-def beside_each_other(built: Sequence[tuple[Choice, Graph]]) -> tuple[Candidate, ...]:
+def compared_strategies(built: Sequence[tuple[Choice, Graph]]) -> tuple[Candidate, ...]:
     """Return candidates for strategies that were all asked for; the first is the chosen one."""
     counted = [_Counted.of(optimize(graph, PRESET).graph) for _, graph in built]
     best = counted[0]
@@ -201,7 +203,7 @@ def _loops(counts: Statistics) -> int:
 
 def _chosen(choice: Choice, best: _Counted) -> Candidate:
     beside_itself = _beside(choice.strategy, best, best)
-    return replace(beside_itself, verdict=Standing.CHOSEN, reason=choice.reason)
+    return replace(beside_itself, verdict=CandidateStatus.CHOSEN, reason=choice.reason)
 
 
 def _beside(
@@ -210,7 +212,7 @@ def _beside(
     cost, memory = _ratio(counted.cost, best.cost), _ratio(counted.memory, best.memory)
     return Candidate(
         strategy=strategy,
-        verdict=Standing.COUNTED,
+        verdict=CandidateStatus.COUNTED,
         reason="" if is_raw else ", ".join(_differences(counted, best, cost, memory)),
         is_raw=is_raw,
         statistics=counted.statistics,

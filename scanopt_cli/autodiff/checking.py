@@ -20,7 +20,7 @@ from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.hessian import hessian_vector_product
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import TangentError
-from scanopt_cli.autodiff.strategies import along, by_reverse_mode, cleaned, or_zeros, total
+from scanopt_cli.autodiff.strategies import along, by_reverse_mode, or_zeros, simplified, total
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.verification.result import DifferenceKind, Verdict, Verification
@@ -167,7 +167,7 @@ def _slope(cost: Any, inputs: Sequence[Variable], rates: Sequence[Any], order: i
     """
     for _ in range(order - 1):
         (tangent,) = jvp([cost], [along(inputs)]).tangents[0]
-        (cost,) = cleaned([or_zeros(tangent, cost)], ProvenanceRecorder({}))
+        (cost,) = simplified([or_zeros(tangent, cost)], ProvenanceRecorder({}))
     (tangent,) = jvp([cost], [dict(zip(inputs, rates, strict=True))]).tangents[0]
     return or_zeros(tangent, cost)
 

@@ -14,7 +14,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.variable import TensorConstant
 
-from scanopt_cli.autodiff.activity import places_between
+from scanopt_cli.autodiff.activity import active_nodes
 from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.legality import truncations
 from scanopt_cli.autodiff.strategies import entries
@@ -96,7 +96,7 @@ def may_take_root_of_zero(output: Variable) -> bool:
     The initial values of states are written into their buffers.
     """
     zeros = [v for node in toposort([output]) if _puts_in_zero(node) for v in node.outputs]
-    return any(_is_steep_at_zero(place.node) for place in places_between(zeros, [output]))
+    return any(_is_steep_at_zero(place.node) for place in active_nodes(zeros, [output]))
 
 
 def _puts_in_zero(node: Apply) -> bool:

@@ -16,15 +16,15 @@ def pattern(node: Apply) -> Pattern:
 
     This is the Op's own connection pattern, as `pytensor.grad` uses it, with one correction: the
     initial rows of a state are connected to its buffer, which begins with them, even if no step
-    reads them (see `lost_starts`).
+    reads them (see `disconnected_rows`).
     """
     rows = [list(row) for row in connection_pattern(node)]
-    for _, _, (row, column) in lost_starts(node):
+    for _, _, (row, column) in disconnected_rows(node):
         rows[row][column] = True
     return rows
 
 
-def lost_starts(node: Apply) -> Iterator[tuple[ScanView, Slot, tuple[int, int]]]:
+def disconnected_rows(node: Apply) -> Iterator[tuple[ScanView, Slot, tuple[int, int]]]:
     """Yield each state whose initial rows PyTensor takes to be disconnected from its buffer.
 
     This happens where no step computes the state from itself. Each item is the Scan's view, the

@@ -12,7 +12,7 @@ from pytensor.graph.null_type import NullType
 from pytensor.scalar.basic import Composite
 from pytensor.scan.op import Scan
 
-from scanopt_cli.autodiff.activity import is_complex, is_float, places_between
+from scanopt_cli.autodiff.activity import active_nodes, is_complex, is_float
 from scanopt_cli.autodiff.provenance.recorder import without_tokens
 from scanopt_cli.autodiff.pushforward_rules import short, without_preamble
 from scanopt_cli.autodiff.strategies import total
@@ -20,7 +20,7 @@ from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.inner_graphs import core_op
 
 
-def blamed(
+def error_naming_the_op(
     error: Exception,
     inputs: Sequence[Variable],
     names: Sequence[str],
@@ -36,7 +36,7 @@ def blamed(
     """
     works = [name for name, v in zip(names, inputs, strict=True) if _is_differentiable(outputs, v)]
     hint = f"there is a derivative by {', '.join(works)}" if works else None
-    places = list(places_between(inputs, outputs))
+    places = list(active_nodes(inputs, outputs))
     simple = [place for place in places if not _is_looked_into(place.node)]
     holders = [place for place in reversed(places) if _is_looked_into(place.node)]
     for place in simple + holders:
@@ -65,14 +65,14 @@ def refuse_complex(
     GradientError
         If there are complex numbers between ``inputs``, called ``names``, and ``output``.
     """
-    nodes = (place.node for place in places_between(inputs, [output]))
+    nodes = (place.node for place in active_nodes(inputs, [output]))
     through = next((node for node in nodes if any(map(is_complex, node.outputs))), None)
     if through is None:
         return
     try:
         reverse_mode(total([output]), list(inputs))
     except Exception as error:
-        raise blamed(error, inputs, names, [output], source) from error
+        raise error_naming_the_op(error, inputs, names, [output], source) from error
     raise GradientError(
         f"the output depends on {', '.join(names)} through complex numbers, made by {through.op}",
         where=source,

@@ -17,15 +17,15 @@ from scanopt_cli.analysis.provenance.inference import infer
 from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
 from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.autodiff.activity import useful
-from scanopt_cli.autodiff.candidates import Contest
+from scanopt_cli.autodiff.candidates import StrategyComparison
 from scanopt_cli.autodiff.checking import check_derivative
 from scanopt_cli.autodiff.choices import Stage, Strategy
 from scanopt_cli.autodiff.choosing import ROOT_OF_ZERO, Choice, choose, may_take_root_of_zero
 from scanopt_cli.autodiff.derivative import Derivative, OrderReport
-from scanopt_cli.autodiff.diagnose import blamed
+from scanopt_cli.autodiff.diagnose import error_naming_the_op
 from scanopt_cli.autodiff.hessian import hessian_rows
 from scanopt_cli.autodiff.legality import (
-    refuse_lost_starts,
+    refuse_disconnected_rows,
     refuse_truncated,
     truncations,
 )
@@ -38,8 +38,8 @@ from scanopt_cli.autodiff.problem import (
 from scanopt_cli.autodiff.provenance.pedigree import pedigree_of
 from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import TangentError
-from scanopt_cli.autodiff.stages import NotCountedError, StagedGraph
-from scanopt_cli.autodiff.strategies import derivatives_by_order, few_entries, record_inferred
+from scanopt_cli.autodiff.stages import RewriteTimeoutError, StagedGraph
+from scanopt_cli.autodiff.strategies import derivatives_by_order, entry_counts, record_inferred
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, copy_nodes, loaded_graph
@@ -155,7 +155,7 @@ def grad(
             announce(f"{choice.strategy}, order {report.order}: {stage}")
             try:
                 counted.append(work.after(stage, deadline))
-            except NotCountedError as error:
+            except RewriteTimeoutError as error:
                 notes.append(f"order {report.order} has no counts for the stage {stage}: {error}")
         orders.append(replace(report, stages=tuple(counted)))
     derivative = Derivative(
@@ -213,7 +213,7 @@ def _contest(
     *,
     full: bool,
     announce: Callable[[str], None],
-) -> Contest:
+) -> StrategyComparison:
     """Return what compares other strategies for a derivative with the one that was chosen."""
 
     def build(strategy: Strategy) -> Graph:
@@ -224,13 +224,13 @@ def _contest(
         try:
             refuse_strategy(problem, strategy, full=full)
             if strategy in (Strategy.FORWARD, Strategy.TAYLOR):
-                few_entries(problem.inputs, problem.names)
+                entry_counts(problem.inputs, problem.names)
         except GradientError as error:
             return error.what
         is_forward = strategy is not Strategy.REVERSE
         return ROOT_OF_ZERO if is_forward and may_take_root_of_zero(problem.target) else None
 
-    return Contest(
+    return StrategyComparison(
         order=order,
         counts=counts,
         build=build,
@@ -255,7 +255,7 @@ def _orders(
             refuse_truncated(inputs, results, problem.source)
             notes += _zero_notes(number, results, inputs, names)
         if _is_reverse(strategy, number):
-            refuse_lost_starts(inputs, results, problem.source)
+            refuse_disconnected_rows(inputs, results, problem.source)
         try:
             with _recursion(orders[-1].statistics):
                 if full and number == order:
@@ -267,7 +267,7 @@ def _orders(
         except Exception as error:
             if not _is_reverse(strategy, number):
                 raise
-            raise blamed(error, inputs, names, results, problem.source) from error
+            raise error_naming_the_op(error, inputs, names, results, problem.source) from error
         # The derivative of an Op may hold copies of the loops before it.
         record_inferred(results, recorder)
         fgraph = FunctionGraph(original.fgraph.inputs, results, clone=False)
@@ -279,7 +279,7 @@ def _orders(
 
 
 def _is_reverse(strategy: Strategy, number: int) -> bool:
-    """Whether PyTensor's reverse mode builds this order; `blamed` has to explain its errors."""
+    """Whether PyTensor's reverse mode builds this order, so that an Op is to be named in errors."""
     is_first = strategy is Strategy.FORWARD_OVER_REVERSE and number == 1
     return strategy is Strategy.REVERSE or is_first
 

@@ -14,8 +14,8 @@ from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.buffers import is_trimmed, trimmed
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import gradient_limit, rows
-from scanopt_cli.autodiff.activity import places_between, varied
-from scanopt_cli.autodiff.connections import lost_starts
+from scanopt_cli.autodiff.activity import active_nodes, varied
+from scanopt_cli.autodiff.connections import disconnected_rows
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.inner_graphs import core_op, op_name, walk
 from scanopt_cli.ir.naming import slot_name
@@ -73,7 +73,7 @@ def refuse_truncated(inputs: Sequence[Variable], outputs: Sequence[Variable], so
             )
 
 
-def refuse_lost_starts(
+def refuse_disconnected_rows(
     inputs: Sequence[Variable], outputs: Sequence[Variable], source: str
 ) -> None:
     """Raise a `GradientError` if PyTensor's reverse mode would lose a state's initial rows.
@@ -90,7 +90,7 @@ def refuse_lost_starts(
         for variable in node.inputs:
             readers.setdefault(variable, []).append(node)
     for node in nodes:
-        for view, slot, _ in lost_starts(node):
+        for view, slot, _ in disconnected_rows(node):
             buffer = slot.outer_output
             assert buffer is not None
             if slot.outer_input not in moved or buffer not in readers:
@@ -130,7 +130,7 @@ def _scans_between(
     inputs: Sequence[Variable], outputs: Sequence[Variable]
 ) -> Iterator[tuple[ScanView, str]]:
     """Each Scan that is differentiated, and its name in messages."""
-    for place in places_between(inputs, outputs):
+    for place in active_nodes(inputs, outputs):
         if place.title is not None and scan_op(place.node) is not None:
             yield ScanView.of(place.node), f"Scan {'/'.join((*place.path, place.title))}"
 

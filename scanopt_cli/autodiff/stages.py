@@ -39,7 +39,7 @@ class StageReport(Presented):
     seconds: float
 
 
-class NotCountedError(ScanoptError):
+class RewriteTimeoutError(ScanoptError):
     """PyTensor does not rewrite a graph in time."""
 
 
@@ -60,12 +60,12 @@ class StagedGraph:
 
         Raises
         ------
-        NotCountedError
+        RewriteTimeoutError
             If PyTensor has not rewritten the graph when `time.thread_time` passes ``deadline``, or
             if it would hang.
         """
         if thread_time() > deadline:
-            raise NotCountedError(_TOO_LONG, hint=_TOO_LONG_HINT)
+            raise RewriteTimeoutError(_TOO_LONG, hint=_TOO_LONG_HINT)
         graph, seconds = self.graph, 0.0
         if stage in (Stage.SCANOPT, Stage.BOTH):
             graph, seconds = self._cleaned
@@ -126,12 +126,12 @@ def rewrite_as_pytensor(work: FunctionGraph, deadline: float, mode: Mode) -> Non
 
     Raises
     ------
-    NotCountedError
+    RewriteTimeoutError
         If PyTensor has not rewritten the graph when `time.thread_time` passes ``deadline``, or if
         it would hang.
     """
     if most_terms(work) > MOST_TERMS:
-        raise NotCountedError(
+        raise RewriteTimeoutError(
             f"PyTensor does not simplify its sum or product of more than {MOST_TERMS:,} terms"
         )
     with _quiet(), warnings.catch_warnings():
@@ -139,7 +139,7 @@ def rewrite_as_pytensor(work: FunctionGraph, deadline: float, mode: Mode) -> Non
         try:
             _TimedMode(mode, deadline).optimizer.rewrite(work)
         except _DeadlinePassed:
-            raise NotCountedError(_TOO_LONG, hint=_TOO_LONG_HINT) from None
+            raise RewriteTimeoutError(_TOO_LONG, hint=_TOO_LONG_HINT) from None
 
 
 @contextmanager

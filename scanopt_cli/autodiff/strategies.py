@@ -107,7 +107,7 @@ def _forward_over_reverse(
         (row,) = recorder.tangents(results, [along(wrt)])
         results = [fitted(tangent, x) for tangent, x in zip(row, wrt, strict=True)]
         yield results
-        results = cleaned(results, recorder)
+        results = simplified(results, recorder)
 
 
 def _forward(
@@ -118,14 +118,14 @@ def _forward(
     *,
     is_cleaned: bool,
 ) -> Iterator[list[Variable]]:
-    sizes = few_entries(wrt, names)
+    sizes = entry_counts(wrt, names)
     units = list(_units(wrt, sizes))
     value: Any = total([output])
     while True:
         column = [or_zeros(tangent, value) for (tangent,) in recorder.tangents([value], units)]
         results = _assembled(column, wrt, sizes)
         if is_cleaned:
-            results = cleaned(results, recorder)
+            results = simplified(results, recorder)
         yield results
         if len(units) == 1:
             value = total(results)
@@ -133,10 +133,10 @@ def _forward(
         ((tangent,),) = recorder.tangents([value], [along(wrt)])
         value = or_zeros(tangent, value)
         if is_cleaned:
-            (value,) = cleaned([value], recorder)
+            (value,) = simplified([value], recorder)
 
 
-def few_entries(wrt: Sequence[Any], names: Sequence[str]) -> list[int]:
+def entry_counts(wrt: Sequence[Any], names: Sequence[str]) -> list[int]:
     """Return how many entries each input has; forward mode needs a direction for each entry.
 
     Raises
@@ -186,7 +186,7 @@ def _assembled(column: Sequence[Any], wrt: Sequence[Any], sizes: Sequence[int]) 
     return results
 
 
-def cleaned(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -> list[Variable]:
+def simplified(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -> list[Variable]:
     """Return ``outputs`` with bodies simplified and equal states merged."""
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
     work = FunctionGraph(inputs, list(outputs), clone=True)
@@ -198,7 +198,7 @@ def cleaned(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -> list[V
 
 
 def record_inferred(outputs: Sequence[Variable], recorder: ProvenanceRecorder) -> None:
-    """Record the origins of Scans of ``outputs`` that something else made than a strategy."""
+    """Record the origins of the Scans of ``outputs`` that no strategy made."""
     made = filter(is_loop, toposort(outputs))
     if all(node in recorder.origins for node in made):
         return

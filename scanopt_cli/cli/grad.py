@@ -97,7 +97,7 @@ def grad(
     allow_package: AllowPackages = None,
 ) -> ExitCode:
     """Build the N-th derivative; compare what strategies build; show the pedigree of its Scans."""
-    from scanopt_cli.autodiff.candidates import beside_each_other
+    from scanopt_cli.autodiff.candidates import compared_strategies
     from scanopt_cli.autodiff.choosing import Choice
     from scanopt_cli.autodiff.differentiating import grad as differentiate
     from scanopt_cli.reports.grad_report import grad_report
@@ -142,7 +142,7 @@ def grad(
             if not stage and len(strategies) > 1:
                 show_progress("counting")
                 built = [(Choice(one.strategy, one.reason), one.graph) for one in found]
-                derivative = replace(derivative, candidates=beside_each_other(built))
+                derivative = replace(derivative, candidates=compared_strategies(built))
         report = grad_report(
             derivative, show=show, lines=0 if output_format is Format.MARKDOWN else lines
         )

@@ -1,4 +1,4 @@
-"""The order in which a step on numbers adds and multiplies several terms.
+"""Reassociation of the sums and products of a step on numbers.
 
 PyTensor writes nested sums and products as one of many terms, in an order that says nothing of how
 they are computed: ``c * x``, ``c * x * y`` and ``c * x * y * z`` are three products. Here
@@ -29,7 +29,7 @@ from pytensor.scalar.basic import Add, Composite, Mul
 from scanopt_cli.loop.products import is_float
 
 
-def associate(body: FunctionGraph, n_states: int) -> None:
+def reassociate(body: FunctionGraph, n_states: int) -> None:
     """Order the terms of sums and products of numbers in the body of a loop."""
     states = body.inputs[1 : 1 + n_states]
     varying = set(states)

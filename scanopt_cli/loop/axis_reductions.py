@@ -37,13 +37,13 @@ def is_reduction(node: Apply) -> bool:
 
 
 def combined(node: Apply, total: str, value: str) -> str:
-    """Return the source of what a reduction makes of a total and one value more."""
+    """Return the source that combines an accumulator and a value."""
     op: Any = node.op
     return _COMBINED[type(op.scalar_op)].format(total=total, value=value)
 
 
 def identity(node: Apply) -> Any:
-    """Return the total of no values."""
+    """Return the identity element of a reduction."""
     op: Any = node.op
     dtype = np.dtype(node.outputs[0].type.dtype)
     value = op.scalar_op.identity

@@ -50,17 +50,17 @@ def vectorized(op: TracedLoop, node: Apply, *batched: Symbolic) -> list[Variable
     lengths = batch_lengths(
         [new for old, new in zip(node.inputs[1:], outer, strict=True) if _extra(old, new)], ndim
     )
-    moving = _moving(body, initial, constants)
+    moving = _batched_variables(body, initial, constants)
     ends_apart = body.condition in moving
     if ends_apart:
-        body = _ending_apart(body)
+        body = _with_condition_of_each(body)
         initial = [
             *initial,
             *initial,
             pt.constant(True, dtype="bool"),
             pt.constant(0, dtype="int64"),
         ]
-        moving = _moving(body, initial, constants)
+        moving = _batched_variables(body, initial, constants)
 
     replaced: dict[Variable, Symbolic] = {}
     for i, state in enumerate(body.states):
@@ -109,7 +109,7 @@ def vectorized(op: TracedLoop, node: Apply, *batched: Symbolic) -> list[Variable
     return [*last[: op.n_states], *found, n_done]
 
 
-def _ending_apart(body: Body) -> Body:
+def _with_condition_of_each(body: Body) -> Body:
     """Return the body of a loop of which each entry of a batch ends by its own condition.
 
     The states are the values, what the last step of the entry read of them, whether the entry still
@@ -144,7 +144,7 @@ def _ending_apart(body: Body) -> Body:
     )
 
 
-def _moving(
+def _batched_variables(
     body: Body, initial: Sequence[Variable], constants: Sequence[Variable]
 ) -> set[Variable]:
     """Return the variables of a body that differ within the batch, in this or in a later step."""

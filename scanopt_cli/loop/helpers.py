@@ -51,8 +51,7 @@ def scan(
     constants
         What ``fn`` reads besides, nested at will.
     max_steps
-        How many steps there are, if ``xs`` does not say. If both do, there are as many as the
-        fewer.
+        How many steps there are, if ``xs`` does not say. If both do, the smaller number counts.
     go_backwards
         Whether ``x`` are the rows from the last to the first. What is collected is always in the
         order of the steps.

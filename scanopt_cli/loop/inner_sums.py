@@ -1,4 +1,4 @@
-"""Sums that a loop in a step adds up, added to what the loop around it carries.
+"""Sums of an inner loop, accumulated in the sum that the loop around it carries.
 
 The cotangent of a constant is the sum of those of all steps. Where a step runs a loop, that loop
 has a sum of its own, from zeros, which would be added to the outer one as a whole: for a long
@@ -28,33 +28,35 @@ if TYPE_CHECKING:
 
 
 def sums_of_inner_loops(
-    totals: Sequence[Symbolic], slopes: Sequence[Symbolic], others: Sequence[Variable]
+    totals: Sequence[Symbolic], summands: Sequence[Symbolic], others: Sequence[Variable]
 ) -> tuple[dict[int, Variable], list[Variable], list[Variable]]:
-    """Return the sums ``totals[i] + slopes[i]`` that inner loops compute, by ``i``.
+    """Return the sums ``totals[i] + summands[i]`` that inner loops compute, by ``i``.
 
-    Return ``slopes`` and ``others``, which is what else a step computes, as well: they may read
+    Return ``summands`` and ``others``, which is what else a step computes, as well: they may read
     other outputs of these loops.
     """
-    readers = _readers([*slopes, *others])
+    readers = _readers([*summands, *others])
     found: dict[Apply, dict[int, int]] = {}
-    for i, (total, slope) in enumerate(zip(totals, slopes, strict=True)):
-        node = slope.owner
+    for i, (total, summand) in enumerate(zip(totals, summands, strict=True)):
+        node = summand.owner
         if node is None or not isinstance(node.op, LoopOperator):
             continue
-        position = node.outputs.index(slope)
-        is_alone = readers[slope] == 1 and slope.type == total.type
+        position = node.outputs.index(summand)
+        is_alone = readers[summand] == 1 and summand.type == total.type
         if is_alone and position < node.op.n_states and _is_sum_from_zero(node, position, readers):
             found.setdefault(node, {})[position] = i
     made: dict[Variable, Variable] = {}
     # One of these loops may read what another returns.
-    for node in (node for node in io_toposort([], slopes) if node in found):
+    for node in (node for node in io_toposort([], summands) if node in found):
         inputs = graph_replace(node.inputs, made, strict=False) if made else list(node.inputs)
         for position, i in found[node].items():
             inputs[1 + position] = totals[i]
         made |= zip(node.outputs, node.op.make_node(*inputs).outputs, strict=True)
     sums = {i: made[node.outputs[p]] for node, places in found.items() for p, i in places.items()}
-    replaced = graph_replace([*slopes, *others], made, strict=False) if made else [*slopes, *others]
-    return sums, replaced[: len(slopes)], replaced[len(slopes) :]
+    replaced = (
+        graph_replace([*summands, *others], made, strict=False) if made else [*summands, *others]
+    )
+    return sums, replaced[: len(summands)], replaced[len(summands) :]
 
 
 def _is_sum_from_zero(node: Apply, position: int, readers: Counter[Variable]) -> bool:

@@ -1,7 +1,7 @@
 """Lowering a `TracedLoop` to a `Loop`: what is read of its traces becomes a buffer that is carried.
 
-A trace is written row by row into a buffer that is allocated before the loop. What nobody reads,
-and what decides nothing that is read, is left out.
+A trace is written row by row into a buffer that is allocated before the loop. States and traces
+that affect nothing that is read are left out.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from pytensor.graph.fg import FunctionGraph
 
 
 def memory_of(variable: Variable, is_apart: Callable[[Apply], bool] = lambda _: False) -> Variable:
-    """Return the variable whose memory ``variable`` is: as a view, or since a node overwrites it.
+    """Return the variable whose memory ``variable`` has, by ``view_map`` and ``destroy_map``.
 
     Nodes of which ``is_apart`` holds return memory of their own, whatever their Ops declare.
     """

@@ -1,4 +1,4 @@
-"""Elementwise arithmetic for Numba, into arrays that there are already, and sums of its results."""
+"""Elementwise kernels for Numba that write into given arrays, with the reductions of results."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Result:
 
 
 class _KernelCompiler(Compiler):
-    """Numba's compiler, for functions that write no array which they have by another name too."""
+    """Numba's compiler, for functions whose written arrays are no other argument (noalias)."""
 
     def __init__(self, *arguments: Any) -> None:
         *others, flags, variables = arguments

@@ -59,7 +59,7 @@ def _power_of_2(n: Value) -> Value:
 def _reduced(x: Value) -> tuple[Value, Value]:
     """Return ``n`` and ``exp(r) - 1``, of ``x`` that is ``n log(2) + r``; 0 if ``x`` is tiny.
 
-    Of an infinite ``x`` both are anything.
+    For infinite ``x``, both are unspecified.
     """
     x = _tiny_is_zero(x)
     shifted = x * _LOG2_E + _ROUNDS

@@ -269,7 +269,7 @@ class StepWriter:
         return position >= self.n_states or position in self._plan.swapped
 
     def _add_buffer(self, output: Any, lengths: Sequence[str]) -> str:
-        """Give a result memory of some lengths."""
+        """Find memory for a result of the given shape."""
         self._lengths_of[output] = lengths
         state = self._plan.overwriting.get(output)
         if state is not None:

@@ -73,7 +73,7 @@ def drop_unit_dimensions(graph: FunctionGraph) -> None:
                 _replace(graph, old, new, axes)
 
 
-def take_apart_scalarized(graph: FunctionGraph) -> None:
+def unfuse_scalarized(graph: FunctionGraph) -> None:
     """Write elementwise arithmetic of arrays and numbers as it was before PyTensor fused both."""
     for node in graph.toposort():
         if isinstance(node.op, ScalarizedElemwise) and node.outputs[0].type.ndim:

@@ -38,7 +38,7 @@ def pullback(
 ) -> list[Variable]:
     """Return the cotangents of the inputs of a traced loop, given those of its outputs.
 
-    What a cotangent of an output is connected to gets one; the number of steps never does.
+    An input has one if it is connected to an output that has one; the number of steps never has.
     """
     body = op.body
     n_steps, initial, constants = op.split(inputs)
@@ -56,14 +56,14 @@ def pullback(
     # A step is differentiated as a graph of the forward body's variables.
     carried = {i: body.states[i].type() for i in live}
     pulled = {i: v.type() for i, v in enumerate(body.traced) if _is_connected(of_traced[i])}
-    slopes = vector_jacobian_product(
+    step_cotangents = vector_jacobian_product(
         [*(body.states[i] for i in live), *(body.constants[i] for i in summed)],
         [
             *((body.next_states[i], cotangent) for i, cotangent in carried.items()),
             *((body.traced[i], cotangent) for i, cotangent in pulled.items()),
         ],
     )
-    undefined = next((slope for slope in slopes if isinstance(slope.type, NullType)), None)
+    undefined = next((v for v in step_cotangents if isinstance(v.type, NullType)), None)
     if undefined is not None:
         return [
             undefined if is_reached and is_continuous(v) else _none(v, is_reached)
@@ -87,24 +87,26 @@ def pullback(
             read(trace, state)
     for i, cotangent in pulled.items():
         read(of_traced[i], cotangent)
-    drawn = _drawn(body, slopes)
+    drawn = _drawn(body, step_cotangents)
     for value, trace in zip(drawn, _trace(op, inputs, drawn, body), strict=True):
         read(trace, value)
 
     starts, next_states = [], []
-    for i, slope in zip(live, slopes, strict=False):
+    for i, of_step in zip(live, step_cotangents, strict=False):
         start = _start(initial[i], of_last[i], of_traces[i])
         if _is_connected(of_traces[i]):
             seen = body.states[i].type()
             read(of_traces[i], seen)
-            slope = slope + seen
+            of_step = of_step + seen
         starts.append(start)
-        next_states.append(as_type(slope, carried[i]))
+        next_states.append(as_type(of_step, carried[i]))
     sums = [body.constants[i].type() for i in summed]
-    computed, terms, next_states = sums_of_inner_loops(sums, slopes[len(live) :], next_states)
-    for i, (total, slope) in enumerate(zip(sums, terms, strict=True)):
+    computed, terms, next_states = sums_of_inner_loops(
+        sums, step_cotangents[len(live) :], next_states
+    )
+    for i, (total, of_step) in enumerate(zip(sums, terms, strict=True)):
         starts.append(pt.zeros_like(constants[summed[i]]))
-        following = computed[i] if i in computed else _added(total, slope)
+        following = computed[i] if i in computed else _added(total, of_step)
         next_states.append(as_type(following, total))
     backward = Body(
         index=index,
@@ -128,7 +130,7 @@ def pullback(
 
 
 def _reached(op: LoopOperator, cotangents: Sequence[Variable]) -> list[bool]:
-    """Return which inputs decide an output that has a cotangent."""
+    """Return which inputs an output with a cotangent depends on."""
     of_traces: Any
     of_last, of_traces, of_traced, _ = op.split_outputs(cotangents)
     has_cotangent = [
@@ -165,13 +167,13 @@ def _copied(variable: Symbolic) -> Symbolic:
     return identity(variable) if isinstance(variable.type, ScalarType) else variable.copy()
 
 
-def _drawn(body: Body, slopes: Sequence[Variable]) -> list[Variable]:
-    """Return the arrays in ``slopes`` that a step computes from a state that no array can trace."""
+def _drawn(body: Body, step_cotangents: Sequence[Variable]) -> list[Variable]:
+    """Return what ``step_cotangents`` read that depends on a state which no array can trace."""
     opaque = {state for state in body.states if not has_buffer(state.type)}
     if not opaque:
         return []
     found = []
-    for node in io_toposort(body.inputs, slopes):
+    for node in io_toposort(body.inputs, step_cotangents):
         if not opaque.isdisjoint(node.inputs):
             found += [v for v in node.outputs if has_buffer(v.type)]
             opaque.update(v for v in node.outputs if not has_buffer(v.type))
@@ -199,13 +201,13 @@ def _start(initial: Symbolic, of_last: Symbolic, of_trace: Symbolic) -> Symbolic
     return sum(terms[1:], terms[0]) if terms else initial.zeros_like()
 
 
-def _added(total: Symbolic, slope: Symbolic) -> Symbolic:
-    """Return ``total + slope``, where a part of an array is added to that part only.
+def _added(total: Symbolic, of_step: Symbolic) -> Symbolic:
+    """Return ``total + of_step``, where a part of an array is added to that part only.
 
     A step that reads a row of a constant has a cotangent that is zero but for this row.
     """
     opened: set[Variable] = set()
-    waiting = [slope]
+    waiting = [of_step]
     while waiting:
         term = waiting.pop()
         op = term.owner_op

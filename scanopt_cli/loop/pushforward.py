@@ -51,28 +51,29 @@ def pushforward(
 ) -> list[Variable]:
     """Return the tangents of the outputs of a traced loop, given those of its inputs.
 
-    An output that no tangent decides has none (a variable of type DisconnectedType).
+    An output that depends on no input with a tangent has none (a variable of type
+    DisconnectedType).
     """
     body = op.body
     n_steps, initial, constants = op.split(inputs)
-    given = [
+    has_tangent = [
         not isinstance(tangent.type, DisconnectedType) and is_continuous(v)
         for v, tangent in zip(inputs, tangents, strict=True)
     ]
-    decided = [
-        any(row[i] for row, has_tangent in zip(op.reached(), given, strict=True) if has_tangent)
+    is_active = [
+        any(row[i] for row, is_given in zip(op.reached(), has_tangent, strict=True) if is_given)
         and is_continuous(output)
         for i, output in enumerate([*body.next_states, *body.traced])
     ]
-    moving = [i for i in range(op.n_states) if decided[i] or given[1 + i]]
-    traced = [i for i, is_decided in enumerate(decided[op.n_states :]) if is_decided]
-    turned = [i for i, v in enumerate(constants) if given[1 + op.n_states + i]]
+    active_states = [i for i in range(op.n_states) if is_active[i] or has_tangent[1 + i]]
+    traced = [i for i, is_it in enumerate(is_active[op.n_states :]) if is_it]
+    active_constants = [i for i, v in enumerate(constants) if has_tangent[1 + op.n_states + i]]
 
-    of_states = {i: body.states[i].type() for i in moving}
-    of_constants = {i: body.constants[i].type() for i in turned}
+    of_states = {i: body.states[i].type() for i in active_states}
+    of_constants = {i: body.constants[i].type() for i in active_constants}
     pushed = _by_pullbacks(
-        [*(body.next_states[i] for i in moving), *(body.traced[i] for i in traced)],
-        [*(body.states[i] for i in moving), *(body.constants[i] for i in turned)],
+        [*(body.next_states[i] for i in active_states), *(body.traced[i] for i in traced)],
+        [*(body.states[i] for i in active_states), *(body.constants[i] for i in active_constants)],
         [*of_states.values(), *of_constants.values()],
     )
     wider = replace(
@@ -82,19 +83,21 @@ def pushforward(
             *body.next_states,
             *(as_type(new, old) for new, old in zip(pushed, of_states.values(), strict=False)),
         ],
-        traced=list(pushed[len(moving) :]),
+        traced=list(pushed[len(active_states) :]),
     )
-    starts = [tangents[1 + i] if given[1 + i] else initial[i].zeros_like() for i in moving]
+    starts = [
+        tangents[1 + i] if has_tangent[1 + i] else initial[i].zeros_like() for i in active_states
+    ]
     outer = dict(zip(body.constants, constants, strict=True))
-    outer |= {of_constants[i]: tangents[1 + op.n_states + i] for i in turned}
+    outer |= {of_constants[i]: tangents[1 + op.n_states + i] for i in active_constants}
     name = op.name and f"{TANGENTS}{op.name}"
     outputs = type(op).over(n_steps, wider, [*initial, *starts], outer, name=name)
 
-    n = op.n_states + len(moving)
+    n = op.n_states + len(active_states)
     found: list[Variable] = [
         disconnected_type() for _ in range(2 * op.n_states + len(body.traced) + 1)
     ]
-    for position, i in enumerate(moving, start=op.n_states):
+    for position, i in enumerate(active_states, start=op.n_states):
         found[i], found[op.n_states + i] = outputs[position], outputs[n + position]
     for i, output in zip(traced, outputs[2 * n :], strict=False):
         found[2 * op.n_states + i] = output

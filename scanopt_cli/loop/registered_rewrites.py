@@ -40,22 +40,22 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import as_tensor_variable, scalar_from_tensor, tensor_from_scalar
 from pytensor.typed_list.type import TypedListType
 
-from scanopt_cli.loop.association import associate
+from scanopt_cli.loop.association import reassociate
 from scanopt_cli.loop.lowering import lowered
 from scanopt_cli.loop.memory import copy_shared_outputs
 from scanopt_cli.loop.operator_base import LoopOperator
 from scanopt_cli.loop.operators import Loop, TracedLoop
 from scanopt_cli.loop.products import (
     drop_unit_dimensions,
-    take_apart_scalarized,
+    unfuse_scalarized,
     use_products,
 )
 from scanopt_cli.loop.row_access import use_rows
 from scanopt_cli.loop.scalar_loops import has_no_dimensions, scalar_loop
-from scanopt_cli.loop.shifted_sums import keep_shifted
+from scanopt_cli.loop.shifted_sums import protect_log_sums
 from scanopt_cli.loop.static_lengths import make_lengths_static, static_lengths
 from scanopt_cli.loop.vector_math import use_vector_functions
-from scanopt_cli.loop.whole_arrays import split_functions, take_apart_fused
+from scanopt_cli.loop.whole_arrays import split_functions, unfuse
 
 _WITHOUT_MEMORY = (JAXLinker, PytorchLinker, MLXLinker)
 """The linkers whose functions never overwrite an array."""
@@ -123,7 +123,7 @@ def destroy_initial_states(fgraph: FunctionGraph) -> None:
 
 
 @graph_rewriter  # type: ignore[untyped-decorator]
-def drop_beside_loops(fgraph: FunctionGraph) -> None:
+def drop_unit_dimensions_beside_loops(fgraph: FunctionGraph) -> None:
     """Compute without dimensions of one entry what loops read."""
     if any(isinstance(node.op, Loop) for node in fgraph.apply_nodes):
         drop_unit_dimensions(fgraph)
@@ -151,13 +151,13 @@ def _rewrite_body(
     if isinstance(linker, NumbaLinker):
         # Before the rewrites that fuse elementwise arithmetic, and after those that find products.
         use_products(body)
-    keep_shifted(body)
+    protect_log_sums(body)
     mode.optimizer.rewrite(body)
     if isinstance(linker, NumbaLinker):
         use_products(body)
-        take_apart_scalarized(body)
-        take_apart_fused(body)
-        associate(body, op.n_states)
+        unfuse_scalarized(body)
+        unfuse(body)
+        reassociate(body, op.n_states)
         use_vector_functions(body)
         split_functions(body)
         use_rows(body, op.n_states, is_while=op.is_while)
@@ -175,7 +175,7 @@ _register("lower_loops", dfs_rewriter(lower_loop), "minimum_compile", position=1
 # After the rewrites that simplify lengths, and before fusion, which hides them.
 _register("static_lengths", static_lengths, "jax", position=48.8)
 # After the rewrites that move dimensions into elementwise arithmetic, and before fusion.
-_register("drop_unit_dimensions", drop_beside_loops, "numba", position=48.9)
+_register("drop_unit_dimensions", drop_unit_dimensions_beside_loops, "numba", position=48.9)
 _register(
     "scalarize_loops", dfs_rewriter(scalarize_loop, ignore_newtrees=True), "numba", position=49.4
 )

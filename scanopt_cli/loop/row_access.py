@@ -1,4 +1,4 @@
-"""Reading and writing rows of arrays in the body of a loop that Numba compiles.
+"""Reads and writes of rows, by Numba, with the checks of bounds hoisted out of the loop.
 
 PyTensor's code for an index checks its bounds at every step, which costs more than a step of
 arithmetic; and that for a written row asks at each entry whether the row is broadcast. Where an
@@ -113,7 +113,7 @@ def use_rows(graph: FunctionGraph, n_states: int, *, is_while: bool) -> None:
                 continue
             is_fixed = array in states and graph.outputs[states.index(array)] is node.outputs[0]
             index = _unfused(indices[0])
-            is_sure = not is_while and is_fixed and _goes_by_one(graph, index, n_states)
+            is_sure = not is_while and is_fixed and _has_unit_stride(graph, index, n_states)
             adds = not node.op.set_instead_of_inc
             entries = _entries(row, array.type.shape[1:])
             write: Op
@@ -132,7 +132,7 @@ def use_rows(graph: FunctionGraph, n_states: int, *, is_while: bool) -> None:
             if entry is None or array not in constants or not _is_row(read, indices[:1]):
                 continue
             index = _unfused(indices[0])
-            if _goes_by_one(graph, index, n_states):
+            if _has_unit_stride(graph, index, n_states):
                 number: Any = ReadNumber(entry)(array, index)
                 graph.replace(node.outputs[0], number, reason="use_rows")
 
@@ -220,7 +220,7 @@ def _unfused(index: Any, known: dict[Variable, Any] | None = None) -> Any:
     return known[index]
 
 
-def _goes_by_one(graph: FunctionGraph, index: Any, n_states: int) -> bool:
+def _has_unit_stride(graph: FunctionGraph, index: Any, n_states: int) -> bool:
     """Whether an index of rows goes up or down by one with the index of the loop."""
     slopes: dict[Variable, int | None] = {graph.inputs[0]: 1}
     slopes |= dict.fromkeys(graph.inputs[1 + n_states :], 0)

@@ -122,9 +122,9 @@ def traced_shapes(
     outer
         The initial states and the constants of the loop.
     n_steps
-        Of how many steps. If it is given, a length that may change from step to step is that of the
-        first step, whose part that decides it is then computed apart from the loop; 0 if there is
-        no step.
+        The number of steps. If it is given, a length that may change from step to step is that of
+        the first step, of which what it depends on is then computed apart from the loop; 0 if there
+        is no step.
     traces
         The outputs to ask for such a length, if ``n_steps`` is not given.
     """

@@ -33,20 +33,20 @@ class ShiftedLog(Log):
 shifted_log = Elemwise(ShiftedLog(upgrade_to_float, name="log"))
 
 
-def keep_shifted(graph: FunctionGraph) -> None:
+def protect_log_sums(graph: FunctionGraph) -> None:
     """Use `ShiftedLog` where PyTensor would subtract a maximum again."""
     for node in graph.toposort():
         if _is(node, Log) and _is_shifted(node.inputs[0]):
             made: Any = shifted_log(*node.inputs)
-            graph.replace(node.outputs[0], made, reason="keep_shifted")
+            graph.replace(node.outputs[0], made, reason="protect_log_sums")
 
 
-def release_shifted(graph: FunctionGraph) -> None:
-    """Undo `keep_shifted`."""
+def unprotect_log_sums(graph: FunctionGraph) -> None:
+    """Undo `protect_log_sums`."""
     for node in graph.toposort():
         if node.op == shifted_log:
             made: Any = pt.log(*node.inputs)
-            graph.replace(node.outputs[0], made, reason="release_shifted")
+            graph.replace(node.outputs[0], made, reason="unprotect_log_sums")
 
 
 def _is_shifted(total: Variable) -> bool:

@@ -31,15 +31,15 @@ class StepPlan:
     n_states
         How many states there are, whose next values are the first outputs.
     swapped
-        The states that give their memory for the buffer of their next value. Another result that is
-        kept in a state, as it is or as a part, gets new memory in each step.
+        The states with two buffers, which are swapped in each step. Another result that is kept in
+        a state, as it is or as a part, gets new memory in each step.
     overwriting
         Of those, the next values that are written over the state, entry by entry: each entry is
         computed of that of the state, which nobody reads afterwards.
     kept
-        The results that are kept in states.
+        The results whose memory becomes that of a state.
     reductions
-        The results that a sum, say, alone reads, which adds them up as they come.
+        The results that a reduction alone reads, which is computed in one loop with them.
     views
         The parts of arrays that can be read where they are.
     computed
@@ -57,7 +57,7 @@ class StepPlan:
     computed: set[Variable] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Decide."""
+        """Make the plan."""
         self.nodes = self.body.toposort()
         self._find_swapped_states()
         self._find_reductions()

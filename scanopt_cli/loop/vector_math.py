@@ -89,8 +89,8 @@ class WholeArrayFunction(VectorComposite):
         return None if argument.owner is None else VectorComposite(graph.inputs, [argument])
 
 
-def _gather(graph: FunctionGraph) -> bool:
-    """Compute functions of several numbers, of which none depends on another, in one vector.
+def _pack(graph: FunctionGraph) -> bool:
+    """Compute independent calls of one function as one call of a vector (SLP vectorization).
 
     Numbers of one level do not depend on each other, if each function is a level above those that
     its argument depends on.
@@ -143,7 +143,7 @@ def _replaced(node: Apply, names: Mapping[type[Op], str]) -> Any:
                 changed = True
         if names is _FOR_ARRAYS:
             return VectorComposite(graph.inputs, graph.outputs)
-        changed = _gather(graph) or changed
+        changed = _pack(graph) or changed
         return Composite(graph.inputs, graph.outputs) if changed else op
     name = _name(node, names)
     return op if name is None else VectorFunction(name)

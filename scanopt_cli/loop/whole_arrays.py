@@ -2,9 +2,9 @@
 
 PyTensor fuses elementwise arithmetic with the sums and the indices around it, in one loop over the
 entries. LLVM makes vectors of the entries of its last axis. Where that has three entries, say, none
-is made, and a function such as exp is computed of one number after the other. Here what was fused
-becomes several operations again, of which each function is one: its argument is computed first, in
-a buffer of the loop, and then the function of all entries of the buffer, as of one long row.
+is made, and a function such as exp is computed of one number after the other. Here it is unfused,
+so that each function is an operation: its argument is computed first, in a buffer of the loop, and
+then the function of all entries of the buffer, as of one long row.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _SHORT = 32
 """A last axis of so many entries is computed in vectors by LLVM."""
 
 
-def take_apart_fused(graph: FunctionGraph) -> None:
-    """Write as several operations what PyTensor fused, where kernels compute each of them."""
+def unfuse(graph: FunctionGraph) -> None:
+    """Unfuse what PyTensor fused, where kernels compute each of the operations."""
     for node in graph.toposort():
         if isinstance(node.op, FusedElemwise):
             inner = node.op.fgraph

@@ -23,7 +23,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.single_precision import (
     DOUBLE,
     SINGLE,
-    InSingle,
+    SingleEquivalents,
     computed_in,
     is_cast,
     is_regrouped_by,
@@ -181,7 +181,7 @@ def _round_once(body: FunctionGraph, varying: Collection[Variable]) -> int:
         if not all(_is_cast_node(reader) for reader, _ in body.clients[computed]):
             continue
         # What was found before may be replaced by now.
-        made = InSingle(varying).rounded(computed)
+        made = SingleEquivalents(varying).rounded(computed)
         if made is None or made.type != cast.type:
             continue
         if any(is_regrouped_by(made, reader) for reader, _ in body.clients[cast]):
@@ -202,7 +202,7 @@ def _carry_in_single(
             continue
         (update,) = slot.inner_outputs
         readers = [node for state in slot.inner_inputs for node, _ in body.clients.get(state, ())]
-        is_single = update.owner is not None and InSingle().same(update) is not None
+        is_single = update.owner is not None and SingleEquivalents().same(update) is not None
         if _dtype(slot) != DOUBLE or not is_single or not all(map(_is_cast_node, readers)):
             continue
         if not _keeps_rows(view, slot, clients):
@@ -216,7 +216,7 @@ def _carry_in_single(
         carried.append(slot)
     view.set_inner_outputs(list(body.outputs))
     for slot in carried:
-        value = InSingle().same(slot.inner_outputs[0])
+        value = SingleEquivalents().same(slot.inner_outputs[0])
         assert value is not None
         slot.inner_outputs = [value]
     matched.carried.extend(carried)
@@ -228,7 +228,7 @@ def _keeps_rows(view: SlotView, slot: Slot, clients: Clients) -> bool:
     start = slot.outer_input
     if slot.kind in (SlotKind.SIT_SOT, SlotKind.MIT_SOT):
         start = initial_rows(start, slot.n_initial, lengths)
-    if InSingle().same(start) is not None:
+    if SingleEquivalents().same(start) is not None:
         return True
     # A TracedLoop looks at its condition before the first step.
     runs = lengths.runs() and not (view.is_while and slot.kind is SlotKind.STATE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scanopt_cli.autodiff.candidates import LENGTH, PRESET, Candidate, Standing
+from scanopt_cli.autodiff.candidates import LENGTH, PRESET, Candidate, CandidateStatus
 from scanopt_cli.reports.counts_table import (
     BUFFERS,
     are_short,
@@ -18,10 +18,10 @@ from scanopt_cli.text import UNNAMED, cut, size_text
 # The longest formula below the table, in brief.
 _LONG = 90
 _SIGNS = {
-    Standing.CHOSEN: Sign("*", Style.GOOD, "chosen"),
-    Standing.COUNTED: Sign("-", Style.PLAIN, "beside it"),
-    Standing.REFUSED: Sign("!", Style.WARNING, "refused"),
-    Standing.LEFT_OUT: Sign("?", Style.FAINT, "left out"),
+    CandidateStatus.CHOSEN: Sign("*", Style.GOOD, "chosen"),
+    CandidateStatus.COUNTED: Sign("-", Style.PLAIN, "beside it"),
+    CandidateStatus.REFUSED: Sign("!", Style.WARNING, "refused"),
+    CandidateStatus.LEFT_OUT: Sign("?", Style.FAINT, "left out"),
 }
 
 
@@ -49,12 +49,12 @@ def candidates_report(
         for one, found in counted.items()
     ]
     yield counts_table(Column("strategy", wraps=False), (*titles, "cost"), rows)
-    groups: dict[tuple[Standing, str], list[str]] = {}
+    groups: dict[tuple[CandidateStatus, str], list[str]] = {}
     for one in candidates:
         if not one.is_raw:
             groups.setdefault((one.verdict, one.reason), []).append(one.strategy)
     for (verdict, reason), names in groups.items():
-        refused = "does not apply: " if verdict is Standing.REFUSED else ""
+        refused = "does not apply: " if verdict is CandidateStatus.REFUSED else ""
         yield Item(f"{', '.join(names)}: {refused}{reason}", sign=_SIGNS[verdict])
     if not is_short:
         yield Paragraph(BUFFERS)
@@ -80,5 +80,5 @@ def _cost(one: Candidate) -> str:
 
 def _label(one: Candidate) -> str:
     """Return the strategy with a mark, if it is chosen."""
-    mark = "* " if one.verdict is Standing.CHOSEN else ""
+    mark = "* " if one.verdict is CandidateStatus.CHOSEN else ""
     return f"{mark}{one.strategy}{', as built' if one.is_raw else ''}"

@@ -25,7 +25,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import Holder, NamedLoop
-from scanopt_cli.autodiff.stages import NotCountedError, rewrite_as_pytensor
+from scanopt_cli.autodiff.stages import RewriteTimeoutError, rewrite_as_pytensor
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
@@ -67,7 +67,7 @@ def compiled_loops(
     work.attach_feature(Supervisor(list(work.inputs)))
     try:
         rewrite_as_pytensor(work, thread_time() + _SECONDS, _mode())
-    except NotCountedError:
+    except RewriteTimeoutError:
         return None
     by_title: dict[str, list[CompiledLoop]] = {}
     for found in scans_in(work):

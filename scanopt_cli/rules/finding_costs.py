@@ -33,7 +33,7 @@ def memory(loop: NamedLoop, slots: Iterable[Slot]) -> str | None:
     size = buffer_bytes(loop.view, slots)
     if not size.terms:
         return None
-    told = size if loop.holder is None else loop.holder.lengths.told_formula(size)
+    told = size if loop.holder is None else loop.holder.lengths.formula_outside(size)
     runs = _runs(loop)
     often = "" if runs in (None, 1) else f", {runs:,} times a call"
     return f"{size_text(str(told))}{often}"
@@ -89,7 +89,7 @@ def _runs(loop: NamedLoop) -> int | None:
 
 def _steps(loop: NamedLoop) -> int | None:
     count = Lengths(loop.view.n_steps).steps
-    told = count if loop.holder is None else loop.holder.lengths.told(count)
+    told = count if loop.holder is None else loop.holder.lengths.in_outer_terms(count)
     return told.constant if told.is_constant else None
 
 

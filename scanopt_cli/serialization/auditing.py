@@ -16,7 +16,7 @@ from scanopt_cli.serialization.loading import interpret
 from scanopt_cli.serialization.unpickler.allowlist import Allowlist, Refusal
 from scanopt_cli.serialization.unpickler.dropping import left_out
 from scanopt_cli.serialization.unpickler.graph_builder import build
-from scanopt_cli.serialization.unpickler.pickle_handlers import FORMS
+from scanopt_cli.serialization.unpickler.pickle_handlers import HANDLED
 from scanopt_cli.serialization.unpickler.records import Recording, read_records
 
 _MOST_GLOBALS = 2_000
@@ -71,7 +71,7 @@ class AuditReport(Presented):
 def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> AuditReport:
     """List what the pickle in ``path`` refers to and whether the default loader would accept it.
 
-    The pickle is read into inert records. To judge a class, the PyTensor module (or that of an
+    The pickle is read into inert records. To resolve a class, the PyTensor module (or that of an
     admitted package) which defines it is imported; nothing else that the file names is. If all
     globals are allowed, the graph is made as the loader makes it, to see whether the state of its
     ops is honest, and whether it is a graph.
@@ -87,7 +87,7 @@ def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> A
         recording = read_records(data, where)
     except UnsafeFileError as error:
         return AuditReport(path=where, globals=(), refusal=str(error))
-    allowlist = Allowlist(FORMS, allow_packages)
+    allowlist = Allowlist(HANDLED, allow_packages)
     dropped = left_out(recording.root)
     mentions = Counter((found.module, found.name) for found in recording.globals)
     used = {(found.module, found.name) for found in recording.globals if id(found) not in dropped}
@@ -100,7 +100,7 @@ def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> A
     globals_ = []
     for (module, name), count in sorted(mentions.items()):
         unread = (module, name) not in used
-        verdict = None if unread else allowlist.judge(module, name)
+        verdict = None if unread else allowlist.resolve(module, name)
         refused = verdict if isinstance(verdict, Refusal) else None
         globals_.append(
             AuditedGlobal(

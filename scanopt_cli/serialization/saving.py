@@ -24,7 +24,7 @@ from scanopt_cli.serialization.payload import encode
 from scanopt_cli.serialization.unpickler.allowlist import Allowlist, Refusal
 from scanopt_cli.serialization.unpickler.dropping import reduced_op
 from scanopt_cli.serialization.unpickler.graph_builder import build
-from scanopt_cli.serialization.unpickler.pickle_handlers import FORMS
+from scanopt_cli.serialization.unpickler.pickle_handlers import HANDLED
 from scanopt_cli.serialization.unpickler.records import read_records
 from scanopt_cli.serialization.writing import write_atomically
 
@@ -107,9 +107,9 @@ def _check_loads(data: bytes, where: str) -> None:
 
     Nothing is checked if its reader has to say that a package is admitted, or the file trusted.
     """
-    recording, allowlist = read_records(data, where), Allowlist(FORMS)
+    recording, allowlist = read_records(data, where), Allowlist(HANDLED)
     for mentioned in recording.globals:
-        if isinstance(allowlist.judge(mentioned.module, mentioned.name), Refusal):
+        if isinstance(allowlist.resolve(mentioned.module, mentioned.name), Refusal):
             return
     # PyTensor may confuse it with a graph of this process, which a reader does not have.
     with suppress(ConfusedGraphError), untouched_inner_inputs():

@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 from scanopt_cli.autodiff import candidates
-from scanopt_cli.autodiff.candidates import Candidate, Standing
+from scanopt_cli.autodiff.candidates import Candidate, CandidateStatus
 from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.derivative import Derivative
 from scanopt_cli.autodiff.differentiating import grad
@@ -35,7 +35,9 @@ def test_each_strategy_is_a_row_and_the_chosen_one_is_marked() -> None:
     found = compared(scalar(), 2)
     rows = by_strategy(found)
     assert set(rows) == set(Strategy) - {Strategy.AUTO}
-    assert [one.strategy for one in rows.values() if one.verdict is Standing.CHOSEN] == ["taylor"]
+    assert [one.strategy for one in rows.values() if one.verdict is CandidateStatus.CHOSEN] == [
+        "taylor"
+    ]
     assert rows[Strategy.TAYLOR].reason == found.reason
     assert (rows[Strategy.TAYLOR].cost, rows[Strategy.TAYLOR].memory) == (1.0, 1.0)
     assert "loops more" in rows[Strategy.REVERSE].reason
@@ -68,7 +70,7 @@ def test_what_does_not_apply_says_why() -> None:
     graph = graph_of(scan(lambda h: h**2, outputs_info=[v], n_steps=3)[-1])
     rows = by_strategy(compared(graph, 2))
     for strategy in (Strategy.FORWARD, Strategy.TAYLOR):
-        assert rows[strategy].verdict is Standing.REFUSED
+        assert rows[strategy].verdict is CandidateStatus.REFUSED
         assert "a direction for each entry of v" in rows[strategy].reason
         assert rows[strategy].statistics is None
     text = printed(grad_report(compared(graph, 2)), 200)
@@ -79,16 +81,16 @@ def test_a_root_of_zero_rules_forward_mode_out() -> None:
     x = pt.dscalar("x")
     ys = scan(lambda y: pt.sqrt(y + x**2), outputs_info=[pt.zeros(())], n_steps=3)
     rows = by_strategy(compared(graph_of(ys[-1]), 2))
-    assert rows[Strategy.REVERSE].verdict is Standing.CHOSEN
-    others = [one for one in rows.values() if one.verdict is not Standing.CHOSEN]
-    assert {one.verdict for one in others} == {Standing.REFUSED}
+    assert rows[Strategy.REVERSE].verdict is CandidateStatus.CHOSEN
+    others = [one for one in rows.values() if one.verdict is not CandidateStatus.CHOSEN]
+    assert {one.verdict for one in others} == {CandidateStatus.REFUSED}
     assert all("NaN" in one.reason for one in others)
 
 
 def test_a_whole_hessian_is_built_by_two_strategies() -> None:
     rows = by_strategy(compared(scalar(), 2, full=True))
     assert rows[Strategy.FORWARD].reason == "strategy forward builds no whole Hessian"
-    assert rows[Strategy.REVERSE].verdict is Standing.COUNTED
+    assert rows[Strategy.REVERSE].verdict is CandidateStatus.COUNTED
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_what_may_take_long_is_left_out(
     found = compared(scalar())
     rows = by_strategy(found)
     assert rows[Strategy.TAYLOR].statistics is not None
-    assert rows[Strategy.REVERSE].verdict is Standing.LEFT_OUT
+    assert rows[Strategy.REVERSE].verdict is CandidateStatus.LEFT_OUT
     assert told in rows[Strategy.REVERSE].reason
     assert f"? reverse: {rows[Strategy.REVERSE].reason}" in printed(grad_report(found), 200)
 
@@ -115,7 +117,7 @@ def test_what_may_take_long_is_left_out(
 def test_costs_are_formulas_and_unknown_lengths_count_alike() -> None:
     n = pt.lscalar("n")
     found = compared(graph_of(power(n)[1][-1]))
-    (chosen,) = [one for one in found.candidates if one.verdict is Standing.CHOSEN]
+    (chosen,) = [one for one in found.candidates if one.verdict is CandidateStatus.CHOSEN]
     assert "n" in (chosen.operations or "")
     text = printed(grad_report(found), 80)
     assert "unknown lengths count as 100" in " ".join(text.split())

@@ -12,7 +12,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scan.op import Scan
 
-from scanopt_cli.autodiff.connections import lost_starts, pattern
+from scanopt_cli.autodiff.connections import disconnected_rows, pattern
 from scanopt_cli.ir.connection_patterns import connection_pattern
 from scanopt_cli.ir.inner_graphs import body_of
 from support.generated.strategies import GeneratedScan, scan_graphs
@@ -35,7 +35,7 @@ def check(outputs: Sequence[Variable]) -> int:
         expected = [list(row) for row in node.op.connection_pattern(node)]
         vars(node.tag).pop("connection_pattern")
         assert [list(row) for row in connection_pattern(node)] == expected
-        for _, _, (row, column) in lost_starts(node):
+        for _, _, (row, column) in disconnected_rows(node):
             expected[row][column] = True
         vars(node.tag).pop("connection_pattern", None)
         assert pattern(node) == expected

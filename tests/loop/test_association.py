@@ -16,7 +16,7 @@ from pytensor.scalar.basic import Composite, add, float32, float64, int64, mul, 
 
 import scanopt_cli as so
 from scanopt_cli.ir.inner_graphs import walk
-from scanopt_cli.loop.association import associate
+from scanopt_cli.loop.association import reassociate
 from support.graph_building import scan
 
 
@@ -37,7 +37,7 @@ def ordered(
     outer = [int64("i"), *(v.type(v.name) for v in inner)]
     made = Composite(inner, function(*inner)).make_node(*outer[1:]).outputs
     body = FunctionGraph(outer, made, clone=False)
-    associate(body, len(states.split()))
+    reassociate(body, len(states.split()))
     (node,) = body.apply_nodes
     return node.op.fgraph
 
@@ -120,7 +120,7 @@ def test_of_values_that_depend_on_states() -> None:
     inner = [float64(v) for v in "pqr"]
     (made,) = Composite(inner, [mul(*inner)]).make_node(sin(c), x, y).outputs
     body = FunctionGraph([int64("i"), c, x, y], [made], clone=False)
-    associate(body, 1)
+    reassociate(body, 1)
     (node,) = (n for n in body.apply_nodes if isinstance(n.op, Composite))
     assert names(node.op.fgraph, "p q r") == ["mul(q, r, p)"]
 
@@ -149,7 +149,7 @@ def test_values(program: Any, data: Any) -> None:
     node = Composite(inner, outputs).make_node(*(float64() for _ in range(count)))
     body = FunctionGraph([int64(), *node.inputs], node.outputs, clone=False)
     before = node.op
-    associate(body, n_states)
+    reassociate(body, n_states)
     (after,) = body.apply_nodes
     numbers = [np.float64(0.5 + 0.37 * i) for i in range(count)]
     np.testing.assert_allclose(after.op.impl(*numbers), before.impl(*numbers), rtol=1e-10)

@@ -16,7 +16,7 @@ from pytensor.scalar.basic import Maximum
 import scanopt_cli as so
 from scanopt_cli.ir.graph import from_io
 from scanopt_cli.ir.inner_graphs import walk
-from scanopt_cli.loop.shifted_sums import ShiftedLog, keep_shifted
+from scanopt_cli.loop.shifted_sums import ShiftedLog, protect_log_sums
 from support.graph_building import scan
 from support.tiers import deep
 
@@ -34,7 +34,7 @@ def total(by: Any, *xs: Any) -> Any:
 
 def has_shifted(output: Any) -> bool:
     graph = FunctionGraph([X, Y, Z], [output], clone=True)
-    keep_shifted(graph)
+    protect_log_sums(graph)
     ops = [getattr(node.op, "scalar_op", None) for node in graph.apply_nodes]
     return any(isinstance(op, ShiftedLog) for op in ops)
 

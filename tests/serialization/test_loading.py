@@ -32,7 +32,7 @@ from scanopt_cli.serialization.loading import VersionWarning, load
 from scanopt_cli.serialization.saving import save
 from scanopt_cli.serialization.unpickler.allowlist import Allowlist
 from scanopt_cli.serialization.unpickler.graph_builder import GraphBuilder
-from scanopt_cli.serialization.unpickler.pickle_handlers import FORMS
+from scanopt_cli.serialization.unpickler.pickle_handlers import HANDLED
 from scanopt_cli.serialization.unpickler.records import read_records
 from scanopt_cli.serialization.values import write_values
 from support.hostile.sizes import nested
@@ -263,7 +263,7 @@ def test_differentiated_graph_op_loads_without_its_closures(file: Path) -> None:
 def test_sizes_are_kept_of_objects_that_live() -> None:
     """They are kept by ``id``, which another object gets once the first is gone."""
     data = pickle.dumps([frozenset({i, i + 1}) for i in range(5)], protocol=2)
-    builder = GraphBuilder("a file", Allowlist(FORMS), len(data))
+    builder = GraphBuilder("a file", Allowlist(HANDLED), len(data))
     builder.value(read_records(data, "a file").root)
     assert builder.nests._known.keys() <= set(map(id, builder.made.values()))
 

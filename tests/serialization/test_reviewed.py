@@ -120,11 +120,11 @@ def test_the_lists_are_apart() -> None:
 
 
 def test_what_is_admitted_is_there() -> None:
-    judge = Allowlist(frozenset()).judge
+    resolve = Allowlist(frozenset()).resolve
     wrong = {
-        (module, name): judge(module, name)
+        (module, name): resolve(module, name)
         for module, name in _names(ADMITTED)
-        if module.startswith("pytensor.") and isinstance(judge(module, name), Refusal)
+        if module.startswith("pytensor.") and isinstance(resolve(module, name), Refusal)
     }
     assert wrong == {}
 
@@ -132,13 +132,13 @@ def test_what_is_admitted_is_there() -> None:
 @pytest.mark.parametrize(("module", "name"), [*REFUSED, *sorted(_names(_ABSTRACT))])
 def test_what_is_not_admitted_is_refused(module: str, name: str) -> None:
     for packages in ((), PACKAGES):
-        verdict = Allowlist(frozenset(), packages).judge(module, name)
+        verdict = Allowlist(frozenset(), packages).resolve(module, name)
         if (module, name) in REFUSED or not packages:
             assert isinstance(verdict, Refusal)
 
 
 def test_a_class_of_pytensor_that_nobody_read_is_refused_with_a_hint() -> None:
-    verdict = Allowlist(frozenset()).judge("pytensor.tensor.new", "Op")
+    verdict = Allowlist(frozenset()).resolve("pytensor.tensor.new", "Op")
     assert isinstance(verdict, Refusal)
     assert "nobody has read" in verdict.reason
     assert "--allow-package pytensor runs constructors of pytensor" in verdict.hint

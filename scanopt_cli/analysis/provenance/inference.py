@@ -92,7 +92,7 @@ def rows_read(view: SlotView) -> Iterator[tuple[Variable, bool]]:
 
 @dataclass(slots=True)
 class _Candidates:
-    """The Scans of a graph by what a pullback of theirs would read: one of many is found at once.
+    """The Scans of a graph by what their pullbacks would read, to find the parent of a pullback.
 
     ``holders`` are the Scans that read or compute a variable, ``timed`` those of a step count.
     """

@@ -15,7 +15,7 @@ from scanopt_cli.analysis.term_counts import MOST_TERMS, most_terms
 from scanopt_cli.equivalence.definition import Definition
 from scanopt_cli.ir.client_lists import remove_readers_fast
 from scanopt_cli.ir.graph import copy_nodes
-from scanopt_cli.loop.shifted_sums import keep_shifted, release_shifted
+from scanopt_cli.loop.shifted_sums import protect_log_sums, unprotect_log_sums
 from scanopt_cli.passes.simplify.sound_rewriters import sound_rewriter
 from scanopt_cli.pipeline.contract import CompilationTarget, Fixpoint, Pass, PassContext
 from scanopt_cli.remarks import Code, Why, because
@@ -93,10 +93,10 @@ class Simplify(Pass):
         form = copy_nodes(fgraph)
         remove_readers_fast(form)
         form.attach_feature(_Merging())
-        keep_shifted(form)
+        protect_log_sums(form)
         # What speaks against a rewriter may be gone from a later form.
         sound_rewriter(form, self.without).rewrite(form)
-        release_shifted(form)
+        unprotect_log_sums(form)
         return form
 
 

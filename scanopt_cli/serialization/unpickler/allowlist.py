@@ -100,19 +100,19 @@ class Allowlist:
     def __init__(self, forms: Container[tuple[str, str]], packages: Iterable[str] = ()) -> None:
         self._forms = forms
         self._packages = frozenset(packages)
-        self._judged: dict[tuple[str, str], Any] = {}
+        self._resolved: dict[tuple[str, str], Any] = {}
 
-    def judge(self, module: str, name: str) -> Any:
+    def resolve(self, module: str, name: str) -> Any:
         """Return the class or object that ``module.name`` is, ``None`` for a form, or a `Refusal`.
 
         Nothing outside the admitted packages is imported.
         """
         key = (module, name)
-        if key not in self._judged:
-            self._judged[key] = self._judge(module, name)
-        return self._judged[key]
+        if key not in self._resolved:
+            self._resolved[key] = self._resolve(module, name)
+        return self._resolved[key]
 
-    def _judge(self, module: str, name: str) -> Any:
+    def _resolve(self, module: str, name: str) -> Any:
         if (module, name) in OBJECTS:
             return OBJECTS[module, name]
         if (module, name) in self._forms:
@@ -128,7 +128,7 @@ class Allowlist:
         thing = _find(module, name)
         if (module, name) in _LAZY_OBJECTS or isinstance(thing, Refusal):
             return thing
-        return _judge_class(thing, module, name)
+        return _resolve_class(thing, module, name)
 
     def _refuse(self, module: str) -> Refusal | None:
         """Say why nothing of ``module`` is admitted but what was read, if that is so."""
@@ -147,7 +147,7 @@ class Allowlist:
         return Refusal(reason, f"--allow-package {root} runs constructors of {root}, {TRUST}")
 
 
-def _judge_class(thing: Any, module: str, name: str) -> Any:
+def _resolve_class(thing: Any, module: str, name: str) -> Any:
     if not isinstance(thing, type):
         return Refusal("it is not a class, and functions are admitted by exact name only")
     if (thing.__module__, thing.__qualname__) != (module, name):

@@ -1,4 +1,4 @@
-"""Bounds on what a small file can make large: text, keys, parts that it has or uses often."""
+"""Limits against amplification: small files that make much of text, keys or repeated parts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class TextBoundedStream(io.BytesIO):
 
 
 class KeyBounds:
-    """The keys and members that a file has: none is a large nest, and few have one hash.
+    """The dictionary keys and members of sets of a file, of bounded size, few of them of one hash.
 
     Hashing a deep or wide nest of tuples crashes or hangs, and so does a dictionary of keys with
     equal hashes. (Hashes of text are random.)
@@ -208,12 +208,12 @@ class UseCounts:
         self._add(size)
 
     def count_graph(self, graph: FunctionGraph) -> None:
-        """Count the nodes of a graph outside of Ops, of which a file has one or two.
+        """Count the nodes of a graph outside of Ops; a file has one or two such graphs.
 
         Raises
         ------
         ValueError
-            If they are many graphs, which may share their nodes.
+            If these graphs, which may share nodes, have too many of them.
         """
         self._graph_nodes += len(graph.apply_nodes)
         if self._graph_nodes > _MOST_GRAPH_NODES:
@@ -228,7 +228,7 @@ class UseCounts:
         Raises
         ------
         ValueError
-            If they are as many as if too many different constants had one hash.
+            If there are more than a bounded number of constants of one hash can cause.
         """
         for variable in inputs:
             if isinstance(variable, Constant) and id(variable) not in self._constants:

@@ -23,7 +23,7 @@ from scanopt_cli.serialization.unpickler.bounds import (
     NestedSizes,
     UseCounts,
 )
-from scanopt_cli.serialization.unpickler.records import Call, Global, made_class
+from scanopt_cli.serialization.unpickler.records import Call, Global, class_of_instance
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
 CONTAINERS = (list, tuple, dict, set, frozenset)
@@ -49,7 +49,7 @@ class Builder(ABC):
         self.keys = KeyBounds()
         self._open: set[int] = set()
 
-    def judge(self, mentioned: Global) -> Any:
+    def resolve(self, mentioned: Global) -> Any:
         """Return the class or object that a global names, ``None`` if it stands for a form.
 
         Raises
@@ -57,7 +57,7 @@ class Builder(ABC):
         UnsafeFileError
             If the global is not admitted.
         """
-        verdict = self._allowlist.judge(mentioned.module, mentioned.name)
+        verdict = self._allowlist.resolve(mentioned.module, mentioned.name)
         if isinstance(verdict, Refusal):
             raise UnsafeFileError(
                 f"refers to {mentioned}, which is not loaded: {verdict.reason}",
@@ -119,7 +119,7 @@ class Builder(ABC):
 
     def state(self, record: Any) -> dict[str, Any]:
         """Return the records of the state that an instance is given."""
-        if made_class(record) is None:
+        if class_of_instance(record) is None:
             raise ValueError("a call where an instance belongs")
         state = record.state
         parts = state if type(state) is tuple and len(state) == 2 else (state,)
@@ -137,7 +137,7 @@ class Builder(ABC):
         if kind is Call:
             return self.call(record)
         if kind is Global:
-            made = self.judge(record)
+            made = self.resolve(record)
             if made is None or (isinstance(made, type) and issubclass(made, Op | Type | Variable)):
                 raise self.refusal(f"refers to {record} where a graph holds a value")
             return made

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytensor.graph.op import Op
 
-from scanopt_cli.serialization.unpickler.records import Global, branches, made_class, walk
+from scanopt_cli.serialization.unpickler.records import Global, children, class_of_instance, walk
 
 CACHES = frozenset(
     {
@@ -54,10 +54,10 @@ _KEPT = {
 def reduced_op(op: Op) -> Any:
     """Return what pickle writes for ``op`` with empty caches: an unpickler runs no constructor.
 
-    No two Ops get one cache: pickle would keep it one. `NotImplemented` if the class of ``op`` says
-    itself how it is pickled.
+    Each Op gets empty caches of its own, since pickle keeps what is shared. `NotImplemented` if the
+    class of ``op`` says itself how it is pickled.
     """
-    state = None if _says_how(op) else op.__getstate__()
+    state = None if _has_own_reduce(op) else op.__getstate__()
     if not isinstance(state, dict):
         return NotImplemented
     kept = {name: value for name, value in state.items() if name not in CACHES}
@@ -65,7 +65,7 @@ def reduced_op(op: Op) -> Any:
     return _new_instance, (type(op),), kept | empty
 
 
-def _says_how(op: Op) -> bool:
+def _has_own_reduce(op: Op) -> bool:
     """Whether the class of ``op`` says itself how it is pickled, and can.
 
     PyTensor's wrapped functions say that a name must lead to them, and refuse if none does; they
@@ -98,12 +98,12 @@ def _globals(records: Iterable[Any]) -> frozenset[int]:
 
 def _parts(record: Any, *, kept: bool) -> Iterable[Any]:
     """Return the parts of ``record`` that are loaded, or else those that are ignored."""
-    cls = made_class(record)
+    cls = class_of_instance(record)
     if cls is None:
-        return branches(record) if kept else ()
+        return children(record) if kept else ()
     key = (cls.module, cls.name)
     if key not in OPAQUE and type(record.state) is not dict:
-        return branches(record) if kept else ()
+        return children(record) if kept else ()
     asked = (record.function, record.args, record.kwargs)
     rest = (*asked, record.items, record.pairs, record.setters) if kept else ()
     if key in OPAQUE:

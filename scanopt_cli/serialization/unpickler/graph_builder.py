@@ -23,12 +23,12 @@ from scanopt_cli.serialization.unpickler.constructors import StateError
 from scanopt_cli.serialization.unpickler.dropping import CACHES, OPAQUE, left_out
 from scanopt_cli.serialization.unpickler.nodes import make_nodes
 from scanopt_cli.serialization.unpickler.op_state import rebuild
-from scanopt_cli.serialization.unpickler.pickle_handlers import CALLS, FORMS, INSTANCES
+from scanopt_cli.serialization.unpickler.pickle_handlers import CALLS, HANDLED, INSTANCES
 from scanopt_cli.serialization.unpickler.records import (
     Call,
     Global,
     Recording,
-    made_class,
+    class_of_instance,
     read_records,
 )
 from scanopt_cli.text import with_article
@@ -48,7 +48,7 @@ def read_safely(data: bytes, where: str, packages: Iterable[str] = ()) -> Any:
         If it refers to something that is not admitted, or gives an op a state that its own
         constructor would not give it.
     """
-    return build(read_records(data, where), where, Allowlist(FORMS, packages), len(data))
+    return build(read_records(data, where), where, Allowlist(HANDLED, packages), len(data))
 
 
 def build(recording: Recording, where: str, allowlist: Allowlist, size: int) -> Any:
@@ -57,12 +57,12 @@ def build(recording: Recording, where: str, allowlist: Allowlist, size: int) -> 
     refused = [
         mentioned
         for mentioned in recording.globals
-        if isinstance(allowlist.judge(mentioned.module, mentioned.name), Refusal)
+        if isinstance(allowlist.resolve(mentioned.module, mentioned.name), Refusal)
     ]
     unread = left_out(recording.root) if refused else frozenset()
     for mentioned in refused:
         if id(mentioned) not in unread:
-            builder.judge(mentioned)
+            builder.resolve(mentioned)
     try:
         return builder.value(recording.root)
     except LoadError:
@@ -86,11 +86,11 @@ class GraphBuilder(Builder):
 
     def call(self, record: Call) -> Any:
         """Return what a call, or an instance, stands for; errors as of `read_safely`."""
-        cls = made_class(record)
+        cls = class_of_instance(record)
         target = record.function if cls is None else cls
         if type(target) is not Global:
             raise self.refusal("calls something that it computes")
-        thing = self.judge(target)
+        thing = self.resolve(target)
         form = (CALLS if cls is None else INSTANCES).get((target.module, target.name))
         takes_state = cls is not None or target.name in (
             "dtype",
@@ -142,7 +142,7 @@ class GraphBuilder(Builder):
         for name, part in self.state(record).items():
             if name in CACHES:
                 continue
-            inner = made_class(part)
+            inner = class_of_instance(part)
             opaque = inner is not None and (inner.module, inner.name) in OPAQUE
             held = state[name] = None if opaque else self.value(part)
             # Each Op and Type that has it goes through it, more than once.

@@ -12,7 +12,7 @@ from pytensor.graph.type import Type
 
 from scanopt_cli.serialization.payload import constant_from, name_from, set_trace, shared_from
 from scanopt_cli.serialization.unpickler.builder import Builder
-from scanopt_cli.serialization.unpickler.records import Call, made_class
+from scanopt_cli.serialization.unpickler.records import Call, class_of_instance
 
 
 def make_nodes(builder: Builder, record: Call) -> None:
@@ -36,8 +36,8 @@ def make_nodes(builder: Builder, record: Call) -> None:
 
 
 def _class(builder: Builder, record: Any) -> type[Any]:
-    cls = made_class(record)
-    found = builder.judge(cls) if cls is not None else None
+    cls = class_of_instance(record)
+    found = builder.resolve(cls) if cls is not None else None
     return found if isinstance(found, type) else type(None)
 
 

@@ -1,7 +1,7 @@
 """Ops and types made anew from the state that a file gives them, and refused if it differs.
 
 Honest classes can carry hostile state: names that are imported and called while constants are
-folded, strings that are pasted into generated code, attributes that hide methods. So no state is
+folded, strings that are pasted into generated code, attributes that shadow methods. So no state is
 ever set on an op. Each op is made by its own constructor from those of its properties that are
 plain values, and the op that comes out must have the state that the file gave, attribute by
 attribute. What a constructor would copy without looking, and what is executed later, is never
@@ -33,8 +33,8 @@ def rebuild(cls: type[Any], state: Mapping[str, Any]) -> Any:
     """Return a new instance of ``cls``, an Op or Type class, that has the given state.
 
     ``state`` maps attribute names to values that were rebuilt themselves; caches are left out. An
-    Op that was finalized for a backend becomes an OpFromGraph that is inlined, and one whose class
-    builds another graph than it has a plain one.
+    Op that was finalized for a backend becomes an OpFromGraph that is inlined; one whose class
+    builds another graph than it has becomes a plain OpFromGraph.
 
     Raises
     ------

@@ -309,4 +309,4 @@ PARTS: frozenset[Key] = frozenset(
 )
 """Globals that only occur as a part of one of the forms above."""
 
-FORMS = frozenset({*CALLS, *INSTANCES, *PARTS})
+HANDLED = frozenset({*CALLS, *INSTANCES, *PARTS})

@@ -128,28 +128,28 @@ class _Machine:
             "MEMOIZE": lambda _: self.put(len(self.memo)),
             "GLOBAL": lambda pair: self.push(self.named(pair)),
             "INST": lambda pair: self.push(Call(self.named(pair), tuple(self.taken()))),
-            "EMPTY_LIST": self.making(list, 0),
-            "EMPTY_TUPLE": self.making(tuple, 0),
-            "EMPTY_DICT": self.making(dict, 0),
-            "EMPTY_SET": self.making(partial(self.new_set, set), 0),
-            "LIST": self.making(list),
-            "TUPLE": self.making(tuple),
-            "TUPLE1": self.making(tuple, 1),
-            "TUPLE2": self.making(tuple, 2),
-            "TUPLE3": self.making(tuple, 3),
-            "DICT": self.making(self.new_dict),
-            "FROZENSET": self.making(partial(self.new_set, frozenset)),
-            "STACK_GLOBAL": self.making(lambda parts: self.mention(*parts), 2),
-            "OBJ": self.making(self.applied),
-            "REDUCE": self.making(lambda parts: Call(*parts), 2),
-            "NEWOBJ": self.making(lambda parts: Call(*parts, makes_instance=True), 2),
-            "NEWOBJ_EX": self.making(lambda parts: Call(*parts, makes_instance=True), 3),
-            "APPEND": self.changing(self.extend, 1),
-            "APPENDS": self.changing(self.extend),
-            "ADDITEMS": self.changing(self.add_members),
-            "SETITEM": self.changing(self.set_items, 2),
-            "SETITEMS": self.changing(self.set_items),
-            "BUILD": self.changing(self.give_state, 1),
+            "EMPTY_LIST": self.pushes(list, 0),
+            "EMPTY_TUPLE": self.pushes(tuple, 0),
+            "EMPTY_DICT": self.pushes(dict, 0),
+            "EMPTY_SET": self.pushes(partial(self.new_set, set), 0),
+            "LIST": self.pushes(list),
+            "TUPLE": self.pushes(tuple),
+            "TUPLE1": self.pushes(tuple, 1),
+            "TUPLE2": self.pushes(tuple, 2),
+            "TUPLE3": self.pushes(tuple, 3),
+            "DICT": self.pushes(self.new_dict),
+            "FROZENSET": self.pushes(partial(self.new_set, frozenset)),
+            "STACK_GLOBAL": self.pushes(lambda parts: self.mention(*parts), 2),
+            "OBJ": self.pushes(self.applied),
+            "REDUCE": self.pushes(lambda parts: Call(*parts), 2),
+            "NEWOBJ": self.pushes(lambda parts: Call(*parts, makes_instance=True), 2),
+            "NEWOBJ_EX": self.pushes(lambda parts: Call(*parts, makes_instance=True), 3),
+            "APPEND": self.updates(self.extend, 1),
+            "APPENDS": self.updates(self.extend),
+            "ADDITEMS": self.updates(self.add_members),
+            "SETITEM": self.updates(self.set_items, 2),
+            "SETITEMS": self.updates(self.set_items),
+            "BUILD": self.updates(self.give_state, 1),
             **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), self.put),
             **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), self.get),
             **dict.fromkeys(_LITERALS, self.push),
@@ -189,13 +189,13 @@ class _Machine:
         del self.stack[start:]
         return items
 
-    def making(
+    def pushes(
         self, make: Callable[[list[Any]], Any], count: int | None = None
     ) -> Callable[[object], None]:
         """Return an opcode that puts what ``make`` makes of the topmost values in their place."""
         return lambda _: self.push(make(self.taken(count)))
 
-    def changing(
+    def updates(
         self, change: Callable[[Any, list[Any]], None], count: int | None = None
     ) -> Callable[[object], None]:
         """Return an opcode by which ``change`` adds the topmost values to what is below them."""
@@ -297,7 +297,7 @@ _REFUSED |= dict.fromkeys(("PERSID", "BINPERSID"), "a persistent id")
 _REFUSED |= dict.fromkeys(("NEXT_BUFFER", "READONLY_BUFFER"), "an out-of-band buffer")
 
 
-def made_class(record: Any) -> Global | None:
+def class_of_instance(record: Any) -> Global | None:
     """Return the class of which ``record`` asks for an instance that gets its state afterwards."""
     if type(record) is not Call:
         return None
@@ -323,7 +323,7 @@ def _is_copyreg(function: Any) -> bool:
     return type(function) is Global and function.module == "copyreg"
 
 
-def branches(record: Any) -> Iterable[Any]:
+def children(record: Any) -> Iterable[Any]:
     """Return what a record or container is made of."""
     if type(record) is Call:
         parts = (record.function, record.args, record.kwargs, record.state)
@@ -333,7 +333,7 @@ def branches(record: Any) -> Iterable[Any]:
     return () if type(record) is Global else record
 
 
-def walk(root: Any, into: Callable[[Any], Iterable[Any]] = branches) -> Iterator[Any]:
+def walk(root: Any, into: Callable[[Any], Iterable[Any]] = children) -> Iterator[Any]:
     """Yield every record and container below ``root``, each once, without recursion."""
     pending, seen = [root], set()
     while pending:
