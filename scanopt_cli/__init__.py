@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from scanopt_cli.autodiff.derivative import Derivative as Derivative
     from scanopt_cli.autodiff.derivative import OrderReport as OrderReport
     from scanopt_cli.autodiff.differentiating import grad as grad
-    from scanopt_cli.autodiff.provenance.pedigree import Pedigree as Pedigree
-    from scanopt_cli.autodiff.provenance.pedigree import ScanRecord as ScanRecord
+    from scanopt_cli.autodiff.pedigree.pedigree import Pedigree as Pedigree
+    from scanopt_cli.autodiff.pedigree.pedigree import ScanRecord as ScanRecord
     from scanopt_cli.diff.changes import Change as Change
     from scanopt_cli.diff.changes import GraphDiff as GraphDiff
     from scanopt_cli.diff.comparing import diff as diff
@@ -82,7 +82,7 @@ _MODULES = {
         "analysis.statistics": "Statistics",
         "autodiff.derivative": "Derivative OrderReport",
         "autodiff.differentiating": "grad",
-        "autodiff.provenance.pedigree": "Pedigree ScanRecord",
+        "autodiff.pedigree.pedigree": "Pedigree ScanRecord",
         "diff.changes": "Change GraphDiff",
         "diff.comparing": "diff",
         "equivalence.canonical": "digest",

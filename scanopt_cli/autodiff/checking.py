@@ -18,7 +18,7 @@ from scanopt_cli.autodiff.choices import Strategy
 from scanopt_cli.autodiff.derivative import Check, Derivative, Outcome
 from scanopt_cli.autodiff.forward import jvp
 from scanopt_cli.autodiff.hessian import hessian_vector_product
-from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
+from scanopt_cli.autodiff.pedigree.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import TangentError
 from scanopt_cli.autodiff.strategies import along, by_reverse_mode, or_zeros, simplified, total
 from scanopt_cli.errors import VerificationError

@@ -8,7 +8,7 @@ from enum import StrEnum
 from scanopt_cli.analysis.statistics import Statistics
 from scanopt_cli.autodiff.candidates import Candidate
 from scanopt_cli.autodiff.choices import Strategy
-from scanopt_cli.autodiff.provenance.pedigree import Pedigree
+from scanopt_cli.autodiff.pedigree.pedigree import Pedigree
 from scanopt_cli.autodiff.stages import StageReport
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.presentation import Presented

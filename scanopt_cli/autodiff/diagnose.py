@@ -13,7 +13,7 @@ from pytensor.scalar.basic import Composite
 from pytensor.scan.op import Scan
 
 from scanopt_cli.autodiff.activity import active_nodes, is_complex, is_float
-from scanopt_cli.autodiff.provenance.recorder import without_tokens
+from scanopt_cli.autodiff.pedigree.recorder import without_tokens
 from scanopt_cli.autodiff.pushforward_rules import short, without_preamble
 from scanopt_cli.autodiff.strategies import total
 from scanopt_cli.errors import GradientError

@@ -29,14 +29,14 @@ from scanopt_cli.autodiff.legality import (
     refuse_truncated,
     truncations,
 )
+from scanopt_cli.autodiff.pedigree.pedigree import pedigree_of
+from scanopt_cli.autodiff.pedigree.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.problem import (
     Problem,
     problem_of,
     refuse_strategy,
     strategy_named,
 )
-from scanopt_cli.autodiff.provenance.pedigree import pedigree_of
-from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import TangentError
 from scanopt_cli.autodiff.stages import RewriteTimeoutError, StagedGraph
 from scanopt_cli.autodiff.strategies import derivatives_by_order, entry_counts, record_inferred

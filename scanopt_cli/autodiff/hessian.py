@@ -11,7 +11,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import graph_inputs
 
 from scanopt_cli.autodiff.choices import Strategy
-from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
+from scanopt_cli.autodiff.pedigree.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import fitted
 from scanopt_cli.autodiff.strategies import record_inferred, total
 

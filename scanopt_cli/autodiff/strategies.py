@@ -22,7 +22,7 @@ from pytensor.graph.traversal import graph_inputs, toposort
 from scanopt_cli.analysis.provenance.inference import infer
 from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
 from scanopt_cli.autodiff.choices import Strategy
-from scanopt_cli.autodiff.provenance.recorder import ProvenanceRecorder
+from scanopt_cli.autodiff.pedigree.recorder import ProvenanceRecorder
 from scanopt_cli.autodiff.pushforward_rules import fitted
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.scan_view import is_loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, inf
 
-from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord
+from scanopt_cli.autodiff.pedigree.pedigree import Pedigree, ScanRecord
 from scanopt_cli.reports.document import Block, Line, Paragraph, Span, Style, Tree, left_out
 from scanopt_cli.text import at_place
 

@@ -11,7 +11,7 @@ from scanopt_cli.analysis.expression_text import at_tap
 from scanopt_cli.analysis.inspection import Inspection, ScanReport, SlotReport
 from scanopt_cli.analysis.statistics import COUNTS, Statistics, statistics
 from scanopt_cli.autodiff.derivative import Check, Derivative, OrderReport
-from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord
+from scanopt_cli.autodiff.pedigree.pedigree import Pedigree, ScanRecord
 from scanopt_cli.autodiff.stages import StageReport
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, total
 from scanopt_cli.integration.capture.recording import Capture

@@ -20,7 +20,7 @@ from pytensor.scan.utils import until
 
 from scanopt_cli.autodiff.derivative import Derivative
 from scanopt_cli.autodiff.differentiating import grad
-from scanopt_cli.autodiff.provenance.pedigree import pedigree
+from scanopt_cli.autodiff.pedigree.pedigree import pedigree
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import Graph, as_graph

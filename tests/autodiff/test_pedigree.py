@@ -14,8 +14,8 @@ from pytensor.graph.replace import vectorize_graph
 
 from scanopt_cli.analysis.provenance.inference import TimeDirection
 from scanopt_cli.autodiff.differentiating import grad as differentiate
-from scanopt_cli.autodiff.provenance.pedigree import Pedigree, ScanRecord, pedigree
-from scanopt_cli.autodiff.provenance.recorder import rename
+from scanopt_cli.autodiff.pedigree.pedigree import Pedigree, ScanRecord, pedigree
+from scanopt_cli.autodiff.pedigree.recorder import rename
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import Graph, as_graph
 from support.graph_building import graph_of, power, scan, scan_views

@@ -16,7 +16,7 @@ from pytensor.raise_op import Assert
 from scanopt_cli.analysis.provenance.inference import TimeDirection
 from scanopt_cli.autodiff.differentiating import grad
 from scanopt_cli.autodiff.forward import jvp
-from scanopt_cli.autodiff.provenance.pedigree import pedigree
+from scanopt_cli.autodiff.pedigree.pedigree import pedigree
 from scanopt_cli.autodiff.pushforward_rules import TangentError
 from support.evaluating import evaluate
 from support.graph_building import graph_of, power, scan

@@ -9,7 +9,7 @@ from pytensor.graph.basic import Variable
 
 import scanopt_cli as so
 from scanopt_cli import loop
-from scanopt_cli.autodiff.provenance.pedigree import Pedigree, pedigree
+from scanopt_cli.autodiff.pedigree.pedigree import Pedigree, pedigree
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.scan_view import scan_op

@@ -19,7 +19,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.scan.utils import until
 
 import scanopt_cli as so
-from scanopt_cli.autodiff.provenance.pedigree import pedigree
+from scanopt_cli.autodiff.pedigree.pedigree import pedigree
 from scanopt_cli.integration.scan_calls import recorded_scan_calls
 from scanopt_cli.ir.call_traces import written_in
 from scanopt_cli.ir.scan_view import is_loop, view_of

@@ -12,7 +12,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
 from scanopt_cli.analysis.inspection import inspect_graph
-from scanopt_cli.autodiff.provenance.pedigree import pedigree
+from scanopt_cli.autodiff.pedigree.pedigree import pedigree
 from scanopt_cli.diff.budgets import check, parse_budget
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.ir.graph import Graph, from_io

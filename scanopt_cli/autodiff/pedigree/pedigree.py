@@ -11,8 +11,8 @@ from pytensor.graph.fg import AbstractFunctionGraph
 from scanopt_cli.analysis.provenance.inference import TimeDirection
 from scanopt_cli.analysis.provenance.scan_origin import Origin
 from scanopt_cli.analysis.statistics import COUNTED
+from scanopt_cli.autodiff.pedigree.scan_instances import ScanInstance, collect
 from scanopt_cli.autodiff.printing import scan_text
-from scanopt_cli.autodiff.provenance.scan_instances import ScanInstance, collect
 from scanopt_cli.autodiff.selecting import input_names, position_of
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import GraphLike, as_graph
