@@ -106,7 +106,8 @@ class HoistStates(AnyLoopPass):
         rows: dict[Variable, Variable] = {}
         for known in hoisted:
             rows |= _added(view, known, traces[known.slot], read)
-        view.set_inner_outputs(graph_replace(view.inner_outputs(), rows, strict=False))
+        if rows:
+            view.set_inner_outputs(graph_replace(view.inner_outputs(), rows, strict=False))
         replacements = dict.fromkeys(view.counts, view.n_steps)
         if view.outputs() or view.is_while:
             replacements = view.rebuild()
