@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.scan.op import Scan, ScanInfo
@@ -63,6 +63,8 @@ _OUTPUTS = (
 @dataclass(slots=True, eq=False)
 class ScanView(SlotView):
     """A Scan node as slots; make one with `ScanView.of`."""
+
+    invariant_kind: ClassVar[SlotKind] = SlotKind.NON_SEQ
 
     op: Scan
 

@@ -246,11 +246,10 @@ def _added(
             for tap, inner in taps
         }
     for _, inner in taps:
-        if slot.kind is SlotKind.STATE:
-            view.add_input(SlotKind.CONSTANT, inner, slot.outer_input)
-        else:
-            value = inner.type.filter_variable(known.initial)
-            view.add_input(SlotKind.NON_SEQ, inner, declaring_as(value, inner))
+        value = slot.outer_input
+        if slot.kind is not SlotKind.STATE:
+            value = declaring_as(inner.type.filter_variable(known.initial), inner)
+        view.add_input(view.invariant_kind, inner, value)
     return {}
 
 
