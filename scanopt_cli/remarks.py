@@ -62,6 +62,7 @@ class Code(StrEnum):
     WRITE_GUARDED = "write-guarded"
     # hoist-states
     OUTPUT_HOISTED = "output-hoisted"
+    STATE_CONSTANT = "state-constant"
     STATE_HOISTED = "state-hoisted"
     STATE_NOT_HOISTED = "state-not-hoisted"
     # inline-constants
@@ -112,10 +113,9 @@ class Code(StrEnum):
     DRAWS_CHAINED = "draws-chained"
     GENERATOR_CARRIED = "generator-carried"
     GENERATOR_KEPT = "generator-kept"
-    # checkpoint, constant-states, trace-to-last
+    # checkpoint, trace-to-last
     LOOP_SPLIT = "loop-split"
     LAST_READ = "last-read"
-    STATE_CONSTANT = "state-constant"
     TRACED_CARRIED = "traced-carried"
     # factor-once
     MATRIX_FACTORED = "matrix-factored"
@@ -204,6 +204,7 @@ class Why(StrEnum):
     ROW_SHAPE_UNKNOWN = "row-shape-unknown"
     SEQUENCE_LENGTH = "sequence-length"
     SEQUENCE_SHORT = "sequence-short"
+    SHAPE_MAY_CHANGE = "shape-may-change"
     STATE_UNTRACED = "state-untraced"
     STEP_HOLDS_GRAPH = "step-holds-graph"
     STEP_LARGE = "step-large"

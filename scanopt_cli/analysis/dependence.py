@@ -16,39 +16,54 @@ from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import STATES, TRACED, Slot, SlotKind, SlotView
 
 
-def state_inputs(view: ScanView) -> set[Variable]:
+def state_inputs(view: SlotView) -> set[Variable]:
     """Return the body's inputs that hold states."""
     return {variable for slot in view.of_kind(*STATES) for variable in slot.inner_inputs}
 
 
-def varying_inputs(view: ScanView) -> set[Variable]:
-    """Return the body's inputs that hold states or rows of sequences."""
-    sequences = view.of_kind(SlotKind.SEQ)
-    return state_inputs(view).union(v for slot in sequences for v in slot.inner_inputs)
+def varying_inputs(view: SlotView) -> set[Variable]:
+    """Return the body's inputs that hold states, rows of sequences or the number of the step."""
+    varying = view.of_kind(SlotKind.SEQ, SlotKind.INDEX)
+    return state_inputs(view).union(v for slot in varying for v in slot.inner_inputs)
 
 
-def invariant_states(view: ScanView) -> list[Slot]:
-    """Return the sit_sots and mit_sots whose update is loop-invariant.
+def invariant_states(view: SlotView) -> list[Slot]:
+    """Return the traced states whose update is loop-invariant.
 
-    Such an update depends on no sequence and on no state.
+    Such an update depends on no sequence, on no index and on no state. That of a TracedLoop is
+    computed of dense arrays alone.
     """
-    return _invariant(view, view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT))
+    states = _invariant(view, SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.STATE)
+    return [slot for slot in states if slot.kind is not SlotKind.STATE or _is_dense(slot)]
 
 
-def invariant_outputs(view: ScanView) -> list[Slot]:
-    """Return the nit_sots whose value is loop-invariant, and computed of dense arrays alone."""
+def unchanged_states(view: SlotView) -> list[Slot]:
+    """Return the traced states of dense arrays that no step changes."""
     return [
         slot
-        for slot in _invariant(view, view.of_kind(SlotKind.NIT_SOT))
-        if all(
-            isinstance(v.type, DenseTensorType | ScalarType) for v in ancestors(slot.inner_outputs)
-        )
+        for slot in view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.STATE)
+        if -1 in slot.taps
+        and slot.inner_outputs[0] is slot.inner_inputs[slot.taps.index(-1)]
+        and _is_dense(slot)
     ]
 
 
-def _invariant(view: ScanView, slots: Iterable[Slot]) -> list[Slot]:
+def invariant_outputs(view: SlotView) -> list[Slot]:
+    """Return the other outputs that are loop-invariant, and computed of dense arrays alone."""
+    return list(filter(_is_dense, _invariant(view, SlotKind.NIT_SOT, SlotKind.TRACED)))
+
+
+def _invariant(view: SlotView, *kinds: SlotKind) -> list[Slot]:
     varying = varying_inputs(view)
-    return [slot for slot in slots if varying.isdisjoint(ancestors(slot.inner_outputs))]
+    nodes = dependent_nodes(varying, view.inner_outputs())
+    varying.update(v for node in nodes for v in node.outputs)
+    return [slot for slot in view.of_kind(*kinds) if varying.isdisjoint(slot.inner_outputs)]
+
+
+def _is_dense(slot: Slot) -> bool:
+    """Whether what a step computes for a slot is computed of dense arrays alone."""
+    computed = ancestors(slot.inner_outputs)
+    return all(isinstance(v.type, DenseTensorType | ScalarType) for v in computed)
 
 
 def dependent_nodes(varying: Set[Variable], outputs: Sequence[Variable]) -> list[Apply]:

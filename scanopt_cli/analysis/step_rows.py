@@ -104,7 +104,7 @@ def add_rows(view: SlotView, rows: Any, kind: TensorType | None = None) -> Any:
     """
     if kind is None:
         kind = rows.type.clone(shape=rows.type.shape[1:])
-    elif ones(rows)[1:] != kind.broadcastable:
+    elif ones(rows)[1:] != getattr(kind, "broadcastable", ()):
         rows = copy_of_type(rows, kind.clone(shape=(None, *kind.shape)))
     if isinstance(view, ScanView):
         return view.add_input(SlotKind.SEQ, kind(), rows)

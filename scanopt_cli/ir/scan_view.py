@@ -12,8 +12,8 @@ variables then have ``batch_ndim`` leading batch dimensions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.scan.op import Scan, ScanInfo
@@ -64,6 +64,8 @@ _OUTPUTS = (
 class ScanView(SlotView):
     """A Scan node as slots; make one with `ScanView.of`."""
 
+    invariant_kind: ClassVar[SlotKind] = SlotKind.NON_SEQ
+
     op: Scan
 
     @classmethod
@@ -102,17 +104,6 @@ class ScanView(SlotView):
             condition=inner_condition(op),
             batch_ndim=batch_ndim(node),
         )
-
-    @classmethod
-    def joined(cls, views: Sequence[ScanView], name: str) -> ScanView:
-        """Return one view with the slots of all ``views``, unfrozen; ``name`` is the new Scan's.
-
-        All else is taken from the first: the step count, the stop condition and the settings.
-        """
-        for view in views:
-            view.unfreeze()
-        slots = [slot for view in views for slot in view.slots]
-        return replace(views[0], slots=slots, new_name=name)
 
     def outputs(self) -> list[Slot]:
         """Return the slots that have an output, in the node's order."""

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
@@ -151,6 +151,9 @@ class SlotView(ABC):
     Replace outer inputs, and call `rebuild`. Inner variables belong to the frozen body: before
     editing them, or adding or removing slots, `unfreeze` the view.
     """
+
+    invariant_kind: ClassVar[SlotKind] = SlotKind.CONSTANT
+    """The kind of the slots by which a step reads what is the same in each step."""
 
     node: Apply
     op: Any

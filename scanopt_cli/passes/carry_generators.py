@@ -12,15 +12,15 @@ from pytensor.tensor.random.type import RandomType
 
 from scanopt_cli.facts import Fact
 from scanopt_cli.ir.inner_graphs import op_name
-from scanopt_cli.ir.scan_view import ScanView, scan_op
-from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.ir.scan_view import is_loop, view_of
+from scanopt_cli.ir.slots import STATES, Slot, SlotKind, SlotView
 from scanopt_cli.pipeline.contract import PassContext
-from scanopt_cli.pipeline.loop_passes import ScanPass
+from scanopt_cli.pipeline.loop_passes import AnyLoopPass
 from scanopt_cli.remarks import Code, Reason, Why, because
 
 
 @dataclass(frozen=True)
-class CarryGenerators(ScanPass):
+class CarryGenerators(AnyLoopPass):
     """Draw other random numbers in each step, and by each draw of a step.
 
     **It changes what is drawn**, so it is in no preset: it mends loops of which every step draws
@@ -28,9 +28,10 @@ class CarryGenerators(ScanPass):
 
     Legal cases:
 
-    1. A generator that is a non-sequence becomes an untraced state, which starts with it. The draws
-       of a step read it one after the other, each the generator that the one before returns, and
-       the step hands on what the last one returns.
+    1. A generator that is a non-sequence of a Scan becomes an untraced state, and a constant of a
+       TracedLoop a state, which starts with it. The draws of a step read it one after the other,
+       each the generator that the one before returns, and the step hands on what the last one
+       returns.
     2. So do the draws that read a generator which is a state, if two of them read the same one, or
        the step hands on what it was given.
 
@@ -46,17 +47,17 @@ class CarryGenerators(ScanPass):
     The generator after the last step is an output that nobody reads: a shared variable that shall
     go on from there needs an update by hand.
 
-    Out of scope: TracedLoops, and generators that two loops share.
+    Out of scope: generators that two loops share.
     """
 
     name: ClassVar[str] = "carry-generators"
     accepts_in_place: ClassVar[bool] = False
 
-    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return replacements for all outputs, from a Scan that carries its generators."""
+    def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
+        """Return replacements for all outputs, from a loop that carries its generators."""
         names = context.names(view)
         found: list[Slot] = []
-        for slot in view.of_kind(SlotKind.NON_SEQ, SlotKind.UNTRACED):
+        for slot in view.of_kind(view.invariant_kind, SlotKind.UNTRACED, SlotKind.STATE):
             if not isinstance(slot.inner_inputs[0].type, RandomType):
                 continue
             draws = _draws(view.op.fgraph.toposort(), slot.inner_inputs[0])
@@ -66,16 +67,17 @@ class CarryGenerators(ScanPass):
             if reason is not None:
                 context.missed(view, Code.GENERATOR_KEPT, reason, names[slot])
                 continue
-            is_state = slot.kind is SlotKind.UNTRACED
-            code = Code.DRAWS_CHAINED if is_state else Code.GENERATOR_CARRIED
+            code = Code.DRAWS_CHAINED if slot.kind in STATES else Code.GENERATOR_CARRIED
             context.passed(view, code, names[slot])
             found.append(slot)
         if not found:
             return None
         view.unfreeze()
         for slot in found:
-            if slot.kind is SlotKind.NON_SEQ:
-                slot.kind, slot.taps, slot.out_taps = SlotKind.UNTRACED, (-1,), (0,)
+            if slot.kind not in STATES:
+                is_constant = slot.kind is SlotKind.CONSTANT
+                slot.kind = SlotKind.STATE if is_constant else SlotKind.UNTRACED
+                slot.taps, slot.out_taps = (-1,), (0,)
                 slot.inner_outputs = list(slot.inner_inputs)
             _chain(view, slot)
         return view.rebuild()
@@ -123,9 +125,9 @@ def _following(node: Apply) -> dict[int, int]:
     """Return where a node returns the next generator, by where it reads one."""
     if hasattr(node.op, "update"):
         pairs = node.op.update(node).items()
-    elif scan_op(node) is not None:
-        states = ScanView.of(node).of_kind(SlotKind.UNTRACED)
-        pairs = [(slot.outer_input, slot.output) for slot in states]
+    elif is_loop(node):
+        states = view_of(node).of_kind(SlotKind.UNTRACED, SlotKind.STATE)
+        pairs = [(slot.outer_input, slot.outer_outputs[0]) for slot in states]
     else:
         return {}
     return {
@@ -139,13 +141,13 @@ def _repeats(slot: Slot, draws: Sequence[_Draw]) -> bool:
     """Whether steps, or draws of a step, read the same state of a generator."""
     if not draws:
         return False
-    if slot.kind is SlotKind.NON_SEQ or slot.inner_outputs == slot.inner_inputs:
+    if slot.kind not in STATES or slot.inner_outputs == slot.inner_inputs:
         return True
     return len({draw.generator for draw in draws}) < len(draws)
 
 
 def _obstacle(
-    view: ScanView, slot: Slot, draws: Sequence[_Draw] | Reason, context: PassContext
+    view: SlotView, slot: Slot, draws: Sequence[_Draw] | Reason, context: PassContext
 ) -> Reason | None:
     """Return why the draws cannot be chained, ``None`` if they can."""
     if isinstance(draws, Fact):
@@ -156,12 +158,12 @@ def _obstacle(
     elsewhere = [v for other in view.slots if other is not slot for v in other.inner_outputs]
     if generators.intersection(elsewhere):
         return because(Why.GENERATOR_SHARED)
-    if slot.kind is SlotKind.UNTRACED and slot.inner_outputs[0] not in generators:
+    if slot.kind in STATES and slot.inner_outputs[0] not in generators:
         return because(Why.GENERATOR_REPLACED)
     return None
 
 
-def _chain(view: ScanView, slot: Slot) -> None:
+def _chain(view: SlotView, slot: Slot) -> None:
     """Let each draw of a step read what the one before returns, and hand on the last one."""
     outputs = view.inner_outputs()
     nodes = io_toposort([], outputs)

@@ -1,4 +1,4 @@
-"""Merge sequences, and non-sequences, of a loop that compute the same value."""
+"""Merge sequences, non-sequences and constants of a loop that compute the same value."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import ClassVar
 
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.pipeline.contract import PassContext
-from scanopt_cli.pipeline.loop_passes import ScanPass, duplicates
+from scanopt_cli.pipeline.loop_passes import AnyLoopPass, duplicates
 from scanopt_cli.remarks import Code
 
 
 @dataclass(frozen=True)
-class MergeDuplicates(ScanPass):
-    """Merge equal sequences, and equal non-sequences, of a Scan.
+class MergeDuplicates(AnyLoopPass):
+    """Merge equal sequences, and equal non-sequences, of a Scan, and constants of a TracedLoop.
 
     Legal cases:
 
     1. Two sequences that compute the same value become one.
-    2. Two non-sequences that compute the same value become one.
+    2. Two non-sequences that compute the same value become one; so do two constants.
 
     Preconditions: "the same value" is equality of canonical forms, so names, the order of
     construction and the order of the operands of ``+`` and ``*`` do not matter. Ops that cannot be
@@ -36,14 +35,14 @@ class MergeDuplicates(ScanPass):
     repeats: ClassVar[bool] = True
     accepts_in_place: ClassVar[bool] = False
 
-    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return replacements for all outputs, from a Scan that keeps the first of equal inputs."""
+    def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
+        """Return replacements for all outputs, from a loop that keeps the first of equal inputs."""
 
         def key(slot: Slot) -> Hashable:
             (inner,) = slot.inner_inputs
             return slot.kind, context.same(slot.outer_input), slot.outer_input.type, inner.type
 
-        twins = duplicates(view.of_kind(SlotKind.SEQ, SlotKind.NON_SEQ), key)
+        twins = duplicates(view.of_kind(SlotKind.SEQ, SlotKind.NON_SEQ, SlotKind.CONSTANT), key)
         if not twins:
             return None
         names = context.names(view)

@@ -14,14 +14,14 @@ from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.initial_buffers import with_dtype
 from scanopt_cli.analysis.lengths import is_integer
 from scanopt_cli.analysis.narrow_states import NARROW, Growth, wrapping_states
-from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.pipeline.contract import PassContext
-from scanopt_cli.pipeline.loop_passes import ScanPass
+from scanopt_cli.pipeline.loop_passes import AnyLoopPass
 from scanopt_cli.remarks import Code, Why
 
 type Clients = Callable[[Variable], Iterable[tuple[Any, int]]]
@@ -31,7 +31,7 @@ _WIDE = "int64"
 
 
 @dataclass(frozen=True)
-class WidenIntegers(ScanPass):
+class WidenIntegers(AnyLoopPass):
     """Compute a state of small integers that may wrap in int64, for readers that can tell.
 
     Legal cases:
@@ -50,13 +50,14 @@ class WidenIntegers(ScanPass):
     wider dtype. The state reads its last value alone, and its update is made of sums, or of
     products, of integers.
 
-    Out of scope: int32, TracedLoops, and states that are bounded by a minimum or a remainder.
+    Out of scope: int32, numbers that are no tensors, and states that are bounded by a minimum or a
+    remainder.
     """
 
     name: ClassVar[str] = "widen-integers"
     accepts_in_place: ClassVar[bool] = False
 
-    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
+    def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, and for what reads the wide ones."""
         names = context.names(view)
         widened: list[Slot] = []
@@ -80,7 +81,8 @@ class WidenIntegers(ScanPass):
             slot.inner_inputs, slot.outer_input = [wide[state]], with_dtype(slot.outer_input, _WIDE)
         view.set_inner_outputs(_reading_wide(outputs, wide))
         replacements = view.rebuild()
-        wide_outputs = {slot.output: replacements[slot.output] for slot in widened}
+        outputs = [output for slot in widened for output in slot.outer_outputs]
+        wide_outputs = {output: replacements[output] for output in outputs}
         for old, new in wide_outputs.items():
             replacements[old] = pt.cast(new, old.type.dtype)
         return replacements | _read_wide(wide_outputs, context.clients)
@@ -89,11 +91,11 @@ class WidenIntegers(ScanPass):
 def is_widened(view: SlotView, growth: Growth, clients: Clients) -> bool:
     """Whether the pass takes a state: a plain one, of which a reader computes in a wider dtype."""
     slot = growth.slot
-    if not isinstance(view, ScanView) or view.batch_ndim:
+    is_plain = slot.kind in (SlotKind.SIT_SOT, SlotKind.UNTRACED, SlotKind.STATE)
+    is_array = isinstance(slot.outer_input.type, TensorType)
+    if view.batch_ndim or not (is_plain and is_array):
         return False
-    if slot.kind not in (SlotKind.SIT_SOT, SlotKind.UNTRACED):
-        return False
-    return any(_is_wide_reader(node) for node in _readers([slot.output], clients)) or any(
+    return any(_is_wide_reader(node) for node in _readers(slot.outer_outputs, clients)) or any(
         _is_wide_reader(node) and not _leads_to(node, slot)
         for node, _ in view.op.fgraph.clients[slot.inner_inputs[0]]
     )

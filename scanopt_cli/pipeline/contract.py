@@ -174,7 +174,7 @@ class PassContext:
         """Return the key of ``variable``: equal only for variables of equal values."""
         return self.digests.of(variable)
 
-    def condition(self, view: ScanView) -> bytes | None:
+    def condition(self, view: SlotView) -> bytes | None:
         """Return the key of a loop's stop condition, ``None`` if it has none.
 
         Keys are equal only for loops that always stop after equally many steps.

@@ -29,11 +29,13 @@ PRESETS: dict[str, str] = {
     "remove-zeros,simplify{outer=true},push-out-products,push-out-sums,push-out{cheap=false},"
     "clean-slices,inline-constants,hoist-states,merge-scans,merge-duplicates,merge-states,"
     "remove-unused,normalize-reads,peel-first-step,trim-steps,scan-to-loop,trace-to-last,"
-    "remove-unused,constant-states,unroll-loops,unroll-small,factor-once,keep-values,"
+    "remove-unused,hoist-states,unroll-loops,unroll-small,factor-once,keep-values,"
     "merge-products,save-mem",
     "none": "",
 }
 """Named pipelines."""
+_FORMER_NAMES = {"constant-states": "hoist-states"}
+"""Passes that another one has taken over, which pipelines may still name."""
 
 _ITEM = re.compile(r"\s*(?P<name>[A-Za-z][\w-]*)\s*(?:\{(?P<options>[^{}]*)\})?\s*(?P<end>,|$)")
 _WHERE = "pipeline"
@@ -100,7 +102,7 @@ def described(pipeline: str) -> str:
 
 
 def pass_class(name: str) -> type[Pass]:
-    """Return the pass called ``name``.
+    """Return the pass called ``name``, or that which has taken over the one of that name.
 
     Raises
     ------
@@ -108,8 +110,9 @@ def pass_class(name: str) -> type[Pass]:
         If there is none; the message names the nearest one.
     """
     known = registry()
-    if name in known:
-        return known[name]
+    found = known.get(name) or known.get(_FORMER_NAMES.get(name, name))
+    if found is not None:
+        return found
     if name in plug_ins().problems:
         raise PassError(plug_ins().problems[name], where=_WHERE)
     hint = "`scanopt passes` lists them"

@@ -39,7 +39,6 @@ _BUILTIN = (
     "factor_once:FactorOnce",
     "scan_to_loop.scan_to_loop:ScanToLoop",
     "trace_to_last.trace_to_last:TraceToLast",
-    "constant_states:ConstantStates",
     "checkpoint:Checkpoint",
     "unroll_loops:UnrollLoops",
     "unroll_small.unroll_small:UnrollSmall",

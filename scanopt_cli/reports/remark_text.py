@@ -43,6 +43,7 @@ TEXTS: Mapping[Code, str] = {
     "{reason}",
     Code.WRITE_GUARDED: "writes into a last row behind a check that {steps} is not 0",
     Code.OUTPUT_HOISTED: "hoisted the invariant output {slots!q}",
+    Code.STATE_CONSTANT: "made a constant of the state {slots!q}, which no step changes",
     Code.STATE_HOISTED: "hoisted the invariant state {slots!q}",
     Code.STATE_NOT_HOISTED: "keeps the invariant {slots!q} in the loop: {reason}",
     Code.CONSTANT_INLINED: "wrote the value of {kind} {slots!q} into the step",
@@ -78,7 +79,6 @@ TEXTS: Mapping[Code, str] = {
     Code.LAST_READ: "reads the last row of the trace {slots!q} from the last value",
     Code.LOOP_SPLIT: "runs in blocks of {steps:step}; its gradient keeps {rows:row} of each "
     "state rather than {all}",
-    Code.STATE_CONSTANT: "made a constant of the state {slots!q}, which no step changes",
     Code.TRACED_CARRIED: "carries {slots!q}, of which only the last row is read",
     Code.SCAN_KEPT: "stays a Scan: {reason}",
     Code.SCAN_TURNED: "became a TracedLoop",
@@ -167,6 +167,7 @@ REASONS: Mapping[Why, str] = {
     Why.ROW_SHAPE_UNKNOWN: "its rows have no shape before the loop",
     Why.SEQUENCE_LENGTH: "a sequence is not proved to be as long as the loop has steps",
     Why.SEQUENCE_SHORT: "one of its sequences may be too short",
+    Why.SHAPE_MAY_CHANGE: "its shape may change in a step",
     Why.STATE_UNTRACED: "it has states without a trace",
     Why.STEP_HOLDS_GRAPH: "a step has a loop or a graph inside",
     Why.STEP_LARGE: "a step has more than {operations} operations",

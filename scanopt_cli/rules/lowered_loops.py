@@ -27,7 +27,7 @@ from scanopt_cli.rules.titled_copies import titled_copy, titles_of
 
 _TO_NUMBERS = (
     "remove-unused,push-out-products,push-out-sums,push-out{{cheap=false}},inline-constants,"
-    "hoist-states,remove-unused,scan-to-loop,trace-to-last,remove-unused,constant-states,"
+    "hoist-states,remove-unused,scan-to-loop,trace-to-last,remove-unused,hoist-states,"
     "unroll-small{{size={size}}}"
 )
 """Of the preset ``loop``, the passes that write a step on numbers, and those that take out of it

@@ -21,7 +21,6 @@ from scanopt_cli.passes.carry_reductions.carry_reductions import CarryReductions
 from scanopt_cli.passes.checkpoint import Checkpoint
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
-from scanopt_cli.passes.constant_states import ConstantStates
 from scanopt_cli.passes.factor_once import FactorOnce
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.keep_values.keep_values import KeepValues
@@ -68,7 +67,7 @@ _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
     summing_graph: (PushOutSums.name,),
     gates_graph: (MergeProducts.name,),
     solves_graph: (FactorOnce.name,),
-    traced_graph: (TraceToLast.name, ConstantStates.name, LoopToScan.name),
+    traced_graph: (TraceToLast.name, LoopToScan.name),
     small_arrays_graph: (UnrollSmall.name, Checkpoint.name),
     loops_in_loops_graph: (UnrollLoops.name,),
     backward_loops_graph: (KeepValues.name,),

@@ -142,8 +142,12 @@ CASES: dict[str, tuple[Callable[[], Pair], Reference]] = {
 }
 
 
-def mended(pair: Pair) -> Graph:
-    return so.optimize(pair, "carry-generators").graph
+FORMS = ["", "scan-to-loop,"]
+"""What runs before the pass: it takes Scans, and TracedLoops."""
+
+
+def mended(pair: Pair, form: str = "") -> Graph:
+    return so.optimize(pair, f"{form}carry-generators").graph
 
 
 def evaluated(graph: Graph, steps: int, mode: Mode, rng: np.random.Generator) -> list[Any]:
@@ -159,11 +163,12 @@ def sorted_draws(rows: Any) -> Any:
 
 @pytest.mark.parametrize("steps", [4, 1, 0])
 @pytest.mark.parametrize("mode", MODES, ids=["vm", "numba"])
+@pytest.mark.parametrize("form", FORMS, ids=["Scan", "TracedLoop"])
 @pytest.mark.parametrize("name", CASES)
-def test_draws_are_those_of_numpy_in_turn(name: str, mode: Mode, steps: int) -> None:
+def test_draws_are_those_of_numpy_in_turn(name: str, form: str, mode: Mode, steps: int) -> None:
     build, reference = CASES[name]
     rng = np.random.default_rng(7)
-    values = evaluated(mended(build()), steps, mode, deepcopy(rng))
+    values = evaluated(mended(build(), form), steps, mode, deepcopy(rng))
     expected: Any = reference(rng, steps)
     if not isinstance(expected, tuple) and len(values) == 1:
         expected = [expected]
@@ -175,11 +180,12 @@ def test_draws_are_those_of_numpy_in_turn(name: str, mode: Mode, steps: int) -> 
         assert values[-1].normal() == rng.normal()
 
 
+@pytest.mark.parametrize("form", FORMS, ids=["Scan", "TracedLoop"])
 @pytest.mark.parametrize("name", CASES)
-def test_the_draws_were_equal_or_shared_bits_before(name: str) -> None:
+def test_the_draws_were_equal_or_shared_bits_before(name: str, form: str) -> None:
     """So the finding is true, its fix is unsafe and mends it, and a second run changes nothing."""
     build, _ = CASES[name]
-    pair = build()
+    pair = so.optimize(build(), f"{form}remove-unused").graph
     before = check(pair, select=["R001", "R002"]).findings
     assert before
     assert all(f.fix is not None and not f.fix.is_safe for f in before)
@@ -261,16 +267,18 @@ TWINS: dict[str, tuple[Callable[[], Pair], set[Why]]] = {
 }
 
 
+@pytest.mark.parametrize("form", FORMS, ids=["Scan", "TracedLoop"])
 @pytest.mark.parametrize("name", TWINS)
-def test_twin_it_does_not_fire(name: str) -> None:
+def test_twin_it_does_not_fire(name: str, form: str) -> None:
     build, why = TWINS[name]
-    result = so.optimize(build(), "carry-generators")
+    graph = so.optimize(build(), f"{form}remove-unused").graph
+    result = so.optimize(graph, "carry-generators")
     assert not result.changed
     remarks = [remark for run in result.passes for remark in run.remarks]
     assert {remark.code for remark in remarks} == {Code.GENERATOR_KEPT}
     assert {remark.kind for remark in remarks} == {RemarkKind.MISSED}
     assert {remark.reason.code for remark in remarks if remark.reason is not None} == why
-    found = check(build(), select=["R001", "R002"]).findings
+    found = check(graph, select=["R001", "R002"]).findings
     assert found
     assert all(finding.fix is None for finding in found)
 

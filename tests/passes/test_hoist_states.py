@@ -14,6 +14,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 
 from scanopt_cli.analysis.statistics import statistics
+from scanopt_cli.ir.graph import from_io
 from scanopt_cli.ir.slots import SlotKind
 from support.graph_building import assert_same_values, graph_of, labels, only_scan, optimized, scan
 
@@ -114,6 +115,39 @@ def test_case_2_a_map_needs_no_loop(steps: int) -> None:
     assert_same_values(graph, work, v=np.arange(3.0), m=np.ones((2, 2)), n=steps)
 
 
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_case_3_a_state_that_no_step_changes(steps: int) -> None:
+    def cost(ys: Any, zs: Any) -> Any:
+        return zs.sum() + ys[-1] ** 2
+
+    made = scan(lambda y, z: (y, z * y + 1), outputs_info=[x, w], n_steps=n)
+    graph = from_io([x, w, n], [*made, *pytensor.grad(cost(*made), [x, w])])
+    work, remarks = optimized(from_io([x, w, n], made), "hoist-states")
+    assert labels(only_scan(work.fgraph)) == ["sit_sot[0]", "non_seq[0]"]
+    assert remarks == ["passed scan_fn: made a constant of the state `x`, which no step changes"]
+    slopes = pytensor.grad(cost(*work.outputs), list(work.inputs[:2]))
+    work = from_io(work.inputs, [*work.outputs, *slopes])
+    assert_same_values(graph, work, x=0.5, w=2.0, n=steps)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_case_3_several_initial_rows(steps: int) -> None:
+    """All steps have the last of them."""
+    ys, zs = scan(
+        lambda y2, y1, z: (y1, z * y2 + y1),
+        outputs_info=[{"initial": pt.dvector("s"), "taps": [-2, -1]}, x],
+        n_steps=n,
+    )
+    graph = graph_of(ys, zs)
+    work, _ = optimized(graph, "hoist-states")
+    assert labels(only_scan(work.fgraph)) == ["seq[0]", "seq[1]", "sit_sot[0]"]
+    assert_same_values(graph, work, x=0.5, s=[1.5, -2.0], n=steps)
+    graph = graph_of(ys)
+    work, _ = optimized(graph, "hoist-states,remove-unused,hoist-states")
+    assert statistics(work.fgraph).scans == 0
+    assert_same_values(graph, work, x=0.5, s=[1.5, -2.0], n=steps)
+
+
 def test_case_2_beside_a_state_and_its_gradient() -> None:
     def outputs() -> list[Any]:
         ys, zs = scan(
@@ -190,7 +224,9 @@ NOT: dict[str, Callable[[], Any]] = {
     "it reads another state": lambda: scan(
         lambda y, z: (z + 1, z * 2), outputs_info=[x, x], n_steps=n
     )[0],
-    "it never changes": lambda: scan(lambda y: y, outputs_info=[x], n_steps=n),
+    "it is what it was two steps before": lambda: scan(
+        lambda y, _: y, outputs_info=[{"initial": pt.dvector("s"), "taps": [-2, -1]}], n_steps=n
+    ),
 }
 
 

@@ -16,6 +16,12 @@ from scanopt_cli.passes.compile_safe.unit_lengths import declare_unit_lengths
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.merge_equal import duplicates
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
+from scanopt_cli.pipeline.loop_passes import ScanPass
+
+
+class _HoistStatesOfScans(HoistStates):
+    loops = ScanPass.loops
+
 
 _PARTS = {"bodies": CompileSafeBodies(), "overwritten": CopyOverwritten()}
 
@@ -107,7 +113,8 @@ class CompileSafe(Pass):
             yield from _PARTS[self.only].rewrites(context)
             return
         known = set(context.fgraph.apply_nodes)
-        for item in (HoistStates(outputs=False), *_PARTS.values()):
+        yield from _HoistStatesOfScans(outputs=False).rewrites(context)
+        for item in _PARTS.values():
             yield from item.rewrites(context)
         for case in (mark_conditions, copy_buffers, copy_rows, declare_unit_lengths):
             yield from case(context)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.disjoint_sets import DisjointSets
-from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import SlotView
 
 
 class BatchShapes:
@@ -25,14 +25,14 @@ class BatchShapes:
         self._lengths = Lengths()
         self._equal = DisjointSets[Hashable]()
 
-    def learn(self, view: ScanView) -> None:
+    def learn(self, view: SlotView) -> None:
         """Record the lengths that ``view`` requires to be equal; the loop must always run."""
         for axis in range(view.batch_ndim):
             first, *others = self._along(view, axis) or [None]
             for other in others:
                 self._equal.unite(other, first)
 
-    def of(self, view: ScanView) -> Hashable:
+    def of(self, view: SlotView) -> Hashable:
         """Return the key of the batch shape of ``view``.
 
         An axis along which every input is broadcast has ``None`` in the key.
@@ -40,7 +40,7 @@ class BatchShapes:
         axes = (self._along(view, axis) for axis in range(view.batch_ndim))
         return tuple(self._equal.find(found[0]) if found else None for found in axes)
 
-    def _along(self, view: ScanView, axis: int) -> list[Hashable]:
+    def _along(self, view: SlotView, axis: int) -> list[Hashable]:
         inputs = (view.n_steps, *(slot.outer_input for slot in view.slots))
         spanning = [v for v in inputs if not v.type.broadcastable[axis]]
         return [self._key_of(self._lengths.length_of(variable, axis)) for variable in spanning]

@@ -11,7 +11,7 @@ from pytensor.graph.basic import Apply
 from scanopt_cli.analysis.buffers import is_trimmed, trimmed
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.levels import always_computed
-from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.scan_view import view_of
 from scanopt_cli.passes.merge_scans.batches import BatchShapes
 from scanopt_cli.passes.merge_scans.trip_counts import StepCounts
 from scanopt_cli.pipeline.contract import PassContext
@@ -67,11 +67,11 @@ class FusionAnalysis:
         self._batches = BatchShapes(counts.of_form)
         for node in loops:
             if node in self._always:
-                self._batches.learn(ScanView.of(node))
+                self._batches.learn(view_of(node))
 
     def terms(self, node: Apply) -> FusionCriteria:
         """Return the terms of a loop."""
-        view = ScanView.of(node)
+        view = view_of(node)
         lengths = Lengths(view.n_steps)
         short = trimmed(view)
         is_short = any(is_trimmed(view, slot, lengths) for slot in short)
@@ -86,9 +86,9 @@ class FusionAnalysis:
             condition=self._context.condition(view),
             batch=self._batches.of(view),
             is_trimmed=is_short,
-            truncate_gradient=view.op.truncate_gradient,
-            mode=view.op.mode,
-            profile=view.op.profile or None,
-            allow_gc=bool(view.op.allow_gc),
+            truncate_gradient=getattr(view.op, "truncate_gradient", -1),
+            mode=getattr(view.op, "mode", None),
+            profile=getattr(view.op, "profile", None) or None,
+            allow_gc=bool(getattr(view.op, "allow_gc", False)),
             obstacle=obstacle,
         )

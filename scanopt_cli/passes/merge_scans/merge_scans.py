@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from pytensor.graph.basic import Apply
+from pytensor.graph.replace import graph_replace
 from pytensor.tensor.blockwise import Blockwise
 
 from scanopt_cli.ir.inner_graphs import PULLBACK
 from scanopt_cli.ir.levels import levels
-from scanopt_cli.ir.scan_view import ScanView, batch_ndim, scan_op
+from scanopt_cli.ir.scan_view import batch_ndim, scan_op, view_of
+from scanopt_cli.ir.slots import SlotKind, SlotView
+from scanopt_cli.loop import TracedLoop
 from scanopt_cli.passes.merge_scans.fusion_criteria import FusionAnalysis, FusionCriteria
 from scanopt_cli.passes.merge_scans.trip_counts import StepCounts, loop_free
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
@@ -24,13 +27,13 @@ _NAMES = 4
 
 @dataclass(frozen=True)
 class MergeScans(Pass):
-    """Merge independent loops with equal trip counts into one Scan.
+    """Merge independent loops with equal trip counts into one loop.
 
-    Legal cases:
+    Legal cases, of Scans with Scans, and of TracedLoops with TracedLoops:
 
-    1. Loops with the same trip count become one Scan with the slots of all, whatever they carry,
-       compute and are called. Loops that depend on one another become as few Scans as the longest
-       chain of them has loops.
+    1. Loops with the same trip count become one loop with the slots of all, whatever they carry,
+       compute and are called. Loops that depend on one another become as few as the longest chain
+       of them has loops.
     2. While loops merge likewise if they stop by the same condition: the values that it reads are
        fed and updated equally, whatever else the loops carry, and in whatever order.
     3. Batched loops (``Blockwise{Scan}``) merge likewise if their batches provably have one shape.
@@ -74,9 +77,9 @@ class MergeScans(Pass):
         counts = StepCounts(context.same, free)
         by_count: dict[Hashable, list[Apply]] = defaultdict(list)
         for node in nodes:
-            if scan_op(node) is not None:
-                batch = batch_ndim(node) if isinstance(node.op, Blockwise) else None
-                by_count[counts.of(node.inputs[0]), batch].append(node)
+            if scan_op(node) is not None or isinstance(node.op, TracedLoop):
+                form = batch_ndim(node) if isinstance(node.op, Blockwise) else type(node.op)
+                by_count[counts.of(node.inputs[0]), form].append(node)
         candidates = [loops for loops in by_count.values() if len(loops) > 1]
         if not candidates or context.is_in_place():
             return
@@ -116,11 +119,30 @@ class MergeScans(Pass):
             if len(group) > 1:
                 group.sort(key=context.title)
                 yield Rewrite(counts.unified([node.inputs[0] for node in group]), count=0)
-                views = [ScanView.of(node) for node in group]
-                joined = ScanView.joined(views, _joined_name([view.name for view in views]))
+                views = [view_of(node) for node in group]
+                joined = _joined(views, _joined_name([view.op.name or "" for view in views]))
                 others = tuple(context.title(node) for node in group[1:])
                 context.passed(joined, Code.SCANS_MERGED, others=others)
-                yield Rewrite(joined.rebuild())
+                replacements = joined.rebuild()
+                for old in (count for view in views for count in view.counts):
+                    replacements[old] = replacements[joined.counts[0]]
+                yield Rewrite(replacements)
+
+
+def _joined(views: Sequence[SlotView], name: str) -> SlotView:
+    """Return one view with the slots of all ``views``, unfrozen; ``name`` is the new loop's.
+
+    All else is taken from the first: the step count, the condition and the settings.
+    """
+    for view in views:
+        view.unfreeze()
+    slots = [slot for view in views for slot in view.slots]
+    joined = replace(views[0], slots=slots, new_name=name)
+    indices = [slot.inner_inputs[0] for slot in joined.of_kind(SlotKind.INDEX)]
+    if indices:
+        same = dict.fromkeys(indices[1:], indices[0])
+        joined.set_inner_outputs(graph_replace(joined.inner_outputs(), same, strict=False))
+    return joined
 
 
 def _explain(terms: Mapping[Apply, FusionCriteria], free: set[Apply], context: PassContext) -> None:
@@ -140,7 +162,7 @@ def _explain(terms: Mapping[Apply, FusionCriteria], free: set[Apply], context: P
         reason = None if other is node else own.against(terms[other])
         if reason is not None and (level, own) not in reported:
             reported.add((level, own))
-            view = ScanView.of(node)
+            view = view_of(node)
             context.missed(view, Code.SCANS_NOT_MERGED, reason, other=context.title(other))
 
 
@@ -155,5 +177,5 @@ def _joined_name(names: Collection[str]) -> str:
     """
     if all(name.startswith(PULLBACK) for name in names):
         return PULLBACK + _joined_name([name.removeprefix(PULLBACK) for name in names])
-    parts = sorted({part for name in names for part in name.split("&")} - {"..."})
+    parts = sorted({part for name in names for part in name.split("&")} - {"", "..."})
     return "&".join(parts if len(parts) <= _NAMES else [*parts[:_NAMES], "..."])

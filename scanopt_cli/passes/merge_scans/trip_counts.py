@@ -11,7 +11,7 @@ from pytensor.graph.traversal import toposort, walk
 from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.minima import minimum_parts
-from scanopt_cli.ir.scan_view import scan_op
+from scanopt_cli.ir.scan_view import is_loop
 
 
 class StepCounts:
@@ -88,7 +88,7 @@ def loop_free(nodes: Iterable[Apply]) -> set[Apply]:
     found: set[Apply] = set()
     for node in nodes:
         owners = (variable.owner for variable in node.inputs)
-        if scan_op(node) is None and all(owner is None or owner in found for owner in owners):
+        if not is_loop(node) and all(owner is None or owner in found for owner in owners):
             found.add(node)
     return found
 

@@ -35,8 +35,7 @@ from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import ScanView, scan_op
-from scanopt_cli.ir.slots import STATES, SlotKind, SlotView
-from scanopt_cli.loop.operator_base import LoopView
+from scanopt_cli.ir.slots import STATES, SlotView
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.remarks import Code
 
@@ -73,7 +72,6 @@ def hoist(
     """
     if not view.is_unfrozen:
         view.unfreeze()
-    kind = SlotKind.CONSTANT if isinstance(view, LoopView) else SlotKind.NON_SEQ
     outer = invariant_inputs(view)
     outputs = view.inner_outputs()
     nodes = list(io_toposort([], outputs))
@@ -96,7 +94,8 @@ def hoist(
     )
     for variable, value in zip(inner, values, strict=True):
         # Outside, more lengths of 1 may be known than in the body, and a Scan would refuse them.
-        view.add_input(kind, variable, declaring_as(variable.type.filter_variable(value), variable))
+        outside = declaring_as(variable.type.filter_variable(value), variable)
+        view.add_input(view.invariant_kind, variable, outside)
     context.passed(original, Code.INVARIANTS_MOVED, nodes=len(moved))
     return view.rebuild()
 

@@ -2,47 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
+from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.type import DenseTensorType
 
-from scanopt_cli.analysis.affine import ZERO, AffineExpr
+from scanopt_cli.analysis.accesses.indices import rows_index
+from scanopt_cli.analysis.accesses.row_ranges import RowRange
+from scanopt_cli.analysis.affine import ZERO, AffineExpr, as_affine
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_runs import is_zero
-from scanopt_cli.analysis.row_values import RowAnalysis
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import Slot, SlotKind
+from scanopt_cli.analysis.row_values import RowAnalysis, filling
+from scanopt_cli.analysis.step_rows import StepRow, step_rows
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.remove_zeros.zeros import zeros_among
 from scanopt_cli.pipeline.contract import PassContext
-from scanopt_cli.pipeline.loop_passes import ScanPass
+from scanopt_cli.pipeline.loop_passes import AnyLoopPass
 from scanopt_cli.remarks import Code
 
 
 @dataclass(frozen=True)
-class RemoveZeros(ScanPass):
+class RemoveZeros(AnyLoopPass):
     """Remove states and sequences that are zero in every step.
 
     A gradient carries a cotangent for every state of the loop, including states that the cost does
     not depend on. Such a cotangent stays zero, and products with it are wasted work.
 
-    Legal cases:
+    Legal cases, of Scans and of TracedLoops:
 
     1. States that start with zeros and whose updates are zero as long as all these states are. The
        pass finds the largest such set, so states that depend on each other are found together.
-    2. Sequences of which every row is provably zero.
+    2. Sequences of which every row is provably zero, and rows that a TracedLoop reads of constants.
 
     The body reads literal zeros in their place, which ``simplify`` then folds into their users.
     Outside, the trace of such a state becomes a buffer of zeros.
 
     Preconditions: the expression that makes the buffer proves that the initial rows are zero, and
     computing it cannot fail; a buffer with room for more steps than the loop runs is zero
-    throughout, since no step writes its last rows. An update is zero by products with a zero,
-    quotients of a zero, sums of zeros, functions that are zero at zero, and Ops that only move
-    entries. The loop has no stop condition and is not batched, no step works in place, and at least
-    one other output remains.
+    throughout, since no step writes its last rows. A state of a TracedLoop provably keeps its
+    shape, and the rows that it reads of a constant are there. An update is zero by products with a
+    zero, quotients of a zero, sums of zeros, functions that are zero at zero, and Ops that only
+    move entries. The loop has no stop condition and is not batched, no step works in place, and at
+    least one other output remains.
 
     As in PyTensor's own rewrites, a zero times infinity or NaN counts as zero, and -0.0 as 0.0. A
     removed sequence that is shorter than the trip count no longer raises an error.
@@ -57,80 +64,90 @@ class RemoveZeros(ScanPass):
     accepts_batched: ClassVar[bool] = False
     accepts_while: ClassVar[bool] = False
 
-    def rewrite(self, view: ScanView, context: PassContext) -> dict[Variable, Variable] | None:
-        """Return replacements for all outputs, from a Scan without the zero slots."""
-        candidates = view.of_kind(SlotKind.SEQ, SlotKind.MIT_SOT, SlotKind.SIT_SOT)
-        if not candidates:
-            return None
+    def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
+        """Return replacements for all outputs, from a loop without the zero slots."""
         lengths = Lengths(view.n_steps)
-        starting = [slot for slot in candidates if _starts_zero(slot, lengths)]
-        found = _zero_slots(view, starting)
-        kept = [slot for slot in view.slots if slot not in found]
-        if not found or not any(slot.outer_output is not None for slot in kept):
+        states = view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.STATE)
+        states = [slot for slot in states if _starts_zero(view, slot, lengths)]
+        if not (states or any(_is_zero_row(one, lengths) for one in step_rows(view).values())):
             return None
         names = context.names(view)
         view.unfreeze()
-        substitutes: dict[Variable, Variable] = {}
+        rows = {v: one.slot for v, one in step_rows(view).items() if _is_zero_row(one, lengths)}
+        found = dict.fromkeys((*rows.values(), *_zero_states(view, states, rows)))
+        kept = [s for s in view.slots if s not in found or s.kind is SlotKind.CONSTANT]
+        if not found or not any(slot.outer_output is not None for slot in kept):
+            return None
+        view.slots = kept
+        substitutes = {v: _zeros(view, v, slot.outer_input, 1) for v, slot in rows.items()}
         for slot in found:
             context.passed(view, Code.ZEROS_REMOVED, names[slot], kind=slot.kind)
-            kept += (counts := _lengths_of(slot))
-            substitutes |= dict.fromkeys(slot.inner_inputs, _zeros(slot, counts))
-        view.slots = kept
+            if slot.taps:
+                first = 0 if slot.kind is SlotKind.STATE else 1
+                zeros = _zeros(view, slot.inner_inputs[0], slot.outer_input, first)
+                substitutes |= dict.fromkeys(slot.inner_inputs, zeros)
         view.set_inner_outputs(clone_replace(view.inner_outputs(), substitutes))
         replacements = view.rebuild()
         for slot in found:
             if slot.outer_output is not None:
-                replacements[slot.outer_output] = _buffer_of_zeros(slot.outer_input)
+                start, steps = cast(Any, slot.outer_input), cast(Any, view.n_steps)
+                shape = [start.shape[i] if n is None else n for i, n in enumerate(start.type.shape)]
+                if slot.last is not None:
+                    replacements[slot.last] = start
+                    shape = [steps + 1, *shape]
+                replacements[slot.output] = pt.zeros(shape, dtype=start.type.dtype)
         return replacements
 
 
-def _starts_zero(slot: Slot, lengths: Lengths) -> bool:
-    """Whether all rows of a sequence that the loop reads are provably zero.
-
-    For a state, its initial rows and the rows that no step writes.
-    """
-    rows = RowAnalysis(lengths).of(slot.outer_input)
-    length = lengths.length_of(slot.outer_input)
-    if slot.kind is SlotKind.SEQ:
-        end = lengths.steps
-    elif lengths.provably_le(length, lengths.steps + slot.n_initial):
-        end = AffineExpr(slot.n_initial)
-    else:
-        end = length
-    return rows.is_certain and is_zero(rows.common(ZERO, end, lengths))
+def _is_zero_row(row: StepRow, lengths: Lengths) -> bool:
+    """Whether a row that a step reads is provably zero in every step."""
+    low = as_affine(row.ahead)
+    is_there = row.slot.kind is SlotKind.SEQ or row.is_there(lengths)
+    return is_there and _are_zero(row.slot.outer_input, low, lengths.steps + low, lengths)
 
 
-def _zero_slots(view: ScanView, slots: list[Slot]) -> list[Slot]:
-    """Return the largest subset of ``slots`` that stays zero from step to step."""
+def _starts_zero(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
+    """Whether a state's initial rows, and the rows that no step writes, are provably zero."""
+    start = slot.outer_input
+    if not isinstance(view, LoopView):
+        end = lengths.length_of(start)
+        if lengths.provably_le(end, lengths.steps + slot.n_initial):
+            end = AffineExpr(slot.n_initial)
+        return _are_zero(start, ZERO, end, lengths)
+    if not (isinstance(start.type, DenseTensorType) and all(view.op.kept_lengths[slot.position])):
+        return False
+    index = rows_index(start.owner, 0) if isinstance(start.owner_op, Subtensor) else None
+    if index is None:
+        return is_zero(filling(start))
+    buffer = start.owner.inputs[0]
+    taken = RowRange(ZERO, lengths.length_of(buffer)).taken(index, lengths)
+    return taken is not None and _are_zero(buffer, taken.low, taken.high, lengths)
+
+
+def _are_zero(buffer: Variable, low: AffineExpr, high: AffineExpr, lengths: Lengths) -> bool:
+    rows = RowAnalysis(lengths).of(buffer)
+    return rows.is_certain and is_zero(rows.common(low, high, lengths))
+
+
+def _zero_states(view: SlotView, states: list[Slot], rows: Collection[Variable]) -> list[Slot]:
+    """Return the largest subset of ``states`` that stays zero from step to step, as ``rows`` do."""
     outputs = view.inner_outputs()
     while True:
-        zeros = zeros_among(outputs, (read for slot in slots for read in slot.inner_inputs))
-        remaining = [slot for slot in slots if zeros.issuperset(slot.inner_outputs)]
-        if len(remaining) == len(slots):
-            return slots
-        slots = remaining
+        zeros = zeros_among(outputs, [*rows, *(v for slot in states for v in slot.inner_inputs)])
+        remaining = [slot for slot in states if zeros.issuperset(slot.inner_outputs)]
+        if len(remaining) == len(states):
+            return states
+        states = remaining
 
 
-def _lengths_of(slot: Slot) -> list[Slot]:
-    """Return the lengths of a row of ``slot`` that its type does not know, as non-sequences."""
-    buffer: Any = slot.outer_input
-    return [
-        Slot.of_input(SlotKind.NON_SEQ, pt.lscalar(), buffer.shape[axis])
-        for axis, length in enumerate(slot.inner_inputs[0].type.shape, start=1)
-        if length is None
+def _zeros(view: SlotView, inner: Any, outer: Any, first: int) -> Variable:
+    """Return literal zeros for what a step reads as ``inner``: ``outer``, from axis ``first`` on.
+
+    A step is given the lengths that the type does not know.
+    """
+    shape = [
+        view.add_input(view.invariant_kind, pt.lscalar(), outer.shape[axis]) if n is None else n
+        for axis, n in enumerate(inner.type.shape, start=first)
     ]
-
-
-def _zeros(slot: Slot, unknown: list[Slot]) -> Variable:
-    """Return a row of ``slot`` as literal zeros; ``unknown`` are the lengths its type lacks."""
-    entry: Any = slot.inner_inputs[0].type
-    counts = iter(unknown)
-    shape = [next(counts).inner_inputs[0] if n is None else n for n in entry.shape]
-    zeros: Variable = pt.zeros(shape, dtype=entry.dtype)
-    return zeros
-
-
-def _buffer_of_zeros(like: Any) -> Variable:
-    shape = [like.shape[i] if n is None else n for i, n in enumerate(like.type.shape)]
-    zeros: Variable = pt.zeros(shape, dtype=like.type.dtype)
+    zeros: Variable = pt.zeros(shape, dtype=inner.type.dtype)
     return zeros
