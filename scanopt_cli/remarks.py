@@ -173,6 +173,7 @@ class Why(StrEnum):
     GENERATOR_REPLACED = "generator-replaced"
     GENERATOR_SHARED = "generator-shared"
     GRADIENT_GIVEN = "gradient-given"
+    END_READ = "end-read"
     GRADIENT_TRUNCATED = "gradient-truncated"
     IN_PLACE = "in-place"
     INITIAL_READ = "initial-read"

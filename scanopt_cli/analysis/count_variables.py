@@ -10,7 +10,7 @@ from pytensor.tensor.elemwise import DimShuffle
 
 from scanopt_cli.analysis.affine import AffineExpr, Atom
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import SlotView
 
 _LIMIT = 1 << 63
 
@@ -36,7 +36,7 @@ def as_count(form: AffineExpr) -> Any:
     return count + form.constant if form.constant else count
 
 
-def scalar_steps(view: ScanView) -> Any:
+def scalar_steps(view: SlotView) -> Any:
     """Return the trip count as one scalar, ``None`` if it can differ between entries of a batch."""
     steps = view.n_steps
     if not view.batch_ndim:

@@ -1,4 +1,4 @@
-"""Gives a Scan a smaller trip count or shorter buffers, where fewer of its rows are read."""
+"""Gives a loop a smaller trip count, or shorter buffers, where fewer of its rows are read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import is_start
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
+from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
 
 
-def with_steps(view: ScanView, steps: Variable, lengths: Lengths) -> dict[Variable, Variable]:
-    """Rebuild ``view`` to run ``steps`` steps, a scalar, with buffers for exactly as many.
+def with_steps(view: SlotView, steps: Variable, lengths: Lengths) -> dict[Variable, Variable]:
+    """Rebuild ``view`` to run ``steps`` steps, a scalar; a Scan has buffers for exactly as many.
 
     ``steps`` must not exceed the trip count. In a batched loop, the counts may not differ between
     the entries of the batch. Returns the new outer output of each old one.
@@ -54,7 +54,7 @@ def capped(most: int, steps: Variable, lengths: Lengths) -> Any:
     return pt.minimum(pt.constant(most, dtype="int64"), steps)
 
 
-def _batched(view: ScanView, count: Any) -> Variable:
+def _batched(view: SlotView, count: Any) -> Variable:
     """The scalar ``count`` with the batch axes of ``view``."""
     batched: Variable = count.dimshuffle(["x"] * view.batch_ndim) if view.batch_ndim else count
     return batched

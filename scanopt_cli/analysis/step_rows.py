@@ -6,7 +6,7 @@ number of the step: ``x[t + 1]`` reads the row that is 1 *ahead*.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.declared_lengths import copy_of_type, ones
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.scan_view import ScanView
@@ -50,17 +51,48 @@ class StepRow:
         return outer[self.ahead : end + self.ahead] if self.ahead else outer[:end]
 
 
-def step_rows(view: SlotView) -> dict[Variable, StepRow]:
-    """Return the rows that a step of a loop reads, by what stands for them in the body."""
+def step_rows(view: SlotView, nodes: Iterable[Apply] | None = None) -> dict[Variable, StepRow]:
+    """Return the rows that a step of a loop reads, by what stands for them in the body.
+
+    Of a TracedLoop, ``nodes`` may name those of the body to look at.
+    """
     if isinstance(view, ScanView):
         pairs = ((slot.inner_inputs[0], slot) for slot in view.of_kind(SlotKind.SEQ))
         return {inner: StepRow(inner, slot) for inner, slot in pairs}
-    found = {}
-    for node, slot, place, step in _indexed(view):
-        ahead = place - step
-        if len(indices_of(node)) == 1 and ahead.is_constant and ahead.constant >= 0:
-            found[node.outputs[0]] = StepRow(node.outputs[0], slot, int(ahead.constant))
-    return found
+    return {
+        read.node.outputs[0]: StepRow(read.node.outputs[0], read.slot, read.ahead[0])
+        for read in _indexed(view, nodes)
+        if 0 in read.ahead and len(indices_of(read.node)) == 1
+    }
+
+
+def rows_read_alone(view: SlotView, position: int) -> int | None:
+    """Return how far ahead the steps read rows of the node's input at ``position``.
+
+    It is 0 for a sequence of a Scan. ``None`` if they read other rows, or anything else of it.
+    """
+    if isinstance(view, ScanView):
+        return 0 if 0 < position <= len(view.of_kind(SlotKind.SEQ)) else None
+    place = position - 1 - len(view.of_kind(SlotKind.STATE))
+    constants = view.of_kind(SlotKind.CONSTANT)
+    if not 0 <= place < len(constants):
+        return None
+    (inner,) = constants[place].inner_inputs
+    readers = [node for node, _ in view.op.fgraph.clients[inner]]
+    found = [row for row in step_rows(view, readers).values() if row.slot is constants[place]]
+    return max((row.ahead for row in found), default=0) if len(found) == len(readers) else None
+
+
+def has_rows_for_steps(view: SlotView, lengths: Lengths) -> bool:
+    """Whether each array of which steps read rows provably has a row for each step."""
+    if isinstance(view, ScanView):
+        sequences = view.of_kind(SlotKind.SEQ)
+        return all(lengths.provably_le(lengths.steps, rows(view, s, lengths)) for s in sequences)
+    return all(
+        lengths.provably_le(lengths.steps + ahead, lengths.length_of(read.slot.outer_input, axis))
+        for read in _indexed(view)
+        for axis, ahead in read.ahead.items()
+    )
 
 
 def rows_by_step(view: SlotView) -> Iterator[tuple[Slot, int]]:
@@ -69,26 +101,48 @@ def rows_by_step(view: SlotView) -> Iterator[tuple[Slot, int]]:
     With it comes 1 if later steps read later rows, and -1 if they read earlier ones. A constant is
     yielded for each such read.
     """
-    for _, slot, place, step in _indexed(view):
-        ((index, _),) = step.terms
-        direction = dict(place.terms).get(index)
+    for read in _indexed(view):
+        ((index, _),) = read.step.terms
+        direction = dict(read.places[0].terms).get(index) if 0 in read.places else None
         if direction in (1, -1):
-            yield slot, direction
+            yield read.slot, direction
 
 
-def _indexed(view: SlotView) -> Iterator[tuple[Apply, Slot, AffineExpr, AffineExpr]]:
-    """Yield what reads a row of a constant of a TracedLoop, which one, and the step's index."""
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    """A node that reads a constant of a TracedLoop at ``places``, by axis, in step ``step``."""
+
+    node: Apply
+    slot: Slot
+    places: Mapping[int, AffineExpr]
+    step: AffineExpr
+
+    @property
+    def ahead(self) -> dict[int, int]:
+        """How many rows ahead of the step's number it reads, by axis."""
+        found = {axis: place - self.step for axis, place in self.places.items()}
+        return {
+            axis: int(ahead.constant)
+            for axis, ahead in found.items()
+            if ahead.is_constant and ahead.constant >= 0
+        }
+
+
+def _indexed(view: SlotView, nodes: Iterable[Apply] | None = None) -> Iterator[_Indexed]:
+    """Yield what reads a constant of a TracedLoop by an index, of some ``nodes`` or of all."""
     constants = {slot.inner_inputs[0]: slot for slot in view.of_kind(SlotKind.CONSTANT)}
     if not constants:
         return
     (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
     lengths = Lengths()
-    for node in io_toposort([], view.inner_outputs()):
+    for node in io_toposort([], view.inner_outputs()) if nodes is None else nodes:
         if isinstance(node.op, Subtensor) and node.inputs[0] in constants:
-            place, *_ = indices_of(node)
-            if not isinstance(place, slice):
-                slot = constants[node.inputs[0]]
-                yield node, slot, lengths.value_of(place), lengths.value_of(index)
+            places = {
+                axis: lengths.value_of(place)
+                for axis, place in enumerate(indices_of(node))
+                if not isinstance(place, slice)
+            }
+            yield _Indexed(node, constants[node.inputs[0]], places, lengths.value_of(index))
 
 
 def invariant_inputs(view: SlotView) -> dict[Variable, Variable]:

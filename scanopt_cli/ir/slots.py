@@ -39,6 +39,8 @@ STATES = frozenset(
     {SlotKind.MIT_MOT, SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.UNTRACED, SlotKind.STATE}
 )
 TRACED = frozenset({SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.NIT_SOT})
+WITH_ROWS = TRACED | {SlotKind.STATE, SlotKind.TRACED}
+"""The kinds of slots of either design whose output holds a row of each step."""
 
 
 @dataclass(slots=True, eq=False)

@@ -137,6 +137,7 @@ REASONS: Mapping[Why, str] = {
     Why.GENERATOR_REPLACED: "the next step gets a generator that does not come of it",
     Why.GENERATOR_SHARED: "something else reads it, too",
     Why.GRADIENT_GIVEN: "its gradient is given by the program, and takes all of them",
+    Why.END_READ: "a value after the last step is read",
     Why.GRADIENT_TRUNCATED: "its gradient is truncated, and it has a stop condition or a mit_mot",
     Why.IN_PLACE: "{what} works in place",
     Why.INITIAL_READ: "its initial rows may be read, of which float32 may lose digits",

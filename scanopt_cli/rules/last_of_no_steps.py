@@ -62,7 +62,7 @@ class LastOfNoSteps(PassRule):
         lengths = Lengths(loop.view.n_steps)
         if any(_writes_last(node, lengths) for node in writes):
             return []
-        accesses = accesses_of_outputs(loop.view, loop.clients)  # type: ignore[arg-type]
+        accesses = accesses_of_outputs(loop.view, loop.clients)
         is_map = loop.view.is_while or not loop.view.of_kind(*STATES)
         lost = {
             loop.names[slot]

@@ -12,10 +12,11 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.accesses.accesses import Access, Clients, accesses_of_outputs
+from scanopt_cli.analysis.accesses.accesses import Access, accesses_of_outputs
 from scanopt_cli.analysis.accesses.indices import RowIndex
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop
+from scanopt_cli.ir.naming import Clients
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.remarks import Code, Remark, Why

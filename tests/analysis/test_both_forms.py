@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytensor.tensor as pt
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from pytensor.scan.utils import until
+from pytensor.tensor.shape import Shape
 
 import scanopt_cli as so
+from scanopt_cli.analysis.accesses.accesses import accesses_of_outputs
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.graph import Graph, from_io
-from scanopt_cli.ir.scan_view import view_of
-from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.ir.scan_view import is_loop, view_of
+from scanopt_cli.ir.slots import SlotKind, SlotView
 from scanopt_cli.loop.operator_base import LoopOperator
 from support.generated.strategies import GeneratedScan, scan_graphs
 from support.graph_building import graph_of, scan
@@ -33,20 +36,39 @@ def _both(graph: Graph) -> tuple[Graph, Graph]:
     return scans, so.optimize(scans, "scan-to-loop").graph
 
 
-def _known(graph: Graph) -> list[list[str]]:
+def _lengths(graph: Graph) -> list[list[str]]:
     lengths = Lengths()
     return [list(map(str, lengths.shape(variable))) for variable in graph.fgraph.outputs]
 
 
-def _assert_known_alike(graph: Graph) -> None:
-    scans, loops = _both(graph)
-    assert _known(loops) == _known(scans)
+def _views(graph: Graph) -> list[SlotView]:
+    return [view_of(node) for node in graph.fgraph.toposort() if is_loop(node)]
+
+
+def _accesses(graph: Graph) -> Counter[Any]:
+    """Return how often rows are read in which way: as text, by how many last and first steps.
+
+    Shapes are left out: some are read to make room in a Scan's buffers, which a TracedLoop has not.
+    """
+    clients = graph.fgraph.clients
+    return Counter(
+        (access.text.replace("TracedLoop", "Scan"), access.tail, access.head)
+        for view in _views(graph)
+        for accesses in accesses_of_outputs(view, lambda variable: clients[variable]).values()
+        for access in accesses
+        if not isinstance(access.node.op, Shape)
+    )
+
+
+KNOWN: dict[str, Callable[[Graph], Any]] = {"lengths": _lengths, "accesses": _accesses}
 
 
 @pytest.mark.tiered(every=3)
+@pytest.mark.parametrize("known", KNOWN)
 @pytest.mark.parametrize("name", sorted(samples()))
-def test_lengths_of_samples(name: str) -> None:
-    _assert_known_alike(samples()[name])
+def test_samples(name: str, known: str) -> None:
+    scans, loops = map(KNOWN[known], _both(samples()[name]))
+    assert loops == scans
 
 
 def _models() -> Iterator[Any]:
@@ -56,18 +78,33 @@ def _models() -> Iterator[Any]:
             yield pytest.param(model, order, marks=marks, id=f"{model}-{order}")
 
 
+@pytest.mark.parametrize("known", KNOWN)
 @pytest.mark.parametrize(("model", "order"), list(_models()))
-def test_lengths_of_the_zoo(model: Any, order: int) -> None:
-    _assert_known_alike(from_io(*outputs_of(model, order)))
+def test_the_zoo(model: Any, order: int, known: str) -> None:
+    scans, loops = map(KNOWN[known], _both(from_io(*outputs_of(model, order))))
+    assert loops == scans
 
 
 @given(scan_graphs(while_loops=False, blockwise=False))
 def test_lengths_of_generated_graphs(generated: GeneratedScan) -> None:
     """What is told of a Scan by names of inputs is told of the TracedLoop by the same."""
-    scans, loops = map(_known, _both(from_io(generated.inputs, generated.outputs)))
+    scans, loops = map(_lengths, _both(from_io(generated.inputs, generated.outputs)))
     for known, told in zip(scans, loops, strict=True):
         for of_scan, of_loop in zip(known, told, strict=True):
             assert "?" in of_scan or of_loop == of_scan
+
+
+@given(scan_graphs(nesting=False))
+def test_accesses_of_generated_graphs(generated: GeneratedScan) -> None:
+    """What is the same for a whole batch is traced once by a TracedLoop, and then repeated.
+
+    Rows that the program itself joins to those of a loop are told from them of a TracedLoop only.
+    """
+    assume(all(read.style != "last_joined" for read in generated.program.reads))
+    scans, loops = map(_accesses, _both(from_io(generated.inputs, generated.outputs)))
+    repeating = {"an operand of Alloc", "an operand of Blockwise"}
+    is_repeated = not repeating.isdisjoint(text for text, _, _ in loops - scans)
+    assert loops == scans or (generated.program.batched and is_repeated)
 
 
 def _loop_outputs(graph: Graph) -> dict[str, list[str]]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import Output
-from pytensor.scan.op import Scan
 from pytensor.tensor.shape import Shape_i
 
 from scanopt_cli.analysis.accesses.indices import Bound, Extent, RowIndex, read_index
+from scanopt_cli.analysis.accesses.row_sources import RowSource
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import TRACED, Slot, SlotKind, SlotView
-
-type Clients = Callable[[Variable], Sequence[tuple[Any, int]]]
+from scanopt_cli.analysis.step_rows import rows_read_alone
+from scanopt_cli.ir.naming import Clients
+from scanopt_cli.ir.scan_view import is_loop, view_of
+from scanopt_cli.ir.slots import WITH_ROWS, Slot, SlotView
 
 _NO_ROW = Extent(Bound(0), Bound(0))
 
@@ -26,18 +25,12 @@ _NO_ROW = Extent(Bound(0), Bound(0))
 class Access:
     """One reader of a loop's output, of its steps, or of the reversal of either.
 
-    The steps are the output without the initial rows, as a slice strips them off.
-
     Attributes
     ----------
     node, position
-        The reader, and which of its inputs is ``source``.
-    source
+        The reader, and which of its inputs it reads them by.
+    rows
         What it reads.
-    path
-        The slices that give ``source`` from the output.
-    n_initial
-        How many initial rows ``source`` has: before the steps, or after them if it is reversed.
     index
         How it reads rows; ``None`` if it reads otherwise.
     extent
@@ -46,21 +39,39 @@ class Access:
 
     node: Apply
     position: int
-    source: Variable
-    path: tuple[RowIndex, ...]
-    n_initial: int
+    rows: RowSource
     index: RowIndex | None
     extent: Extent | None
 
     @property
+    def source(self) -> Variable:
+        """The variable that it reads."""
+        return self.rows.variable
+
+    @property
+    def axis(self) -> int:
+        """The axis of the rows of ``source``."""
+        return self.rows.axis
+
+    @property
+    def path(self) -> tuple[RowIndex, ...]:
+        """The slices that give ``source`` from the output."""
+        return self.rows.path
+
+    @property
+    def n_initial(self) -> int:
+        """How many initial rows ``source`` has."""
+        return self.rows.n_initial
+
+    @property
     def is_reversed(self) -> bool:
         """Whether ``source`` holds the rows last row first."""
-        return any(index.is_reversal for index in self.path)
+        return self.rows.is_reversed
 
     @property
     def is_plain(self) -> bool:
         """Whether ``source`` is the output or all of its steps, in order."""
-        return not any(index.is_reversal or index.rest for index in self.path)
+        return self.rows.is_plain
 
     @property
     def is_last_row(self) -> bool:
@@ -107,69 +118,47 @@ class Access:
 type Accesses = Mapping[Slot, Sequence[Access]]
 
 
-def accesses_of_outputs(view: ScanView, clients: Clients) -> Accesses:
-    """Return the readers of each traced output of a loop."""
-    return {slot: accesses(view, slot, clients) for slot in view.of_kind(*TRACED)}
+def accesses_of_outputs(view: SlotView, clients: Clients) -> Accesses:
+    """Return the readers of each output of a loop that holds rows."""
+    return {slot: accesses(view, slot, clients) for slot in view.of_kind(*WITH_ROWS)}
 
 
 def accesses(view: SlotView, slot: Slot, clients: Clients) -> list[Access]:
-    """Return every reader of the output of ``slot``, in the graph's order.
+    """Return every reader of the rows of ``slot``, in the graph's order.
 
-    Slices that strip off the initial rows, and reversals, are replaced by their own readers.
+    What makes another `RowSource` is replaced by its own readers.
     """
-    assert slot.outer_output is not None
-    return list(accesses_of(slot.outer_output, slot.n_initial, clients, view.batch_ndim))
+    return list(_accesses(RowSource.of(view, slot), clients))
 
 
-def accesses_of(
-    source: Variable, n_initial: int, clients: Clients, axis: int, path: tuple[RowIndex, ...] = ()
-) -> Iterator[Access]:
-    """Yield every reader of a buffer, whose rows are along ``axis``, as `accesses` does.
-
-    ``source`` is the buffer, or what ``path`` takes of it.
-    """
-    is_reversed = any(index.is_reversal for index in path)
-    for node, position in clients(source):
-        index = read_index(node, axis) if position == 0 else None
-        if index is not None and not path and index.strips(n_initial):
-            yield from accesses_of(node.outputs[0], 0, clients, axis, (index,))
-        elif index is not None and not is_reversed and index.is_reversal:
-            yield from accesses_of(node.outputs[0], n_initial, clients, axis, (*path, index))
-        else:
-            extent = None if index is None else index.extent
-            if isinstance(node.op, Shape_i) and node.op.i != axis:
-                extent = _NO_ROW
-            if extent is not None and is_reversed:
-                extent = extent.reversed()
-            yield Access(node, position, source, path, n_initial, index, extent)
+def _accesses(rows: RowSource, clients: Clients) -> Iterator[Access]:
+    for node, position in clients(rows.variable):
+        made = rows.behind(node, position)
+        if made is not None:
+            yield from _accesses(made, clients)
+            continue
+        index = read_index(node, rows.axis) if position == 0 else None
+        extent = None if index is None else index.extent
+        if isinstance(node.op, Shape_i) and node.op.i != rows.axis:
+            extent = _NO_ROW
+        if extent is not None and rows.is_reversed:
+            extent = extent.reversed()
+        yield Access(node, position, rows, index, extent)
 
 
-def stripped(view: ScanView, slot: Slot, clients: Clients) -> Any:
-    """Return the steps of the output of ``slot``: the slice that strips off the initial rows.
-
-    ``None`` if there is no such slice, or if ``slot`` has no initial rows.
-    """
-    if slot.outer_output is None or not slot.n_initial:
-        return None
-    for node, position in clients(slot.outer_output):
-        if position == 0 and is_strip(read_index(node, view.batch_ndim), slot):
-            return node.outputs[0]
-    return None
-
-
-def is_strip(index: RowIndex | None, slot: Slot) -> bool:
-    """Whether an index of the output of ``slot`` takes all steps, without the initial rows."""
-    return index is not None and not index.rest and index.strips(slot.n_initial)
+def is_strip(index: RowIndex | None, n_initial: int) -> bool:
+    """Whether an index of a buffer takes all steps, without the initial rows."""
+    return index is not None and not index.rest and index.strips(n_initial)
 
 
 def sequence_steps(node: Apply, position: int) -> AffineExpr | None:
-    """Return the trip count of the loop that reads a sequence, ``None`` for other readers.
+    """Return how many first rows a loop reads of its input at ``position``, a row a step.
 
-    A batched loop is one of the others.
+    That is its trip count, and more if a TracedLoop reads rows ahead. ``None`` for other readers; a
+    batched Scan is one of them.
     """
-    if not isinstance(node.op, Scan):
+    if not is_loop(node):
         return None
-    reader = ScanView.of(node)
-    if not 0 < position <= len(reader.of_kind(SlotKind.SEQ)):
-        return None
-    return Lengths().value_of(reader.n_steps)
+    view = view_of(node)
+    ahead = None if view.batch_ndim else rows_read_alone(view, position)
+    return None if ahead is None else Lengths().value_of(view.n_steps) + ahead

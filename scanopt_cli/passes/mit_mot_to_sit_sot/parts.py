@@ -10,13 +10,13 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.accesses.accesses import Clients
 from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered
 from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import along, taken
 from scanopt_cli.ir.inner_graphs import core_op
+from scanopt_cli.ir.naming import Clients
 
 
 @dataclass(slots=True, eq=False)

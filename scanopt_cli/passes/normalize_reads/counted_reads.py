@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Constant, Variable
 
-from scanopt_cli.analysis.accesses.accesses import Access, Clients, accesses
+from scanopt_cli.analysis.accesses.accesses import Access, accesses
 from scanopt_cli.analysis.affine import ONE, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import along
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import Slot
+from scanopt_cli.ir.naming import Clients
+from scanopt_cli.ir.slots import Slot, SlotView
 
 
 def counted_reads(
-    view: ScanView, slot: Slot, lengths: Lengths, clients: Clients
+    view: SlotView, slot: Slot, lengths: Lengths, clients: Clients
 ) -> dict[Variable, Variable]:
     """Return ``ys[-1]`` for each read ``ys[n-1]`` of the ``n`` steps of a loop.
 
@@ -25,15 +25,13 @@ def counted_reads(
     found: dict[Variable, Variable] = {}
     for access in accesses(view, slot, clients):
         length = lengths.steps + access.n_initial
-        new = _counted_from_end(access, view.batch_ndim, length, lengths)
+        new = _counted_from_end(access, length, lengths)
         if new is not None:
             found[access.result] = new
     return found
 
 
-def _counted_from_end(
-    access: Access, axis: int, length: AffineExpr, lengths: Lengths
-) -> Variable | None:
+def _counted_from_end(access: Access, length: AffineExpr, lengths: Lengths) -> Variable | None:
     """``x[-k]`` for a read ``x[n-k]`` of ``n`` rows, and likewise for the bounds of slices.
 
     ``None`` if no bound has that form, or if ``-k`` may be another row when there are few rows. For
@@ -61,6 +59,6 @@ def _counted_from_end(
     if not is_new:
         return None
     source: Any = access.source
-    made: Variable = source[along(axis, new, *access.index.rest)]
+    made: Variable = source[along(access.axis, new, *access.index.rest)]
     made.name = access.result.name
     return made

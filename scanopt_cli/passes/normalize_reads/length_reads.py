@@ -11,17 +11,17 @@ from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 
-from scanopt_cli.analysis.accesses.accesses import Access, Clients, accesses
+from scanopt_cli.analysis.accesses.accesses import Access, accesses
 from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import Slot
+from scanopt_cli.ir.naming import Clients
+from scanopt_cli.ir.slots import Slot, SlotView
 
 
 def length_reads(
-    view: ScanView, slot: Slot, lengths: Lengths, clients: Clients
+    view: SlotView, slot: Slot, lengths: Lengths, clients: Clients
 ) -> dict[Variable, Variable]:
     """Return replacements for variables that need only the length of an output or of its steps.
 
@@ -31,22 +31,19 @@ def length_reads(
     if steps is None:
         return {}
     count = lengths.value_of(steps)
-    axis = view.batch_ndim
     found: dict[Variable, Variable] = {}
     for access in accesses(view, slot, clients):
         length = count + access.n_initial
         counted = as_count(length)
         if counted is not None:
-            found.update(_read(access, axis, counted, clients))
+            found.update(_read(access, counted, clients))
         found.update(_read_of_row(access, length, clients))
     return found
 
 
-def _read(
-    access: Access, axis: int, length: Any, clients: Clients
-) -> Iterator[tuple[Variable, Variable]]:
+def _read(access: Access, length: Any, clients: Clients) -> Iterator[tuple[Variable, Variable]]:
     """Replacements for a reader that needs only the ``length`` of what it reads."""
-    node, source = access.node, access.source
+    node, source, axis = access.node, access.source, access.axis
     is_shape = isinstance(node.op, Shape)
     if isinstance(node.op, Shape_i) and node.op.i == axis:
         yield node.outputs[0], length

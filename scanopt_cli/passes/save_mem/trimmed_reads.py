@@ -19,10 +19,11 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.accesses.accesses import Clients, is_strip
+from scanopt_cli.analysis.accesses.accesses import is_strip
 from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.dependence import state_inputs
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.naming import Clients
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot
 
@@ -60,7 +61,7 @@ def is_unsafe_reader(slot: Slot, clients: Clients, lengths: Lengths, node: Apply
     readers = list(_last_row_readers(slot, node, clients, lengths))
     if None not in readers:
         return False
-    if not is_strip(read_index(node, 0), slot):
+    if not is_strip(read_index(node, 0), slot.n_initial):
         return True
     indexing = [c for c, _ in clients(node.outputs[0]) if isinstance(c.op, Subtensor)]
     return any(reader not in readers for reader in indexing)
@@ -90,7 +91,7 @@ def _last_row_readers(
 
     if is_there(node, slot.n_initial, is_raw=True):
         yield node
-    elif is_strip(read_index(node, 0), slot):
+    elif is_strip(read_index(node, 0), slot.n_initial):
         for reader, position in clients(node.outputs[0]):
             yield reader if position == 0 and is_there(reader, 0, is_raw=False) else None
     else:

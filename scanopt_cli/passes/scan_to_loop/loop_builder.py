@@ -11,12 +11,13 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.tensor.type import lscalar
 
-from scanopt_cli.analysis.accesses.accesses import Clients, is_strip
+from scanopt_cli.analysis.accesses.accesses import is_strip
 from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.initial_buffers import initial_rows
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import rows
+from scanopt_cli.ir.naming import Clients
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.ir.written import Names
@@ -115,7 +116,7 @@ class _LoopBuilder:
         found: dict[Variable, Variable] = {}
         for node, position in self.clients(slot.output):
             index = read_index(node, 0) if position == 0 else None
-            if is_strip(index, slot):
+            if is_strip(index, slot.n_initial):
                 found[node.outputs[0]] = trace[n_before:] if n_before else trace
             elif index is not None and index.row == -1 and n_before:
                 found[node.outputs[0]] = trace[(-1, *index.rest)]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Variable
-from pytensor.tensor.elemwise import DimShuffle
+from pytensor.graph.basic import Variable
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.analysis.accesses.accesses import Access, Clients, accesses_of
+from scanopt_cli.analysis.accesses.accesses import Access, accesses
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.ir.step_check import is_checked, with_step_check
-from scanopt_cli.loop.batching import SAME_COUNT
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.loop.shapes import traced_shapes
 from scanopt_cli.passes.trace_to_last.windows import Window, add_ring, read_from_ring, windows_of
@@ -68,15 +66,15 @@ class TraceToLast(TracedLoopPass):
         """Return replacements for those that read the last row of a trace."""
         lengths = Lengths(view.n_steps)
         names = context.names(view)
-        lasts: dict[Slot, list[_Reader]] = {}
+        lasts: dict[Slot, list[Access]] = {}
         carried: list[Slot] = []
         windows: list[Window] = []
         for slot in view.outputs():
             if not isinstance(slot.output.type, TensorType):
                 continue
-            readers = list(_readers(slot.output, slot.n_initial, 0, context.clients))
-            found = [reader for reader in readers if _reads_last(reader.access, view, lengths)]
-            others = [reader for reader in readers if reader not in found]
+            readers = accesses(view, slot, context.clients)
+            found = [access for access in readers if _reads_last(access, slot, view, lengths)]
+            others = [access for access in readers if access not in found]
             is_carried = slot.kind is SlotKind.TRACED and found and not others
             if found and slot.last is not None:
                 context.passed(view, Code.LAST_READ, names[slot], count=len(found))
@@ -87,9 +85,8 @@ class TraceToLast(TracedLoopPass):
                 lasts[slot] = found
             else:
                 others = readers
-            if others and not any(reader.axis for reader in others):
-                accesses = [reader.access for reader in others]
-                for window in windows_of(slot, accesses, lengths) or ():
+            if others and not any(access.axis for access in others):
+                for window in windows_of(slot, others, lengths) or ():
                     windows.append(window)
                     context.passed(
                         view,
@@ -113,18 +110,17 @@ class TraceToLast(TracedLoopPass):
         return replacements
 
     def _rows(
-        self, last: Any, readers: Sequence[_Reader], view: LoopView, context: PassContext
+        self, last: Any, readers: Sequence[Access], view: LoopView, context: PassContext
     ) -> dict[Variable, Variable]:
         """Return what each reader of a last row reads, given the last value."""
         runs = Lengths(view.n_steps).runs()
         found = {}
-        for reader in readers:
-            access = reader.access
-            row = _row(last, reader)
+        for access in readers:
+            row = _row(last, access)
             assert access.index is not None
             if not runs and not access.n_initial:
                 if access.index.is_slice:
-                    row = row[along(reader.axis, slice(None, view.n_steps))]
+                    row = row[along(access.axis, slice(None, view.n_steps))]
                 elif self.check and not (
                     is_checked(access.result, context.clients)
                     or context.is_conditional(access.node)
@@ -134,40 +130,11 @@ class TraceToLast(TracedLoopPass):
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """A reader of a trace, and the axis along which it finds the rows."""
-
-    access: Access
-    axis: int
-
-
-def _readers(trace: Variable, n_initial: int, axis: int, clients: Clients) -> Iterator[_Reader]:
-    """Yield the readers of a trace, behind transpositions of its rows and the check of a batch."""
-    for access in accesses_of(trace, n_initial, clients, axis):
-        node = access.node
-        moved = _moved(node, axis) if access.source is trace and not access.position else None
-        if moved is None:
-            yield _Reader(access, axis)
-        else:
-            yield from _readers(node.outputs[0], n_initial, moved, clients)
-
-
-def _moved(node: Apply, axis: int) -> int | None:
-    """Return the axis of the rows behind a node that moves them, or compares numbers of steps."""
-    if node.op == SAME_COUNT:
-        return axis
-    if not isinstance(node.op, DimShuffle):
-        return None
-    order = node.op.new_order
-    others = [i for i in order if i != axis]
-    is_move = axis in order and others == [i for i in range(node.inputs[0].type.ndim) if i != axis]
-    return order.index(axis) if is_move else None
-
-
-def _reads_last(access: Access, view: LoopView, lengths: Lengths) -> bool:
+def _reads_last(access: Access, slot: Slot, view: LoopView, lengths: Lengths) -> bool:
     if access.index is None or not access.is_plain:
         return False
+    if access.n_initial and slot.kind is SlotKind.TRACED:
+        return False  # of no steps, the last row is one that was joined to the trace
     index = access.index.value
     if access.index.reads_last or access.index.row == -1:
         return True
@@ -177,13 +144,13 @@ def _reads_last(access: Access, view: LoopView, lengths: Lengths) -> bool:
     return lengths.value_of(index) == last
 
 
-def _row(last: Any, reader: _Reader) -> Any:
+def _row(last: Any, access: Access) -> Any:
     """Return what a reader reads, given the last value."""
-    index = reader.access.index
+    index = access.index
     assert index is not None
     last = pt.as_tensor_variable(last)
-    found: Any = last[along(reader.axis, *index.rest)] if index.rest else last
-    return pt.expand_dims(found, reader.axis) if index.is_slice else found
+    found: Any = last[along(access.axis, *index.rest)] if index.rest else last
+    return pt.expand_dims(found, access.axis) if index.is_slice else found
 
 
 def _with_states(

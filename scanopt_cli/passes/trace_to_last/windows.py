@@ -47,7 +47,12 @@ class Window:
 
 
 def windows_of(slot: Slot, accesses: Sequence[Access], lengths: Lengths) -> list[Window] | None:
-    """Return windows for all readers of a trace, ``None`` if one may read rows from its start."""
+    """Return windows for all readers of a trace, ``None`` if one may read rows from its start.
+
+    Rows that the graph joins to the trace are none of the loop's.
+    """
+    if any(access.n_initial > slot.n_initial for access in accesses):
+        return None
     rows = [_last_rows(access) for access in accesses]
     found = []
     for n_initial in (0, 1):

@@ -9,11 +9,12 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.analysis.accesses.accesses import Access, Clients, sequence_steps
+from scanopt_cli.analysis.accesses.accesses import Access, sequence_steps
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import along, taken
+from scanopt_cli.ir.naming import Clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +29,14 @@ class EndRead:
     n_left_out: int
     index: Any = None
 
-    def of(self, rows: Any, axis: int, fewer: int, length: AffineExpr | None) -> Variable:
+    def of(self, rows: Any, fewer: int, length: AffineExpr | None) -> Variable:
         """Return the same read of ``rows``, the rows of the source without the last ``fewer``.
 
         ``length`` is the length of the source, given if there may have been fewer than ``fewer``
         steps. Then ``rows`` may hold more initial rows than the reader takes, and a read that
         includes initial rows counts its rows from the first.
         """
-        index = self.index
+        index, axis = self.index, self.access.axis
         made: Variable
         if self.access.n_initial and length is not None:
             counted = as_count(length - self.n_left_out)
@@ -50,7 +51,7 @@ class EndRead:
             made.name = self.access.result.name
         return made
 
-    def of_sequence(self, rows: Any, axis: int, fewer: int) -> Variable | None:
+    def of_sequence(self, rows: Any, fewer: int) -> Variable | None:
         """Return the same for loops that read at most these rows as a sequence, if simpler.
 
         A loop reads the first rows of a sequence, so further rows behind those do not matter; a
@@ -62,7 +63,7 @@ class EndRead:
         if _stride(index) > 0:
             return rows if not index.start else None
         if self.access.n_initial <= 1 and self.n_left_out == fewer == 1 and index.stop is None:
-            turned: Variable = rows[along(axis, slice(None, None, -1))]
+            turned: Variable = rows[along(self.access.axis, slice(None, None, -1))]
             return turned
         return None
 

@@ -8,16 +8,15 @@ from scanopt_cli.analysis.accesses.accesses import Accesses
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.count_variables import scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.analysis.shortening import capped, with_steps
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import TRACED, SlotKind
+from scanopt_cli.analysis.step_rows import has_rows_for_steps
+from scanopt_cli.ir.slots import SlotKind, SlotView
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import not_whole
 from scanopt_cli.remarks import Code, Reason, Why, because
 
 
-def why_every_step(view: ScanView, lengths: Lengths, context: PassContext) -> Reason | None:
+def why_every_step(view: SlotView, lengths: Lengths, context: PassContext) -> Reason | None:
     """Return why a loop must run every step, whatever is read of it; ``None`` if it need not.
 
     Sequences must provably be long enough, since a loop with a sequence that is too short raises.
@@ -26,21 +25,21 @@ def why_every_step(view: ScanView, lengths: Lengths, context: PassContext) -> Re
         return because(Why.MIT_MOT)
     if any(context.clients(slot.outer_output) for slot in view.of_kind(SlotKind.UNTRACED)):
         return because(Why.UNTRACED_READ)
-    if short := [slot for slot in view.of_kind(*TRACED) if not is_whole(view, slot, lengths)]:
+    lasts = [slot.last for slot in view.slots]
+    if any(context.clients(end) for end in (*lasts, *view.counts)):
+        return because(Why.END_READ)
+    if short := [slot for slot in view.slots if not is_whole(view, slot, lengths)]:
         return not_whole(short)
     counts = [view.n_steps, *(slot.outer_input for slot in view.of_kind(SlotKind.NIT_SOT))]
     if view.batch_ndim and not all(all(count.type.broadcastable) for count in counts):
         return because(Why.STEPS_DIFFER_IN_BATCH)
     if scalar_steps(view) is None:
         return because(Why.STEPS_DIFFER_IN_BATCH)
-    for slot in view.of_kind(SlotKind.SEQ):
-        if not lengths.provably_le(lengths.steps, rows(view, slot, lengths)):
-            return because(Why.SEQUENCE_SHORT)
-    return None
+    return None if has_rows_for_steps(view, lengths) else because(Why.SEQUENCE_SHORT)
 
 
 def cut_to_first(
-    view: ScanView, found: Accesses, lengths: Lengths, context: PassContext
+    view: SlotView, found: Accesses, lengths: Lengths, context: PassContext
 ) -> dict[Variable, Variable] | None:
     """Return the outputs of a loop that runs only first steps, if every reader reads only these."""
     every = [access for accesses in found.values() for access in accesses]

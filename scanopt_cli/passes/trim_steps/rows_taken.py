@@ -6,7 +6,7 @@ be rewritten: to count from the end, or to read a buffer with fewer rows after t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,23 +14,24 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 
-from scanopt_cli.analysis.accesses.accesses import Clients, sequence_steps
-from scanopt_cli.analysis.accesses.indices import RowIndex, read_index
+from scanopt_cli.analysis.accesses.accesses import sequence_steps
+from scanopt_cli.analysis.accesses.indices import read_index
+from scanopt_cli.analysis.accesses.row_sources import RowSource
 from scanopt_cli.ir.indexing import taken
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import Slot
+from scanopt_cli.ir.naming import Clients
 
 type Rows = range | int | list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """``variable``, which takes ``rows`` of a buffer: a range, one row or a list of rows.
+    """``variable``, which takes ``rows`` of a source: a range, one row or a list of rows.
 
     ``rest`` are the indices of the axes after that of the rows.
     """
 
     variable: Variable
+    source: RowSource
     rows: Rows
     rest: tuple[Any, ...] = ()
 
@@ -40,64 +41,70 @@ class Taken:
         return [self.rows] if isinstance(self.rows, int) else self.rows
 
     @property
-    def ends(self) -> tuple[int, int] | None:
-        """The smallest and the largest row; ``None`` if no row is taken."""
-        places = self.places
+    def steps(self) -> tuple[int, int] | None:
+        """The first and the last step whose row is taken, those before the first being negative.
+
+        ``None`` if no row is taken.
+        """
+        places, n_initial = self.places, self.source.n_initial
         if not places:
             return None
         # A range is not walked through: it may be as long as a loop.
         few = (places[0], places[-1]) if isinstance(places, range) else places
-        return min(few), max(few)
+        return min(few) - n_initial, max(few) - n_initial
 
-    def of(self, buffer: Any, axis: int, first: int, length: int, *, from_end: bool) -> Variable:
-        """Return the same rows of ``buffer``, whose ``length`` rows start at row ``first``."""
-        index = _index(self.rows, first, length, from_end=from_end)
-        made = taken(buffer, axis, index, *self.rest)
+    def of(self, buffer: Any, length: int, *, from_end: bool) -> Variable:
+        """Return the same rows of ``buffer``, which has ``length`` of them."""
+        index = _index(self.rows, length, from_end=from_end)
+        made = taken(buffer, self.source.axis, index, *self.rest)
         if made is not buffer:
             made.name = self.variable.name
         return made
 
 
-class RowsTaken:
-    """Finds the rows that each reader takes of the outputs of a loop of ``steps`` steps.
+def rows_taken(source: RowSource, steps: int, clients: Clients) -> Iterator[Taken]:
+    """Yield what readers take of the rows of a loop of ``steps`` steps.
 
-    `of` raises `LookupError` for a read that is out of bounds: the graph must keep that error.
+    For readers that are not an index or slice in numbers, it is the source itself. A `LookupError`
+    is raised for a read that is out of bounds: the graph must keep that error.
     """
-
-    def __init__(self, view: ScanView, steps: int, clients: Clients) -> None:
-        self._axis = view.batch_ndim
-        self._steps = steps
-        self._clients = clients
-
-    def of(self, slot: Slot) -> list[Taken]:
-        """Return what readers take of the output of ``slot``.
-
-        For readers that are not an index or slice in numbers, it is the output itself.
-        """
-        return list(self._taken(slot.output, range(self._steps + slot.n_initial)))
-
-    def _taken(self, variable: Variable, rows: range) -> Iterator[Taken]:
-        """Yield what readers take of ``variable``, which holds ``rows`` of the buffer."""
-        first: int | None = None
-        for node, position in self._clients(variable):
-            index = read_index(node, self._axis) if position == 0 else None
-            if index is not None and index.in_numbers is not None:
-                yield from self._indexed(node, index, rows)
-            else:
-                first = max(first or 0, _first_rows(node, position, len(rows)))
-        if first is not None:
-            yield Taken(variable, rows[:first])
-
-    def _indexed(self, node: Apply, index: RowIndex, rows: range) -> Iterator[Taken]:
-        result, places = node.outputs[0], index.in_numbers
-        if isinstance(places, np.ndarray):
-            yield Taken(result, [rows[place] for place in places.tolist()])
-            return
-        chosen = rows[places]
-        if isinstance(chosen, range) and not index.rest:
-            yield from self._taken(result, chosen)
+    others = []
+    readers = []
+    for node, position in clients(source.variable):
+        made = source.behind(node, position)
+        if made is None or not made.is_plain:
+            readers.append((node, position))
         else:
-            yield Taken(result, chosen, index.rest)
+            others.append(made)
+    yield from _taken(source, source.variable, range(steps + source.n_initial), readers, clients)
+    for other in others:
+        yield from rows_taken(other, steps, clients)
+
+
+def _taken(
+    source: RowSource,
+    variable: Variable,
+    rows: range,
+    readers: Sequence[tuple[Any, int]],
+    clients: Clients,
+) -> Iterator[Taken]:
+    """Yield what readers take of ``variable``, which holds ``rows`` of the source."""
+    first: int | None = None
+    for node, position in readers:
+        index = read_index(node, source.axis) if position == 0 else None
+        places = None if index is None else index.in_numbers
+        if index is None or places is None:
+            first = max(first or 0, _first_rows(node, position, len(rows)))
+            continue
+        result = node.outputs[0]
+        if isinstance(places, np.ndarray):
+            yield Taken(result, source, [rows[place] for place in places.tolist()])
+        elif isinstance(chosen := rows[places], range) and not index.rest:
+            yield from _taken(source, result, chosen, clients(result), clients)
+        else:
+            yield Taken(result, source, chosen, index.rest)
+    if first is not None:
+        yield Taken(variable, source, rows[:first])
 
 
 def _first_rows(node: Apply, position: int, length: int) -> int:
@@ -108,9 +115,9 @@ def _first_rows(node: Apply, position: int, length: int) -> int:
     return max(steps.constant, 1)
 
 
-def _index(rows: Rows, first: int, length: int, *, from_end: bool) -> Any:
-    """The plainest index of ``rows`` in a buffer whose ``length`` rows start at row ``first``."""
-    back = -first - length if from_end else -first
+def _index(rows: Rows, length: int, *, from_end: bool) -> Any:
+    """The plainest index of ``rows`` in a source that has ``length`` of them."""
+    back = -length if from_end else 0
     if isinstance(rows, int):
         return rows + back
     if isinstance(rows, list):
@@ -122,8 +129,8 @@ def _index(rows: Rows, first: int, length: int, *, from_end: bool) -> Any:
     if len(rows) == 1 or rows.step > 0:
         step = None if len(rows) == 1 or rows.step == 1 else rows.step
         stop = end + 1
-        begin = None if start == first and not from_end else start + back
-        return slice(begin, None if stop >= first + length else stop + back, step)
-    begin = None if start == first + length - 1 else start + back
+        begin = start + back if start or from_end else None
+        return slice(begin, None if stop >= length else stop + back, step)
+    begin = None if start == length - 1 else start + back
     # A stop before row 0 would be -1, which is the last row; counted from the end it is not.
-    return slice(begin, end - 1 + back if from_end or end > first else None, rows.step)
+    return slice(begin, end - 1 + back if from_end or end else None, rows.step)

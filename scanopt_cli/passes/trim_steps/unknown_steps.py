@@ -7,12 +7,12 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from scanopt_cli.analysis.accesses.accesses import accesses
+from scanopt_cli.analysis.accesses.accesses import Accesses
+from scanopt_cli.analysis.accesses.row_sources import remade
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import with_steps
-from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.passes.trim_steps.end_reads import EndRead, end_read, only_sequences
 from scanopt_cli.passes.trim_steps.fewer_steps import why_every_step
 from scanopt_cli.pipeline.contract import PassContext
@@ -20,12 +20,12 @@ from scanopt_cli.remarks import Code, Why, because
 
 
 def trim_unknown(
-    view: ScanView, lengths: Lengths, context: PassContext
+    view: SlotView, reads: Accesses, lengths: Lengths, context: PassContext
 ) -> dict[Variable, Variable] | None:
     """Return readers of a loop without the last steps, which every reader leaves out."""
     found: list[tuple[Slot, EndRead]] = []
-    for slot in view.of_kind(*TRACED):
-        for access in accesses(view, slot, context.clients):
+    for slot, accesses in reads.items():
+        for access in accesses:
             reading = end_read(access, lengths)
             if reading is None:
                 return None
@@ -52,7 +52,7 @@ def trim_unknown(
 
 
 def _without_last(
-    view: ScanView,
+    view: SlotView,
     found: list[tuple[Slot, EndRead]],
     fewer: int,
     lengths: Lengths,
@@ -62,7 +62,6 @@ def _without_last(
     trip_count = lengths.value_of(scalar_steps(view))
     has_enough = lengths.provably_le(fewer, trip_count)
     old_count: Any = as_count(trip_count)
-    axis = view.batch_ndim
     # A negative count stays negative, and so stays an error.
     new_count = as_count(trip_count - fewer)
     if not has_enough:
@@ -71,23 +70,17 @@ def _without_last(
         new_count = pt.minimum(old_count, least)
     results = with_steps(view, new_count, lengths)
     written: dict[Variable, Variable] = {}
-    sources: dict[Variable, Any] = {}
-    for slot, reading in found:
+    made = dict(results)
+    for _, reading in found:
         if reading.index is None:
             continue  # a loop that reads a sequence: the rows it reads are still there
-        source: Any = reading.access.source
-        if source not in sources:
-            sources[source] = results[slot.output]
-            if source is not slot.output:
-                sources[source] = source.owner.op(sources[source], *source.owner.inputs[1:])
-                sources[source].name = source.name
-        rows = sources[source]
+        rows = remade(reading.access.source, made)
         old = reading.access.result
         length = trip_count + reading.access.n_initial
         new = None
         if only_sequences(old, context.clients, length - reading.n_left_out):
-            new = reading.of_sequence(rows, axis, fewer)
+            new = reading.of_sequence(rows, fewer)
         if new is None:
-            new = reading.of(rows, axis, fewer, None if has_enough else length)
+            new = reading.of(rows, fewer, None if has_enough else length)
         written[old] = new
     return written | results
