@@ -52,6 +52,7 @@ class Definition(Protocol):
     """One definition of when two things compute the same; see `Sameness`."""
 
     names: bool
+    exact: bool
     opaque: list[str]
     by_state: list[str]
     depth: int

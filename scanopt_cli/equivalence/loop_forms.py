@@ -113,7 +113,7 @@ def loop_form(sameness: Definition, op: Any) -> LoopForm:
     body = BodyDigests(sameness, slots, op.fgraph.toposort(), inner_condition(op))
     readers = _SlotReaders(body)
     budget = _RoundBudget(body)
-    starts = [sameness.key("slot", *_shape(slot)) for slot in slots]
+    starts = [sameness.key("slot", *_shape(sameness, slot)) for slot in slots]
     found = _refine(body, starts, readers.signatures, budget)
     signatures = found.signatures
     while repeated := [colour for colour, count in Counter(found.colours).items() if count > 1]:
@@ -317,12 +317,14 @@ def _starts(
     sameness: Definition, of: Callable[[Variable], bytes], slots: Sequence[Slot]
 ) -> list[bytes]:
     key = sameness.key
-    return [key("fed slot", *_shape(slot), of(slot.outer_input)) for slot in slots]
+    return [key("fed slot", *_shape(sameness, slot), of(slot.outer_input)) for slot in slots]
 
 
-def _shape(slot: InnerSlot) -> tuple[object, ...]:
+def _shape(sameness: Definition, slot: InnerSlot) -> tuple[object, ...]:
     types = [variable.type for variable in (*slot.inner_inputs, *slot.inner_outputs)]
-    return slot.kind.value, slot.taps, slot.out_taps, types
+    # Slots of two kinds of a Scan compute the same, but become different slots of a Scan again.
+    former = slot.former.value if sameness.exact and slot.former is not None else None
+    return slot.kind.value, slot.taps, slot.out_taps, types, *([former] if former else [])
 
 
 def _frame(op: Any) -> tuple[object, ...]:

@@ -83,6 +83,7 @@ class Sameness:
     ) -> None:
         self.gradients = gradients
         self.names = names
+        self.exact = exact
         self.opaque: list[str] = []
         self.by_state: list[str] = []
         self.depth = 0

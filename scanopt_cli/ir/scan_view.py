@@ -21,6 +21,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.utils import safe_signature
 
 from scanopt_cli.errors import PassError
+from scanopt_cli.ir.former_scans import FormerScan
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.interning import check_kept
 from scanopt_cli.ir.slots import (
@@ -141,10 +142,15 @@ def new_scan(
 ) -> dict[Slot, Variable]:
     """Return the outputs of a Scan made of ``slots``, whose inner variables are not frozen.
 
-    It has the steps and the name of ``like``, a loop of another design.
+    It has the steps and the name of ``like``, a loop of another design, and the settings of the
+    Scan that this was made of, if it was.
     """
     by_kind, name, n_steps = _by_kind(list(slots)), like.op.name, like.n_steps
-    made = _scan_of(by_kind, condition, str(name), name=name)
+    settings = {}
+    if like.op.former is not None:
+        former = FormerScan(*like.op.former)
+        settings = {"profile": former.profile, "allow_gc": former.allow_gc}
+    made = _scan_of(by_kind, condition, str(name), name=name, mode=like.op.mode, **settings)
     op = like.kept(made, _in_order(by_kind, _OUTER_INPUTS))
     node = op.make_node(n_steps, *(s.outer_input for s in _in_order(by_kind, _OUTER_INPUTS)))
     return dict(zip(_in_order(by_kind, _OUTPUTS), node.outputs, strict=True))

@@ -54,6 +54,7 @@ class InnerSlot:
     inner_inputs: list[Variable] = field(default_factory=list)
     inner_outputs: list[Variable] = field(default_factory=list)
     argument: str | None = field(default=None, kw_only=True)
+    former: SlotKind | None = field(default=None, kw_only=True)
 
     @property
     def has_input(self) -> bool:
@@ -81,6 +82,8 @@ class Slot(InnerSlot):
         The inner outputs, one for each out-tap.
     argument
         What the user's step calls it, if that is known.
+    former
+        Of a slot of a TracedLoop that was made of a Scan, the kind that it had there, if any.
     outer_input
         The sequence, the initial buffer of a state, the buffer length of a nit_sot, the value of a
         non-sequence.
@@ -106,6 +109,7 @@ class Slot(InnerSlot):
             inner.inner_inputs,
             inner.inner_outputs,
             argument=inner.argument,
+            former=inner.former,
             outer_input=outer_input,
         )
 

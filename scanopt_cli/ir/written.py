@@ -138,10 +138,16 @@ def copy_mark(old: Op, new: Op) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Which loop a new one is made of, and what its step calls variables of the new body."""
+    """Which loop a new one is made of, and what its step calls variables of the new body.
+
+    If the loop was a Scan, ``kinds`` says what kinds of slots its states and constants belonged to,
+    and ``traced`` those of traced values.
+    """
 
     node: Apply
     arguments: Mapping[Variable, str] = field(default_factory=dict)
+    kinds: Mapping[Variable, str] = field(default_factory=dict)
+    traced: Sequence[str] = ()
 
     def give(self, op: Op, slots: Sequence[Variable]) -> None:
         """Let ``op``, whose slots are known by ``slots``, say where the loop was written."""

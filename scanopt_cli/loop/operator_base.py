@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Self
@@ -18,6 +18,8 @@ from pytensor.tensor.basic import as_tensor_variable, cast, constant
 from pytensor.tensor.type import integer_dtypes, lscalar
 
 from scanopt_cli.ir.connection_patterns import pattern_of_graph
+from scanopt_cli.ir.former_scans import FormerScan
+from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.slots import HasSlots, InnerSlot, Slot, SlotKind, SlotView, with_arguments
 from scanopt_cli.ir.written import Names, copy_mark
 from scanopt_cli.loop.body import Body
@@ -34,6 +36,10 @@ class LoopOperator(HasInnerFunction, HasSlots):
 
     __props__: tuple[str, ...] = ("fgraph", "n_states", "is_while")
     takes_another_body: ClassVar[bool] = True
+    former: tuple[Any, ...] | None = None
+    """What a TracedLoop remembers of the Scan that it was made of: a `FormerScan`."""
+    mode: Any = None
+    """How the step of that Scan was compiled."""
 
     def __init__(
         self,
@@ -85,7 +91,11 @@ class LoopOperator(HasInnerFunction, HasSlots):
         used = {inner: value for inner, value in constants.items() if inner in read}
         op = cls.from_body(replace(body, constants=list(used)), name=name)
         if like is not None:
-            like.give(op, [*body.states, *used, *body.traced, body.index])
+            fed = [*body.states, *used]
+            like.give(op, [*fed, *body.traced, body.index])
+            kinds: list[str | None] = [*map(like.kinds.get, fed), *like.traced]
+            kinds += [None] * (len(fed) + len(body.traced) - len(kinds))
+            op.remember(core_op(like.node.op), kinds)
         return op.make_node(n_steps, *initial, *used.values()).outputs
 
     @property
@@ -114,7 +124,11 @@ class LoopOperator(HasInnerFunction, HasSlots):
         frozen = graph if isinstance(graph, FrozenFunctionGraph) else graph.freeze()
         made = type(self)(frozen, self.n_states, self.is_while, name=self.name)
         copy_mark(self, made)
+        made.former, made.mode = self.former, self.mode
         return made
+
+    def remember(self, op: Any, kinds: Iterable[str | None]) -> None:
+        """Remember, of a new loop, ``op`` that it is made of: a Scan, or a loop made of one."""
 
     def clone(self) -> Self:
         """Return the operator itself, since nothing changes it."""
@@ -154,6 +168,10 @@ class LoopOperator(HasInnerFunction, HasSlots):
             ),
             InnerSlot(SlotKind.INDEX, 0, inner_inputs=[index]),
         ]
+        if self.former is not None:
+            kinds = FormerScan(*self.former).kinds
+            for slot, kind in zip(slots[:-1], kinds, strict=True):
+                slot.former = None if kind is None else SlotKind(kind)
         return with_arguments(slots, self)
 
     @property
@@ -354,6 +372,8 @@ class LoopView(SlotView):
             op = type(op).from_body(self.body(), name=name)
         fed = [*states, *self.of_kind(SlotKind.CONSTANT)]
         op = self.kept(op, [*fed, *traced, None])
+        if self.is_unfrozen:
+            op.remember(self.op, [slot.former for slot in (*fed, *traced)])
         new = op.make_node(self.n_steps, *(slot.outer_input for slot in fed)).outputs
         last, traces, values, n_done = op.split_outputs(new)
         pairs = [

@@ -21,6 +21,7 @@ from pytensor.graph.type import Type
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.type import lscalar
 
+from scanopt_cli.ir.former_scans import FormerScan
 from scanopt_cli.loop.body import Symbolic
 from scanopt_cli.loop.memory import copy_shared_outputs
 from scanopt_cli.loop.operator_base import LoopOperator
@@ -172,7 +173,39 @@ class TracedLoop(LoopOperator):
     - the number of steps, an int64.
 
     It does not run. PyTensor lowers it to a `Loop` when it compiles (`lowering`).
+
+    Parameters
+    ----------
+    fgraph, n_states, is_while
+        As of a `Loop`.
+    former
+        What it remembers of the Scan that it was made of: the content of a `FormerScan`.
     """
+
+    __props__ = (*LoopOperator.__props__, "former")
+    __str__ = LoopOperator.__str__
+
+    def __init__(
+        self,
+        fgraph: FrozenFunctionGraph,
+        n_states: int,
+        is_while: bool = False,
+        former: tuple[Any, ...] | None = None,
+        *,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(fgraph, n_states, is_while, name=name)
+        if former is not None:
+            n_slots = len(fgraph.inputs) - 1 + self.n_traced
+            self.former = tuple(FormerScan.checked(former, n_slots))
+
+    def remember(self, op: Any, kinds: Iterable[str | None]) -> None:
+        """Remember, of a new loop, ``op`` that it is made of: a Scan, or a loop made of one."""
+        settings = op
+        if isinstance(op, LoopOperator):
+            settings = op.former and FormerScan(*op.former)
+        if settings is not None:
+            self.former, self.mode = tuple(FormerScan.of(settings, kinds)), op.mode
 
     @property
     def n_traced(self) -> int:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import Output
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
 
+from scanopt_cli.analysis.accesses.accesses import Clients
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.loop_to_scan.scan_builder import ScanBuilder
+from scanopt_cli.passes.loop_to_scan.shifted_states import chains_of
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code, Why
@@ -68,17 +73,54 @@ class LoopToScan(TracedLoopPass):
         kept = dict(zip(view.of_kind(SlotKind.STATE), view.op.kept_lengths, strict=True))
         view.unfreeze()
         (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
-        made = ScanBuilder(view, Lengths(view.n_steps), index, has_room)
+        made = ScanBuilder(view, Lengths(view.n_steps), index, has_room, context.clients)
+        chains = chains_of(view, made.reads)
+        older = {slot for chain in chains.values() for slot in chain[:-1]}
         for slot in view.slots:
-            if slot.kind is SlotKind.STATE:
+            if slot.kind is SlotKind.STATE and slot not in older:
+                chain = chains.get(slot, [slot])
                 made.add_state(
-                    slot, is_traced=slot.outer_output in traces, keeps_shape=all(kept[slot])
+                    chain,
+                    is_traced=any(part.outer_output in traces for part in chain),
+                    keeps_shape=all(all(kept[part]) for part in chain),
                 )
             elif slot.kind is SlotKind.TRACED and slot.outer_output in traces:
                 made.add_traced(slot)
             elif slot.kind is SlotKind.CONSTANT:
                 made.add_constant(slot)
-        return made.outputs(counts=bool(context.clients(view.n_done)))
+        found = made.outputs(counts=bool(context.clients(view.n_done)))
+        return found | _rebuilt_readers(found, context.clients)
+
+
+def _rebuilt_readers(
+    replacements: Mapping[Variable, Variable], clients: Clients
+) -> dict[Variable, Variable]:
+    """Return what replaces readers of outputs of which a Scan declares other lengths.
+
+    Most readers need not know the lengths that a TracedLoop declares: they read a Scan when they
+    were made. What only declares lengths that the Scan declares itself goes.
+    """
+    found: dict[Variable, Variable] = {}
+    for old, new in replacements.items():
+        is_wider = not old.type.is_super(new.type)
+        for node, _ in clients(old):
+            if isinstance(node.op, Output) or not replacements.keys().isdisjoint(node.outputs):
+                continue
+            if isinstance(node.op, SpecifyShape) and node.outputs[0].type.is_super(new.type):
+                found[node.outputs[0]] = new
+            elif is_wider:
+                found |= _rebuilt(node, replacements)
+    return found
+
+
+def _rebuilt(node: Apply, replacements: Mapping[Variable, Variable]) -> dict[Variable, Variable]:
+    """Return what replaces the outputs of a node that reads the replacements; none if others."""
+    try:
+        made = node.op.make_node(*(replacements.get(v, v) for v in node.inputs))
+    except (TypeError, ValueError):
+        return {}
+    pairs = list(zip(node.outputs, made.outputs, strict=True))
+    return dict(pairs) if all(old.type.is_super(new.type) for old, new in pairs) else {}
 
 
 def _has_room(view: LoopView) -> bool:

@@ -7,21 +7,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytensor.tensor as pt
-from pytensor.graph.basic import Variable
-from pytensor.graph.replace import graph_replace
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import scalar_from_tensor, tensor_from_scalar
+from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.type import TensorType
 
+from scanopt_cli.analysis.accesses.accesses import Clients
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.step_rows import StepRow, step_rows
+from scanopt_cli.ir.indexing import number
 from scanopt_cli.ir.scan_view import new_scan
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.body import negation
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.loop.shapes import traced_shapes
 from scanopt_cli.loop.trace_rows import is_continuous
+from scanopt_cli.passes.loop_to_scan.initial_buffers import buffer_of
+from scanopt_cli.passes.loop_to_scan.shifted_states import readers_of
+
+_IN_BUFFERS = frozenset({SlotKind.MIT_SOT, SlotKind.SIT_SOT})
 
 
 @dataclass(slots=True)
@@ -33,11 +40,15 @@ class ScanBuilder:
     index: Variable
     has_room: bool
     """Whether there may be memory for a row of every step."""
+    clients: Clients
     values: dict[Variable, Variable] = field(default_factory=dict)
     """What stands for variables of the body of the TracedLoop."""
     slots: list[Slot] = field(default_factory=list)
     origin: dict[Slot, Slot] = field(default_factory=dict)
     """The slot of the TracedLoop that a slot with an output comes from."""
+    chains: dict[Slot, list[Slot]] = field(default_factory=dict)
+    """The chains of states that have a buffer, by the newest state."""
+    sums: dict[int, Variable] = field(default_factory=dict)
     rows: dict[Slot, list[StepRow]] = field(init=False, default_factory=lambda: defaultdict(list))
     """The rows that steps read of each constant."""
     reads: Counter[Variable] = field(init=False, default_factory=Counter)
@@ -51,17 +62,37 @@ class ScanBuilder:
         for row in step_rows(self.view).values():
             self.rows[row.slot].append(row)
 
-    def add_state(self, slot: Slot, *, is_traced: bool, keeps_shape: bool) -> None:
-        """Add a sit_sot or an untraced state."""
-        (old,) = slot.inner_inputs
-        start: Any = slot.outer_input
-        inner = self._inside(old)
-        if is_traced or (is_continuous(old) and keeps_shape and self.has_room):
-            kind, outer = SlotKind.SIT_SOT, self._buffer(_as_tensor(start), inner)
-        else:
-            kind, outer = SlotKind.UNTRACED, inner.type.filter_variable(_as_tensor(start))
-        new = _as_tensor(slot.inner_outputs[0])
-        self._add(Slot(kind, 0, (-1,), (0,), [inner], [new], outer_input=outer), slot)
+    def add_state(self, chain: list[Slot], *, is_traced: bool, keeps_shape: bool) -> None:
+        """Add a mit_sot or sit_sot, or untraced states, of a chain of states: `chains_of`."""
+        newest = chain[-1]
+        (old,), formers = newest.inner_inputs, {slot.former for slot in chain}
+        was_one = bool(formers & _IN_BUFFERS)
+        is_for_buffer = was_one or (is_continuous(old) and keeps_shape)
+        is_untraced = SlotKind.UNTRACED in formers or not self.has_room
+        if not is_traced and (is_untraced or not is_for_buffer):
+            for slot in chain:
+                self._add_untraced(slot)
+            return
+        read = [
+            (place - len(chain), slot.inner_inputs[0])
+            for place, slot in enumerate(chain)
+            if len(chain) == 1 or self.reads[slot.inner_inputs[0]] > (place > 0)
+        ]
+        inner = [self._inside(variable) for _, variable in read]
+        starts = [_as_tensor(slot.outer_input) for slot in chain]
+        outer = buffer_of(
+            starts, inner[0].type, self.lengths, self._rows_and_steps, was_one=was_one
+        )
+        kind = SlotKind.SIT_SOT if len(chain) == 1 else SlotKind.MIT_SOT
+        taps, new = tuple(tap for tap, _ in read), [_as_tensor(newest.inner_outputs[0])]
+        self._add(Slot(kind, 0, taps, (0,), inner, new, outer_input=outer), newest)
+        self.chains[newest] = chain
+
+    def _add_untraced(self, slot: Slot) -> None:
+        inner = self._inside(slot.inner_inputs[0])
+        outer = inner.type.filter_variable(_as_tensor(slot.outer_input))
+        new = [_as_tensor(slot.inner_outputs[0])]
+        self._add(Slot(SlotKind.UNTRACED, 0, (-1,), (0,), [inner], new, outer_input=outer), slot)
 
     def add_traced(self, slot: Slot) -> None:
         """Add a nit_sot."""
@@ -80,6 +111,7 @@ class ScanBuilder:
         n_steps: Any = self.view.n_steps
         for ahead in sorted(set(reads.values())):
             is_whole = not ahead and self.lengths.length_of(outer) == self.lengths.steps
+            is_whole |= not ahead and slot.former is SlotKind.SEQ
             sequence = outer if is_whole else outer[ahead : n_steps + ahead]
             value = sequence.type.clone(shape=sequence.type.shape[1:])()
             self._add_input(SlotKind.SEQ, value, sequence, slot)
@@ -90,12 +122,12 @@ class ScanBuilder:
     def _rows_of(self, slot: Slot) -> dict[Variable, int]:
         """Return the rows that steps read of a constant, by how far they are ahead.
 
-        There are none if it is read otherwise, too, or may be too short.
+        There are none if it is read otherwise, too, or may be too short, unless it was a sequence.
         """
         rows = self.rows.get(slot, [])
         if len(rows) != self.reads[slot.inner_inputs[0]]:
             return {}
-        if not all(row.is_there(self.lengths) for row in rows):
+        if not all(row.is_there(self.lengths) or _was_sequence(row) for row in rows):
             return {}
         return {row.inner: row.ahead for row in rows}
 
@@ -104,17 +136,12 @@ class ScanBuilder:
         view = self.view
         computed = [v for slot in self.slots for v in slot.inner_outputs]
         computed += [] if view.condition is None else [negation(view.condition)]
-        computed = graph_replace(computed, self.values, strict=False)
+        computed = clone_replace(computed, self.values, rebuild_strict=False)
         condition = computed[-1] if view.is_while else None
         body = iter(computed)
         for slot in self.slots:
             made = [next(body) for _ in slot.inner_outputs]
-            slot.inner_outputs = [
-                slot.inner_inputs[0].type.filter_variable(new, allow_convert=True)
-                if slot.kind in (SlotKind.SIT_SOT, SlotKind.UNTRACED)
-                else new
-                for new in made
-            ]
+            slot.inner_outputs = [self._next(slot, new) for new in made]
         counter = self._index(counts=counts, read=computed)
         found = new_scan(view, self.slots, condition)
         replacements: dict[Variable, Variable] = {}
@@ -122,17 +149,46 @@ class ScanBuilder:
             replacements[view.n_done] = view.n_steps if counter is None else found[counter]
         for slot, old in self.origin.items():
             new: Any = found[slot]
-            if old.outer_output is not None and slot.kind is not SlotKind.UNTRACED:
-                is_uncertain = slot.kind is SlotKind.NIT_SOT and new.type.ndim > 1
-                if is_uncertain and not self.lengths.runs():
-                    replacements[old.outer_output] = self._with_row_shape(new, old)
-                else:
-                    replacements[old.outer_output] = new
-            if old.last is not None:
-                last = new if slot.kind is SlotKind.UNTRACED else new[-1]
+            if slot.kind is SlotKind.UNTRACED:
+                assert old.last is not None
                 is_number = isinstance(old.last.type, ScalarType)
-                replacements[old.last] = scalar_from_tensor(last) if is_number else last
+                replacements[old.last] = scalar_from_tensor(new) if is_number else new
+            elif slot.kind is SlotKind.NIT_SOT:
+                replacements[old.output] = self._with_row_shape(new, old)
+            else:
+                replacements |= self._rows_of_buffer(self.chains[old], new)
         return replacements
+
+    def _rows_of_buffer(self, chain: list[Slot], buffer: Any) -> dict[Variable, Variable]:
+        """Return what replaces the outputs of the states of a chain, and some of their readers."""
+        found: dict[Variable, Variable] = {}
+        behind = len(chain)
+        for place, slot in enumerate(chain):
+            behind -= 1
+            if slot.last is not None:
+                last = buffer[-1 - behind]
+                is_number = isinstance(slot.last.type, ScalarType)
+                found[slot.last] = scalar_from_tensor(last) if is_number else last
+            if slot.outer_output is not None:
+                is_part = place or behind
+                rows = buffer[place or None : -behind if behind else None] if is_part else buffer
+                found[slot.outer_output] = rows
+        if len(chain) > 1 and chain[-1].outer_output is not None:
+            found |= readers_of(chain, buffer, self.clients)
+        return found
+
+    def _next(self, slot: Slot, new: Any) -> Variable:
+        """Return what a step computes for a slot, of the type that it must have."""
+        if slot.kind is SlotKind.NIT_SOT:
+            return new  # type: ignore[no-any-return]
+        wanted = slot.inner_inputs[0].type
+        if self.origin[slot].former in _IN_BUFFERS:
+            # A Scan need not know that each step keeps the lengths, and `scan-to-loop` says so.
+            given = new.owner.inputs[0] if isinstance(new.owner_op, SpecifyShape) else new
+            if (given.type.dtype, given.type.broadcastable) == (wanted.dtype, wanted.broadcastable):
+                return given  # type: ignore[no-any-return]
+        made: Variable = wanted.filter_variable(new, allow_convert=True)
+        return made
 
     def _index(self, *, counts: bool, read: list[Variable]) -> Slot | None:
         """Add what the index is read from; return the state that counts the steps, if any."""
@@ -167,23 +223,36 @@ class ScanBuilder:
         self.values[old] = scalar_from_tensor(inner) if is_number else inner
         return inner
 
-    def _buffer(self, start: Any, inner: Variable) -> Variable:
-        """Return a buffer that holds the initial value, and has room for a row of each step."""
-        n_steps: Any = self.view.n_steps
-        room: Any = pt.empty((n_steps + 1, *start.shape), dtype=start.dtype)
-        room.tag.nan_guard_mode_check = False
-        buffer = pt.set_subtensor(room[0], start)
-        kind = inner.type.clone(shape=(buffer.type.shape[0], *inner.type.shape))
-        made: Variable = kind.filter_variable(buffer, allow_convert=True)
-        return made
+    def _rows_and_steps(self, count: int) -> Any:
+        """Return ``count`` more than the number of steps."""
+        if count not in self.sums:
+            n_steps: Any = self.view.n_steps
+            node = n_steps.owner
+            if isinstance(n_steps, Constant):
+                self.sums[count] = pt.constant(int(n_steps.data) + count, dtype="int64")
+            elif node is not None and node.op == pt.sub and number(node.inputs[1]) == count:
+                self.sums[count] = node.inputs[0]
+            else:
+                self.sums[count] = n_steps + pt.constant(count, dtype="int64")
+        return self.sums[count]
 
     def _with_row_shape(self, trace: Any, slot: Slot) -> Variable:
-        """Return a trace with the shape of its rows, which a Scan that runs no step loses."""
+        """Return a trace with the shape of its rows, which a Scan that runs no step loses.
+
+        That of a value that a Scan traced had no other shape.
+        """
+        if trace.type.ndim == 1 or slot.former is SlotKind.NIT_SOT or self.lengths.runs():
+            return trace  # type: ignore[no-any-return]
         _, *outer = self.view.node.inputs
         op, n_steps = self.view.op, self.view.n_steps
         shapes: Any = traced_shapes(op, outer, n_steps=n_steps)
         made: Any = trace.reshape((trace.shape[0], *shapes[slot.position]), ndim=trace.type.ndim)
         return made  # type: ignore[no-any-return]
+
+
+def _was_sequence(row: StepRow) -> bool:
+    """Whether a row is one of a Scan's sequence, which must have a row for each step."""
+    return row.slot.former is SlotKind.SEQ and not row.ahead
 
 
 def _as_tensor(variable: Variable) -> Any:

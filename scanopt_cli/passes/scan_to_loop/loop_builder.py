@@ -8,7 +8,8 @@ from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import graph_replace
+from pytensor.graph.replace import clone_replace
+from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.type import lscalar
 
 from scanopt_cli.analysis.accesses.accesses import is_strip
@@ -56,6 +57,9 @@ class _LoopBuilder:
     traced: list[Any] = field(default_factory=list)
     arguments: dict[Variable, str] = field(default_factory=dict)
     """What the user's step calls states and constants of the body."""
+    kinds: dict[Variable, str] = field(default_factory=dict)
+    """The kinds of the slots that states and constants come from."""
+    traced_kinds: list[str] = field(default_factory=list)
     place: dict[Slot, int] = field(default_factory=dict)
     """Of a slot with an output, the position of its state or traced value."""
 
@@ -64,15 +68,21 @@ class _LoopBuilder:
         self.view.unfreeze()
         for slot in self.view.slots:
             n_states, n_constants = len(self.states), len(self.constants)
+            n_traced = len(self.traced)
             self._add(slot)
+            new = [*self.states[n_states:], *islice(self.constants, n_constants, None)]
+            self.kinds |= dict.fromkeys(new, slot.kind.value)
+            self.traced_kinds += [slot.kind.value] * (len(self.traced) - n_traced)
             if slot.argument:
-                new = [*self.states[n_states:], *islice(self.constants, n_constants, None)]
                 self.arguments |= dict.fromkeys(new, slot.argument)
         condition = self.view.condition
         computed = [*self.next_states, *self.traced]
         computed += [] if condition is None else [negation(condition)]
-        computed = graph_replace(computed, self.values, strict=False)
+        computed = clone_replace(computed, self.values, rebuild_strict=False)
         n = len(self.states)
+        for state, following in zip(self.states, computed, strict=False):
+            if isinstance(following.owner_op, SpecifyShape):  # others are added here, and go again
+                self.kinds.pop(state, None)
         body = Body(
             index=self.index,
             states=self.states,
@@ -85,7 +95,7 @@ class _LoopBuilder:
         )
         n_steps = as_step_count(self.view.n_steps)
         name = self.view.op.name
-        names = Names(self.view.node, self.arguments)
+        names = Names(self.view.node, self.arguments, self.kinds, self.traced_kinds)
         made = TracedLoop.over(n_steps, body, self.initial, self.constants, name=name, like=names)
         n_done: Any = made[-1] if condition is not None else n_steps
         replacements: dict[Variable, Variable] = {}

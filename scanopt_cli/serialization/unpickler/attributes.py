@@ -57,7 +57,7 @@ def _by_name(pattern: re.Pattern[str], names: str) -> dict[str, re.Pattern[str]]
 
 
 _TEXTS: dict[str, re.Pattern[str]] = {
-    **_by_name(_FREE, "name msg message"),
+    **_by_name(_FREE, "name msg message former"),
     **_by_name(_ANY, "why_null"),
     **_by_name(_DISPLAYED, "_print_name"),
     **_by_name(_SIGNATURE, "signature gufunc_signature extended_signature"),

@@ -154,6 +154,8 @@ class GraphBuilder(Builder):
             state["mode"] = None  # that of whoever compiled it; PyTensor would link by it
             # PyTensor takes a loop in place for equal to one that is not, in bodies as well.
             state |= {"destroy_map": {}} if "destroy_map" in state else {}
+        if "former" in state:  # so it is of a TracedLoop that was a Scan
+            state["mode"] = None
         if "destroyed" in state:  # so is a `Loop`, whose class is imported where a file has one
             state |= {"destroyed": (), "destroy_map": {}}
         return rebuild(cls, state)

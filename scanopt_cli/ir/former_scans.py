@@ -1,0 +1,56 @@
+"""What a TracedLoop remembers of the Scan that it was made of, so that it can become it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from scanopt_cli.ir.slots import SlotKind
+
+_KINDS = frozenset(SlotKind)
+
+
+class FormerScan(NamedTuple):
+    """The settings of a Scan, and the kinds that the slots of a TracedLoop had in it.
+
+    A TracedLoop holds it as a plain tuple, and compares it: two loops that compute the same, but of
+    different kinds of slots, become different Scans. How the Scan is compiled, its ``mode``, is
+    apart, and nobody compares it, as in PyTensor.
+
+    Attributes
+    ----------
+    kinds
+        By slot, in the order of `SlotView.slots`; ``None`` for a slot that the Scan did not have.
+    profile, allow_gc
+        The settings of those names.
+    """
+
+    kinds: tuple[str | None, ...]
+    profile: bool | str | None
+    allow_gc: bool
+
+    @classmethod
+    def of(cls, op: Any, kinds: Iterable[str | None]) -> FormerScan:
+        """Return what to remember of ``op``, a Scan or a `FormerScan` itself."""
+        return cls(tuple(kinds), op.profile, op.allow_gc)
+
+    @classmethod
+    def checked(cls, found: Any, n_slots: int) -> FormerScan:
+        """Return what a tuple, of a file perhaps, says of a loop of so many slots.
+
+        Raises
+        ------
+        TypeError
+            If it is no such tuple.
+        """
+        if type(found) is tuple and len(found) == 3:
+            kinds, profile, allow_gc = found
+            if (
+                type(kinds) is tuple
+                and len(kinds) == n_slots
+                and all(kind is None or kind in _KINDS for kind in kinds)
+                and type(profile) in (bool, str, type(None))
+                and type(allow_gc) is bool
+            ):
+                return cls(*found)
+        raise TypeError("a loop remembers a Scan of other slots, or what is no Scan")
