@@ -14,8 +14,8 @@ from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
 
-from scanopt_cli.analysis.accesses.accesses import Clients
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.naming import Clients
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.loop_to_scan.scan_builder import ScanBuilder

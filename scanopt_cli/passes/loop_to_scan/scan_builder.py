@@ -15,10 +15,10 @@ from pytensor.tensor.basic import scalar_from_tensor, tensor_from_scalar
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.analysis.accesses.accesses import Clients
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.step_rows import StepRow, step_rows
 from scanopt_cli.ir.indexing import number
+from scanopt_cli.ir.naming import Clients
 from scanopt_cli.ir.scan_view import new_scan
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.body import negation

@@ -20,9 +20,9 @@ from pytensor.tensor.basic import Join
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
 
-from scanopt_cli.analysis.accesses.accesses import Clients
 from scanopt_cli.analysis.accesses.indices import read_index, rows_index
 from scanopt_cli.ir.indexing import number
+from scanopt_cli.ir.naming import Clients
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.loop_to_scan.initial_buffers import row_of
