@@ -48,7 +48,7 @@ TEXTS: Mapping[Code, str] = {
     Code.STATE_NOT_HOISTED: "keeps the invariant {slots!q} in the loop: {reason}",
     Code.CONSTANT_INLINED: "wrote the value of {kind} {slots!q} into the step",
     Code.INPUT_KEPT: "keeps {kind} {slots!q} as an input: {reason}",
-    Code.SEQUENCE_UNIFORM: "turned uniform {kind} {slots!q} into a non_seq",
+    Code.SEQUENCE_UNIFORM: "turned uniform {kind} {slots!q} into a {into}",
     Code.CONSTANTS_MERGED: "merged {count:constant} with equal ones",
     Code.NODES_MERGED: "merged {count:node} with equal ones",
     Code.LOOPS_MERGED: "merged {count:loop} with equal ones",

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.ir.slots import SlotKind
-from support.graph_building import graph_of, labels, only_scan, optimized, outputs_of, scan
+from scanopt_cli.loop import TracedLoop
+from support.graph_building import (
+    assert_same_values,
+    graph_of,
+    labels,
+    only_scan,
+    optimized,
+    outputs_of,
+    scan,
+)
 
 X = pt.dscalar("x")
 N = pt.lscalar("n")
@@ -112,6 +125,43 @@ def test_case_3_twin_alloc_of_rows() -> None:
     rows = pt.dvector("rows")
     graph = graph_of(_over(pt.alloc(rows, 3)))
     assert optimized(graph, "inline-constants")[1] == []
+
+
+@pytest.mark.parametrize(
+    ("sequence", "told"),
+    [
+        (pt.constant(np.full((9, 2), 3.0)), "wrote the value of constant"),
+        (pt.alloc(pt.dscalar("v"), N, 2), "into a row"),
+        (pt.alloc(pt.dscalar("v"), N + 1, 2)[::-1], "into a row"),
+    ],
+    ids=["a constant", "a filled array", "a slice of one"],
+)
+def test_case_4_rows_of_traced_loops(sequence: Any, told: str) -> None:
+    start = pt.dvector("start")
+    ys = scan(lambda a, y: y * a, sequences=[sequence], outputs_info=[start], n_steps=N)
+    graph, _ = optimized(graph_of(ys), "scan-to-loop")
+    after, remarks = optimized(graph, "inline-constants,remove-unused")
+    assert any(told in remark for remark in remarks)
+    (node,) = (n for n in after.fgraph.apply_nodes if isinstance(n.op, TracedLoop))
+    assert not any(isinstance(n.op, Subtensor) for n in node.op.fgraph.apply_nodes)
+    for steps in (0, 1, 5):
+        values = {"start": np.array([1.0, 2.0]), "n": steps, "v": 1.5}
+        assert_same_values(graph, after, **values)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [lambda i, y, a: y * a[i // 2], lambda i, y, a: y * a[i] + a.sum()],
+    ids=["another row", "all rows as well"],
+)
+def test_case_4_twin_other_reads(step: Callable[..., Any]) -> None:
+    """What reads other rows, or all, keeps the constant."""
+    a = pt.alloc(pt.dscalar("v"), N)
+    ys = scan(step, sequences=[pt.arange(N)], non_sequences=[a], outputs_info=[X], n_steps=N)
+    graph, _ = optimized(graph_of(ys), "scan-to-loop")
+    after, _ = optimized(graph, "inline-constants,remove-unused")
+    (node,) = (n for n in after.fgraph.apply_nodes if isinstance(n.op, TracedLoop))
+    assert any(v.type.ndim for v in node.op.fgraph.inputs[2:])
 
 
 def test_inside_a_loop() -> None:

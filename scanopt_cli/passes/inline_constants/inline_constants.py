@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
+from scanopt_cli.analysis.step_rows import step_rows
 from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.inline_constants.small_folding import fold
 from scanopt_cli.passes.inline_constants.uniform_rows import LARGEST, uniform_row
 from scanopt_cli.pipeline.contract import PassContext
@@ -29,7 +33,10 @@ class InlineConstants(AnyLoopPass):
        moves into the body if ``v`` is a Constant scalar and the other lengths are known; else it
        becomes a non-sequence ``alloc(v, ...)``.
 
-    In cases 2 and 3 the pass looks through slices of the first axis, with any step and reversals
+    4. Cases 2 and 3 of a TracedLoop: the row of a constant at the index of the step, or a constant
+       number of rows behind it.
+
+    In cases 2 to 4 the pass looks through slices of the first axis, with any step and reversals
     included, since these keep all rows equal. If it moved anything into the body, it runs
     PyTensor's own constant folding there.
 
@@ -49,6 +56,8 @@ class InlineConstants(AnyLoopPass):
 
     def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a loop without constant and uniform inputs."""
+        if isinstance(view, LoopView) and (made := _with_uniform_rows(view.node, context)):
+            return made
         names = context.names(view)
         found = {
             slot: value
@@ -64,12 +73,49 @@ class InlineConstants(AnyLoopPass):
             if slot in inlined:
                 context.passed(view, Code.CONSTANT_INLINED, name, kind=kind)
                 continue
-            context.passed(view, Code.SEQUENCE_UNIFORM, name, kind=kind)
+            context.passed(view, Code.SEQUENCE_UNIFORM, name, kind=kind, into=SlotKind.NON_SEQ)
             slot.kind, slot.outer_input = SlotKind.NON_SEQ, value
         view.slots = [slot for slot in view.slots if slot not in inlined]
         if inlined:
             fold(view)
         return view.rebuild()
+
+
+def _with_uniform_rows(node: Apply, context: PassContext) -> dict[Variable, Variable] | None:
+    """Return replacements for the outputs of a TracedLoop whose steps read uniform rows."""
+    view = LoopView.of(node)
+    rows = step_rows(view).values()
+    if all(uniform_row(row.slot.outer_input, row.inner.type) is None for row in rows):
+        return None
+    names = context.names(view)
+    view.unfreeze()
+    replaced = {}
+    for row in step_rows(view).values():
+        value = uniform_row(row.slot.outer_input, row.inner.type)
+        if value is None:
+            continue
+        reason = _misfit(value, row.inner.type, is_output=row.inner in view.inner_outputs())
+        if reason is not None:
+            context.missed(view, Code.INPUT_KEPT, reason, names[row.slot], kind=row.slot.kind)
+            continue
+        name, kind = names[row.slot], row.slot.kind
+        if isinstance(value, Constant):
+            context.passed(view, Code.CONSTANT_INLINED, name, kind=kind)
+        else:
+            context.passed(view, Code.SEQUENCE_UNIFORM, name, kind=kind, into="row")
+            value = view.add_input(SlotKind.CONSTANT, row.inner.type(), value)
+        replaced[row.inner] = value
+    if not replaced:
+        return None
+    view.set_inner_outputs(graph_replace(view.inner_outputs(), replaced, strict=False))
+    read = set(ancestors(view.inner_outputs()))
+    view.slots = [
+        slot
+        for slot in view.slots
+        if slot.kind is not SlotKind.CONSTANT or not read.isdisjoint(slot.inner_inputs)
+    ]
+    fold(view)
+    return view.rebuild()
 
 
 def _invariant_value(
