@@ -13,7 +13,7 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.accumulators import added, outer_product, readers
-from scanopt_cli.analysis.step_rows import invariant_inputs
+from scanopt_cli.analysis.step_rows import invariant_inputs, step_rows
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.passes.push_out_sums.stacked_products import StackedProduct, stacked_product
 from scanopt_cli.passes.push_out_sums.vector_traces import VectorTrace, trace_of
@@ -168,6 +168,7 @@ def _lasts(slot: Slot, context: PassContext) -> list[Variable]:
 
 def _pushed_out(view: SlotView, sums: list[_Sum]) -> dict[Variable, Variable]:
     """Return replacements for the outputs of ``view`` without ``sums``, and for each last value."""
+    rows = step_rows(view)  # also those that the sums alone read
     view.slots = [slot for slot in view.slots if all(slot is not each.slot for each in sums)]
     traces: dict[Variable, VectorTrace] = {}
     for each in sums:
@@ -175,7 +176,7 @@ def _pushed_out(view: SlotView, sums: list[_Sum]) -> dict[Variable, Variable]:
         for vectors in each.products:
             for axis, vector in enumerate(vectors):
                 if vector not in traces:
-                    traces[vector] = trace_of(view, vector, shape[axis])
+                    traces[vector] = trace_of(view, vector, rows.get(vector), shape[axis])
     results = view.rebuild() if view.outputs() else dict.fromkeys(view.counts, view.n_steps)
     steps = {vector: trace.steps(results) for vector, trace in traces.items()}
     for trace in traces.values():
