@@ -43,7 +43,7 @@ from scanopt_cli.analysis.affine import (
     is_sum_of_dimensions,
     total,
 )
-from scanopt_cli.analysis.loop_lengths import output_length, steps_run, with_start
+from scanopt_cli.analysis.loop_lengths import joined_length, output_length, steps_run, with_start
 from scanopt_cli.analysis.minima import minimum_parts, minimum_text
 from scanopt_cli.ir.indexing import indices_of, is_full_slice
 from scanopt_cli.ir.scan_view import batch_ndim, is_loop
@@ -294,7 +294,7 @@ class Lengths:
                 is_counted = step == ONE and self.provably_le(start, stop)
                 return stop - start if is_counted else None
             case Join(axis=along) if along == axis:
-                return total(self.length_of(part, axis) for part in node.inputs)
+                return joined_length(self, node, axis)
             case Dot() if variable.type.ndim == 2:
                 return self.length_of(node.inputs[axis], axis)
             case Blockwise(core_op=core):
@@ -306,6 +306,8 @@ class Lengths:
                     return self.value_of(node.inputs[1 + axis - batch])
                 if isinstance(core, IncSubtensor):
                     return self.length_of(node.inputs[0], axis)
+                if isinstance(core, Join) and core.axis == axis - batch:
+                    return joined_length(self, node, axis)
         return output_length(self, node, variable, axis) if is_loop(node) else None
 
     def _subtensor_length(self, node: Apply, axis: int) -> AffineExpr | None:

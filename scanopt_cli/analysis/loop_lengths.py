@@ -5,13 +5,14 @@ What a Scan and the TracedLoop that it becomes have in common has the same lengt
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Protocol
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.affine import AffineExpr, Atom, as_affine
+from scanopt_cli.analysis.affine import AffineExpr, Atom, as_affine, total
 from scanopt_cli.analysis.minima import minimum_parts
 from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.scan_view import ScanView, first_traced
@@ -122,6 +123,33 @@ def _stopped_length(lengths: KnownLengths, view: ScanView, slot: Slot) -> Affine
     assert first.outer_output is not None
     stopped = AffineExpr.of(Atom(first.outer_output, view.batch_ndim))
     return stopped + (slot.n_initial - first.n_initial)
+
+
+def joined_length(lengths: KnownLengths, node: Apply, axis: int) -> AffineExpr:
+    """Return the length of a Join along the axis that it joins.
+
+    Before a trace of a state that starts as ``x[k]``, ``x[:k]`` has ``k`` rows: were there fewer,
+    that would raise an error.
+    """
+    found = [lengths.length_of(part, axis) for part in node.inputs]
+    for place, (part, trace) in enumerate(pairwise(node.inputs)):
+        if not found[place].is_constant and (row := _row_at_start(part, trace)) is not None:
+            found[place] = with_start(found[place], row)
+    return total(found)
+
+
+def _row_at_start(part: Variable, trace: Variable) -> int | None:
+    """Return the ``k`` of ``x[k]``, the first row of a trace, if ``part`` is a slice of x."""
+    source, loop = part.owner, trace.owner
+    if source is None or loop is None or not isinstance(loop.op, LoopOperator):
+        return None
+    slots = LoopView.of_output(loop, trace).slots
+    start = slots[0].outer_input.owner if slots and slots[0].kind is SlotKind.STATE else None
+    if start is None or not isinstance(start.op, Subtensor):
+        return None
+    index, *rest = indices_of(start)
+    is_row = start.inputs[0] is source.inputs[0] and not rest and not isinstance(index, slice)
+    return number(index) if is_row else None
 
 
 def rows(view: SlotView, slot: Slot, lengths: KnownLengths) -> AffineExpr:

@@ -54,7 +54,9 @@ class GuardLastRows(ScanPass):
     Without ``check``, as for JAX, which cannot raise errors, case 1 only reads ``buffer[-1]``.
 
     Out of scope: rows counted from the first (``xs[3]``), and slices of more rows, which raise no
-    error.
+    error. And TracedLoops: compiled, they lose the error too, but `trace-to-last`, which reads such
+    rows from last values, writes the check of cases 1 and 2 itself. What a Scan reads is guarded by
+    case 4 before it becomes a TracedLoop.
     """
 
     check: bool = True

@@ -15,12 +15,9 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.basic import Join
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import SpecifyShape
-from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.indices import RowIndex, read_index
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.loop_lengths import is_start
-from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.naming import Clients
 from scanopt_cli.ir.scan_view import batch_ndim
@@ -131,35 +128,15 @@ def remade(variable: Variable, made: dict[Variable, Variable]) -> Any:
 
 
 def _rows_before(node: Apply, position: int, source: RowSource) -> int | None:
-    """Return how many rows a Join puts before those of a trace, ``None`` if that is not known.
-
-    ``x[:k]`` has ``k`` rows if the state starts as ``x[k]``: were there fewer, that would raise an
-    error.
-    """
-    *parts, rows = node.inputs
+    """Return how many rows a Join puts before those of a trace, ``None`` if that is not known."""
     op: Any = core_op(node.op)
-    axis, made = op.axis + batch_ndim(node), node.outputs[0].type
-    is_alike = (made.dtype, made.broadcastable) == (rows.type.dtype, rows.type.broadcastable)
-    if axis != source.axis or position != len(parts) or not is_alike:
+    axis, rows, made = op.axis + batch_ndim(node), node.inputs[-1], node.outputs[0]
+    is_alike = (made.type.dtype, made.type.broadcastable) == (
+        rows.type.dtype,
+        rows.type.broadcastable,
+    )
+    if axis != source.axis or position != len(node.inputs) - 1 or not is_alike:
         return None
-    lengths, before = Lengths(), 0
-    for part in parts:
-        length = lengths.length_of(part, axis)
-        if not length.is_constant:
-            row = _row_read(source.slot.outer_input, part)
-            if row is None or len(parts) > 1 or not is_start(length, row):
-                return None
-            return row
-        before += length.constant
-    return before
-
-
-def _row_read(start: Variable, part: Variable) -> int | None:
-    """Return the ``k`` of the row ``x[k]`` that a state starts as, if ``part`` is a part of x."""
-    row, rows = start.owner, part.owner
-    if row is None or rows is None or row.inputs[0] is not rows.inputs[0]:
-        return None
-    if not isinstance(row.op, Subtensor) or not isinstance(rows.op, Subtensor):
-        return None
-    index = indices_of(row)
-    return number(index[0]) if len(index) == 1 and not isinstance(index[0], slice) else None
+    lengths = Lengths()
+    before = lengths.length_of(made, axis) - lengths.length_of(rows, axis)
+    return before.constant if before.is_constant else None
