@@ -150,13 +150,13 @@ class _Known:
 
     def trace(self, n_done: Any) -> Any:
         """Return the trace of ``n_done`` steps: the initial rows, then the value repeated."""
-        buffer: Any = self.slot.outer_input
         if self.initial is None:
             return alloc.make_node(self.value, n_done, *self.value.shape).outputs[0]
-        if self.slot.kind is SlotKind.STATE:
+        buffer: Any = self.slot.outer_input
+        if self.is_constant or self.slot.kind is SlotKind.STATE:
             buffer = as_tensor_variable(alloc(self.initial, n_done + 1, *self.initial.shape))
-            if self.is_constant:
-                return buffer
+        if self.is_constant:
+            return buffer
         return pt.set_subtensor(buffer[self.slot.n_initial :], self.value)
 
     def may_change_shape(self, view: SlotView, lengths: Lengths) -> bool:
