@@ -11,7 +11,9 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.conditional.op import IfElse
 from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.traversal import ancestors
 from pytensor.scan.utils import until
+from pytensor.tensor.basic import AllocEmpty
 
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.ir.graph import from_io
@@ -127,6 +129,20 @@ def test_case_3_a_state_that_no_step_changes(steps: int) -> None:
     assert remarks == ["passed scan_fn: made a constant of the state `x`, which no step changes"]
     slopes = pytensor.grad(cost(*work.outputs), list(work.inputs[:2]))
     work = from_io(work.inputs, [*work.outputs, *slopes])
+    assert_same_values(graph, work, x=0.5, w=2.0, n=steps)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_last_rows_need_no_trace(steps: int) -> None:
+    first, second, other = scan(
+        lambda a, b, c, w: (a, w + 1, c * 2),
+        outputs_info=[x, x, x],
+        non_sequences=[w],
+        n_steps=n,
+    )
+    graph = graph_of(*(states.owner.inputs[0][-1] for states in (first, second, other)))
+    work, _ = optimized(graph, "hoist-states")
+    assert not any(isinstance(v.owner_op, AllocEmpty) for v in ancestors(work.outputs[:2]))
     assert_same_values(graph, work, x=0.5, w=2.0, n=steps)
 
 
