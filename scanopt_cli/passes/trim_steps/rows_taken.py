@@ -94,7 +94,7 @@ def _taken(
         index = read_index(node, source.axis) if position == 0 else None
         places = None if index is None else index.in_numbers
         if index is None or places is None:
-            first = max(first or 0, _first_rows(node, position, len(rows)))
+            first = max(first or 0, _first_rows(node, variable, len(rows)))
             continue
         result = node.outputs[0]
         if isinstance(places, np.ndarray):
@@ -107,9 +107,9 @@ def _taken(
         yield Taken(variable, source, rows[:first])
 
 
-def _first_rows(node: Apply, position: int, length: int) -> int:
+def _first_rows(node: Apply, variable: Variable, length: int) -> int:
     """How many first rows a reader takes: of a sequence, a loop takes as many as it has steps."""
-    steps = sequence_steps(node, position)
+    steps = sequence_steps(node, variable)
     if steps is None or not steps.is_constant or steps.constant > length:
         return length
     return max(steps.constant, 1)
