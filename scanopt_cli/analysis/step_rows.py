@@ -6,7 +6,7 @@ number of the step: ``x[t + 1]`` reads the row that is 1 *ahead*.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,27 +59,23 @@ def step_rows(view: SlotView, nodes: Iterable[Apply] | None = None) -> dict[Vari
     if isinstance(view, ScanView):
         pairs = ((slot.inner_inputs[0], slot) for slot in view.of_kind(SlotKind.SEQ))
         return {inner: StepRow(inner, slot) for inner, slot in pairs}
-    return {
-        read.node.outputs[0]: StepRow(read.node.outputs[0], read.slot, read.ahead[0])
-        for read in _indexed(view, nodes)
-        if 0 in read.ahead and len(indices_of(read.node)) == 1
-    }
+    found = {}
+    for node, slot, axis, place, step in _indexed(view, nodes):
+        ahead = place - step
+        if len(indices_of(node)) == 1 and axis == 0 and _is_ahead(ahead):
+            found[node.outputs[0]] = StepRow(node.outputs[0], slot, int(ahead.constant))
+    return found
 
 
-def rows_read_alone(view: SlotView, position: int) -> int | None:
-    """Return how far ahead the steps read rows of the node's input at ``position``.
+def rows_ahead(view: SlotView, slot: Slot) -> int | None:
+    """Return how far ahead the steps read rows of what feeds a slot, 0 for a sequence of a Scan.
 
-    It is 0 for a sequence of a Scan. ``None`` if they read other rows, or anything else of it.
+    ``None`` if they read other rows, or anything else of it.
     """
-    if isinstance(view, ScanView):
-        return 0 if 0 < position <= len(view.of_kind(SlotKind.SEQ)) else None
-    place = position - 1 - len(view.of_kind(SlotKind.STATE))
-    constants = view.of_kind(SlotKind.CONSTANT)
-    if not 0 <= place < len(constants):
-        return None
-    (inner,) = constants[place].inner_inputs
-    readers = [node for node, _ in view.op.fgraph.clients[inner]]
-    found = [row for row in step_rows(view, readers).values() if row.slot is constants[place]]
+    if slot.kind is not SlotKind.CONSTANT:
+        return 0 if slot.kind is SlotKind.SEQ else None
+    readers = [node for node, _ in view.op.fgraph.clients[slot.inner_inputs[0]]]
+    found = [row for row in step_rows(view, readers).values() if row.slot is slot]
     return max((row.ahead for row in found), default=0) if len(found) == len(readers) else None
 
 
@@ -89,9 +85,9 @@ def has_rows_for_steps(view: SlotView, lengths: Lengths) -> bool:
         sequences = view.of_kind(SlotKind.SEQ)
         return all(lengths.provably_le(lengths.steps, rows(view, s, lengths)) for s in sequences)
     return all(
-        lengths.provably_le(lengths.steps + ahead, lengths.length_of(read.slot.outer_input, axis))
-        for read in _indexed(view)
-        for axis, ahead in read.ahead.items()
+        lengths.provably_le(lengths.steps + ahead, lengths.length_of(slot.outer_input, axis))
+        for _, slot, axis, place, step in _indexed(view)
+        if _is_ahead(ahead := place - step)
     )
 
 
@@ -101,35 +97,24 @@ def rows_by_step(view: SlotView) -> Iterator[tuple[Slot, int]]:
     With it comes 1 if later steps read later rows, and -1 if they read earlier ones. A constant is
     yielded for each such read.
     """
-    for read in _indexed(view):
-        ((index, _),) = read.step.terms
-        direction = dict(read.places[0].terms).get(index) if 0 in read.places else None
-        if direction in (1, -1):
-            yield read.slot, direction
+    for _, slot, axis, place, step in _indexed(view):
+        ((index, _),) = step.terms
+        direction = dict(place.terms).get(index)
+        if axis == 0 and direction in (1, -1):
+            yield slot, direction
 
 
-@dataclass(frozen=True, slots=True)
-class _Indexed:
-    """A node that reads a constant of a TracedLoop at ``places``, by axis, in step ``step``."""
-
-    node: Apply
-    slot: Slot
-    places: Mapping[int, AffineExpr]
-    step: AffineExpr
-
-    @property
-    def ahead(self) -> dict[int, int]:
-        """How many rows ahead of the step's number it reads, by axis."""
-        found = {axis: place - self.step for axis, place in self.places.items()}
-        return {
-            axis: int(ahead.constant)
-            for axis, ahead in found.items()
-            if ahead.is_constant and ahead.constant >= 0
-        }
+def _is_ahead(rows: AffineExpr) -> bool:
+    return rows.is_constant and rows.constant >= 0
 
 
-def _indexed(view: SlotView, nodes: Iterable[Apply] | None = None) -> Iterator[_Indexed]:
-    """Yield what reads a constant of a TracedLoop by an index, of some ``nodes`` or of all."""
+def _indexed(
+    view: SlotView, nodes: Iterable[Apply] | None = None
+) -> Iterator[tuple[Apply, Slot, int, AffineExpr, AffineExpr]]:
+    """Yield what reads a constant of a TracedLoop by an index, of some ``nodes`` or of all.
+
+    With it come the constant, the axis, the place that it reads there, and the step's number.
+    """
     constants = {slot.inner_inputs[0]: slot for slot in view.of_kind(SlotKind.CONSTANT)}
     if not constants:
         return
@@ -137,12 +122,10 @@ def _indexed(view: SlotView, nodes: Iterable[Apply] | None = None) -> Iterator[_
     lengths = Lengths()
     for node in io_toposort([], view.inner_outputs()) if nodes is None else nodes:
         if isinstance(node.op, Subtensor) and node.inputs[0] in constants:
-            places = {
-                axis: lengths.value_of(place)
-                for axis, place in enumerate(indices_of(node))
-                if not isinstance(place, slice)
-            }
-            yield _Indexed(node, constants[node.inputs[0]], places, lengths.value_of(index))
+            slot = constants[node.inputs[0]]
+            for axis, place in enumerate(indices_of(node)):
+                if not isinstance(place, slice):
+                    yield node, slot, axis, lengths.value_of(place), lengths.value_of(index)
 
 
 def invariant_inputs(view: SlotView) -> dict[Variable, Variable]:

@@ -104,7 +104,10 @@ class GuardLastRows(ScanPass):
                 assert access.index is not None
                 buffer: Any = slot.output
                 axis = view.batch_ndim
-                row = buffer[along(axis, -1, *access.index.rest)]
+                columns = access.path[0].rest if access.path else ()
+                row = buffer[along(axis, -1, *(columns or access.index.rest))]
+                if columns and access.index.rest:
+                    row = row[along(axis, *access.index.rest)]
                 if access.index.is_slice:
                     row = pt.expand_dims(row, axis)[along(axis, slice(None, steps))]
                 elif self.check:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytensor.tensor as pt
 import pytest
@@ -11,6 +13,10 @@ from pytensor.tensor.shape import Shape_i
 
 from scanopt_cli.analysis.accesses.accesses import accesses
 from scanopt_cli.analysis.accesses.indices import Extent, read_index
+from scanopt_cli.analysis.accesses.row_sources import RowSource
+from scanopt_cli.ir.scan_view import is_loop, view_of
+from scanopt_cli.loop import Body, TracedLoop
+from scanopt_cli.loop.batching import SAME_COUNT
 from support.graph_building import graph_of, only_scan, scan
 
 MOST = 7
@@ -100,3 +106,70 @@ def test_index_of_rows_keeps_the_indices_of_other_axes() -> None:
     assert len(index.rest) == 1
     assert read_index(x[:, 0].owner, 1) is not None
     assert read_index(x[0, 0].owner, 1) is None
+
+
+N, M = pt.lscalar("n"), pt.dmatrix("m")
+ROWS = pt.ones((2, 3))
+
+
+def rows_of_states(dtype: str = "float64") -> Any:
+    """The trace of a state of three numbers: the initial row, and one a step."""
+    h, index = pt.vector("h", dtype=dtype, shape=(3,)), pt.lscalar("index")
+    state = h.type()
+    body = Body(index=index, states=[state], next_states=[(state * 2).astype(dtype)])
+    return TracedLoop.over(N, body, [h], {})[1]
+
+
+def sources(made: Any) -> list[tuple[int, int]]:
+    """Return the axis of the rows, and how many are initial ones, of what holds a loop's rows."""
+    graph = graph_of(made)
+    (view,) = (view_of(node) for node in graph.fgraph.toposort() if is_loop(node))
+    (slot,) = view.outputs()
+    clients = graph.fgraph.clients
+    found = RowSource.of(view, slot).every(lambda variable: clients[variable])
+    return [(source.axis, source.n_initial) for source in found]
+
+
+@pytest.mark.parametrize(
+    ("make", "further"),
+    [
+        (lambda trace: trace.T, (1, 1)),
+        (lambda trace: trace[1:].T, (1, 0)),
+        (lambda trace: pt.specify_shape(trace, (None, 3)), (0, 1)),
+        (lambda trace: SAME_COUNT(trace, pt.eq(N, 2)), (0, 1)),
+        (lambda trace: pt.join(0, ROWS, trace), (0, 3)),
+        (lambda trace: pt.join(0, ROWS.astype("float32"), ROWS, trace), (0, 5)),
+        (lambda trace: pt.join(1, ROWS.T, trace.T), (1, 3)),
+    ],
+)
+def test_what_holds_the_rows_of_a_traced_loop(make: Any, further: tuple[int, int]) -> None:
+    assert sources(make(rows_of_states()))[-1] == further
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda trace: trace.dimshuffle(0, "x", 1),
+        lambda trace: pt.specify_shape(trace, (5, 3)),
+        lambda trace: pt.specify_shape(trace, (None, N)),
+        lambda trace: pt.join(0, M, trace),
+        lambda trace: pt.join(0, trace, ROWS),
+        lambda trace: pt.join(1, trace, trace),
+        lambda trace: trace[2:],
+        lambda trace: trace * 2,
+    ],
+)
+def test_twins_what_holds_other_rows(make: Any) -> None:
+    assert sources(make(rows_of_states())) == [(0, 1)]
+
+
+def test_twin_rows_that_are_cast_where_they_are_joined() -> None:
+    assert sources(pt.join(0, ROWS, rows_of_states("float32"))) == [(0, 1)]
+
+
+@pytest.mark.parametrize("make", [lambda xs: xs.T, lambda xs: pt.join(0, ROWS, xs)])
+def test_twins_of_a_scan(make: Any) -> None:
+    """Its buffers have the batch axes in front, and all of their initial rows."""
+    h = pt.dvector("h", shape=(3,))
+    xs = scan(lambda h: h * 2, outputs_info=[h], n_steps=N)
+    assert sources(make(xs)) == [(0, 1), (0, 0)]

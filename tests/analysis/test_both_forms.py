@@ -236,3 +236,16 @@ def test_how_many_steps_were_run_is_known_of_a_loop_that_cannot_stop() -> None:
     )
     (n_done,) = view_of(node).counts
     assert str(Lengths().value_of(n_done)) == "n"
+
+
+def test_initial_rows_that_are_joined_again_are_as_many_as_the_taps_need() -> None:
+    """``h0[:1]`` is one row, if a state starts as ``h0[1]``; that of another array may be none."""
+    h0, other = pt.dvector("h0"), pt.dvector("other")
+    taps = {"initial": h0, "taps": [-2, -1]}
+    states = scan(lambda b, a: a + b, outputs_info=[taps], n_steps=N)
+    graph = graph_of(states.owner.inputs[0])
+    assert [_lengths(one) for one in _both(graph)] == [[["n+2"]], [["n+2"]]]
+    (joined,) = _both(graph)[1].outputs
+    start, trace = joined.owner.inputs
+    assert _lengths(graph_of(pt.join(0, start, trace))) == [["n+2"]]
+    assert "?" in _lengths(graph_of(pt.join(0, other[:1], trace)))[0][0]

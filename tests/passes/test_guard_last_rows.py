@@ -90,6 +90,20 @@ def test_case_1_an_entry_of_the_last_row() -> None:
     assert checks(guarded(states()[-1, 1])) == 1
 
 
+@pytest.mark.parametrize(
+    ("read", "count"),
+    [
+        (lambda xs: xs[1:, 0][-1], 1),
+        (lambda xs: xs[1:, :1][-1, 0], 1),
+        (lambda xs: xs[1:, 1][::-1][0], 1),
+        (lambda xs: xs[1:, 0][-1:], 0),
+    ],
+)
+def test_cases_1_and_3_of_a_column_of_the_steps(read: Any, count: int) -> None:
+    """One slice takes the steps and the column, as PyTensor writes it when it compiles."""
+    assert checks(guarded(read(states().owner.inputs[0]))) == count
+
+
 def test_case_3_a_slice_is_one_row_or_none() -> None:
     work = guarded(states()[-1:])
     assert not checks(work)

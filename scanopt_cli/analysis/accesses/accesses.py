@@ -13,7 +13,7 @@ from scanopt_cli.analysis.accesses.indices import Bound, Extent, RowIndex, read_
 from scanopt_cli.analysis.accesses.row_sources import RowSource
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.step_rows import rows_read_alone
+from scanopt_cli.analysis.step_rows import rows_ahead
 from scanopt_cli.ir.naming import Clients
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.ir.slots import WITH_ROWS, Slot, SlotView
@@ -151,14 +151,16 @@ def is_strip(index: RowIndex | None, n_initial: int) -> bool:
     return index is not None and not index.rest and index.strips(n_initial)
 
 
-def sequence_steps(node: Apply, position: int) -> AffineExpr | None:
-    """Return how many first rows a loop reads of its input at ``position``, a row a step.
+def sequence_steps(node: Apply, source: Variable) -> AffineExpr | None:
+    """Return how many first rows a loop reads of ``source``, a row a step.
 
     That is its trip count, and more if a TracedLoop reads rows ahead. ``None`` for other readers; a
     batched Scan is one of them.
     """
-    if not is_loop(node):
+    view = view_of(node) if is_loop(node) else None
+    if view is None or view.batch_ndim:
         return None
-    view = view_of(node)
-    ahead = None if view.batch_ndim else rows_read_alone(view, position)
-    return None if ahead is None else Lengths().value_of(view.n_steps) + ahead
+    slots = [slot for slot in view.slots if slot.outer_input is source]
+    ahead = [rows for slot in slots if (rows := rows_ahead(view, slot)) is not None]
+    is_read_alone = ahead and len(ahead) == len(slots)
+    return Lengths().value_of(view.n_steps) + max(ahead) if is_read_alone else None

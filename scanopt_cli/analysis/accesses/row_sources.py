@@ -73,9 +73,13 @@ class RowSource:
         """Yield this source, and all plain ones that the graph makes of it."""
         yield self
         for reader in clients(self.variable):
-            made = self.behind(*reader)
-            if made is not None and made.is_plain:
+            if (made := self.plainly_behind(*reader)) is not None:
                 yield from made.every(clients)
+
+    def plainly_behind(self, node: Apply, position: int) -> Self | None:
+        """Return what a reader makes of the rows, if that is a plain source."""
+        made = self.behind(node, position)
+        return made if made is not None and made.is_plain else None
 
     def behind(self, node: Apply, position: int) -> Self | None:
         """Return what a reader makes of the rows, ``None`` if that holds other ones."""

@@ -70,7 +70,7 @@ class EndRead:
 
 def end_read(access: Access, lengths: Lengths) -> EndRead | None:
     """Return how a reader leaves out the last steps, ``None`` if it may read the last one."""
-    if (count := sequence_steps(access.node, access.position)) is not None:
+    if (count := sequence_steps(access.node, access.source)) is not None:
         left = lengths.steps + access.n_initial - count
         n_left_out = left.constant if left.is_constant and not access.is_reversed else 0
         return EndRead(access, n_left_out) if n_left_out > 0 else None
@@ -85,7 +85,7 @@ def end_read(access: Access, lengths: Lengths) -> EndRead | None:
 
 def only_sequences(variable: Variable, clients: Clients, length: AffineExpr) -> bool:
     """Whether all readers of ``variable`` are loops of ``length`` steps, as a sequence."""
-    return all(sequence_steps(node, position) == length for node, position in clients(variable))
+    return all(sequence_steps(node, variable) == length for node, _ in clients(variable))
 
 
 def _stride(index: slice) -> int:

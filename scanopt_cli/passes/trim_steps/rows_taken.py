@@ -6,7 +6,7 @@ be rewritten: to count from the end, or to read a buffer with fewer rows after t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,48 +68,35 @@ def rows_taken(source: RowSource, steps: int, clients: Clients) -> Iterator[Take
     For readers that are not an index or slice in numbers, it is the source itself. A `LookupError`
     is raised for a read that is out of bounds: the graph must keep that error.
     """
-    others = []
-    readers = []
-    for node, position in clients(source.variable):
-        made = source.behind(node, position)
-        if made is None or not made.is_plain:
-            readers.append((node, position))
-        else:
-            others.append(made)
-    yield from _taken(source, source.variable, range(steps + source.n_initial), readers, clients)
-    for other in others:
-        yield from rows_taken(other, steps, clients)
+    for one in source.every(clients):
+        yield from _taken(one, one.variable, range(steps + one.n_initial), clients)
 
 
-def _taken(
-    source: RowSource,
-    variable: Variable,
-    rows: range,
-    readers: Sequence[tuple[Any, int]],
-    clients: Clients,
-) -> Iterator[Taken]:
+def _taken(source: RowSource, variable: Variable, rows: range, clients: Clients) -> Iterator[Taken]:
     """Yield what readers take of ``variable``, which holds ``rows`` of the source."""
     first: int | None = None
-    for node, position in readers:
+    for node, position in clients(variable):
+        if variable is source.variable and source.plainly_behind(node, position) is not None:
+            continue
         index = read_index(node, source.axis) if position == 0 else None
         places = None if index is None else index.in_numbers
         if index is None or places is None:
-            first = max(first or 0, _first_rows(node, position, len(rows)))
+            first = max(first or 0, _first_rows(node, variable, len(rows)))
             continue
         result = node.outputs[0]
         if isinstance(places, np.ndarray):
             yield Taken(result, source, [rows[place] for place in places.tolist()])
         elif isinstance(chosen := rows[places], range) and not index.rest:
-            yield from _taken(source, result, chosen, clients(result), clients)
+            yield from _taken(source, result, chosen, clients)
         else:
             yield Taken(result, source, chosen, index.rest)
     if first is not None:
         yield Taken(variable, source, rows[:first])
 
 
-def _first_rows(node: Apply, position: int, length: int) -> int:
+def _first_rows(node: Apply, variable: Variable, length: int) -> int:
     """How many first rows a reader takes: of a sequence, a loop takes as many as it has steps."""
-    steps = sequence_steps(node, position)
+    steps = sequence_steps(node, variable)
     if steps is None or not steps.is_constant or steps.constant > length:
         return length
     return max(steps.constant, 1)
