@@ -210,10 +210,13 @@ def kept_rows(view: ScanView, slot: Slot, whole: Any, n_done: Any, lengths: Leng
     room = outer if slot.kind is SlotKind.NIT_SOT else outer.shape[0]
     n_rows = n_done + slot.n_initial
     most = lengths.steps + slot.n_initial
-    if not view.is_while and lengths.provably_le(rows(view, slot, lengths), most):
-        return whole[n_rows - room :]
-    kept = whole[pt.maximum(n_rows - room, 0) :]
+    kept = rows(view, slot, lengths)
+    if not view.is_while and lengths.provably_le(kept, most):
+        # Counted from the end, if that can be: so others see how few they are.
+        is_number = kept.is_constant and kept.constant > 0
+        return whole[-int(kept.constant) :] if is_number else whole[n_rows - room :]
+    last = whole[pt.maximum(n_rows - room, 0) :]
     if view.is_while:
-        return kept
+        return last
     spare = pt.zeros((pt.maximum(room - n_rows, 0), *whole.shape[1:]), dtype=whole.dtype)
-    return pt.join(0, kept, spare)
+    return pt.join(0, last, spare)
