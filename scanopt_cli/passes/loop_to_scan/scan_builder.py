@@ -9,7 +9,6 @@ from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import scalar_from_tensor, tensor_from_scalar
@@ -19,6 +18,7 @@ from pytensor.tensor.type import TensorType
 from scanopt_cli.analysis.accesses.accesses import Clients
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.step_rows import StepRow, step_rows
+from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import number
 from scanopt_cli.ir.scan_view import new_scan
 from scanopt_cli.ir.slots import Slot, SlotKind
@@ -175,7 +175,7 @@ class ScanBuilder:
         view = self.view
         computed = [v for slot in self.slots for v in slot.inner_outputs]
         computed += [] if view.condition is None else [negation(view.condition)]
-        computed = clone_replace(computed, self.values, rebuild_strict=False)
+        computed = substituted(computed, self.values, copies_all=False)
         condition = computed[-1] if view.is_while else None
         body = iter(computed)
         for slot in self.slots:

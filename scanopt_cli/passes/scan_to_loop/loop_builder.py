@@ -8,7 +8,6 @@ from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import clone_replace
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.type import lscalar
 
@@ -18,6 +17,7 @@ from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.initial_buffers import initial_rows
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import rows
+from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.ir.written import Names
@@ -77,7 +77,7 @@ class _LoopBuilder:
         condition = self.view.condition
         computed = [*self.next_states, *self.traced]
         computed += [] if condition is None else [negation(condition)]
-        computed = clone_replace(computed, self.values, rebuild_strict=False)
+        computed = substituted(computed, self.values, copies_all=False)
         n = len(self.states)
         for state, following in zip(self.states, computed, strict=False):
             if isinstance(following.owner_op, SpecifyShape):  # others are added here, and go again
