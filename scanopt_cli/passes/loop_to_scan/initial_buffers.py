@@ -11,7 +11,7 @@ from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.compile.ops import DeepCopyOp
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import SpecifyShape
@@ -77,6 +77,7 @@ def buffer_of(
         made = made.owner.inputs[0]
     is_buffer = isinstance(made.owner_op, Alloc | IncSubtensor) or lengths.steps == ZERO
     if was_one:
+        is_buffer |= isinstance(made, Constant)
         is_buffer &= is_start(length - lengths.steps, count)
     else:
         is_buffer &= rows.type.ndim > 1 and length == lengths.steps + count

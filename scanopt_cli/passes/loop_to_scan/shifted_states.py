@@ -53,9 +53,11 @@ def chains_of(view: LoopView, reads: Mapping[Variable, int]) -> dict[Slot, list[
         if newest in taken:
             continue
         chain = [newest]
-        while (before := older.get(chain[0])) is not None and before not in (newest, *taken):
-            chain.insert(0, before)
-        taken.update(chain)
+        taken.add(newest)
+        while (before := older.get(chain[-1])) is not None and before not in taken:
+            chain.append(before)
+            taken.add(before)
+        chain.reverse()
         while len(chain) > 1 and not (chain[0].former or reads[chain[0].inner_inputs[0]]):
             del chain[0]
         if len(chain) > 1:
