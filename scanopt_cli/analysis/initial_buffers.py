@@ -45,10 +45,11 @@ def with_dtype(buffer: Variable, dtype: str) -> Variable:
     return cast
 
 
-def initial_rows(buffer: Variable, count: int, lengths: Lengths) -> Variable:
+def initial_rows(buffer: Variable, count: int, lengths: Lengths, axis: int = 0) -> Variable:
     """Return what holds the first ``count`` rows of ``buffer``: if they were written, their values.
 
-    A read of the buffer would keep it alive, with its room for every step.
+    The rows are along ``axis``. A read of the buffer would keep it alive, with its room for every
+    step.
     """
     node = buffer.owner
     if node is None or not isinstance(node.op, IncSubtensor) or not node.op.set_instead_of_inc:
@@ -56,24 +57,26 @@ def initial_rows(buffer: Variable, count: int, lengths: Lengths) -> Variable:
     whole: Any
     rows: Any
     whole, rows, *_ = node.inputs
-    index = rows_index(node, 0)
+    index = rows_index(node, axis)
     if not isinstance(index, slice) or index.start is not None or number(index.step, 1) != 1:
         return buffer
     is_long_enough = index.stop is not None and lengths.provably_le(
         count, with_start(lengths.value_of(index.stop), count)
     )
     is_alike = (rows.type.dtype, rows.type.ndim) == (buffer.type.dtype, buffer.type.ndim)
-    if not (is_long_enough and is_alike and is_start(lengths.length_of(rows), count)):
+    if not (is_long_enough and is_alike and is_start(lengths.length_of(rows, axis), count)):
         return buffer
     # What is written may be broadcast to the rows.
     others = [
-        axis
-        for axis in range(1, buffer.type.ndim)
-        if lengths.length_of(rows, axis) != lengths.length_of(buffer, axis)
+        other
+        for other in range(buffer.type.ndim)
+        if other != axis and lengths.length_of(rows, other) != lengths.length_of(buffer, other)
     ]
     made: Any = buffer
     if not others:
         made = rows
+    elif axis:
+        return buffer
     elif isinstance(whole.owner_op, AllocEmpty) and all(rows.type.broadcastable[a] for a in others):
         made = pt.alloc(rows, count, *whole.owner.inputs[1:])
     return made  # type: ignore[no-any-return]

@@ -21,18 +21,19 @@ class FormerScan(NamedTuple):
     ----------
     kinds
         By slot, in the order of `SlotView.slots`; ``None`` for a slot that the Scan did not have.
-    profile, allow_gc
+    profile, allow_gc, strict
         The settings of those names.
     """
 
     kinds: tuple[str | None, ...]
     profile: bool | str | None
     allow_gc: bool
+    strict: bool
 
     @classmethod
     def of(cls, op: Any, kinds: Iterable[str | None]) -> FormerScan:
         """Return what to remember of ``op``, a Scan or a `FormerScan` itself."""
-        return cls(tuple(kinds), op.profile, op.allow_gc)
+        return cls(tuple(kinds), op.profile, op.allow_gc, op.strict)
 
     @classmethod
     def checked(cls, found: Any, n_slots: int) -> FormerScan:
@@ -43,14 +44,14 @@ class FormerScan(NamedTuple):
         TypeError
             If it is no such tuple.
         """
-        if type(found) is tuple and len(found) == 3:
-            kinds, profile, allow_gc = found
+        if type(found) is tuple and len(found) == len(cls._fields):
+            kinds, profile, *switches = found
             if (
                 type(kinds) is tuple
                 and len(kinds) == n_slots
                 and all(kind is None or kind in _KINDS for kind in kinds)
                 and type(profile) in (bool, str, type(None))
-                and type(allow_gc) is bool
+                and all(type(switch) is bool for switch in switches)
             ):
                 return cls(*found)
         raise TypeError("a loop remembers a Scan of other slots, or what is no Scan")

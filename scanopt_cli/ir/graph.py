@@ -112,15 +112,22 @@ def replace_outputs(fgraph: FunctionGraph, form: FunctionGraph) -> None:
 
 
 def substituted(
-    outputs: Sequence[Variable], replacements: Mapping[Variable, Variable]
+    outputs: Sequence[Variable],
+    replacements: Mapping[Variable, Variable],
+    *,
+    copies_all: bool = True,
 ) -> list[Variable]:
     """Return copies of ``outputs``, computed from the values of ``replacements``, not its keys.
 
     Unlike `clone_replace`, this does not copy what those values, loops among them, are made of.
+    Without ``copies_all``, what depends on no key is not copied; `graph_replace` may compute it
+    twice.
     """
     known = dict(replacements)
     for node in io_toposort(list(replacements), outputs):
         inputs = [known.get(variable, variable) for variable in node.inputs]
+        if not copies_all and all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
+            continue
         copy = node.clone_with_new_inputs(inputs, strict=False)
         known.update(zip(node.outputs, copy.outputs, strict=True))
     return [known.get(output, output) for output in outputs]

@@ -146,10 +146,10 @@ def new_scan(
     Scan that this was made of, if it was.
     """
     by_kind, name, n_steps = _by_kind(list(slots)), like.op.name, like.n_steps
-    settings = {}
+    settings: dict[str, Any] = {}
     if like.op.former is not None:
-        former = FormerScan(*like.op.former)
-        settings = {"profile": former.profile, "allow_gc": former.allow_gc}
+        settings = FormerScan(*like.op.former)._asdict()
+        del settings["kinds"]
     made = _scan_of(by_kind, condition, str(name), name=name, mode=like.op.mode, **settings)
     op = like.kept(made, _in_order(by_kind, _OUTER_INPUTS))
     node = op.make_node(n_steps, *(s.outer_input for s in _in_order(by_kind, _OUTER_INPUTS)))

@@ -13,7 +13,7 @@ from pytensor.tensor.basic import Alloc, AllocEmpty
 
 import scanopt_cli as so
 from scanopt_cli.ir.graph import Graph, from_io
-from scanopt_cli.ir.inner_graphs import core_op, walk
+from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, walk
 from scanopt_cli.ir.scan_view import is_loop, loop_op, view_of
 from scanopt_cli.ir.slots import SlotKind
 from support.sample_building import samples
@@ -27,8 +27,8 @@ BEFORE = "remove-unused,clean-slices,mit-mot-to-sit-sot"
 class Cost(NamedTuple):
     """How many nodes a graph has, those in bodies aside and all, and what they keep.
 
-    ``traces`` are slots of loops that keep a row of every step, and ``arrays`` are allocated, as
-    buffers or otherwise.
+    Equal bodies count once. ``traces`` are slots of loops that keep a row of every step, and
+    ``arrays`` are allocated, as buffers or otherwise.
     """
 
     outer: int
@@ -38,7 +38,8 @@ class Cost(NamedTuple):
 
     @classmethod
     def of(cls, graph: Graph) -> Cost:
-        nodes = list(walk(graph.fgraph))
+        bodies = {body: None for node in walk(graph.fgraph) for body in inner_graphs(node.op)}
+        nodes = [node for each in (graph.fgraph, *bodies) for node in each.toposort()]
         return cls(
             outer=len(graph.fgraph.apply_nodes),
             nodes=len(nodes),

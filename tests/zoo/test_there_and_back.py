@@ -48,4 +48,4 @@ def test_what_batched_scans_cost() -> None:
     (model,) = (each for each in MODELS if each.name == BATCHED[0])
     scans, _, back = RoundTrip.of(from_io(*outputs_of(model))).costs
     assert scans == Cost(20, 23, 1, 2)
-    assert back == Cost(28, 32, 1, 3)
+    assert back == Cost(28, 32, 1, 4)

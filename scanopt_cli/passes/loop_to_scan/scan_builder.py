@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import scalar_from_tensor, tensor_from_scalar
@@ -17,6 +17,7 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.step_rows import StepRow, step_rows
+from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import number
 from scanopt_cli.ir.naming import Clients
 from scanopt_cli.ir.scan_view import new_scan
@@ -25,8 +26,9 @@ from scanopt_cli.loop.body import negation
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.loop.shapes import traced_shapes
 from scanopt_cli.loop.trace_rows import is_continuous
-from scanopt_cli.passes.loop_to_scan.initial_buffers import buffer_of
-from scanopt_cli.passes.loop_to_scan.shifted_states import readers_of
+from scanopt_cli.passes.loop_to_scan.initial_buffers import buffer_of, first_rows_of, rows_of
+from scanopt_cli.passes.loop_to_scan.rings import Ring
+from scanopt_cli.passes.loop_to_scan.shifted_states import readers_of, starts_with
 
 _IN_BUFFERS = frozenset({SlotKind.MIT_SOT, SlotKind.SIT_SOT})
 
@@ -48,6 +50,8 @@ class ScanBuilder:
     """The slot of the TracedLoop that a slot with an output comes from."""
     chains: dict[Slot, list[Slot]] = field(default_factory=dict)
     """The chains of states that have a buffer, by the newest state."""
+    traced: dict[Slot, Slot | None] = field(default_factory=dict)
+    """The slots that trace what is written into rings, by mit_sots made of these, if any do."""
     sums: dict[int, Variable] = field(default_factory=dict)
     rows: dict[Slot, list[StepRow]] = field(init=False, default_factory=lambda: defaultdict(list))
     """The rows that steps read of each constant."""
@@ -76,17 +80,47 @@ class ScanBuilder:
         read = [
             (place - len(chain), slot.inner_inputs[0])
             for place, slot in enumerate(chain)
-            if len(chain) == 1 or self.reads[slot.inner_inputs[0]] > (place > 0)
+            if not place or self.reads[slot.inner_inputs[0]] > 1
         ]
         inner = [self._inside(variable) for _, variable in read]
-        starts = [_as_tensor(slot.outer_input) for slot in chain]
-        outer = buffer_of(
-            starts, inner[0].type, self.lengths, self._rows_and_steps, was_one=was_one
-        )
+        rows = rows_of([_as_tensor(slot.outer_input) for slot in chain])
+        outer = self._buffer(rows, len(chain), inner[0], was_one=was_one)
         kind = SlotKind.SIT_SOT if len(chain) == 1 else SlotKind.MIT_SOT
         taps, new = tuple(tap for tap, _ in read), [_as_tensor(newest.inner_outputs[0])]
         self._add(Slot(kind, 0, taps, (0,), inner, new, outer_input=outer), newest)
         self.chains[newest] = chain
+
+    def add_mit_mot(self, ring: Ring) -> None:
+        """Add a mit_mot, whose taps are the offsets of a ring."""
+        made = self._of_ring(SlotKind.MIT_MOT, ring, dict(ring.reads))
+        made.out_taps = tuple(offset for offset, _ in ring.writes)
+        made.outer_input = ring.slot.outer_input
+
+    def add_ring(self, ring: Ring, traced: Slot | None) -> None:
+        """Add a mit_sot of the rows of a ring, which is traced by the slot ``traced`` if any."""
+        size, start = ring.size, ring.slot.outer_input
+        taps = {row: offset % size - size for row, offset in ring.reads.items()}
+        made = self._of_ring(SlotKind.MIT_SOT, ring, taps)
+        whole = first_rows_of(start, size)
+        rows = start if whole is None else whole
+        was_one = ring.slot.former is SlotKind.MIT_SOT
+        made.outer_input = self._buffer(rows, size, made.inner_inputs[0], was_one=was_one)
+        self.traced[made] = traced
+
+    def _of_ring(self, kind: SlotKind, ring: Ring, taps: dict[Variable, int]) -> Slot:
+        """Add a slot that reads rows of a ring at ``taps``, and give what it reads its names."""
+        inner = {tap: row.type() for row, tap in sorted(taps.items(), key=lambda pair: pair[1])}
+        self.values |= {row: inner[tap] for row, tap in taps.items()}
+        new = [_as_tensor(value) for _, value in ring.writes]
+        outer = ring.slot.outer_input
+        made = Slot(kind, 0, tuple(inner), (0,), list(inner.values()), new, outer_input=outer)
+        self._add(made, ring.slot)
+        return made
+
+    def _buffer(self, rows: Any, count: int, inner: Any, *, was_one: bool) -> Variable:
+        return buffer_of(
+            rows, count, inner.type, self.lengths, self._rows_and_steps, was_one=was_one
+        )
 
     def _add_untraced(self, slot: Slot) -> None:
         inner = self._inside(slot.inner_inputs[0])
@@ -94,8 +128,13 @@ class ScanBuilder:
         new = [_as_tensor(slot.inner_outputs[0])]
         self._add(Slot(SlotKind.UNTRACED, 0, (-1,), (0,), [inner], new, outer_input=outer), slot)
 
+    def was_traced(self, slot: Slot) -> bool:
+        """Whether a state was a nit_sot, whose last value is carried, and there is a last value."""
+        is_state = slot.kind is SlotKind.STATE and slot.former is SlotKind.NIT_SOT
+        return is_state and not self.reads[slot.inner_inputs[0]] and self.lengths.runs()
+
     def add_traced(self, slot: Slot) -> None:
-        """Add a nit_sot."""
+        """Add a nit_sot, of a traced value or of a state that was one."""
         value = _as_tensor(slot.inner_outputs[0])
         self._add(Slot.of_trace(value, self.view.n_steps), slot)
 
@@ -136,7 +175,7 @@ class ScanBuilder:
         view = self.view
         computed = [v for slot in self.slots for v in slot.inner_outputs]
         computed += [] if view.condition is None else [negation(view.condition)]
-        computed = clone_replace(computed, self.values, rebuild_strict=False)
+        computed = substituted(computed, self.values, copies_all=False)
         condition = computed[-1] if view.is_while else None
         body = iter(computed)
         for slot in self.slots:
@@ -153,8 +192,15 @@ class ScanBuilder:
                 assert old.last is not None
                 is_number = isinstance(old.last.type, ScalarType)
                 replacements[old.last] = scalar_from_tensor(new) if is_number else new
+            elif slot.kind is SlotKind.NIT_SOT and old.last is not None:
+                replacements[old.last] = new[-1]
             elif slot.kind is SlotKind.NIT_SOT:
                 replacements[old.output] = self._with_row_shape(new, old)
+            elif slot.kind is SlotKind.MIT_MOT:
+                assert old.last is not None
+                replacements[old.last] = new
+            elif slot in self.traced:
+                replacements |= self._rows_of_ring(slot, old, new)
             else:
                 replacements |= self._rows_of_buffer(self.chains[old], new)
         return replacements
@@ -173,13 +219,31 @@ class ScanBuilder:
                 is_part = place or behind
                 rows = buffer[place or None : -behind if behind else None] if is_part else buffer
                 found[slot.outer_output] = rows
-        if len(chain) > 1 and chain[-1].outer_output is not None:
-            found |= readers_of(chain, buffer, self.clients)
+        trace = chain[-1].outer_output
+        if len(chain) > 1 and trace is not None:
+            is_start = partial(starts_with, chain)
+            found |= readers_of(trace, len(chain) - 1, buffer, self.clients, is_start)
         return found
+
+    def _rows_of_ring(self, slot: Slot, state: Slot, buffer: Any) -> dict[Variable, Variable]:
+        """Return what replaces the trace of what is written into a ring, and its readers."""
+        traced, size = self.traced[slot], slot.n_initial
+        if traced is None:
+            return {}
+
+        def is_start(variable: Variable) -> bool:
+            rows, start = first_rows_of(variable, size), state.outer_input
+            return variable is start or (rows is not None and rows is first_rows_of(start, size))
+
+        runs = self.lengths.runs()
+        found = readers_of(traced.output, size, buffer, self.clients, is_start, has_row=runs)
+        return {traced.output: buffer[size:]} | found
 
     def _next(self, slot: Slot, new: Any) -> Variable:
         """Return what a step computes for a slot, of the type that it must have."""
         if slot.kind is SlotKind.NIT_SOT:
+            return new  # type: ignore[no-any-return]
+        if slot.kind is SlotKind.MIT_MOT:
             return new  # type: ignore[no-any-return]
         wanted = slot.inner_inputs[0].type
         if self.origin[slot].former in _IN_BUFFERS:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import clone_replace
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.type import lscalar
 
@@ -18,6 +17,7 @@ from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.initial_buffers import initial_rows
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import rows
+from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.naming import Clients
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
@@ -78,7 +78,7 @@ class _LoopBuilder:
         condition = self.view.condition
         computed = [*self.next_states, *self.traced]
         computed += [] if condition is None else [negation(condition)]
-        computed = clone_replace(computed, self.values, rebuild_strict=False)
+        computed = substituted(computed, self.values, copies_all=False)
         n = len(self.states)
         for state, following in zip(self.states, computed, strict=False):
             if isinstance(following.owner_op, SpecifyShape):  # others are added here, and go again
@@ -211,10 +211,13 @@ def kept_rows(view: ScanView, slot: Slot, whole: Any, n_done: Any, lengths: Leng
     room = outer if slot.kind is SlotKind.NIT_SOT else outer.shape[0]
     n_rows = n_done + slot.n_initial
     most = lengths.steps + slot.n_initial
-    if not view.is_while and lengths.provably_le(rows(view, slot, lengths), most):
-        return whole[n_rows - room :]
-    kept = whole[pt.maximum(n_rows - room, 0) :]
+    kept = rows(view, slot, lengths)
+    if not view.is_while and lengths.provably_le(kept, most):
+        # Counted from the end, if that can be: so others see how few they are.
+        is_number = kept.is_constant and kept.constant > 0
+        return whole[-int(kept.constant) :] if is_number else whole[n_rows - room :]
+    last = whole[pt.maximum(n_rows - room, 0) :]
     if view.is_while:
-        return kept
+        return last
     spare = pt.zeros((pt.maximum(room - n_rows, 0), *whole.shape[1:]), dtype=whole.dtype)
-    return pt.join(0, kept, spare)
+    return pt.join(0, last, spare)

@@ -9,6 +9,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
 
 from scanopt_cli.analysis.count_variables import as_count, scalar_steps
+from scanopt_cli.analysis.initial_buffers import initial_rows, with_room
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import gradient_limit
 from scanopt_cli.ir.scan_view import ScanView
@@ -107,9 +108,13 @@ def _batched(view: ScanView) -> dict[Variable, Variable] | Why:
         outer: Any = slot.outer_input
         if slot.kind is SlotKind.NIT_SOT:
             one.append(as_count(lengths.value_of(outer)))
-        else:
-            one.append(outer[(0,) * view.batch_ndim])
-            batched[one[-1]] = outer
+            continue
+        axis, count = view.batch_ndim, slot.n_initial
+        rows: Any = initial_rows(outer, count, lengths, axis) if count else outer
+        entry = rows[(0,) * axis]
+        batched[entry] = rows
+        room = None if rows is outer else as_count(lengths.length_of(outer, axis))
+        one.append(entry if room is None else with_room(entry, [room, *entry.shape[1:]], count))
     if any(part is None for part in one):
         return Why.STEPS_DIFFER_IN_BATCH
     core = ScanView.of(view.op.make_node(*one))
