@@ -123,10 +123,10 @@ class _Describer:
         if isinstance(op, Subtensor):
             return f"{self.describe(parts[0], depth)}[{self._indices(op, parts, depth)}]"
         if isinstance(op, IncSubtensor):
-            base, value = (self.describe(part, depth) for part in parts[:2])
+            array, value = (self.describe(part, depth) for part in parts[:2])
             verb = "set" if op.set_instead_of_inc else "inc"
             indices = self._indices(op, [parts[0], *parts[2:]], depth)
-            return f"{base}[{indices}].{verb}({value})"
+            return f"{array}[{indices}].{verb}({value})"
         if isinstance(op, Shape_i):
             return f"{self.describe(parts[0], depth)}.shape[{op.i}]"
         if isinstance(op, DimShuffle) and op.is_expand_dims:

@@ -173,11 +173,11 @@ class RowAnalysis:
     def _written(self, node: Apply, op: IncSubtensor, depth: int) -> Rows | None:
         """The rows of ``x[low:high].inc(y)`` and ``x[i].set(y)``."""
         index = rows_index(node, self._axis)
-        base, value = node.inputs[:2]
+        array, value = node.inputs[:2]
         if index is None:
             return None
-        old = self.of(base, depth - 1)
-        whole = self._all_rows(base)
+        old = self.of(array, depth - 1)
+        whole = self._all_rows(array)
         row_range, is_assumed = whole.taken(index, self._lengths), False
         if row_range is None and not isinstance(index, slice):
             # If the index is out of bounds, computing the buffer fails.
@@ -188,7 +188,7 @@ class RowAnalysis:
         if split is None:
             return None
         before, inside, after = split
-        new = self._values(value, base, row_range, depth, is_row=not isinstance(index, slice))
+        new = self._values(value, array, row_range, depth, is_row=not isinstance(index, slice))
         if not op.set_instead_of_inc:
             new = Rows(self._added(inside, new.runs), new.is_certain)
         is_certain = old.is_certain and new.is_certain and not is_assumed
@@ -221,17 +221,17 @@ class RowAnalysis:
         return before, inside, after
 
     def _values(
-        self, value: Variable, base: Variable, row_range: RowRange, depth: int, *, is_row: bool
+        self, value: Variable, array: Variable, row_range: RowRange, depth: int, *, is_row: bool
     ) -> Rows:
-        """The rows that are written into ``row_range``, in the order of ``base``."""
+        """The rows that are written into ``row_range``, in the order of ``array``."""
         axis = self._axis
-        is_repeated = is_row or value.type.ndim < base.type.ndim or value.type.broadcastable[axis]
+        is_repeated = is_row or value.type.ndim < array.type.ndim or value.type.broadcastable[axis]
         if is_repeated:
-            row, fits = self._row(value, base, is_row=is_row)
+            row, fits = self._row(value, array, is_row=is_row)
             return Rows((Run(row_range.length, row),), fits)
-        is_alike = value.type.dtype == base.type.dtype and all(
-            self._lengths.length_of(value, other) == self._lengths.length_of(base, other)
-            for other in range(base.type.ndim)
+        is_alike = value.type.dtype == array.type.dtype and all(
+            self._lengths.length_of(value, other) == self._lengths.length_of(array, other)
+            for other in range(array.type.ndim)
             if other != axis
         )
         if not is_alike or self._length(value) != row_range.length:

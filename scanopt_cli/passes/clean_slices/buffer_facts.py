@@ -23,16 +23,16 @@ _DEPTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write of ``value`` into ``rows`` of ``base``, which provably raises nothing.
+    """A write of ``value`` into ``rows`` of ``array``, which provably raises nothing.
 
-    ``axis`` is the axis of the rows, and ``length`` how many rows ``base`` has. ``is_row`` if an
+    ``axis`` is the axis of the rows, and ``length`` how many rows ``array`` has. ``is_row`` if an
     index selects the row, not a slice. ``is_aligned`` if the value has the shape and the dtype of
     the rows it is written to: nothing is broadcast or cast. ``order`` is the axis of the value that
     runs along the rows, ``None`` if the value has at most one row.
     """
 
     node: Apply
-    base: Variable
+    array: Variable
     value: Variable
     axis: int
     length: AffineExpr
@@ -44,7 +44,7 @@ class Write:
     @property
     def is_cast(self) -> bool:
         """Whether the value has another dtype than the buffer."""
-        return bool(self.value.type.dtype != self.base.type.dtype)
+        return bool(self.value.type.dtype != self.array.type.dtype)
 
     @property
     def sets(self) -> bool:
@@ -63,22 +63,22 @@ class BufferFacts:
         self.lengths = lengths
         self._rows: dict[int, RowAnalysis] = {}
 
-    def known(self, base: Variable, axis: int, rows: RowRange) -> Variable | None:
-        """Return the value that all rows of a row range share, if computing ``base`` can't fail.
+    def known(self, array: Variable, axis: int, rows: RowRange) -> Variable | None:
+        """Return the value that all rows of a row range share, if computing ``array`` can't fail.
 
         ``None`` if none is known. Only values along the first axis are: there a value of fewer
         axes is a row.
         """
-        return None if axis else self._common(base, axis, rows)
+        return None if axis else self._common(array, axis, rows)
 
-    def is_zero(self, base: Variable, axis: int, rows: RowRange | None = None) -> bool:
-        """Whether the rows of a row range, or all, are 0, and computing ``base`` can't fail."""
+    def is_zero(self, array: Variable, axis: int, rows: RowRange | None = None) -> bool:
+        """Whether the rows of a row range, or all, are 0, and computing ``array`` can't fail."""
         if rows is None:
-            rows = RowRange(ZERO, self.lengths.length_of(base, axis))
-        return is_zero(self._common(base, axis, rows))
+            rows = RowRange(ZERO, self.lengths.length_of(array, axis))
+        return is_zero(self._common(array, axis, rows))
 
-    def _common(self, base: Variable, axis: int, rows: RowRange) -> Variable | None:
-        known = self._rows.setdefault(axis, RowAnalysis(self.lengths, axis)).of(base, _DEPTH)
+    def _common(self, array: Variable, axis: int, rows: RowRange) -> Variable | None:
+        known = self._rows.setdefault(axis, RowAnalysis(self.lengths, axis)).of(array, _DEPTH)
         return known.common(rows.low, rows.high, self.lengths) if known.is_certain else None
 
     def write(self, node: Apply | None) -> Write | None:
@@ -86,14 +86,14 @@ class BufferFacts:
         axis = None if node is None else axis_of(node)
         if node is None or axis is None or not isinstance(node.op, IncSubtensor):
             return None
-        base, value = node.inputs[:2]
+        array, value = node.inputs[:2]
         index = rows_index(node, axis)
-        length = self.lengths.length_of(base, axis)
+        length = self.lengths.length_of(array, axis)
         rows = RowRange(ZERO, length).taken(index, self.lengths)
         if rows is None:
             return None
         is_row = not isinstance(index, slice)
-        target = [self.lengths.length_of(base, other) for other in range(base.type.ndim)]
+        target = [self.lengths.length_of(array, other) for other in range(array.type.ndim)]
         target[axis : axis + 1] = [] if is_row else [rows.length]
         shape = [self.lengths.length_of(value, other) for other in range(value.type.ndim)]
         spanned = target[len(target) - len(shape) :] if len(shape) <= len(target) else []
@@ -101,10 +101,10 @@ class BufferFacts:
             mine not in (ONE, wanted) for mine, wanted in zip(shape, spanned, strict=True)
         ):
             return None
-        is_aligned = shape == target and value.type.dtype == base.type.dtype
-        own = axis - (base.type.ndim - value.type.ndim)
+        is_aligned = shape == target and value.type.dtype == array.type.dtype
+        own = axis - (array.type.ndim - value.type.ndim)
         order = None if is_row or own < 0 or shape[own] == ONE else own
-        return Write(node, base, value, axis, length, rows, is_row, is_aligned, order)
+        return Write(node, array, value, axis, length, rows, is_row, is_aligned, order)
 
     def disjoint(self, one: RowRange, other: RowRange) -> bool:
         """Whether two row ranges provably have no row in common."""

@@ -36,7 +36,7 @@ def composed_slice(node: Apply, facts: BufferFacts) -> Variable | None:
         if index is None:
             continue
         if chain.links > 1 or cost(index) < cost(rows_index(node, axis)):
-            return taken(chain.base, axis, index)
+            return taken(chain.array, axis, index)
     found = _stepped_row(node, axis, facts)
     return _of_any_length(node, axis) if found is None else found
 
@@ -46,8 +46,8 @@ def _stepped_row(node: Apply, axis: int, facts: BufferFacts) -> Variable | None:
 
     PyTensor misreads a reversed slice of one row, see `canonical_slice`.
     """
-    index, base = rows_index(node, axis), node.inputs[0]
-    length = facts.lengths.length_of(base, axis)
+    index, array = rows_index(node, axis), node.inputs[0]
+    length = facts.lengths.length_of(array, axis)
     if not isinstance(index, slice) or not length.is_constant:
         return None
     parts = [_number(part) for part in (index.start, index.stop, index.step)]
@@ -57,7 +57,7 @@ def _stepped_row(node: Apply, axis: int, facts: BufferFacts) -> Variable | None:
     if len(taken_rows) != 1:
         return None
     plain = canonical_slice(RowRange(AffineExpr(taken_rows[0]), ONE), length, facts.lengths)
-    return None if plain is None else taken(base, axis, plain)
+    return None if plain is None else taken(array, axis, plain)
 
 
 def _of_any_length(node: Apply, axis: int) -> Variable | None:
@@ -137,11 +137,11 @@ def _look_behind(chain: Chain, facts: BufferFacts) -> Variable | None:
     for _ in range(_WRITES):
         if here is None:
             break
-        write = facts.write(here.base.owner)
+        write = facts.write(here.array.owner)
         if write is None or write.axis != here.axis:
             here = here.behind_slice(facts.lengths)
         elif facts.disjoint(here.rows, write.rows):
-            here = replace(here, base=write.base)
+            here = replace(here, array=write.array)
             past.append(here)
         else:
             found = _forwarded(here, write, facts)
@@ -151,7 +151,7 @@ def _look_behind(chain: Chain, facts: BufferFacts) -> Variable | None:
     for there in reversed(past):
         index = there.index(facts.lengths)
         if index is not None:
-            return taken(there.base, there.axis, index)
+            return taken(there.array, there.axis, index)
     return None
 
 
@@ -159,9 +159,9 @@ def _known_row(chain: Chain, node: Apply, facts: BufferFacts) -> Variable | None
     """Return the value of a row read by an index, if it is known without reading the buffer."""
     if not chain.is_row:
         return None
-    value = unexpanded(chain.base, chain.axis)
+    value = unexpanded(chain.array, chain.axis)
     if value is None:
-        value = facts.known(chain.base, chain.axis, chain.rows)
+        value = facts.known(chain.array, chain.axis, chain.rows)
     if value is None or has_negative_zero(value):
         return None
     out = node.outputs[0].type
@@ -172,7 +172,7 @@ def _known_row(chain: Chain, node: Apply, facts: BufferFacts) -> Variable | None
 def _forwarded(chain: Chain, write: Write, facts: BufferFacts) -> Variable | None:
     asked = chain.rows
     if (write.is_aligned or not write.is_row) and facts.within(asked, write.rows):
-        if not write.sets and not facts.is_zero(write.base, chain.axis, asked):
+        if not write.sets and not facts.is_zero(write.array, chain.axis, asked):
             return None
         read = _of_value if write.is_aligned else _of_scalar
         return read(chain, write, facts.lengths)
@@ -196,7 +196,7 @@ def _of_value(chain: Chain, write: Write, lengths: Lengths) -> Variable | None:
 def _of_scalar(chain: Chain, write: Write, _lengths: Lengths) -> Variable | None:
     """Return a known number of rows of a vector, to all of which one scalar was written."""
     value, length = write.value, chain.rows.length
-    if write.base.type.ndim != 1 or value.type.ndim or write.is_cast or not length.is_constant:
+    if write.array.type.ndim != 1 or value.type.ndim or write.is_cast or not length.is_constant:
         return None
     return None if chain.is_row else filled(value, [length.constant])
 
@@ -206,7 +206,7 @@ def _reversed_write(chain: Chain, write: Write, facts: BufferFacts) -> Variable 
 
     A value of several rows must itself be a reversed slice, so that the two reversals cancel.
     """
-    if write.is_cast or not facts.is_zero(write.base, chain.axis):
+    if write.is_cast or not facts.is_zero(write.array, chain.axis):
         return None
     low = chain.length - write.rows.high
     rows = RowRange(low, write.rows.length, write.rows.is_reversed)
@@ -223,7 +223,7 @@ def _reversed_write(chain: Chain, write: Write, facts: BufferFacts) -> Variable 
 
 def written(write: Write, rows: RowRange, value: Any, facts: BufferFacts) -> Variable | None:
     """Return ``write``, but of ``value`` to ``rows``, by an index that goes forwards."""
-    base: Any = write.base
+    array: Any = write.array
     index: Any
     if write.is_row:
         index = canonical_index(rows.low, write.length)
@@ -233,7 +233,7 @@ def written(write: Write, rows: RowRange, value: Any, facts: BufferFacts) -> Var
         index = canonical_slice(replace(rows, is_reversed=False), write.length, facts.lengths)
     if index is None:
         return None
-    place = base[along(write.axis, index)]
+    place = array[along(write.axis, index)]
     made: Variable = place.set(value) if write.sets else place.inc(value)
     return made
 
@@ -274,5 +274,5 @@ def _squeezed(node: Apply, facts: BufferFacts) -> Variable | None:
         if chain.axis == dropped[0] and not chain.is_row and chain.rows.length == ONE:
             index = canonical_index(chain.rows.low, chain.length)
             if index is not None:
-                return taken(chain.base, chain.axis, index)
+                return taken(chain.array, chain.axis, index)
     return None

@@ -21,13 +21,13 @@ _LINKS = 8
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What a read takes: the row range ``rows`` of ``base`` along ``axis``.
+    """What a read takes: the row range ``rows`` of ``array`` along ``axis``.
 
-    ``length`` is the length of ``base`` along the axis. ``is_row`` if it takes one row by an index
+    ``length`` is the length of ``array`` along the axis. ``is_row`` if it takes one row by an index
     and drops the axis; ``links`` counts the nodes.
     """
 
-    base: Variable
+    array: Variable
     axis: int
     length: AffineExpr
     rows: RowRange
@@ -35,17 +35,17 @@ class Chain:
     links: int
 
     def index(self, lengths: Lengths) -> Any:
-        """Return the plainest index that reads the same rows of `base`, ``None`` if none does."""
+        """Return the plainest index that reads the same rows of `array`, ``None`` if none does."""
         if self.is_row:
             return canonical_index(self.rows.low, self.length)
         return canonical_slice(self.rows, self.length, lengths)
 
     def behind_slice(self, lengths: Lengths) -> Chain | None:
-        """Return the same rows as a range of the variable that `base` is a slice of.
+        """Return the same rows as a range of the variable that `array` is a slice of.
 
-        ``None`` if `base` is no slice along the axis, or if its rows cannot be decided.
+        ``None`` if `array` is no slice along the axis, or if its rows cannot be decided.
         """
-        cut = sliced(self.base, self.axis)
+        cut = sliced(self.array, self.axis)
         if cut is None:
             return None
         source, index = cut
@@ -54,7 +54,7 @@ class Chain:
         if outer is None:
             return None
         rows = self.rows.within(outer)
-        return replace(self, base=source, length=length, rows=rows, links=self.links + 1)
+        return replace(self, array=source, length=length, rows=rows, links=self.links + 1)
 
 
 def sliced(variable: Variable, axis: int) -> tuple[Variable, slice] | None:

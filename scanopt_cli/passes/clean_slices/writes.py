@@ -28,7 +28,7 @@ def full_write(node: Apply, facts: BufferFacts) -> Variable | None:
         return None
     if not write.rows.covers(write.length):
         return None
-    if not write.sets and not facts.is_zero(write.base, write.axis):
+    if not write.sets and not facts.is_zero(write.array, write.axis):
         return None
     turn = slice(None, None, -1 if write.rows.is_reversed else None)
     return taken(write.value, write.axis, turn)
@@ -40,7 +40,7 @@ def merged_writes(node: Apply, facts: BufferFacts) -> Variable | None:
     if outer is None or outer.is_row or not outer.is_aligned:
         return None
     inner = _inner_write(outer.value, outer.axis, facts)
-    if inner is None or not facts.is_zero(outer.base, outer.axis, outer.rows):
+    if inner is None or not facts.is_zero(outer.array, outer.axis, outer.rows):
         return None
     rows = inner.rows.within(outer.rows)
     moved = replace(outer, is_row=inner.is_row, order=inner.order)
@@ -56,16 +56,16 @@ def _inner_write(variable: Variable, axis: int, facts: BufferFacts) -> Write | N
         write = facts.write(node)
         if write is None or write.axis != axis or write.is_cast:
             return None
-        return write if facts.is_zero(write.base, axis) else None
+        return write if facts.is_zero(write.array, axis) else None
     if not isinstance(node.op, Subtensor):
         return None
     for chain in chains(node, facts.lengths):
-        behind = chain.base.owner
+        behind = chain.array.owner
         if chain.axis != axis or chain.is_row or behind is None:
             continue
         if not isinstance(behind.op, IncSubtensor):
             continue
-        found = _inner_write(chain.base, axis, facts)
+        found = _inner_write(chain.array, axis, facts)
         if found is not None and facts.within(found.rows, chain.rows):
             return replace(found, rows=relative(found.rows, chain.rows))
     return None
@@ -77,7 +77,7 @@ def simplified_write(node: Apply, facts: BufferFacts) -> Variable | None:
     if write is None or write.is_row:
         return None
     row = unexpanded(write.value, write.axis)
-    is_start = write.base.owner is not None and isinstance(write.base.owner.op, AllocEmpty)
+    is_start = write.array.owner is not None and isinstance(write.array.owner.op, AllocEmpty)
     if row is not None and write.rows.length == ONE and not is_start:
         one = replace(write, is_row=True)
         return written(one, write.rows, row, facts)
@@ -94,7 +94,7 @@ def filled_buffer(node: Apply, facts: BufferFacts) -> Variable | None:
     write = facts.write(node)
     if write is None or write.axis or write.is_row or write.is_cast or not write.sets:
         return None
-    empty = write.base.owner
+    empty = write.array.owner
     if empty is None or not isinstance(empty.op, AllocEmpty) or write.rows.low != ZERO:
         return None
     if not write.length.is_constant or write.length.constant > _SHORT:
