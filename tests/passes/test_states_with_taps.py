@@ -217,6 +217,16 @@ def test_twin_rings_that_are_shifted(shift: int, extra: int) -> None:
     assert_same_values(graph, work, m=ROWS, n=7)
 
 
+def test_twin_rings_that_are_traced() -> None:
+    index, rows = pt.lscalar("index"), pt.tensor("rows", shape=(3, 2), dtype="float64")
+    new = pt.set_subtensor(rows[index % 3], rows[index % 3] * 2)
+    body = Body(index=index, states=[rows], next_states=[new], traced=[new])
+    graph = graph_of(TracedLoop.over(n, body, [pt.specify_shape(m[:3], (3, 2))], {})[2])
+    work = turned(graph)
+    assert "mit_sot[0]" not in labels(only_scan(work.fgraph))
+    assert_same_values(graph, work, m=ROWS, n=7)
+
+
 def test_twin_rings_that_are_read() -> None:
     (last,), _, (trace,) = ring(3)
     graph = graph_of(trace, last)

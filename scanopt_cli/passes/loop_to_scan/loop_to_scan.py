@@ -18,7 +18,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.naming import Clients
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.operator_base import LoopView
-from scanopt_cli.passes.loop_to_scan.rings import Ring, ring_of
+from scanopt_cli.passes.loop_to_scan.rings import Ring, rings_of
 from scanopt_cli.passes.loop_to_scan.scan_builder import ScanBuilder
 from scanopt_cli.passes.loop_to_scan.shifted_states import chains_of
 from scanopt_cli.pipeline.contract import PassContext
@@ -132,11 +132,9 @@ def _rings(
 ) -> dict[Slot, tuple[Ring, Slot | None]]:
     """Return the states that become mit_mots and mit_sots, with the slots that trace their rows."""
     found: dict[Slot, tuple[Ring, Slot | None]] = {}
-    for slot in view.of_kind(SlotKind.STATE):
-        ring = None if slot.outer_output in traces else ring_of(view, slot)
-        if ring is None:
-            continue
-        (_, value), *_ = ring.writes
+    states = [slot for slot in view.of_kind(SlotKind.STATE) if slot.outer_output not in traces]
+    for ring in rings_of(view, states):
+        slot, ((_, value), *_) = ring.slot, ring.writes
         traced = [
             each
             for each in view.of_kind(SlotKind.TRACED)

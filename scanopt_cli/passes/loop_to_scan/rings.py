@@ -6,12 +6,12 @@ the step plus a number, the *offset*.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.scalar.basic import Mod
 from pytensor.tensor.basic import ScalarFromTensor
@@ -22,6 +22,7 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.operator_base import LoopView
 
@@ -63,8 +64,26 @@ class Ring:
         return any(offset % size == 0 for offset in self.reads.values())
 
 
-def ring_of(view: LoopView, slot: Slot) -> Ring | None:
-    """Return a state of an unfrozen view as a ring, ``None`` if a step uses it otherwise, too."""
+def rings_of(view: LoopView, slots: Sequence[Slot]) -> list[Ring]:
+    """Return those of the states ``slots`` of an unfrozen view that are rings, and nothing more."""
+    reads: dict[Variable, list[Apply]] = defaultdict(list)
+    for node in io_toposort([], view.inner_outputs()):
+        if isinstance(node.op, Subtensor):
+            reads[node.inputs[0]].append(node)
+    found = [ring for slot in slots if (ring := _ring_of(view, slot, reads)) is not None]
+    if not found:
+        return []
+    # Without the rows that are read, and itself as the next state, nothing may depend on a ring.
+    mine = {ring.slot for ring in found}
+    others = [v for slot in view.outputs() if slot not in mine for v in slot.inner_outputs]
+    others += [] if view.condition is None else [view.condition]
+    others += [value for ring in found for _, value in ring.writes]
+    rows = {row: row.type() for ring in found for row in ring.reads}
+    used = set(ancestors(substituted(others, rows, copies_all=False)))
+    return [ring for ring in found if ring.slot.inner_inputs[0] not in used]
+
+
+def _ring_of(view: LoopView, slot: Slot, reads: Mapping[Variable, Sequence[Apply]]) -> Ring | None:
     (state,), top = slot.inner_inputs, slot.inner_outputs[0]
     if not isinstance(state.type, TensorType) or not state.type.ndim:
         return None
@@ -80,19 +99,9 @@ def ring_of(view: LoopView, slot: Slot) -> Ring | None:
             if offset is None or not _fits(node.inputs[1], slot):
                 return None
             writes.insert(0, (offset, node.inputs[1]))
-    outputs = view.inner_outputs()
-    reads = {}
-    for node in io_toposort([], outputs):
-        if isinstance(node.op, Subtensor) and node.inputs[0] is state:
-            offset = places.offset(node)
-            if offset is None:
-                return None
-            reads[node.outputs[0]] = offset
-    # Without the rows that are read, and itself as the next state, nothing may depend on it.
-    others = [v for v in outputs if v is not slot.inner_outputs[0]] + [v for _, v in writes]
-    rows = {row: row.type() for row in reads}
-    is_all = state not in set(ancestors(clone_replace(others, rows, rebuild_strict=False)))
-    return Ring(slot, reads, writes) if writes and is_all else None
+    rows = {node.outputs[0]: places.offset(node) for node in reads[state]}
+    known = {row: offset for row, offset in rows.items() if offset is not None}
+    return Ring(slot, known, writes) if writes and len(known) == len(rows) else None
 
 
 def _fits(value: Variable, slot: Slot) -> bool:
