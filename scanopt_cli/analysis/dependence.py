@@ -55,8 +55,9 @@ def invariant_outputs(view: SlotView) -> list[Slot]:
 
 def _invariant(view: SlotView, *kinds: SlotKind) -> list[Slot]:
     varying = varying_inputs(view)
-    nodes = dependent_nodes(varying, view.inner_outputs())
-    varying.update(v for node in nodes for v in node.outputs)
+    for node in view.op.fgraph.toposort():
+        if not varying.isdisjoint(node.inputs):
+            varying.update(node.outputs)
     return [slot for slot in view.of_kind(*kinds) if varying.isdisjoint(slot.inner_outputs)]
 
 

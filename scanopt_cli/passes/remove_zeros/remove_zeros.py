@@ -69,15 +69,14 @@ class RemoveZeros(AnyLoopPass):
         lengths = Lengths(view.n_steps)
         states = view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.STATE)
         states = [slot for slot in states if _starts_zero(view, slot, lengths)]
-        if not (states or any(_is_zero_row(one, lengths) for one in step_rows(view).values())):
-            return None
-        names = context.names(view)
-        view.unfreeze()
-        rows = {v: one.slot for v, one in step_rows(view).items() if _is_zero_row(one, lengths)}
+        rows = _zero_rows(view, lengths)
         found = dict.fromkeys((*rows.values(), *_zero_states(view, states, rows)))
         kept = [s for s in view.slots if s not in found or s.kind is SlotKind.CONSTANT]
         if not found or not any(slot.outer_output is not None for slot in kept):
             return None
+        names = context.names(view)
+        view.unfreeze()
+        rows = _zero_rows(view, lengths)
         view.slots = kept
         substitutes = {v: _zeros(view, v, slot.outer_input, 1) for v, slot in rows.items()}
         for slot in found:
@@ -99,6 +98,11 @@ class RemoveZeros(AnyLoopPass):
         return replacements
 
 
+def _zero_rows(view: SlotView, lengths: Lengths) -> dict[Variable, Slot]:
+    """Return what a step reads as a row, provably zero in every step, and the slots of these."""
+    return {v: one.slot for v, one in step_rows(view).items() if _is_zero_row(one, lengths)}
+
+
 def _is_zero_row(row: StepRow, lengths: Lengths) -> bool:
     """Whether a row that a step reads is provably zero in every step."""
     low = as_affine(row.ahead)
@@ -114,14 +118,15 @@ def _starts_zero(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
         if lengths.provably_le(end, lengths.steps + slot.n_initial):
             end = AffineExpr(slot.n_initial)
         return _are_zero(start, ZERO, end, lengths)
-    if not (isinstance(start.type, DenseTensorType) and all(view.op.kept_lengths[slot.position])):
+    if not isinstance(start.type, DenseTensorType):
         return False
     index = rows_index(start.owner, 0) if isinstance(start.owner_op, Subtensor) else None
     if index is None:
-        return is_zero(filling(start))
+        return is_zero(filling(start)) and all(view.op.kept_lengths[slot.position])
     buffer = start.owner.inputs[0]
     taken = RowRange(ZERO, lengths.length_of(buffer)).taken(index, lengths)
-    return taken is not None and _are_zero(buffer, taken.low, taken.high, lengths)
+    is_known = taken is not None and _are_zero(buffer, taken.low, taken.high, lengths)
+    return is_known and all(view.op.kept_lengths[slot.position])
 
 
 def _are_zero(buffer: Variable, low: AffineExpr, high: AffineExpr, lengths: Lengths) -> bool:
@@ -132,12 +137,13 @@ def _are_zero(buffer: Variable, low: AffineExpr, high: AffineExpr, lengths: Leng
 def _zero_states(view: SlotView, states: list[Slot], rows: Collection[Variable]) -> list[Slot]:
     """Return the largest subset of ``states`` that stays zero from step to step, as ``rows`` do."""
     outputs = view.inner_outputs()
-    while True:
+    while states:
         zeros = zeros_among(outputs, [*rows, *(v for slot in states for v in slot.inner_inputs)])
         remaining = [slot for slot in states if zeros.issuperset(slot.inner_outputs)]
         if len(remaining) == len(states):
-            return states
+            break
         states = remaining
+    return states
 
 
 def _zeros(view: SlotView, inner: Any, outer: Any, first: int) -> Variable:
