@@ -74,6 +74,8 @@ class HoistStates(AnyLoopPass):
     guarded: bool = True
     outputs: bool = True
     """whether to take case 2; PyTensor does as much by itself"""
+    unchanged: bool = True
+    """whether to take case 3"""
 
     def adapted(self, target: CompilationTarget) -> Self:
         """Guard only what may raise."""
@@ -81,7 +83,7 @@ class HoistStates(AnyLoopPass):
 
     def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a loop without the invariant states."""
-        unchanged = dict.fromkeys(unchanged_states(view))
+        unchanged = dict.fromkeys(unchanged_states(view) if self.unchanged else ())
         found = unchanged | dict.fromkeys(invariant_states(view))
         if self.outputs:
             found |= dict.fromkeys(invariant_outputs(view))

@@ -146,6 +146,14 @@ def test_last_rows_need_no_trace(steps: int) -> None:
     assert_same_values(graph, work, x=0.5, w=2.0, n=steps)
 
 
+def test_case_3_is_an_option_that_compile_safe_does_not_take() -> None:
+    """Where only a check tells that there was no step, its caller has to have written it."""
+    graph = graph_of(scan(lambda y: y, outputs_info=[x], n_steps=n)[-1])
+    for passes in ("hoist-states{unchanged=false}", "compile-safe"):
+        assert statistics(optimized(graph, passes)[0].fgraph).scans == 1
+    assert statistics(optimized(graph, "guard-last-rows,hoist-states")[0].fgraph).scans == 0
+
+
 @pytest.mark.parametrize("steps", [0, 1, 4])
 def test_case_3_several_initial_rows(steps: int) -> None:
     """All steps have the last of them."""

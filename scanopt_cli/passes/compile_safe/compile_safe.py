@@ -113,7 +113,7 @@ class CompileSafe(Pass):
             yield from _PARTS[self.only].rewrites(context)
             return
         known = set(context.fgraph.apply_nodes)
-        yield from _HoistStatesOfScans(outputs=False).rewrites(context)
+        yield from _HoistStatesOfScans(outputs=False, unchanged=False).rewrites(context)
         for item in _PARTS.values():
             yield from item.rewrites(context)
         for case in (mark_conditions, copy_buffers, copy_rows, declare_unit_lengths):
