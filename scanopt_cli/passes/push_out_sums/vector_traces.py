@@ -32,24 +32,26 @@ class VectorTrace:
 def trace_of(view: SlotView, vector: Any, row: StepRow | None, length: Any) -> VectorTrace:
     """Return where to find ``vector`` at every step: in an array, or in a slot added to ``view``.
 
-    ``row`` is given if the steps read it as a row; ``length`` is that of the vector. The trace of a
-    Scan loses it if the loop runs no step, so the new slot is a state unless the loop provably
-    runs one.
+    ``row`` is given if the steps read it as a row; ``length`` is that of the vector. A trace loses
+    it if the loop runs no step, or has to compute it apart, so the new slot is a state unless the
+    loop provably runs one.
     """
     lengths = Lengths(view.n_steps)
     if row is not None and lengths.runs(0) and row.is_there(lengths):
         return VectorTrace(row.at_all_steps(view, lengths), slice(None))
     output = pt.matrix(dtype=vector.type.dtype)
     is_scan = isinstance(view, ScanView)
-    if lengths.runs() or not is_scan:
+    if lengths.runs() or (not is_scan and None not in vector.type.shape):
         slot = Slot.of_trace(vector, view.n_steps, output)
         slot.kind = SlotKind.NIT_SOT if is_scan else SlotKind.TRACED
         view.slots.append(slot)
         return VectorTrace(output, slice(None))
     steps: Any = view.n_steps
-    start = pt.zeros((1, length), dtype=vector.type.dtype)
-    buffer = with_room(start, (steps + 1, length))
+    start = pt.zeros((length,), dtype=vector.type.dtype)
     state = vector.type.clone(shape=(None,))()
-    slot = Slot(SlotKind.SIT_SOT, 0, (-1,), (0,), [state], [vector], output, outer_input=buffer)
+    slot = Slot(SlotKind.STATE, 0, (-1,), (0,), [state], [vector], output, outer_input=start)
+    if is_scan:
+        slot.kind = SlotKind.SIT_SOT
+        slot.outer_input = with_room(pt.expand_dims(start, 0), (steps + 1, length))
     view.slots.append(slot)
     return VectorTrace(output, slice(1, None))
