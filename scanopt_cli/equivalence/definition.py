@@ -53,6 +53,7 @@ class Definition(Protocol):
 
     names: bool
     exact: bool
+    in_order: bool
     opaque: list[str]
     by_state: list[str]
     depth: int

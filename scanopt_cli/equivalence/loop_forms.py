@@ -111,6 +111,8 @@ def loop_form(sameness: Definition, op: Any) -> LoopForm:
     """Return the canonical form of ``op``."""
     slots = inner_slots(op)
     body = BodyDigests(sameness, slots, op.fgraph.toposort(), inner_condition(op))
+    if sameness.in_order:
+        return _form_in_order(body, op)
     readers = _SlotReaders(body)
     budget = _RoundBudget(body)
     starts = [sameness.key("slot", *_shape(sameness, slot)) for slot in slots]
@@ -131,6 +133,21 @@ def loop_form(sameness: Definition, op: Any) -> LoopForm:
         signatures=tuple(signatures),
         ranks=tuple(rank[place] for place in range(len(slots))),
         has_ties=len(set(signatures)) < len(signatures),
+        size=len(body.nodes),
+    )
+
+
+def _form_in_order(body: BodyDigests, op: Any) -> LoopForm:
+    """Return the form of ``op`` in which its slots are told apart by their places."""
+    sameness, key = body.sameness, body.sameness.key
+    shapes = [_shape(sameness, slot) for slot in body.slots]
+    colours = [key("place", place, *shape) for place, shape in enumerate(shapes)]
+    signatures = tuple(body.signatures(colours))
+    return LoopForm(
+        key=key("loop", *_frame(op), body.condition(colours), signatures),
+        signatures=signatures,
+        ranks=tuple(range(len(signatures))),
+        has_ties=False,
         size=len(body.nodes),
     )
 

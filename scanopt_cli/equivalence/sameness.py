@@ -76,11 +76,19 @@ class Sameness:
         Whether names count.
     exact
         Whether keys are exact, and valid for this object only, rather than hashes.
+    in_order
+        Whether the order of a loop's slots counts. It takes half the time to tell loops apart.
     """
 
     def __init__(
-        self, *, gradients: bool = False, names: bool = False, exact: bool = False
+        self,
+        *,
+        gradients: bool = False,
+        names: bool = False,
+        exact: bool = False,
+        in_order: bool = False,
     ) -> None:
+        self.in_order = in_order
         self.gradients = gradients
         self.names = names
         self.exact = exact

@@ -123,7 +123,7 @@ def optimize(
     before = statistics(work.fgraph)
     digests = GraphDigests()
     form, warnings = digests.form_of(work.fgraph), same_draws(work.fgraph)
-    runs = _settle(work, sequence, digests, limit, watch) if sequence else ()
+    runs = _settle(work, sequence, limit, watch) if sequence else ()
     after = statistics(work.fgraph)
     is_same = digests.form_of(work.fgraph) == form
     if is_same:  # one pass may have undone another
@@ -145,14 +145,13 @@ def compile_safe(graph: Graph) -> Graph:
     """Return a copy of ``graph`` that PyTensor compiles right, as `optimize` leaves its results."""
     work = graph.copy()
     locate(work.fgraph)
-    _compile_safe_runner(GraphDigests()).run(work.fgraph)
+    _compile_safe_runner(GraphDigests(in_order=True)).run(work.fgraph)
     return work
 
 
 def _settle(
     work: Graph,
     passes: Sequence[Pass],
-    digests: GraphDigests,
     limit: int | None,
     watch: Callable[[Snapshot], None] | None,
 ) -> tuple[PassRun, ...]:
@@ -162,6 +161,7 @@ def _settle(
     in every round; but these may enable others, and so may a later phase an earlier one. Of the
     graphs that lead back to one another, the smallest is the result, whichever ``work`` was.
     """
+    digests = GraphDigests(in_order=True)
     runners = (PipelineRunner(passes, limit=limit, digests=digests), _compile_safe_runner(digests))
     has_phases = any(item.starts_phase for item in passes)
     forms = {digests.form_of(work.fgraph): copy_nodes(work.fgraph)}

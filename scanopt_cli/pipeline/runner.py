@@ -119,7 +119,7 @@ class PipelineRunner:
         _check_order(passes)
         budget = RewriteBudget(limit)
         strict = bool(os.environ.get(STRICT)) if strict is None else strict
-        self._digests = digests or GraphDigests()
+        self._digests = digests or GraphDigests(in_order=True)
         self._phases = [
             [PassDriver(item, budget, strict=strict, digests=self._digests) for item in phase]
             for phase in _phases(passes)

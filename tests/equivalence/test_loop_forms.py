@@ -17,6 +17,7 @@ from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.loop_forms import condition_key, trajectories
 from scanopt_cli.equivalence.opaque import identity
 from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.ir.graph import from_io
 from support.graph_building import graph_of, only_scan, scan
 
 
@@ -173,3 +174,27 @@ def test_exact_keys_tell_large_constants_apart() -> None:
     digests = Digests([x], Sameness(exact=True))
     assert digests.of(x + one) == digests.of(x + np.zeros(5000))
     assert digests.of(x + one) != digests.of(x + other)
+
+
+def test_the_order_of_slots_counts_if_it_is_asked_for() -> None:
+    x, y = pt.dscalars("x", "y")
+
+    def summed(*, turned: bool) -> Any:
+        """The sum of two states, in one order or the other."""
+        starts = [y, x] if turned else [x, y]
+        states = scan(
+            lambda a, b: [b + 1, a * 2] if not turned else [b * 2, a + 1],
+            outputs_info=starts,
+            n_steps=3,
+        )
+        first, second = states[::-1] if turned else states
+        return from_io([x, y], [first + second]).fgraph
+
+    for in_order in (False, True):
+        known = Sameness(in_order=in_order)
+        one, again, turned = (
+            known.of_graph(graph)
+            for graph in (summed(turned=False), summed(turned=False), summed(turned=True))
+        )
+        assert one == again
+        assert (one == turned) is not in_order
