@@ -20,7 +20,7 @@ from scanopt_cli.autodiff.selecting import (
 )
 from scanopt_cli.errors import GradientError
 from scanopt_cli.ir.graph import Graph, GraphObject, as_graph
-from scanopt_cli.passes.initial_rows_alone import InitialRowsAlone
+from scanopt_cli.passes.of_scans.initial_rows_alone import InitialRowsAlone
 from scanopt_cli.pipeline.runner import run_pipeline
 
 

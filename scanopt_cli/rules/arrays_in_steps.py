@@ -17,7 +17,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs
-from scanopt_cli.passes.unroll_small.unroll_small import UnrollSmall
+from scanopt_cli.passes.of_traced_loops.unroll_small.unroll_small import UnrollSmall
 from scanopt_cli.rules.check_context import CheckContext
 from scanopt_cli.rules.finding_costs import work
 from scanopt_cli.rules.lowered_loops import LARGEST, elements, lowered_loops

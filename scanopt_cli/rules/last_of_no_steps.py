@@ -16,7 +16,7 @@ from scanopt_cli.analysis.affine import ZERO, as_affine
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.ir.slots import STATES
-from scanopt_cli.passes.guard_last_rows import is_last_of_steps
+from scanopt_cli.passes.of_scans.guard_last_rows import is_last_of_steps
 from scanopt_cli.remarks import Code, Remark, Why
 from scanopt_cli.rules.rule_contract import Fix, PassRule, Severity, named
 

@@ -19,7 +19,7 @@ from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.inner_graphs import core_op, walk
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.ir.slots import SlotView
-from scanopt_cli.passes.unroll_small.unroll_small import UnrollSmall
+from scanopt_cli.passes.of_traced_loops.unroll_small.unroll_small import UnrollSmall
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.remarks import Code

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scanopt_cli.ir.graph import substituted
-from scanopt_cli.passes.compile_safe import compile_safe
+from scanopt_cli.passes.of_scans.compile_safe import compile_safe
 from scanopt_cli.pipeline.contract import PassContext, Rewrite
 from scanopt_cli.serialization.saving import save
 from support.command_line import scanopt

@@ -75,8 +75,8 @@ def plug_ins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
 
 BROKEN = {
     "save-mem": (
-        "scanopt_cli.passes.save_mem.save_mem:SaveMem",
-        "pass name 'save-mem' is taken by scanopt_cli.passes.save_mem.save_mem.SaveMem",
+        "scanopt_cli.passes.of_scans.save_mem.save_mem:SaveMem",
+        "pass name 'save-mem' is taken by scanopt_cli.passes.of_scans.save_mem.save_mem.SaveMem",
     ),
     "error": ("scanopt_cli.errors:ScanoptError", "is not a subclass of scanopt's Pass"),
     "gone": ("no_such_module_here:Pass", "cannot be imported (ModuleNotFoundError: No module"),

@@ -22,7 +22,7 @@ from scanopt_cli.analysis.statistics import Statistics, statistics
 from scanopt_cli.errors import PassError
 from scanopt_cli.integration.compilation.blocks import Compilation, block_of, innermost
 from scanopt_cli.integration.compilation.registering import register
-from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
+from scanopt_cli.passes.of_scans.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
 from support.compiled_gradients import ARGUMENTS, counts, growth
 from support.evaluating import assert_same_outcomes
 from support.graph_building import scan

@@ -20,7 +20,7 @@ from scanopt_cli.analysis.inspection import inspect_graph
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.integration.compilation.sealing import SealedScan, seal, unseal
 from scanopt_cli.ir.graph import from_io
-from scanopt_cli.passes.compile_safe.unit_lengths import loop_of_narrower
+from scanopt_cli.passes.of_scans.compile_safe.unit_lengths import loop_of_narrower
 from support.compiled_gradients import ARGUMENTS, growth
 from support.evaluating import assert_same_outcomes, evaluate
 from support.graph_building import graph_of, scan

@@ -208,7 +208,9 @@ def _limit_memory() -> None:
 
 def _modules() -> dict[str, list[Path]]:
     """Return the files of each pass."""
-    entries = {entry.stem: entry for entry in sorted(_PASSES.iterdir())}
+    rooms = (_PASSES, _PASSES / "of_scans", _PASSES / "of_traced_loops")
+    found = (entry for room in rooms for entry in sorted(room.iterdir()) if entry not in rooms)
+    entries = {entry.stem: entry for entry in found}
     return {
         name: sorted(entry.glob("*.py")) if entry.is_dir() else [entry]
         for name, entry in (_SHARED | entries).items()

@@ -13,7 +13,7 @@ from pytensor.scan.utils import until
 from scanopt_cli.analysis.buffers import trimmed
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.ir.graph import Graph, from_io
-from scanopt_cli.passes.save_mem.save_mem import SaveMem
+from scanopt_cli.passes.of_scans.save_mem.save_mem import SaveMem
 from support.evaluating import assert_same_outcomes, evaluate
 from support.graph_building import arguments, graph_of, labels, only_scan, scan, scan_views
 from support.merging_scans import VALUES, M, N, S, T, X, check, grow, merged, names

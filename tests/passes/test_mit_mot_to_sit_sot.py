@@ -14,8 +14,8 @@ from pytensor.scan.op import Scan
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph, from_io
-from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
-from scanopt_cli.passes.save_mem.save_mem import SaveMem
+from scanopt_cli.passes.of_scans.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
+from scanopt_cli.passes.of_scans.save_mem.save_mem import SaveMem
 from scanopt_cli.pipeline.runner import run_pipeline
 from support.evaluating import assert_same_outcomes, evaluator
 from support.graph_building import graph_of, labels, outputs_of, power, scan, scan_info, scan_views

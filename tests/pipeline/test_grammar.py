@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scanopt_cli.errors import PassError
-from scanopt_cli.passes.save_mem.save_mem import SaveMem
-from scanopt_cli.passes.unroll_small.unroll_small import UnrollSmall
+from scanopt_cli.passes.of_scans.save_mem.save_mem import SaveMem
+from scanopt_cli.passes.of_traced_loops.unroll_small.unroll_small import UnrollSmall
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.grammar import PRESETS, as_passes, described, parse, print_pipeline
 from scanopt_cli.pipeline.registry import builtin, registry

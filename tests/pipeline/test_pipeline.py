@@ -16,9 +16,9 @@ from scanopt_cli.environment import STRICT
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.scan_view import ScanView, is_loop
-from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
+from scanopt_cli.passes.of_scans.compile_safe.compile_safe import CompileSafe
+from scanopt_cli.passes.of_scans.save_mem.save_mem import SaveMem
 from scanopt_cli.passes.remove_unused import RemoveUnused
-from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.pipeline import driver
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.grammar import parse

@@ -12,7 +12,7 @@ from pytensor.graph.basic import Variable
 
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.passes.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
+from scanopt_cli.passes.of_scans.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.reports.remark_text import text_of
 from support.evaluating import assert_same_outcomes, evaluator

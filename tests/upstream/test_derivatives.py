@@ -33,7 +33,7 @@ def test_the_gradient_of_a_trimmed_loop() -> None:
 
 @bug(
     "Scan.pullback gives the rows of an initial buffer that steps overwrite a derivative too",
-    ours="passes/initial_rows_alone.py",
+    ours="passes/of_scans/initial_rows_alone.py",
     raises=AssertionError,
 )
 def test_the_gradient_by_a_filled_initial_buffer() -> None:

@@ -15,7 +15,10 @@ from support.upstream_modes import FAST, bug, value
     "name",
     [
         pytest.param(
-            name, marks=bug(reason, ours="integration/compilation/sealing.py, passes/compile_safe")
+            name,
+            marks=bug(
+                reason, ours="integration/compilation/sealing.py, passes/of_scans/compile_safe"
+            ),
         )
         for name, (_, reason) in MISREAD.items()
     ],

@@ -18,7 +18,7 @@ from support.upstream_modes import FAST, bug
     "a rewrite fails on a loop once a length of 1 is known outside that the body leaves open:"
     " Scan.make_node wants the same lengths of 1 in both, and Scan's constructor in both ends of a"
     " state",
-    ours="passes/compile_safe/unit_lengths.py",
+    ours="passes/of_scans/compile_safe/unit_lengths.py",
     raises=(TypeError, ValueError),
 )
 @pytest.mark.parametrize("form", FORMS)

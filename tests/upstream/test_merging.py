@@ -30,7 +30,7 @@ s = pt.dvector("s")
 @bug(
     "scan_merge_inouts takes states that start equal for equal at every step, and merges "
     "what is computed of them",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=AssertionError,
 )
 @pytest.mark.parametrize("mode", [FAST, *deep(get_mode("NUMBA"))], ids=["vm", "numba"])
@@ -47,7 +47,7 @@ def test_states_that_only_start_equal(mode: Any) -> None:
 
 @bug(
     "ScanMerge merges while loops whose conditions are equal in the first step only",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=AssertionError,
 )
 @pytest.mark.parametrize("mode", [alone(ScanMerge()), FAST], ids=["alone", "fast_run"])
@@ -86,7 +86,7 @@ def test_bodies_that_differ_by_the_sign_of_a_zero_are_two() -> None:
 
 @bug(
     "scan_inline_invariant_constants drops a constant sequence that is too short, and so the error",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
 )
 def test_a_constant_sequence_that_is_too_short_raises() -> None:
     twos = pt.constant(np.array([2.0, 2.0]))

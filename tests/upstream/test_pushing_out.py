@@ -43,7 +43,7 @@ def last_sum(step: Any) -> Any:
 
 @bug(
     "scan_push_out_add takes every sum for one of two terms and drops the third",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=AssertionError,
 )
 @pytest.mark.parametrize("mode", [ADD, FAST], ids=["alone", "fast_run"])
@@ -55,7 +55,7 @@ def test_a_sum_of_three_keeps_its_third_term(mode: Any) -> None:
 @bug(
     "scan_push_out_add fails an assertion where the state is the last of three terms, and"
     " PyTensor raises it even where errors of rewrites are ignored",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=AssertionError,
 )
 def test_a_sum_of_three_with_the_state_last_compiles() -> None:
@@ -65,7 +65,7 @@ def test_a_sum_of_three_with_the_state_last_compiles() -> None:
 
 @bug(
     "scan_push_out_add sums all steps in the dtype of the factors, which overflows",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=AssertionError,
 )
 @pytest.mark.parametrize("mode", [ADD, FAST], ids=["alone", "fast_run"])
@@ -81,7 +81,7 @@ def test_products_of_small_integers_are_summed_in_the_dtype_of_the_state(mode: A
 @bug(
     "scan_push_out_add adds a map of matrices, of which the loop of no steps knows no "
     "shape (the virtual machine returns (0, 0, 0)), and reshapes it",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=ValueError,
 )
 def test_a_sum_of_products_over_no_steps_is_its_start() -> None:
@@ -98,7 +98,7 @@ def test_a_sum_of_products_over_no_steps_is_its_start() -> None:
 @bug(
     "scan_push_out_non_seq replaces the buffer of a state by its steps, so the rows that "
     "it starts with are missing",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=AssertionError,
 )
 @pytest.mark.parametrize("mode", [NON_SEQ, FAST], ids=["alone", "fast_run"])
@@ -110,7 +110,7 @@ def test_a_state_that_is_always_set_to_the_same_has_all_steps(mode: Any) -> None
 @bug(
     "scan_push_out_non_seq loses the start of a state that is always set to the same, and"
     " a gradient by it is 0",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=AssertionError,
 )
 def test_the_gradient_by_a_start_that_only_the_first_step_reads() -> None:
@@ -123,7 +123,7 @@ def test_the_gradient_by_a_start_that_only_the_first_step_reads() -> None:
 
 @bug(
     "scan_push_out_non_seq fills all n_steps rows although the while loop stops before",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=AssertionError,
 )
 @pytest.mark.parametrize("mode", [NON_SEQ, FAST], ids=["alone", "fast_run"])
@@ -135,7 +135,7 @@ def test_a_while_loop_that_stops_at_once_has_one_step(mode: Any) -> None:
 
 @bug(
     "scan_push_out_non_seq computes once what no step computes, and that may raise",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=IndexError,
 )
 @pytest.mark.parametrize("mode", [NON_SEQ, FAST], ids=["alone", "fast_run"])
@@ -147,7 +147,7 @@ def test_what_no_step_computes_does_not_raise(mode: Any) -> None:
 @bug(
     "scan_push_out_seq skips as many rows as the longest reach of all states, not that of"
     " the state itself",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=ValueError,
 )
 @pytest.mark.parametrize("mode", [SEQ, FAST], ids=["alone", "fast_run"])
@@ -166,7 +166,7 @@ def test_states_of_different_reach_are_set_behind_their_own_starts(mode: Any) ->
 @bug(
     "scan_push_out_seq returns as many rows as the sequence has, where the loop raises "
     "that it has too few",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
 )
 @pytest.mark.parametrize("mode", [SEQ, FAST], ids=["alone", "fast_run"])
 def test_a_sequence_that_is_too_short_raises(mode: Any) -> None:
@@ -177,7 +177,7 @@ def test_a_sequence_that_is_too_short_raises(mode: Any) -> None:
 
 @bug(
     "scan_push_out_seq writes all steps into a buffer that was trimmed to fewer rows",
-    ours="passes/save_mem/trimmed_reads.py",
+    ours="passes/of_scans/save_mem/trimmed_reads.py",
     raises=ValueError,
 )
 @pytest.mark.parametrize("mode", [SEQ, FAST], ids=["alone", "fast_run"])
@@ -190,7 +190,7 @@ def test_a_trimmed_state_that_follows_a_sequence_compiles(mode: Any) -> None:
 
 @bug(
     "scan_push_out_non_seq gives a trimmed buffer as many rows as there are steps",
-    ours="passes/save_mem/trimmed_reads.py",
+    ours="passes/of_scans/save_mem/trimmed_reads.py",
     raises=AssertionError,
 )
 def test_a_trimmed_map_that_never_changes_keeps_its_rows() -> None:

@@ -47,7 +47,7 @@ def doubled(steps: Any = None) -> Any:
 @bug(
     "scan_reduce_nsteps runs fewer steps of a gradient than the row needs, and reads "
     "another row, since a mit_mot has rows besides its steps: the gradient is 0",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=AssertionError,
 )
 @pytest.mark.parametrize("mode", [FAST, *_NUMBA], ids=["vm", "numba"])
@@ -62,7 +62,7 @@ def test_the_gradient_by_the_second_of_two_starts(mode: Any) -> None:
 @bug(
     "scan_reduce_nsteps keeps a start of a slice that is not a constant, and a negative "
     "one then counts from another end",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=AssertionError,
 )
 @pytest.mark.parametrize("mode", [STEPS, FAST], ids=["alone", "fast_run"])
@@ -73,7 +73,7 @@ def test_a_slice_from_a_negative_start_without_the_last(mode: Any) -> None:
 
 @bug(
     "scan_reduce_nsteps counts a row that does not exist from the end, and finds another one",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
 )
 @pytest.mark.parametrize("mode", [STEPS, FAST], ids=["alone", "fast_run"])
 @pytest.mark.parametrize("row", [7, k], ids=["7", "k"])
@@ -85,7 +85,7 @@ def test_a_row_behind_the_last_raises(row: Any, mode: Any) -> None:
 @bug(
     "scan_reduce_nsteps asks for a negative number of steps where a slice leaves out more"
     " rows than there are",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=IndexError,
 )
 @pytest.mark.parametrize("mode", [STEPS, FAST], ids=["alone", "fast_run"])
@@ -96,7 +96,7 @@ def test_a_slice_that_leaves_out_more_than_there_is_is_empty(mode: Any) -> None:
 @bug(
     "scan_reduce_trace keeps the stop of a slice that it trims for, which then counts "
     "from another start",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=AssertionError,
 )
 @pytest.mark.parametrize("mode", [TRACE, FAST], ids=["alone", "fast_run"])
@@ -108,7 +108,7 @@ def test_a_slice_from_the_third_last_to_a_row_by_its_number(mode: Any) -> None:
 @bug(
     "scan_reduce_trace makes a buffer of three rows for a map of two steps, and returns "
     "one that nothing was written to",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=AssertionError,
 )
 @pytest.mark.parametrize("mode", [TRACE, FAST, *_NUMBA], ids=["alone", "vm", "numba"])
@@ -120,7 +120,7 @@ def test_the_last_three_of_two_rows_are_two(mode: Any) -> None:
 @bug(
     "scan_reduce_trace makes a buffer of three rows for a map of two steps, and the third"
     " last one can be read",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
 )
 def test_the_third_last_of_two_rows_raises() -> None:
     with pytest.raises(IndexError):
@@ -145,7 +145,7 @@ def powers_of_two() -> Any:
 
 @bug(
     "scan_reduce_trace counts rows of a while loop from the last step that it may take",
-    ours="integration/compilation/sealing.py, passes/compile_safe",
+    ours="integration/compilation/sealing.py, passes/of_scans/compile_safe",
     raises=(AssertionError, IndexError),
 )
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_while_loop_that_stops_early_is_read_from_its_start(read: Any) -> None
 @bug(
     "Scan.perform cuts a buffer that scan_reduce_trace has made short by the steps that a"
     " while loop did not take",
-    ours="integration/compilation/sealing.py, passes/save_mem/save_mem.py",
+    ours="integration/compilation/sealing.py, passes/of_scans/save_mem/save_mem.py",
     raises=AssertionError,
 )
 @pytest.mark.parametrize("mode", [TRACE, FAST], ids=["alone", "fast_run"])
@@ -173,7 +173,7 @@ def test_the_last_two_of_one_step_of_a_while_loop(mode: Any) -> None:
 
 @bug(
     "scan_reduce_nsteps takes a row of a trimmed buffer for the step of that number",
-    ours="passes/save_mem/trimmed_reads.py",
+    ours="passes/of_scans/save_mem/trimmed_reads.py",
     raises=AssertionError,
 )
 def test_a_row_of_a_trimmed_buffer_is_not_a_step() -> None:
@@ -198,7 +198,7 @@ def test_two_hundred_steps() -> None:
 @bug(
     "Scan.perform writes a state's buffer of one row, as scan_reduce_trace_no_prealloc "
     "makes them, before it has copied two maps that return the state",
-    ours="passes/save_mem keeps a row more, unless told that nothing is written in place",
+    ours="passes/of_scans/save_mem keeps a row more, unless told that nothing is written in place",
     raises=AssertionError,
 )
 def test_two_maps_of_a_state_that_keeps_one_row() -> None:

@@ -16,7 +16,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.scan.op import Scan
 
-from scanopt_cli.passes.compile_safe.unit_lengths import loop_of_narrower
+from scanopt_cli.passes.of_scans.compile_safe.unit_lengths import loop_of_narrower
 
 
 class SealedScan(Op):

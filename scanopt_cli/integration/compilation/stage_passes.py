@@ -13,11 +13,11 @@ from pytensor.link.numba.linker import NumbaLinker
 from pytensor.link.vm import VMLinker
 
 from scanopt_cli.integration.compilation.compilation_stages import CompilationStage, query_of
-from scanopt_cli.passes.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.factor_once import FactorOnce
+from scanopt_cli.passes.of_scans.compile_safe.compile_safe import CompileSafe
+from scanopt_cli.passes.of_scans.save_mem.save_mem import SaveMem
 from scanopt_cli.passes.push_out.push_out import PushOut
 from scanopt_cli.passes.push_out_sums.push_out_sums import PushOutSums
-from scanopt_cli.passes.save_mem.save_mem import SaveMem
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
 from scanopt_cli.pipeline.contract import CompilationTarget, Pass
 

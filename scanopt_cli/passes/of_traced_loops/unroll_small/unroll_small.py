@@ -16,7 +16,7 @@ from scanopt_cli.errors import PassError
 from scanopt_cli.ir.naming import entry_name
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.operator_base import LoopView
-from scanopt_cli.passes.unroll_small.array_entries import (
+from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import (
     MOST_ENTRIES,
     Entries,
     Unrolling,
@@ -24,8 +24,8 @@ from scanopt_cli.passes.unroll_small.array_entries import (
     stacked,
     vector,
 )
-from scanopt_cli.passes.unroll_small.groups import ArrayGroup, groups
-from scanopt_cli.passes.unroll_small.rules import entries_of
+from scanopt_cli.passes.of_traced_loops.unroll_small.groups import ArrayGroup, groups
+from scanopt_cli.passes.of_traced_loops.unroll_small.rules import entries_of
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code, Why, because

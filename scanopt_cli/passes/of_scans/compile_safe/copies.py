@@ -21,7 +21,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.indexing import number
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import STATES, TRACED, Slot, SlotKind
-from scanopt_cli.passes.save_mem.trimmed_reads import is_unsafe_reader
+from scanopt_cli.passes.of_scans.save_mem.trimmed_reads import is_unsafe_reader
 from scanopt_cli.pipeline.contract import PassContext, Rewrite
 from scanopt_cli.remarks import Code
 

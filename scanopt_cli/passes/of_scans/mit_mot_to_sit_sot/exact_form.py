@@ -22,7 +22,7 @@ from itertools import pairwise
 from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.slots import Slot
-from scanopt_cli.passes.mit_mot_to_sit_sot.parts import Part
+from scanopt_cli.passes.of_scans.mit_mot_to_sit_sot.parts import Part
 from scanopt_cli.remarks import Reason, Why, because
 
 

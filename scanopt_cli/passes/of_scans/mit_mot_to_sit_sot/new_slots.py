@@ -17,8 +17,8 @@ from scanopt_cli.analysis.initial_buffers import InitialBuffer
 from scanopt_cli.analysis.row_runs import is_zero
 from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.ir.slots import Slot, SlotKind
-from scanopt_cli.passes.mit_mot_to_sit_sot.exact_form import Form, Stretch, rows_from_first
-from scanopt_cli.passes.mit_mot_to_sit_sot.parts import Part, Reading
+from scanopt_cli.passes.of_scans.mit_mot_to_sit_sot.exact_form import Form, Stretch, rows_from_first
+from scanopt_cli.passes.of_scans.mit_mot_to_sit_sot.parts import Part, Reading
 
 # A constant row of more elements is not written into a body.
 _LARGEST = 4096

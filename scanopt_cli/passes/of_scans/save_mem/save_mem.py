@@ -15,7 +15,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.shortening import shorten
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
-from scanopt_cli.passes.save_mem.trimmed_reads import is_mapped, trimmed_reads
+from scanopt_cli.passes.of_scans.save_mem.trimmed_reads import is_mapped, trimmed_reads
 from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Why, because

@@ -19,7 +19,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import rows, with_start
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
-from scanopt_cli.passes.compile_safe.bodies import copy_outputs
+from scanopt_cli.passes.of_scans.compile_safe.bodies import copy_outputs
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
 

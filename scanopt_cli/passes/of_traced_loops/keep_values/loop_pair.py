@@ -18,8 +18,8 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.costs import is_costly
 from scanopt_cli.loop.operator_base import LoopView
-from scanopt_cli.passes.keep_values.sources import Sources
-from scanopt_cli.passes.keep_values.value_numbers import ValueNumbers, non_unit_axes
+from scanopt_cli.passes.of_traced_loops.keep_values.sources import Sources
+from scanopt_cli.passes.of_traced_loops.keep_values.value_numbers import ValueNumbers, non_unit_axes
 
 _SCALARS = -1
 """The key, in place of a value number, of all kept scalars of a step, which are one vector."""

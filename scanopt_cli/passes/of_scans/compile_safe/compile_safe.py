@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from pytensor.graph.basic import Apply, Variable
 
-from scanopt_cli.passes.compile_safe.bodies import CompileSafeBodies
-from scanopt_cli.passes.compile_safe.conditions import mark_conditions
-from scanopt_cli.passes.compile_safe.copies import copy_buffers, copy_rows
-from scanopt_cli.passes.compile_safe.overwritten import CopyOverwritten
-from scanopt_cli.passes.compile_safe.unit_lengths import declare_unit_lengths
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.merge_equal import duplicates
+from scanopt_cli.passes.of_scans.compile_safe.bodies import CompileSafeBodies
+from scanopt_cli.passes.of_scans.compile_safe.conditions import mark_conditions
+from scanopt_cli.passes.of_scans.compile_safe.copies import copy_buffers, copy_rows
+from scanopt_cli.passes.of_scans.compile_safe.overwritten import CopyOverwritten
+from scanopt_cli.passes.of_scans.compile_safe.unit_lengths import declare_unit_lengths
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.loop_passes import ScanPass
 

@@ -18,7 +18,7 @@ from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
-from scanopt_cli.passes.carry_reductions.reductions import Reduction, reductions_of
+from scanopt_cli.passes.of_scans.carry_reductions.reductions import Reduction, reductions_of
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Why, because

@@ -14,9 +14,9 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
-from scanopt_cli.passes.mit_mot_to_sit_sot.exact_form import form_of, unfit
-from scanopt_cli.passes.mit_mot_to_sit_sot.new_slots import MitMotSlots, Plan
-from scanopt_cli.passes.mit_mot_to_sit_sot.parts import Readers
+from scanopt_cli.passes.of_scans.mit_mot_to_sit_sot.exact_form import form_of, unfit
+from scanopt_cli.passes.of_scans.mit_mot_to_sit_sot.new_slots import MitMotSlots, Plan
+from scanopt_cli.passes.of_scans.mit_mot_to_sit_sot.parts import Readers
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
 from scanopt_cli.remarks import Code, Reason, Why, because

@@ -27,7 +27,7 @@ from pytensor.tensor.subtensor import (
 from pytensor.tensor.type import integer_dtypes
 
 from scanopt_cli.ir.indexing import indices_of, is_full_slice
-from scanopt_cli.passes.unroll_small.array_entries import (
+from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import (
     Entries,
     Symbolic,
     Unrolling,
@@ -37,7 +37,7 @@ from scanopt_cli.passes.unroll_small.array_entries import (
     read,
     vector,
 )
-from scanopt_cli.passes.unroll_small.linear_algebra import Found, of_matrices
+from scanopt_cli.passes.of_traced_loops.unroll_small.linear_algebra import Found, of_matrices
 
 
 @singledispatch

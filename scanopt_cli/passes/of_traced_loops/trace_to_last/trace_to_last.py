@@ -17,7 +17,12 @@ from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.ir.step_check import is_checked, with_step_check
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.loop.shapes import traced_shapes
-from scanopt_cli.passes.trace_to_last.windows import Window, add_ring, read_from_ring, windows_of
+from scanopt_cli.passes.of_traced_loops.trace_to_last.windows import (
+    Window,
+    add_ring,
+    read_from_ring,
+    windows_of,
+)
 from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code

@@ -16,7 +16,7 @@ from scanopt_cli.errors import PassError
 from scanopt_cli.ir.slots import SlotKind, SlotView
 from scanopt_cli.loop import TracedLoop
 from scanopt_cli.loop.operator_base import LoopView
-from scanopt_cli.passes.keep_values.loop_pair import LoopPair
+from scanopt_cli.passes.of_traced_loops.keep_values.loop_pair import LoopPair
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.loop_passes import works_in_place
 from scanopt_cli.remarks import Code, Why, because

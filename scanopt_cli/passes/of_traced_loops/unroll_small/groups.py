@@ -23,7 +23,7 @@ from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.ir.disjoint_sets import DisjointSets
-from scanopt_cli.passes.unroll_small.array_entries import MOVES, Unrolling
+from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import MOVES, Unrolling
 
 # About the nanoseconds of a step.
 _ENTRY = 2

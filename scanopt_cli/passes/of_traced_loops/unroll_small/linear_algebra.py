@@ -22,7 +22,12 @@ from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.linalg.summary import Det, SLogDet
 from pytensor.tensor.math import Dot
 
-from scanopt_cli.passes.unroll_small.array_entries import Entries, Symbolic, entrywise, filled
+from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import (
+    Entries,
+    Symbolic,
+    entrywise,
+    filled,
+)
 
 type Found = Sequence[Entries]
 """The entries of the outputs of a node. Rules raise a ValueError if they know none."""

@@ -1,0 +1,1 @@
+"""Passes on Scans alone: on their taps, their buffers, and how PyTensor compiles them."""
