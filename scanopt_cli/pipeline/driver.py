@@ -100,8 +100,9 @@ class PassDriver:
         self._strict = strict or self._package is not None
         self._done: dict[FrozenFunctionGraph, FunctionGraph | None] = {}
         # The digests of graphs that have the form to which the pass leads, and of those that it
-        # made on the way.
-        self._settled: set[str] = set()
+        # made on the way. With the former come the types of variables: once more lengths are known,
+        # more may be left to do.
+        self._settled: set[tuple[str, int]] = set()
         self._made: set[str] = set()
         self._holds_loop: dict[int, tuple[AbstractFunctionGraph, bool]] = {}
 
@@ -167,7 +168,7 @@ class PassDriver:
         """
         fgraph = context.fgraph
         state = before = self._digests.digest(fgraph)
-        if before in self._settled:
+        if (before, _types(fgraph)) in self._settled:
             return None
         forms = {before: fgraph}
         size = len(fgraph.apply_nodes)
@@ -188,7 +189,7 @@ class PassDriver:
             context.missed(None, Code.NOT_SIMPLIFIED, why)
             kept = before
         if is_settled:
-            self._settled.add(kept)
+            self._settled.add((kept, _types(forms[kept])))
         if kept == before:
             return None
         context.passed(None, Code.SIMPLIFIED, before=size, after=len(forms[kept].apply_nodes))
@@ -264,6 +265,12 @@ class PassDriver:
             )
             known = self._holds_loop[id(body)] = (body, found)
         return known[1]
+
+
+def _types(fgraph: FunctionGraph) -> int:
+    """Return a hash of the types of all variables that nodes compute."""
+    types = Counter(variable.type for node in fgraph.apply_nodes for variable in node.outputs)
+    return hash(frozenset(types.items()))
 
 
 def _with_body(op: Op, old: FrozenFunctionGraph, new: FunctionGraph) -> Op | None:

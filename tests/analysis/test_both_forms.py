@@ -161,13 +161,13 @@ def test_lengths_of_generated_graphs(generated: GeneratedScan) -> None:
 
 @given(scan_graphs(nesting=False))
 def test_accesses_of_generated_graphs(generated: GeneratedScan) -> None:
-    """What is the same for a whole batch is traced once by a TracedLoop, and then repeated.
+    """What is the same for a whole batch is traced once by a TracedLoop, then repeated or joined.
 
     Rows that the program itself joins to those of a loop are told from them of a TracedLoop only.
     """
     assume(all(read.style != "last_joined" for read in generated.program.reads))
     scans, loops = map(_accesses, _both(from_io(generated.inputs, generated.outputs)))
-    repeating = {"an operand of Alloc", "an operand of Blockwise"}
+    repeating = {"an operand of Alloc", "an operand of Blockwise", "an operand of Join"}
     is_repeated = not repeating.isdisjoint(text for text, _, _ in loops - scans)
     assert loops == scans or (generated.program.batched and is_repeated)
 
