@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, note, settings
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply
-from pytensor.graph.replace import clone_replace
 from pytensor.raise_op import Assert
 from pytensor.scan.op import Scan
 
@@ -21,8 +20,7 @@ from scanopt_cli.passes.merge_duplicates import MergeDuplicates
 from scanopt_cli.passes.merge_scans import merge_scans
 from scanopt_cli.passes.merge_scans.merge_scans import MergeScans
 from support.evaluating import assert_same_outcomes, evaluator
-from support.generated.building import build
-from support.generated.strategies import GeneratedScan, scan_graphs
+from support.generated.strategies import GeneratedScan, scan_graphs, with_twin
 from support.graph_building import graph_of, only_scan, scan
 from support.merging_scans import M, N, S, X, check, grow, merged, names
 from support.tiers import examples
@@ -236,12 +234,7 @@ def test_work_grows_with_the_graph(counted: dict[str, int]) -> None:
 @given(generated=scan_graphs())
 def test_a_graph_and_its_twin_with_other_values(generated: GeneratedScan) -> None:
     """Every loop of a graph has a counterpart that it can be merged with, if it stops alike."""
-    inputs, outputs = build(generated.program)
-    twin = {
-        other: own * 0.5 if "float" in own.type.dtype else own
-        for own, other in zip(generated.inputs, inputs, strict=True)
-    }
-    graph = from_io(generated.inputs, [*generated.outputs, *clone_replace(outputs, twin)])
+    graph = with_twin(generated)
     after, remarks = merged(graph)
     note("\n".join(remarks))
     after.fgraph.check_integrity()

@@ -10,7 +10,6 @@ import pytensor
 import pytensor.tensor as pt
 from hypothesis import given, note, settings
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import clone_replace
 from pytensor.scan.utils import until
 from test_pass_properties import passed_through
 
@@ -21,8 +20,7 @@ from scanopt_cli.loop import TracedLoop
 from scanopt_cli.loop.operator_base import LoopView
 from support.compiled_ways import NUMBA, VM, compiled
 from support.evaluating import assert_same_outcomes, evaluator, has_unknown_shape
-from support.generated.building import build
-from support.generated.strategies import GeneratedScan, scan_graphs
+from support.generated.strategies import GeneratedScan, scan_graphs, with_twin
 from support.graph_building import arguments, graph_of, optimized, scan
 from support.merging_scans import VALUES, M, N, S, T, X, check, grow
 from support.tiers import examples
@@ -191,12 +189,7 @@ def test_merge_duplicates_merges_constants() -> None:
 @given(scan_graphs())
 def test_passes_of_both_forms_keep_values(generated: GeneratedScan) -> None:
     """Every loop of a graph has a counterpart that it may be merged with."""
-    inputs, outputs = build(generated.program)
-    twin = {
-        other: own * 0.5 if "float" in own.type.dtype else own
-        for own, other in zip(generated.inputs, inputs, strict=True)
-    }
-    graph = from_io(generated.inputs, [*generated.outputs, *clone_replace(outputs, twin)])
+    graph = with_twin(generated)
     expected, work = evaluator(graph.inputs, graph.outputs), graph.copy()
     passed_through(PASSES, work.fgraph)
     work.fgraph.check_integrity()

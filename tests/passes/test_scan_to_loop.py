@@ -20,7 +20,15 @@ from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop import TracedLoop
 from support.evaluating import PLAIN
-from support.graph_building import assert_same_values, graph_of, only_scan, optimized, rid_of, scan
+from support.graph_building import (
+    assert_same_values,
+    gradient_with_mit_mots,
+    graph_of,
+    only_scan,
+    optimized,
+    rid_of,
+    scan,
+)
 from support.tiers import deep
 
 x, w = pt.dscalars("x", "w")
@@ -90,16 +98,7 @@ def test_case_4() -> None:
 @pytest.mark.parametrize("taps", [[-1], [-1, -3]])
 def test_case_6(taps: list[int], order: int) -> None:
     """Gradients have mit_mots, with several taps ahead and behind."""
-    initial = x if taps == [-1] else pt.stack([x, x * 2, x * 3])
-    ys = scan(
-        lambda *rows: pt.sin(rows[0]) * rows[-1] + 0.3,
-        outputs_info=[{"initial": initial, "taps": taps}],
-        n_steps=6,
-    )
-    cost = (ys**2).sum()
-    for _ in range(order):
-        cost = pytensor.grad(cost, x)
-    graph = graph_of(cost)
+    graph = graph_of(gradient_with_mit_mots(x, taps, order))
     assert_same_values(graph, converted(graph), x=0.5)
 
 

@@ -15,7 +15,15 @@ from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.loop import TracedLoop
 from scanopt_cli.loop.body import Body
 from support.evaluating import PLAIN
-from support.graph_building import assert_same_values, graph_of, labels, only_scan, rid_of, scan
+from support.graph_building import (
+    assert_same_values,
+    gradient_with_mit_mots,
+    graph_of,
+    labels,
+    only_scan,
+    rid_of,
+    scan,
+)
 from support.there_and_back import RoundTrip, loop_ops
 from support.tiers import deep
 
@@ -275,16 +283,8 @@ def test_twin_arrays_that_are_no_rings(following: Any) -> None:
 @pytest.mark.parametrize("taps", [[-1], [-1, -3]])
 @pytest.mark.parametrize("order", [1, 2])
 def test_mit_mots_come_back(taps: list[int], order: int) -> None:
-    initial = x if taps == [-1] else pt.stack([x, x * 2, x * 3])
-    ys = scan(
-        lambda *rows: pt.sin(rows[0]) * rows[-1] + 0.3,
-        outputs_info=[{"initial": initial, "taps": taps}],
-        n_steps=6,
-    )
-    cost = (ys**2).sum()
-    for _ in range(order):
-        cost = pytensor.grad(cost, x)
-    trip = RoundTrip.of(graph_of(cost), "remove-unused,clean-slices")
+    graph = graph_of(gradient_with_mit_mots(x, taps, order))
+    trip = RoundTrip.of(graph, "remove-unused,clean-slices")
     scans, _, back = trip.costs
     assert (back.traces, back.arrays) == (scans.traces, scans.arrays)
     found = [view.info for view in loop_ops(trip.back)]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import AbstractFunctionGraph
@@ -105,3 +106,17 @@ def assert_same_values(graph: Graph, work: Graph, **values: Any) -> None:
     assert_same_outcomes(
         evaluate(graph.inputs, graph.outputs, data), evaluate(work.inputs, work.outputs, data)
     )
+
+
+def gradient_with_mit_mots(x: Any, taps: list[int], order: int) -> Any:
+    """Differentiate a loop of one state by ``x``: its mit_mots have taps ahead and behind."""
+    initial = x if taps == [-1] else pt.stack([x, x * 2, x * 3])
+    ys = scan(
+        lambda *rows: pt.sin(rows[0]) * rows[-1] + 0.3,
+        outputs_info=[{"initial": initial, "taps": taps}],
+        n_steps=6,
+    )
+    cost = (ys**2).sum()
+    for _ in range(order):
+        cost = pytensor.grad(cost, x)
+    return cost

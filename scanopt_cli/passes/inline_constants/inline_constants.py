@@ -85,13 +85,14 @@ def _with_uniform_rows(node: Apply, context: PassContext) -> dict[Variable, Vari
     """Return replacements for the outputs of a TracedLoop whose steps read uniform rows."""
     view = LoopView.of(node)
     rows = step_rows(view).values()
-    if all(uniform_row(row.slot.outer_input, row.inner.type) is None for row in rows):
+    values = {row.slot: uniform_row(row.slot.outer_input, row.inner.type) for row in rows}
+    if all(value is None for value in values.values()):
         return None
     names = context.names(view)
     view.unfreeze()
     replaced = {}
     for row in step_rows(view).values():
-        value = uniform_row(row.slot.outer_input, row.inner.type)
+        value = values[row.slot]
         if value is None:
             continue
         reason = _misfit(value, row.inner.type, is_output=row.inner in view.inner_outputs())

@@ -241,9 +241,7 @@ class ScanBuilder:
 
     def _next(self, slot: Slot, new: Any) -> Variable:
         """Return what a step computes for a slot, of the type that it must have."""
-        if slot.kind is SlotKind.NIT_SOT:
-            return new  # type: ignore[no-any-return]
-        if slot.kind is SlotKind.MIT_MOT:
+        if slot.kind in (SlotKind.NIT_SOT, SlotKind.MIT_MOT):
             return new  # type: ignore[no-any-return]
         wanted = slot.inner_inputs[0].type
         if self.origin[slot].former in _IN_BUFFERS:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
 
+from scanopt_cli.ir.graph import Graph, from_io
 from support.generated.arguments import Value, arguments
 from support.generated.building import READS, build
 from support.generated.drawing import Surroundings, draw_loop, one_in
@@ -44,6 +46,19 @@ class GeneratedScan:
     def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:
         """Make Hypothesis print the recipe and not every field."""
         printer.text(repr(self))
+
+
+def with_twin(generated: GeneratedScan) -> Graph:
+    """Return a graph in which every loop has a counterpart that it can be merged with.
+
+    The twin reads other values, so it may stop at another step.
+    """
+    inputs, outputs = build(generated.program)
+    twin = {
+        other: own * 0.5 if "float" in own.type.dtype else own
+        for own, other in zip(generated.inputs, inputs, strict=True)
+    }
+    return from_io(generated.inputs, [*generated.outputs, *clone_replace(outputs, twin)])
 
 
 @st.composite
