@@ -14,6 +14,7 @@ from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import alloc, as_tensor_variable, scalar_from_tensor
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.shape import shape_tuple
 
 from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.buffers import is_whole
@@ -153,10 +154,10 @@ class _Known:
     def trace(self, n_done: Any) -> Any:
         """Return the trace of ``n_done`` steps: the initial rows, then the value repeated."""
         if self.initial is None:
-            return alloc.make_node(self.value, n_done, *self.value.shape).outputs[0]
+            return alloc.make_node(self.value, n_done, *shape_tuple(self.value)).outputs[0]
         buffer: Any = self.slot.outer_input
         if self.is_constant or self.slot.kind is SlotKind.STATE:
-            buffer = as_tensor_variable(alloc(self.initial, n_done + 1, *self.initial.shape))
+            buffer = as_tensor_variable(alloc(self.initial, n_done + 1, *shape_tuple(self.initial)))
         if self.is_constant:
             return buffer
         return pt.set_subtensor(buffer[self.slot.n_initial :], self.value)

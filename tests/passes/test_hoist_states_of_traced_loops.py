@@ -13,6 +13,7 @@ import pytest
 from pytensor.compile.mode import get_mode
 from pytensor.conditional.op import IfElse
 from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.replace import vectorize_graph
 from pytensor.scalar.basic import float64
 from pytensor.tensor.basic import scalar_from_tensor, tensor_from_scalar
 from pytensor.tensor.random.type import random_generator_type
@@ -369,3 +370,14 @@ def test_inline_constants_takes_constants_of_loops() -> None:
     work, _ = optimized(graph, "inline-constants")
     assert kinds(work) == ["state[0]", "constant[0]"]
     assert_same_values(graph, work, x=0.5, v=np.arange(3.0))
+
+
+def test_a_batch_of_one_that_a_batch_of_more_reads() -> None:
+    """PyTensor's ``local_merge_alloc`` asserts that two lengths are equal where one may be 1."""
+    rows = pt.tensor("rows", shape=(2, None), dtype="float64")
+    ys = pytensor.scan(
+        lambda _row, h: h, sequences=[u], outputs_info=[x], n_steps=n, return_updates=False
+    )
+    graph = from_io([n, rows, x], vectorize_graph([ys], {u: rows}))
+    work, _ = optimized(graph, "loop")
+    assert_same_compiled(graph, work, [0, 1, 3], rows=np.ones((2, 3)), x=4.0)

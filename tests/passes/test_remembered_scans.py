@@ -212,6 +212,20 @@ def test_what_comes_back_compiles(mode: str, name: str | None) -> None:
     np.testing.assert_allclose(*values)
 
 
+def test_a_type_that_says_more_stays() -> None:
+    """The rows that a step copies are three wide, for the second state's first rows are."""
+    us, rows = pt.dvector("us"), pt.constant(np.zeros((2, 3)))
+    _, ys = scan(
+        lambda u, _y2, _y1: (u, u),
+        outputs_info=[us, {"initial": rows, "taps": [-2, -1]}],
+        n_steps=n,
+    )
+    trip = RoundTrip.of(graph_of(ys))
+    scans, _, back = trip.costs
+    assert back.is_at_most(scans)
+    assert trip.back.outputs[0].type.shape == (None, 3)
+
+
 @given(scan_graphs(blockwise=False, gradients=False))
 def test_generated_scans_come_back_at_no_cost(generated: GeneratedScan) -> None:
     scans, _, back = RoundTrip.of(from_io(generated.inputs, generated.outputs)).costs

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.basic import Alloc, AllocEmpty
+from pytensor.tensor.shape import SpecifyShape
 
 import scanopt_cli as so
 from scanopt_cli.ir.graph import Graph, from_io
@@ -27,8 +30,9 @@ BEFORE = "remove-unused,clean-slices,mit-mot-to-sit-sot"
 class Cost(NamedTuple):
     """How many nodes a graph has, those in bodies aside and all, and what they keep.
 
-    Equal bodies count once. ``traces`` are slots of loops that keep a row of every step, and
-    ``arrays`` are allocated, as buffers or otherwise.
+    Equal bodies count once, and a SpecifyShape, which computes nothing, does not: the trace of a
+    TracedLoop may have a type that says more than the buffer's. ``traces`` are slots of loops that
+    keep a row of every step, and ``arrays`` are allocated, as buffers or otherwise.
     """
 
     outer: int
@@ -39,9 +43,10 @@ class Cost(NamedTuple):
     @classmethod
     def of(cls, graph: Graph) -> Cost:
         bodies = {body: None for node in walk(graph.fgraph) for body in inner_graphs(node.op)}
-        nodes = [node for each in (graph.fgraph, *bodies) for node in each.toposort()]
+        around = _computing(graph.fgraph)
+        nodes = [*around, *chain.from_iterable(map(_computing, bodies))]
         return cls(
-            outer=len(graph.fgraph.apply_nodes),
+            outer=len(around),
             nodes=len(nodes),
             traces=sum(_traces(node) for node in nodes if is_loop(node)),
             arrays=sum(isinstance(core_op(node.op), Alloc | AllocEmpty) for node in nodes),
@@ -49,6 +54,10 @@ class Cost(NamedTuple):
 
     def is_at_most(self, other: Cost) -> bool:
         return all(mine <= theirs for mine, theirs in zip(self, other, strict=True))
+
+
+def _computing(fgraph: FunctionGraph) -> list[Apply]:
+    return [node for node in fgraph.toposort() if not isinstance(node.op, SpecifyShape)]
 
 
 def _traces(node: Apply) -> int:

@@ -32,7 +32,7 @@ def assert_at_no_cost(trip: RoundTrip, *, is_same: bool) -> None:
         assert loop_ops(trip.back) == loop_ops(trip.scans)
 
 
-@pytest.mark.parametrize(("model", "order"), _models())
+@pytest.mark.parametrize(("model", "order"), tuple(_models()))
 def test_models_come_back_at_no_cost(model: Model, order: int) -> None:
     trip = RoundTrip.of(from_io(*outputs_of(model, order)))
     assert_at_no_cost(trip, is_same=not (order and model.name in OF_LESS))

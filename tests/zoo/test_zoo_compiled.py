@@ -76,7 +76,7 @@ def _by_the_virtual_machine() -> Iterator[object]:
 
 
 @pytest.mark.tiered(every=4)
-@pytest.mark.parametrize(("model", "order", "way"), _by_the_virtual_machine())
+@pytest.mark.parametrize(("model", "order", "way"), tuple(_by_the_virtual_machine()))
 def test_in_the_virtual_machine(model: Model, order: int, way: str) -> None:
     check(model, order, way, VM)
 
@@ -90,7 +90,7 @@ def _by_numba() -> Iterator[object]:
             yield pytest.param(model, order, way, marks=marks, id=f"{case.id}-{way}")
 
 
-@pytest.mark.parametrize(("model", "order", "way"), _by_numba())
+@pytest.mark.parametrize(("model", "order", "way"), tuple(_by_numba()))
 def test_in_numba(model: Model, order: int, way: str) -> None:
     # Numba's reciprocals of integers have single precision (tests/upstream/test_beside_loops.py),
     # and this is the one derivative that comes to zero but for that.
