@@ -118,14 +118,14 @@ def _indexed(
     constants = {slot.inner_inputs[0]: slot for slot in view.of_kind(SlotKind.CONSTANT)}
     if not constants:
         return
-    (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
     lengths = Lengths()
+    step = lengths.value_of(view.index)
     for node in io_toposort([], view.inner_outputs()) if nodes is None else nodes:
         if isinstance(node.op, Subtensor) and node.inputs[0] in constants:
             slot = constants[node.inputs[0]]
             for axis, place in enumerate(indices_of(node)):
                 if not isinstance(place, slice):
-                    yield node, slot, axis, lengths.value_of(place), lengths.value_of(index)
+                    yield node, slot, axis, lengths.value_of(place), step
 
 
 def invariant_inputs(view: SlotView) -> dict[Variable, Variable]:
@@ -145,5 +145,4 @@ def add_rows(view: SlotView, rows: Any, kind: TensorType | None = None) -> Any:
         rows = copy_of_type(rows, kind.clone(shape=(None, *kind.shape)))
     if isinstance(view, ScanView):
         return view.add_input(SlotKind.SEQ, kind(), rows)
-    (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
-    return row(view.add_input(SlotKind.CONSTANT, rows.type(), rows), index, kind)
+    return row(view.add_input(SlotKind.CONSTANT, rows.type(), rows), view.index, kind)

@@ -119,12 +119,19 @@ class Slot(InnerSlot):
         return cls(kind, 0, inner_inputs=[inner], outer_input=outer)
 
     @classmethod
-    def of_trace(cls, inner: Variable, n_rows: Variable, output: Variable | None = None) -> Slot:
-        """Return a nit_sot, whose buffer of ``n_rows`` keeps the value of ``inner`` in each step.
+    def of_trace(
+        cls,
+        inner: Variable,
+        n_rows: Variable,
+        output: Variable | None = None,
+        *,
+        kind: SlotKind = SlotKind.NIT_SOT,
+    ) -> Slot:
+        """Return a nit_sot or traced value: ``n_rows`` rows keep what ``inner`` is in each step.
 
         In the view of a node, ``output`` stands for its output until the loop is rebuilt.
         """
-        return cls(SlotKind.NIT_SOT, 0, (), (0,), [], [inner], output, outer_input=n_rows)
+        return cls(kind, 0, (), (0,), [], [inner], output, outer_input=n_rows)
 
     @property
     def output(self) -> Variable:
@@ -183,6 +190,11 @@ class SlotView(ABC):
     def of_kind(self, *kinds: SlotKind) -> list[Slot]:
         """Return the slots of ``kinds``, in order."""
         return [slot for slot in self.slots if slot.kind in kinds]
+
+    @property
+    def index(self) -> Variable:
+        """What the body of a TracedLoop or Loop reads as the number of the step."""
+        return self.of_kind(SlotKind.INDEX)[0].inner_inputs[0]
 
     @abstractmethod
     def outputs(self) -> list[Slot]:

@@ -1,10 +1,13 @@
-"""Which elementwise arithmetic takes long."""
+"""Which elementwise arithmetic takes long, and how much memory an array takes."""
 
 from __future__ import annotations
+
+from math import prod
 
 from pytensor.graph.op import Op
 from pytensor.scalar import basic as scalars
 from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.type import TensorType
 
 _CHEAP = (
     *(scalars.Add, scalars.Sub, scalars.Mul, scalars.Sqr, scalars.Neg, scalars.Abs),
@@ -14,6 +17,16 @@ _CHEAP = (
     *(scalars.Reciprocal, scalars.AND, scalars.OR, scalars.XOR, scalars.Invert, scalars.Sqrt),
 )
 """Functions of numbers that are computed as fast as a number is read."""
+
+
+MEBIBYTE = 1 << 20
+
+
+def array_bytes(kind: TensorType) -> int | None:
+    """Return how many bytes an array of a type takes, ``None`` if not all lengths are known."""
+    lengths = [length for length in kind.shape if length is not None]
+    is_known = len(lengths) == kind.ndim
+    return prod(lengths) * int(kind.numpy_dtype.itemsize) if is_known else None
 
 
 def is_costly(op: Op | None) -> bool:

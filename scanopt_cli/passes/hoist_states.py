@@ -238,8 +238,7 @@ def _added(
         if is_unknown and not known.is_constant:
             both = pt.stack([known.initial, known.value])
             constant = view.add_input(SlotKind.CONSTANT, both.type(), both)
-            (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
-            rows[inner] = row(constant, pt.minimum(index, 1), inner.type)
+            rows[inner] = row(constant, pt.minimum(view.index, 1), inner.type)
         elif not known.is_constant:
             first = slot.n_initial + tap
             of_steps = trace[first : first + cast(Any, view.n_steps)]

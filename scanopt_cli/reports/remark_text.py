@@ -131,6 +131,7 @@ REASONS: Mapping[Why, str] = {
     Why.CONSTANT_RETURNED: "a step returns the constant as it is, and its type is narrower than "
     "the state's",
     Why.ENTRIES_CROSS: "{entries} entries would be read from other arrays or put into some",
+    Why.ENTRIES_MANY: "a step would compute more than {count} entries",
     Why.FITS_MEMORY: "its gradient would keep no more than {memory} MiB",
     Why.GENERATOR_READER: "a step gives it to {op}, and what that returns is not known to be the "
     "next generator",
@@ -185,6 +186,7 @@ REASONS: Mapping[Why, str] = {
     Why.TRACE_OF_NO_STEPS: "PyTensor loses the shape of a trace of no steps",
     Why.TRACES_READ: "its traces are read",
     Why.VALUES_LARGE: "the values to keep would take {memory} MiB",
+    Why.VALUES_MANY: "more than {count} values of a step would be kept",
     Why.TRACE_OF_NO_TENSOR: "a trace is read whose rows are no arrays",
     Why.NO_ROOM_FOR_TRACE: "a trace is read, and the loop may run more steps than memory holds",
     Why.TYPE_DIFFERS: "its type {type} is not the {read} that the body reads",

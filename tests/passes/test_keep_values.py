@@ -200,7 +200,7 @@ def test_many_numbers_stay() -> None:
 
     result = kept(gradient(looped(step)))
     assert not result.changed
-    assert remarks(result) == ["a step has more than 100 operations"]
+    assert remarks(result) == ["more than 100 values of a step would be kept"]
 
 
 def test_numbers_that_the_index_decides_stay() -> None:

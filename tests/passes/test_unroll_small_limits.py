@@ -142,7 +142,7 @@ def test_steps_that_would_be_too_large_stay() -> None:
 
     graph = graph_of(scan(step, outputs_info=[h], n_steps=3))
     _, remarks = unrolled(graph)
-    assert remarks[1:] == ["missed scan_fn: a step has more than 2000 operations"]
+    assert remarks[1:] == ["missed scan_fn: a step would compute more than 2000 entries"]
 
 
 def test_a_size_that_is_too_large() -> None:

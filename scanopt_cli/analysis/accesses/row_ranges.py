@@ -55,8 +55,10 @@ class RowRange:
     def place(self, index: Variable, lengths: Lengths) -> AffineExpr | None:
         """Return the row of the buffer at an index into this range, ``None`` if undecided."""
         position = position_of(lengths.value_of(index), self.length, lengths)
-        if position is None:
-            return None
+        return None if position is None else self.row(position)
+
+    def row(self, position: AffineExpr) -> AffineExpr:
+        """Return the row of the buffer at a position within this range."""
         return self.high - 1 - position if self.is_reversed else self.low + position
 
 

@@ -96,8 +96,7 @@ class LoopToScan(TracedLoopPass):
         context.passed(view, Code.LOOP_TURNED)
         kept = dict(zip(view.of_kind(SlotKind.STATE), view.op.kept_lengths, strict=True))
         view.unfreeze()
-        (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
-        made = ScanBuilder(view, Lengths(view.n_steps), index, has_room, context.clients)
+        made = ScanBuilder(view, Lengths(view.n_steps), view.index, has_room, context.clients)
         chains = chains_of(view, made.reads)
         older = {slot for chain in chains.values() for slot in chain[:-1]}
         rings = _rings(view, traces, context) if has_room else {}

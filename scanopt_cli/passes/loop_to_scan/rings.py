@@ -117,9 +117,8 @@ class _Places:
     """Reads at which rows of a state a step reads and writes."""
 
     def __init__(self, view: LoopView, state: Variable) -> None:
-        (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
         self._lengths = Lengths()
-        self._index = self._lengths.value_of(index)
+        self._index = self._lengths.value_of(view.index)
         self._length = self._lengths.length_of(state)
 
     def offset(self, node: Apply) -> int | None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, isqrt, prod
+from math import ceil, isqrt
 from typing import Any, ClassVar
 
-import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import graph_replace
@@ -16,12 +15,11 @@ from scanopt_cli.errors import PassError
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.ir.written import Names
 from scanopt_cli.loop import Body, TracedLoop
+from scanopt_cli.loop.costs import MEBIBYTE, array_bytes
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code, Why, because
-
-_MEBIBYTE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -89,12 +87,10 @@ class Checkpoint(TracedLoopPass):
         if any(context.clients(slot.outer_output) for slot in view.outputs()):
             return because(Why.TRACES_READ)
         if self.memory and isinstance(view.n_steps, Constant):
-            shapes = [kind.shape for kind in states]
-            if all(None not in shape for shape in shapes):
-                sizes = [prod(k.shape) * np.dtype(k.dtype).itemsize for k in states]
-                kept = sum(sizes) * int(view.n_steps.data)
-                if kept <= self.memory * _MEBIBYTE:
-                    return because(Why.FITS_MEMORY, memory=ceil(kept / _MEBIBYTE))
+            sizes = [n_bytes for kind in states if (n_bytes := array_bytes(kind)) is not None]
+            kept = sum(sizes) * int(view.n_steps.data)
+            if len(sizes) == len(states) and kept <= self.memory * MEBIBYTE:
+                return because(Why.FITS_MEMORY, memory=ceil(kept / MEBIBYTE))
         return None
 
 

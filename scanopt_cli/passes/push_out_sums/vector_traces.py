@@ -42,9 +42,8 @@ def trace_of(view: SlotView, vector: Any, row: StepRow | None, length: Any) -> V
     output = pt.matrix(dtype=vector.type.dtype)
     is_scan = isinstance(view, ScanView)
     if lengths.runs() or (not is_scan and None not in vector.type.shape):
-        slot = Slot.of_trace(vector, view.n_steps, output)
-        slot.kind = SlotKind.NIT_SOT if is_scan else SlotKind.TRACED
-        view.slots.append(slot)
+        kind = SlotKind.NIT_SOT if is_scan else SlotKind.TRACED
+        view.slots.append(Slot.of_trace(vector, view.n_steps, output, kind=kind))
         return VectorTrace(output, slice(None))
     steps: Any = view.n_steps
     start = pt.zeros((length,), dtype=vector.type.dtype)

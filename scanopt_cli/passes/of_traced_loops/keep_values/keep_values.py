@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 from typing import Any, ClassVar
 
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -15,13 +14,13 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.slots import SlotKind, SlotView
 from scanopt_cli.loop import TracedLoop
+from scanopt_cli.loop.costs import MEBIBYTE, array_bytes
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.of_traced_loops.keep_values.loop_pair import LoopPair
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.loop_passes import works_in_place
 from scanopt_cli.remarks import Code, Why, because
 
-_MEBIBYTE = 1 << 20
 _MOST_KEPT = 100
 """How many values a step may keep; each is an argument of a compiled function."""
 
@@ -68,7 +67,7 @@ class KeepValues(Pass):
                 if not _is_eligible(forward) or lengths.value_of(forward.n_steps) != lengths.steps:
                     continue
                 try:
-                    pair = LoopPair(forward, LoopView.of(view.node), lengths)
+                    pair = LoopPair(node, view.node, lengths)
                     if pair.kept and self._fits(forward, list(pair.kept.values()), context):
                         context.passed(forward, Code.VALUES_KEPT, count=len(pair.kept))
                         yield Rewrite(pair.rewritten())
@@ -78,15 +77,15 @@ class KeepValues(Pass):
 
     def _fits(self, view: LoopView, kept: list[Variable], context: PassContext) -> bool:
         if len(kept) > _MOST_KEPT:
-            context.missed(view, Code.LOOP_LEFT, because(Why.STEP_LARGE, operations=_MOST_KEPT))
+            context.missed(view, Code.LOOP_LEFT, because(Why.VALUES_MANY, count=_MOST_KEPT))
             return False
-        sizes = [prod(v.type.shape) for v in kept if None not in v.type.shape]
         if not isinstance(view.n_steps, Constant):
             return True
-        size = int(view.n_steps.data) * sum(sizes) * 8
-        if size <= self.memory * _MEBIBYTE:
+        sizes = [n_bytes for value in kept if (n_bytes := array_bytes(value.type)) is not None]
+        size = int(view.n_steps.data) * sum(sizes)
+        if size <= self.memory * MEBIBYTE:
             return True
-        context.missed(view, Code.LOOP_LEFT, because(Why.VALUES_LARGE, memory=size // _MEBIBYTE))
+        context.missed(view, Code.LOOP_LEFT, because(Why.VALUES_LARGE, memory=size // MEBIBYTE))
         return False
 
 

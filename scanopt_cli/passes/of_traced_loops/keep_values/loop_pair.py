@@ -12,21 +12,21 @@ from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import Subtensor
-from pytensor.tensor.type import DenseTensorType, TensorType
+from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.costs import is_costly
 from scanopt_cli.loop.operator_base import LoopView
+from scanopt_cli.loop.trace_rows import trace_type
 from scanopt_cli.passes.of_traced_loops.keep_values.sources import Sources
 from scanopt_cli.passes.of_traced_loops.keep_values.value_numbers import ValueNumbers, non_unit_axes
-
-_SCALARS = -1
-"""The key, in place of a value number, of all kept scalars of a step, which are one vector."""
 
 
 class LoopPair:
     """A forward loop, and the backward loop that undoes its steps, from the last to the first.
+
+    The views of the two nodes are its own.
 
     Attributes
     ----------
@@ -34,8 +34,9 @@ class LoopPair:
         The values of a forward step that the forward loop is to trace, by their value numbers.
     """
 
-    def __init__(self, forward: LoopView, backward: LoopView, lengths: Lengths) -> None:
-        self._forward, self._backward = forward, backward
+    def __init__(self, forward_node: Apply, backward_node: Apply, lengths: Lengths) -> None:
+        self._forward = forward = LoopView.of(forward_node)
+        self._backward = backward = LoopView.of(backward_node)
         forward.unfreeze()
         backward.unfreeze()
         self._sources = Sources(forward, backward, lengths)
@@ -47,9 +48,9 @@ class LoopPair:
                 for variable in chain(node.inputs, node.outputs):
                     if variable not in self._numbers:
                         self._numbers[variable] = self._value_number(variable)
-        computed = self._computed(nodes)
-        self._recomputed = self._wanted(computed)
-        self.kept = {number: computed[number] for number in self._recomputed.values()}
+        expensive = self._expensive(nodes)
+        self._recomputed = self._outermost(expensive)
+        self.kept = {number: expensive[number] for number in self._recomputed.values()}
 
     def _value_number(self, variable: Any) -> int:
         """Return the value number of a variable, whose operands have theirs."""
@@ -63,7 +64,7 @@ class LoopPair:
         found = values.computed(variable, [self._numbers[v] for v in node.inputs])
         return values.opaque(variable) if found is None else found
 
-    def _computed(self, nodes: Iterable[Apply]) -> dict[int, Variable]:
+    def _expensive(self, nodes: Iterable[Apply]) -> dict[int, Variable]:
         """Return the expensive values of a step of the forward loop, by their value numbers."""
         found: dict[int, Variable] = {}
         for node in nodes:
@@ -72,8 +73,8 @@ class LoopPair:
                     found.setdefault(self._numbers[output], output)
         return found
 
-    def _wanted(self, computed: Collection[int]) -> dict[Variable, int]:
-        """Return the outermost values of a backward step that the forward step has ``computed``."""
+    def _outermost(self, numbers: Collection[int]) -> dict[Variable, int]:
+        """Return the outermost expensive values of a backward step that have one of ``numbers``."""
         found: dict[Variable, int] = {}
         seen: set[Variable] = set()
         waiting = self._backward.inner_outputs()
@@ -82,7 +83,7 @@ class LoopPair:
             if variable in seen or variable.owner is None:
                 continue
             seen.add(variable)
-            if self._numbers[variable] in computed and _is_expensive(variable):
+            if self._numbers[variable] in numbers and _is_expensive(variable):
                 found[variable] = self._numbers[variable]
             else:
                 waiting += variable.owner.inputs
@@ -90,19 +91,18 @@ class LoopPair:
 
     def rewritten(self) -> dict[Variable, Variable]:
         """Return replacements: the forward loop traces the values, the backward one reads them."""
-        kept = {number: _without_units(value) for number, value in self.kept.items()}
-        scalars = [number for number, value in kept.items() if not value.type.ndim]
-        rows: dict[int, Any] = {number: v for number, v in kept.items() if v.type.ndim}
-        if scalars:
-            # One trace of a vector takes less time than one of each.
-            rows[_SCALARS] = MakeVector("float64")(*(kept[number] for number in scalars))
-        traces = {number: self._traced(row) for number, row in rows.items()}
+        row_of = {number: _without_units(value) for number, value in self.kept.items()}
+        scalars = [number for number, row in row_of.items() if not row.type.ndim]
+        traces = {n: self._traced(row) for n, row in row_of.items() if row.type.ndim}
+        # One trace of a vector takes less time than one of each scalar.
+        vector: Any = MakeVector("float64")(*(row_of[n] for n in scalars)) if scalars else None
+        scalar_trace = None if vector is None else self._traced(vector)
+        # The variables that stand for the new traces are replaced as well.
         replacements = self._forward.rebuild()
-        (j,) = next(iter(self._backward.of_kind(SlotKind.INDEX))).inner_inputs
-        read: dict[int, Any] = {
-            number: self._reversed(replacements.pop(trace))[j] for number, trace in traces.items()
-        }
-        read |= {number: read[_SCALARS][i] for i, number in enumerate(scalars)}
+        read = {n: self._row_read(replacements.pop(trace)) for n, trace in traces.items()}
+        if scalar_trace is not None:
+            together = self._row_read(replacements.pop(scalar_trace))
+            read |= {number: together[i] for i, number in enumerate(scalars)}
         reads = {old: _like(old, read[number]) for old, number in self._recomputed.items()}
         results = graph_replace(self._backward.inner_outputs(), reads, strict=False)
         self._backward.set_inner_outputs(results)
@@ -110,17 +110,16 @@ class LoopPair:
         return self._backward.rebuild() | replacements
 
     def _traced(self, row: Variable) -> Variable:
-        """Let the forward loop trace a value."""
-        kind: Any = row.type
-        trace: Variable = TensorType(kind.dtype, shape=(None, *kind.shape))()
-        n_steps = self._forward.n_steps
-        slot = Slot(SlotKind.TRACED, -1, (), (0,), [], [row], trace, outer_input=n_steps)
+        """Let the forward loop trace a value, and return what stands for the trace."""
+        trace: Variable = trace_type(row.type)()
+        slot = Slot.of_trace(row, self._forward.n_steps, trace, kind=SlotKind.TRACED)
         self._forward.slots.append(slot)
         return trace
 
-    def _reversed(self, trace: Any) -> Any:
-        """Let the backward loop read the rows of a trace, the last one first."""
-        return self._backward.add_input(SlotKind.CONSTANT, trace.type(), trace[::-1])
+    def _row_read(self, trace: Any) -> Any:
+        """Let the backward loop read the rows of a trace, the last one first; return the row."""
+        rows: Any = self._backward.add_input(SlotKind.CONSTANT, trace.type(), trace[::-1])
+        return rows[self._backward.index]
 
 
 def _is_expensive(variable: Any) -> bool:

@@ -50,12 +50,17 @@ class Sources:
         states = forward.of_kind(SlotKind.STATE)
         for slot in states:
             self._inputs[slot.inner_inputs[0]] = Source(slot.output, (i,))
-        self._traces: dict[tuple[Variable, Index], Variable] = {}
-        """The trace of the state that is an entry of an array state, by its trace and the index."""
+        self._entry_traces: dict[tuple[Variable, Index], Variable] = {}
+        """By the trace of an array state and the index of an entry, the trace of the state that
+        carries this entry alone."""
         self._find_entries(states)
 
     def of(self, variable: Any, index: Index = ()) -> Source:
-        """Return the location of a variable at an index, as far outside of the loops as known."""
+        """Return the location of a variable at an index, as far outside of the loops as known.
+
+        Slices of rows on the way back are collected, and composed at the end. If they do not
+        compose, the location is the variable itself.
+        """
         start = Source(variable, index)
         slices: list[slice] = []
         moved: Source | None = start
@@ -64,14 +69,13 @@ class Sources:
             moved = self._one_node_back(variable, index, slices)
         if slices:
             found: RowRange | None = RowRange(ZERO, self._lengths.length_of(variable))
-            for part in reversed(slices):
-                found = None if found is None else found.cut(part, self._lengths)
+            for rows in reversed(slices):
+                found = None if found is None else found.cut(rows, self._lengths)
             row, *rest = index
             if found is None or not self._varies(row):
                 return start
-            first = found.high - 1 - row if found.is_reversed else found.low + row
-            index = (first, *rest)
-        trace = self._traces.get((variable, index[1:])) if index else None
+            index = (found.row(row), *rest)
+        trace = self._entry_traces.get((variable, index[1:])) if index else None
         return Source(variable, index) if trace is None else Source(trace, index[:1])
 
     def _one_node_back(self, variable: Any, index: Index, slices: list[slice]) -> Source | None:
@@ -140,9 +144,9 @@ class Sources:
 
     def _find_entries(self, states: list[Slot]) -> None:
         """Find the states that are an entry of another one, in every step."""
-        following: dict[Variable, list[Slot]] = {}
+        states_by_next_value: dict[Variable, list[Slot]] = {}
         for slot in states:
-            following.setdefault(slot.inner_outputs[0], []).append(slot)
+            states_by_next_value.setdefault(slot.inner_outputs[0], []).append(slot)
         for slot in states:
             made: Any = slot.inner_outputs[0]
             shape: Any = made.type.shape if isinstance(made.type, DenseTensorType) else (None,)
@@ -152,9 +156,9 @@ class Sources:
                 continue
             for position, entry in zip(np.ndindex(*shape), made.owner.inputs, strict=True):
                 index = tuple(map(AffineExpr, position))
-                for own in following.get(entry, ()):
+                for own in states_by_next_value.get(entry, ()):
                     if self.of(own.outer_input) == self.of(slot.outer_input, index):
-                        self._traces[slot.output, index] = own.output
+                        self._entry_traces[slot.output, index] = own.output
 
 
 def _is_slice_of_rows(node: Apply) -> bool:

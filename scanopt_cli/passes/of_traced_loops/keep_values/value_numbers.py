@@ -20,9 +20,12 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 
 type Along = tuple[int, ...]
-"""For each axis of an operand that is not of length 1, the axis of the result along it."""
-type Parts = Counter[tuple[int, Along, int]]
-"""Terms of a sum, each with its sign, or factors of a product, each with its exponent, 1 or -1."""
+"""For each axis of an operand that is not of length 1, the axis of the result along it.
+
+That of a column is ``(0,)`` where it is added to a matrix.
+"""
+type Factors = Counter[tuple[int, Along, int]]
+"""The factors of a product, each with its exponent, 1 or -1, and how often it is there."""
 
 
 def non_unit_axes(variable: Any) -> list[int]:
@@ -126,20 +129,20 @@ class ValueNumbers:
         is_negative, factors = self._factors(number, along)
         return self._product([(not is_negative, factors)])
 
-    def _factors(self, number: int, along: Along, exponent: int = 1) -> tuple[bool, Parts]:
+    def _factors(self, number: int, along: Along, exponent: int = 1) -> tuple[bool, Factors]:
         """Return whether a product is negative, and its factors; none if it is 1 or -1."""
         form = self._forms[number]
         if isinstance(form, float):
             size = abs(form)
             return form < 0, Counter({(self._numbered(size), (), exponent): 1} if size != 1 else {})
         if isinstance(form, _ProductForm):
-            factors: Parts = Counter()
+            factors: Factors = Counter()
             for (factor, inner_axes, power), count in form.factors:
                 factors[factor, tuple(along[i] for i in inner_axes), exponent * power] += count
             return form.is_negative, factors
         return False, Counter({(number, along, exponent): 1})
 
-    def _product(self, parts: Sequence[tuple[bool, Parts]]) -> int:
+    def _product(self, parts: Sequence[tuple[bool, Factors]]) -> int:
         is_negative, factors = False, Counter[tuple[int, Along, int]]()
         for own, more in parts:
             is_negative ^= own
@@ -151,8 +154,7 @@ class ValueNumbers:
         return self._numbered(_ProductForm(frozenset(factors.items()), is_negative))
 
     def _numbered(self, form: Hashable) -> int:
-        key = (type(form), form)  # 1.0 is not True, nor 1
-        if key not in self._numbers:
-            self._numbers[key] = len(self._forms)
+        if form not in self._numbers:
+            self._numbers[form] = len(self._forms)
             self._forms.append(form)
-        return self._numbers[key]
+        return self._numbers[form]

@@ -79,8 +79,7 @@ def windows_of(slot: Slot, accesses: Sequence[Access], lengths: Lengths) -> list
 
 def add_ring(view: LoopView, window: Window, row_shape: Sequence[Any]) -> None:
     """Let an unfrozen loop carry the ring of a window."""
-    index: Any
-    (index,) = view.of_kind(SlotKind.INDEX)[0].inner_inputs
+    index: Any = view.index
     (value,) = window.slot.inner_outputs
     ring: Any = window.last.type()
     start: Any = pt.empty((window.size, *row_shape), dtype=ring.type.dtype)

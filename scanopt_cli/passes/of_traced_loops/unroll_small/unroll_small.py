@@ -115,7 +115,7 @@ class UnrollSmall(TracedLoopPass):
         for slot in step.unknown():
             context.missed(view, Code.ARRAYS_KEPT, Why.LENGTH_UNKNOWN, names[slot])
         if step.unrolling.n_entries > MOST_ENTRIES:
-            context.missed(view, Code.LOOP_LEFT, because(Why.STEP_LARGE, operations=MOST_ENTRIES))
+            context.missed(view, Code.LOOP_LEFT, because(Why.ENTRIES_MANY, count=MOST_ENTRIES))
             return None
         # Arrays that are carried, and not traced, are formed after the loop.
         carried = [slot for slot in step.states if not context.clients(slot.outer_output)]
