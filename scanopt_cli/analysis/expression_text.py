@@ -16,6 +16,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.dtypes import is_count
 from scanopt_cli.ir.indexing import is_full_slice
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.scan_view import is_loop, loop_op
@@ -100,7 +101,7 @@ class _Describer:
         if isinstance(variable, Constant):
             return _constant(variable)
         node = variable.owner
-        if node is not None and _is_count(variable):
+        if node is not None and is_count(variable):
             length = self.lengths.value_of(variable)
             is_named = any(a.axis is None and a.variable in self.names for a in length.atoms)
             if not is_named and (text := str(length)) != "?":
@@ -205,12 +206,6 @@ def _label(node: Apply) -> str:
         name = type(node.op.scalar_op).__name__
         return name if name in _INFIX else name.removeprefix("Scalar").lower()
     return str(node.op).partition("{")[0]
-
-
-def _is_count(variable: Variable) -> bool:
-    """Whether a variable is an integer scalar: a length, a trip count, an index."""
-    kind = str(getattr(variable.type, "dtype", ""))
-    return kind.startswith(("int", "uint")) and getattr(variable.type, "ndim", None) == 0
 
 
 def _constant(constant: Constant) -> str:

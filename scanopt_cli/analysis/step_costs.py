@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import Composite, ScalarType, Second
+from pytensor.scalar.basic import Composite, Second
 from pytensor.tensor.basic import (
     Alloc,
     AllocEmpty,
@@ -32,6 +32,7 @@ from pytensor.tensor.type import TensorType
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.body_lengths import BodyLengths
 from scanopt_cli.analysis.formulas import Formula
+from scanopt_cli.ir.dtypes import is_numeric
 from scanopt_cli.ir.inner_graphs import core_op, op_name
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import SlotView
@@ -141,7 +142,7 @@ def step_cost(
     for node in view.op.fgraph.toposort() if nodes is None else nodes:
         if is_loop(node):
             loops.append(op_name(node.op))
-        elif _is_read_in_place(node.op) or not any(map(_is_numeric, node.outputs)):
+        elif _is_read_in_place(node.op) or not any(map(is_numeric, node.outputs)):
             continue
         elif all(map(_is_number, (*node.inputs, *node.outputs))):
             numbers += 1
@@ -173,16 +174,12 @@ def _is_read_in_place(op: Op) -> bool:
 
 
 def _is_number(variable: Variable) -> bool:
-    return _is_numeric(variable) and variable.type.ndim == 0
-
-
-def _is_numeric(variable: Variable) -> bool:
-    return isinstance(variable.type, TensorType | ScalarType)
+    return is_numeric(variable) and variable.type.ndim == 0
 
 
 def _is_draw(node: Apply) -> bool:
     """Whether a node draws one random number."""
-    numbers = filter(_is_numeric, node.outputs)
+    numbers = filter(is_numeric, node.outputs)
     return isinstance(core_op(node.op), RandomVariable) and all(map(_is_number, numbers))
 
 

@@ -11,6 +11,7 @@ from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 
+from scanopt_cli.ir.dtypes import has_one_float_dtype
 from scanopt_cli.ir.inner_graphs import core_op
 
 
@@ -51,7 +52,11 @@ def vector_products(outputs: Sequence[Variable]) -> Iterator[VectorProduct]:
     """Yield the products of a vector and a matrix of which no axis has length 1 by its type."""
     for node in io_toposort([], outputs):
         op: Any = core_op(node.op)
-        if not isinstance(op, Dot) or node.outputs[0].type.ndim != 2 or not _is_float(node):
+        if (
+            not isinstance(op, Dot)
+            or node.outputs[0].type.ndim != 2
+            or not has_one_float_dtype(node)
+        ):
             continue
         left, right = node.inputs
         for vector, matrix, order in ((left, right, ("x", 0)), (right, left, (0, "x"))):
@@ -59,8 +64,3 @@ def vector_products(outputs: Sequence[Variable]) -> Iterator[VectorProduct]:
             if is_vector and vector.owner.op.new_order == order and 1 not in matrix.type.shape:
                 yield VectorProduct(node, vector.owner.inputs[0], matrix)
                 break
-
-
-def _is_float(node: Apply) -> bool:
-    dtypes = {str(v.type.dtype) for v in (*node.inputs, *node.outputs)}
-    return len(dtypes) == 1 and dtypes.pop().startswith("float")

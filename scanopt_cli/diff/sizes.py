@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply
 from pytensor.tensor.basic import Alloc, AllocEmpty, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
@@ -16,6 +16,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.regions import Edge
+from scanopt_cli.ir.dtypes import is_count
 
 type Sizes = Mapping[Edge, int]
 """Edges into loops whose lengths are reported, each with the axis of its length."""
@@ -114,7 +115,7 @@ def _differ_in_length_only(matching: Matching, edge: Edge, other_edge: Edge) -> 
 def _is_length(edge: Edge) -> bool:
     """Whether an edge carries an integer scalar, or a buffer as it is allocated."""
     variable = edge[0].inputs[edge[1]]
-    return _is_whole_number(variable) or _is_buffer(variable.owner)
+    return is_count(variable) or _is_buffer(variable.owner)
 
 
 def _is_buffer(node: Apply | None) -> bool:
@@ -137,8 +138,3 @@ def _length_places(node: Apply, axis: int) -> list[int]:
         if axis < len(parts) == len(op.idx_list) and parts[axis].stop is not None:
             return [parts[axis].stop + 1]
     return []
-
-
-def _is_whole_number(variable: Variable) -> bool:
-    dtype = str(getattr(variable.type, "dtype", ""))
-    return dtype.startswith(("int", "uint")) and getattr(variable.type, "ndim", None) == 0

@@ -27,6 +27,7 @@ from pytensor.tensor.rewriting.linalg.utils import (
 from pytensor.tensor.shape import Shape_i, specify_shape
 
 from scanopt_cli.analysis.step_rows import invariant_inputs
+from scanopt_cli.ir.dtypes import has_one_float_dtype
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.slots import SlotView
 from scanopt_cli.passes.push_out.hoisting import hoist, invariant_nodes
@@ -136,13 +137,7 @@ class FactorOnce(AnyLoopPass):
 def _solves(node: Apply) -> bool:
     """Whether a node solves a system of which there is a factor, of floats of one dtype."""
     op = core_op(node.op)
-    dtypes = {getattr(v.type, "dtype", "") for v in (*node.inputs, *node.outputs)}
-    return (
-        isinstance(op, Solve)
-        and op.assume_a in _STRUCTURES
-        and len(dtypes) == 1
-        and dtypes.pop().startswith("float")
-    )
+    return isinstance(op, Solve) and op.assume_a in _STRUCTURES and has_one_float_dtype(node)
 
 
 def _factors(node: Apply) -> bool:

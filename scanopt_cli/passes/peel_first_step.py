@@ -9,13 +9,12 @@ from typing import Any, ClassVar
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import applys_between
-from pytensor.scalar.basic import ScalarType
-from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.accesses.accesses import Access, accesses_of_outputs
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.step_rows import has_rows_for_steps
+from scanopt_cli.ir.dtypes import is_numeric
 from scanopt_cli.ir.indexing import along
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.slots import WITH_ROWS, Slot, SlotKind, SlotView
@@ -108,7 +107,7 @@ def _obstacle(view: SlotView, slots: Sequence[Slot], lengths: Lengths) -> Reason
         return because(Why.NO_STEPS, steps=str(lengths.steps))
     if not has_rows_for_steps(view, lengths):
         return because(Why.SEQUENCE_SHORT)
-    if not all(map(_is_numeric, view.op.fgraph.inputs)):
+    if not all(map(is_numeric, view.op.fgraph.inputs)):
         return because(Why.NO_TENSORS)
     outputs = [slot.inner_outputs[0] for slot in slots]
     nodes = applys_between(view.op.fgraph.inputs, outputs)
@@ -117,13 +116,9 @@ def _obstacle(view: SlotView, slots: Sequence[Slot], lengths: Lengths) -> Reason
             return because(Why.STEP_LARGE, operations=_NODES)
         if inner_graphs(node.op):
             return because(Why.STEP_HOLDS_GRAPH)
-        if node.op.destroy_map or not all(map(_is_numeric, node.outputs)):
+        if node.op.destroy_map or not all(map(is_numeric, node.outputs)):
             return because(Why.STEP_OP, op=str(node.op))
     return None
-
-
-def _is_numeric(variable: Variable) -> bool:
-    return isinstance(variable.type, TensorType | ScalarType)
 
 
 def _inputs_of_first_step(view: SlotView) -> dict[Variable, Variable]:

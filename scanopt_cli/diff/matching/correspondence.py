@@ -97,8 +97,8 @@ class Matching:
     def key(self, graph: IndexedGraph, variable: Variable) -> Hashable:
         """Return a key of a variable of ``graph``, equal for variables that correspond so far.
 
-        That is its digest. If it has a partner of another digest, it is that of the two which is in
-        the graph after.
+        That is its digest. If it has a partner of another digest, the key of both is the variable
+        in the graph after.
         """
         partner = self.partners.get(variable)
         if partner is None:

@@ -1,8 +1,7 @@
 """Evidence that two nodes are one node before and after a change, from strong to weak.
 
-A node `fits_as_reader` another one of the same Op that reads the same variable; two nodes are alike
-(`are_alike`) if they may be one node of which the Op changed; and two nodes anywhere are similar
-(`similar_pairs`) if they share most of what is around them.
+`fits_as_reader`: two nodes of one Op that read partners may be one. `are_alike`: two nodes may be
+one of which the Op changed. `similar_pairs`: two nodes anywhere share half of what is around them.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from scanopt_cli.ir.scan_view import is_loop, loop_op
 
 # How many readers of a variable are examined.
 _READERS = 8
-# A trait that more nodes than these have on each side says little, and comparing all of them would
-# be quadratic.
+# A trait that more nodes have on both sides is skipped: it says little, and to compare all of them
+# would be quadratic.
 _COMMON = 16
 # With how many others a loop is compared by its slots.
 _COMPARED = 16
@@ -50,10 +49,10 @@ def may_correspond(matching: Matching, variable: Variable, other: Variable) -> b
         return True
     if isinstance(variable, Constant) or isinstance(other, Constant):
         return isinstance(variable, Constant) and isinstance(other, Constant)
-    node, maker = variable.owner, other.owner
-    if node is None or maker is None:
+    maker, other_maker = variable.owner, other.owner
+    if maker is None or other_maker is None:
         return False
-    return matching.is_free(node, maker) and matching.same_op(node, maker)
+    return matching.is_free(maker, other_maker) and matching.same_op(maker, other_maker)
 
 
 def are_alike(matching: Matching, node: Apply, other: Apply) -> bool:
@@ -106,11 +105,10 @@ def similar_pairs(matching: Matching) -> list[tuple[Apply, Apply]]:
     )
     found = []
     compared: Counter[Apply] = Counter()
-    for count, position, other_position in sorted(
-        (-count, *pair) for pair, count in shared.items()
-    ):
+    for position, other_position in sorted(shared, key=lambda pair: (-shared[pair], pair)):
         node, other = nodes[position], others[other_position]
-        is_found = -2 * count >= max(len(traits[position]), len(other_traits[other_position]))
+        count = shared[position, other_position]
+        is_found = 2 * count >= max(len(traits[position]), len(other_traits[other_position]))
         if not is_found and is_loop(node):
             compared.update((node, other))
             most = max(compared[node], compared[other])

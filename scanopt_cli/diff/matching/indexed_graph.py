@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -17,7 +17,7 @@ from scanopt_cli.equivalence.definition import LoopForm
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.naming import slot_names, titles
-from scanopt_cli.ir.scan_view import view_of
+from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.ir.slots import Slot, SlotView
 
 
@@ -30,7 +30,7 @@ class IndexedGraph:
         The graph. It is modified: equal nodes are merged, since repetition is no difference.
     digests
         The digests of its variables.
-    loops_once
+    merges_loops
         Whether equal nodes that hold a graph are merged as well.
 
     Attributes
@@ -53,12 +53,14 @@ class IndexedGraph:
         What decides whether two things compute the same.
     """
 
-    def __init__(self, graph: FunctionGraph, digests: Digests, *, loops_once: bool = False) -> None:
+    def __init__(
+        self, graph: FunctionGraph, digests: Digests, *, merges_loops: bool = False
+    ) -> None:
         self.inputs: list[Variable] = list(graph.inputs)
         self.sameness = digests.sameness
         self._digests = digests
         known, written = titles(graph.outputs), places(graph)
-        merged = deduplicated(graph, digests, loops=loops_once)
+        merged = deduplicated(graph, digests, loops=merges_loops)
         self.nodes, self.outputs, self.copies = merged.nodes, merged.outputs, merged.copies
         self.titles: Mapping[Apply, str] = {n: known[n] for n in self.nodes if n in known}
         self.written = {node: found.place for node, found in written.items()}
@@ -105,11 +107,11 @@ class IndexedGraph:
         return self.rank[node] / len(self.nodes)
 
     def form(self, node: Apply) -> LoopForm:
-        """Return the canonical form of a Scan node's loop."""
+        """Return the canonical form of the loop of a node."""
         return self.sameness.form(self.view(node).op)
 
     def view(self, node: Apply) -> SlotView:
-        """Return the slots of a Scan node."""
+        """Return the slots of a loop."""
         if node not in self._views:
             self._views[node] = view_of(node)
         return self._views[node]
@@ -125,8 +127,30 @@ class IndexedGraph:
             }
         return self._slot_places[node].get(variable)
 
+    def of_sorted_slots(self, node: Apply, reads: Sequence[Hashable]) -> Sequence[Hashable]:
+        """Return keys of the inputs of ``node``; of a loop, in an order that equal loops share."""
+        if not is_loop(node):
+            return reads
+        slots = self.view(node).slots
+        order = [position for position in self.form(node).order if slots[position].has_input]
+        return [reads[0], *(reads[position + 1] for position in order)]
+
+    def canonical_output_index(self, variable: Variable) -> Hashable:
+        """Return the place of ``variable`` among its node's outputs.
+
+        For a loop, a number for its slot and role, which does not depend on the order of the slots.
+        """
+        node = variable.owner
+        if not is_loop(node):
+            return variable.index
+        slots, number = self.view(node).slots, self.slot_place(variable)
+        if number is None:
+            return -1
+        rank = self.form(node).ranks[number]
+        return rank if slots[number].outer_output is variable else rank + len(slots)
+
     def slot_names(self, node: Apply) -> Mapping[Slot, str]:
-        """Return the names of the slots of a Scan node."""
+        """Return the names of the slots of a loop."""
         if node not in self._slot_names:
             view = self.view(node)
             names = slot_names(view, lambda variable: self.readers.get(variable, ()))
@@ -134,7 +158,7 @@ class IndexedGraph:
         return self._slot_names[node]
 
     def rename_slots(self, node: Apply, names: Mapping[Slot, str]) -> None:
-        """Replace the names of the slots of a Scan node."""
+        """Replace the names of the slots of a loop."""
         self._slot_names[node] = names
 
 
@@ -165,6 +189,6 @@ def two_sides(
     # may have changed into a different loop.
     merges_loops = abs(distinct[0] - distinct[1]) < abs(counts[0] - counts[1])
     return (
-        IndexedGraph(before, digests[0], loops_once=merges_loops),
-        IndexedGraph(after, digests[1], loops_once=merges_loops),
+        IndexedGraph(before, digests[0], merges_loops=merges_loops),
+        IndexedGraph(after, digests[1], merges_loops=merges_loops),
     )

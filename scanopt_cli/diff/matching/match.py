@@ -63,7 +63,7 @@ class _Matcher:
         self._waiting: deque[NodePair] = deque()
         # Pairs that the walk came to and did not match.
         self._changed: deque[tuple[Apply, Apply]] = deque()
-        # Those of them of one Op, for which nothing else speaks; they are matched last.
+        # Those of `_changed` that have one Op but are not alike; they are matched last.
         self._doubtful: list[tuple[Apply, Apply]] = []
         # Nodes matched with one of several equal nodes: the walk does not go down from them.
         self._interchangeable: set[Apply] = set()
@@ -83,8 +83,8 @@ class _Matcher:
             self._match_all(similar_pairs(matching))
             self._match_all(self._doubtful)
             self._doubtful.clear()
-            # Nothing is new, or each node before is matched; a pair counts on either side.
-            if len(matching.pairs) in (count, 2 * len(matching.before.nodes)):
+            is_complete = not matching.unmatched(matching.before)
+            if is_complete or len(matching.pairs) == count:
                 break
         for pair in matching.node_pairs():
             if commutes(pair.node) or is_loop(pair.node):
@@ -173,17 +173,21 @@ class _Matcher:
                     self._look_down(variable, other)
 
     def _look_up(self, variable: Variable, other: Variable) -> None:
-        """Match the makers of two variables that matched nodes read."""
-        node, maker = variable.owner, other.owner
-        if node is None or maker is None or not self.matching.is_free(node, maker):
+        """Match the makers of two variables that matched nodes read.
+
+        If their Ops differ, they wait for `_match_changed`.
+        """
+        maker, other_maker = variable.owner, other.owner
+        if maker is None or other_maker is None or not self.matching.is_free(maker, other_maker):
             return
-        is_slot = is_loop(node) and is_loop(maker)
-        if not is_slot and variable.index != other.index:
+        are_loops = is_loop(maker) and is_loop(other_maker)
+        if not are_loops and variable.index != other.index:
             return
-        if self.matching.same_op(node, maker) and are_alike(self.matching, node, maker):
-            self._match(node, maker)
+        is_one = self.matching.same_op(maker, other_maker)
+        if is_one and are_alike(self.matching, maker, other_maker):
+            self._match(maker, other_maker)
         else:
-            self._changed.append((node, maker))
+            self._changed.append((maker, other_maker))
 
     def _look_down(self, variable: Variable, other: Variable) -> None:
         """Match readers of two variables that are the only such readers on both sides."""
@@ -225,39 +229,13 @@ def _value_numbers(matching: Matching) -> list[dict[Apply, int]]:
             maker = variable.owner
             # What both graphs compute has the same key in both already.
             if maker in own and graph.digest(variable) not in shared:
-                return own[maker], _canonical_output_index(graph, variable)
+                return own[maker], graph.canonical_output_index(variable)
             return matching.key(graph, variable)
 
         for node in matching.unmatched(graph):
-            reads = _of_sorted_slots(graph, node, list(map(key, node.inputs)))
+            reads = graph.of_sorted_slots(node, list(map(key, node.inputs)))
             content = node_key(graph.op_digest(node.op), node, reads)
             own[node] = numbers.setdefault(content, len(numbers))
         return own
 
     return [numbered(graph) for graph in matching.graphs]
-
-
-def _of_sorted_slots(
-    graph: IndexedGraph, node: Apply, reads: Sequence[Hashable]
-) -> Sequence[Hashable]:
-    """Return the keys of the inputs of ``node``; of a loop, in an order that equal loops share."""
-    if not is_loop(node):
-        return reads
-    slots = graph.view(node).slots
-    order = [position for position in graph.form(node).order if slots[position].has_input]
-    return [reads[0], *(reads[position + 1] for position in order)]
-
-
-def _canonical_output_index(graph: IndexedGraph, variable: Variable) -> Hashable:
-    """Return the place of ``variable`` among its node's outputs.
-
-    For a loop, a number for its slot and role, which does not depend on the order of the slots.
-    """
-    node = variable.owner
-    if not is_loop(node):
-        return variable.index
-    slots, number = graph.view(node).slots, graph.slot_place(variable)
-    if number is None:
-        return -1
-    rank = graph.form(node).ranks[number]
-    return rank if slots[number].outer_output is variable else rank + len(slots)

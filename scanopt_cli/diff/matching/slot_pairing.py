@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
 
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
 
 from scanopt_cli.diff.matching.correspondence import Matching
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
@@ -58,7 +58,7 @@ class _Loop:
 
     @property
     def unpaired(self) -> list[_ComparedSlot]:
-        return [slot for slot in self.slots if slot.pair is None]
+        return [slot for slot in self.slots if slot.partner_position is None]
 
     @cached_property
     def readers_inside(self) -> Mapping[Variable, Counter[tuple[bytes, int]]]:
@@ -88,7 +88,7 @@ class _Loop:
             if pair is not None:
                 found.add((pair.other, position))
                 continue
-            constants = tuple(graph.digest(v) for v in node.inputs if isinstance(v, Constant))
+            constants = graph.constants_read(node)
             then = self.readers(node.outputs[0], depth - 1) if depth > 1 else None
             found.add((graph.op_digest(node.op), position, constants, then))
         return frozenset(found) or None
@@ -97,22 +97,22 @@ class _Loop:
 class _ComparedSlot:
     """A slot, and what it is compared with other slots by; ``None`` says nothing.
 
-    Slots of one ``signature`` are interchangeable. ``pair`` identifies the pair that it is in, by
-    the position of the slot after.
+    Slots of one ``signature`` are interchangeable. ``partner_position`` identifies the pair that it
+    is in: the position of the slot after.
     """
 
     def __init__(self, loop: _Loop, position: int, slot: Slot, signature: bytes) -> None:
         self._loop, self.position, self.slot, self.signature = loop, position, slot, signature
-        self.pair: int | None = None
-        self.kind = slot.kind, slot.taps, slot.out_taps
-        # Slots with outputs are not compared as inputs.
+        self.partner_position: int | None = None
+        self.structure = slot.kind, slot.taps, slot.out_taps
+        # Slots with outputs are not compared as inputs: a key with ``None`` pairs nothing.
         self.is_input = True if slot.outer_output is None else None
 
     @cached_property
     def shape(self) -> Hashable:
         """The kind, and the types of what a step first reads of the slot and computes for it."""
         variables = (*self.slot.inner_inputs[:1], *self.slot.inner_outputs[:1])
-        return self.kind, tuple(str(variable.type) for variable in variables)
+        return self.structure, tuple(str(variable.type) for variable in variables)
 
     @cached_property
     def name(self) -> str | None:
@@ -162,36 +162,39 @@ class _Pairing:
             pass
         if self._is_incomplete():
             self._pair_remaining()
-        return [(s.position, s.pair) for s in self._loops[0].slots if s.pair is not None]
+        return [
+            (s.position, s.partner_position)
+            for s in self._loops[0].slots
+            if s.partner_position is not None
+        ]
 
     def _is_incomplete(self) -> bool:
         return all(loop.unpaired for loop in self._loops)
 
     def _pair_by_surest(self) -> bool:
         """Pair slots by the surest evidence that pairs any; return whether there is such."""
-        pair = self._pair
         return (
-            (self._is_one_op and pair(lambda slot: (slot.signature,)))
-            or pair(lambda slot: (slot.kind, slot.name, slot.feed))
+            (self._is_one_op and self._pair(lambda slot: (slot.signature,)))
+            or self._pair(lambda slot: (slot.structure, slot.name, slot.feed))
             # Inputs of one kind that are fed the same have the same values.
-            or pair(lambda slot: (slot.is_input, slot.kind, slot.feed), in_order=True)
-            or pair(lambda slot: (slot.is_input, slot.kind, slot.name))
+            or self._pair(lambda slot: (slot.is_input, slot.structure, slot.feed), in_order=True)
+            or self._pair(lambda slot: (slot.is_input, slot.structure, slot.name))
             or self._pair_by_updates()
-            or pair(lambda slot: (slot.kind, slot.readers))
-            or pair(lambda slot: (slot.kind, slot.feed))
-            or pair(lambda slot: (slot.name,))
-            or pair(lambda slot: (slot.role,), in_order=True)
+            or self._pair(lambda slot: (slot.structure, slot.readers))
+            or self._pair(lambda slot: (slot.structure, slot.feed))
+            or self._pair(lambda slot: (slot.name,))
+            or self._pair(lambda slot: (slot.role,), in_order=True)
         )
 
     def _pair_by_updates(self) -> bool:
         """Pair by what a step computes, in late rounds of the refinement before early ones."""
 
-        def pair(updates: _Updates, *, by_feed: bool) -> bool:
-            return self._pair(lambda s: (s.kind, s.feed if by_feed else (), updates[s]))
+        def pair_by(updates: _Updates, *, by_feed: bool) -> bool:
+            return self._pair(lambda s: (s.structure, s.feed if by_feed else (), updates[s]))
 
         rounds = self._rounds()[::-1]
-        return any(pair(updates, by_feed=True) for updates in rounds) or any(
-            pair(updates, by_feed=False) for updates in rounds
+        return any(pair_by(updates, by_feed=True) for updates in rounds) or any(
+            pair_by(updates, by_feed=False) for updates in rounds
         )
 
     def _pair(self, compared: _Compared, *, in_order: bool = False) -> bool:
@@ -209,7 +212,7 @@ class _Pairing:
         pairs = pair_up([list(map(key, loop)) for loop in loops], repeats=in_order)
         for position, other in pairs:
             slot, partner = loops[0][position], loops[1][other]
-            slot.pair = partner.pair = partner.position
+            slot.partner_position = partner.partner_position = partner.position
         return bool(pairs)
 
     def _pair_remaining(self) -> None:
@@ -244,9 +247,9 @@ class _Pairing:
 
         def colour(slot: _ComparedSlot) -> Hashable:
             if slot.is_input and slot.feed in shared:
-                return slot.kind, slot.feed
-            if slot.pair is not None:
-                return "pair", slot.pair
+                return slot.structure, slot.feed
+            if slot.partner_position is not None:
+                return "pair", slot.partner_position
             return slot.shape, slot.feed
 
         def key(loop: _Loop, slot: _ComparedSlot) -> bytes:

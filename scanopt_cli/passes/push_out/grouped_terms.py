@@ -10,6 +10,7 @@ from pytensor.scalar.basic import Add, Mul
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.analysis.step_rows import invariant_inputs
+from scanopt_cli.ir.dtypes import has_one_float_dtype
 from scanopt_cli.ir.slots import SlotView
 
 
@@ -45,11 +46,9 @@ def with_grouped_terms(view: SlotView, rows: Iterable[Variable]) -> dict[Variabl
 
 def _is_float_sum(node: Apply) -> bool:
     """Whether a node adds or multiplies more than two float arrays of one dtype."""
-    dtypes = {getattr(v.type, "dtype", "") for v in (*node.inputs, *node.outputs)}
     return (
         isinstance(node.op, Elemwise)
         and isinstance(node.op.scalar_op, Add | Mul)
         and len(node.inputs) > 2
-        and len(dtypes) == 1
-        and dtypes.pop().startswith("float")
+        and has_one_float_dtype(node)
     )
