@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode, finding
-from scanopt_cli.cli.options import AllowPackages, DiffFormat, Format, Trust
+from scanopt_cli.cli.options import AllowPackages, Format, Trust
 from scanopt_cli.cli.results import print_blocks, print_json
 from scanopt_cli.cli.session import session
 from scanopt_cli.errors import ScanoptError
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 
     from scanopt_cli.diff.budgets import Budget, Violation
     from scanopt_cli.diff.changes import GraphDiff
+
+
+class DiffFormat(StrEnum):
+    """How a difference is printed."""
+
+    RICH = "rich"
+    JSON = "json"
+    GITHUB = "github"
+    MARKDOWN = "markdown"
 
 
 def diff(

@@ -128,40 +128,47 @@ def optimize(
     shown = _Shown(output_format, kind, stat, lines, depth, quiet, verbose)
     batch = Batch(graphs)
     codes = [ExitCode.CLEAN]
-    found_before: dict[Path, CheckResult] = {}
-    left: dict[Path, CheckResult] = {}
+    gate_findings: dict[Path, CheckResult] = {}
+    # What `check` finds in the results is always told, with --check or without.
+    findings_left: dict[Path, CheckResult] = {}
     for number, path in enumerate(graphs, 1):
         title = f"{path} ({number} of {len(graphs)})" if len(graphs) > 1 else str(path)
         with (
             batch.attempt(path),
-            session(path, trust=trust, allow_packages=allow_package) as files,
+            session(path, trust=trust, allow_packages=allow_package) as work,
         ):
             with status(title, "optimizing") as show_progress:
-                graph = files.load(path, recorded=verify)
-                watch = showing_changes(
-                    print_to_stderr,
-                    graph,
-                    structural=kind is DiffKind.STRUCTURAL,
-                    depth=depth,
-                    lines=lines,
-                )
+                graph = work.load(path, recorded=verify)
+                watch = None
+                if print_changed:
+                    watch = showing_changes(
+                        print_to_stderr,
+                        graph,
+                        structural=kind is DiffKind.STRUCTURAL,
+                        depth=depth,
+                        lines=lines,
+                    )
                 result = optimize_graph(
                     graph,
                     sequence,
                     verify=verify,
                     modes=mode or DEFAULT,
                     limit=limit,
-                    watch=watch if print_changed else None,
+                    watch=watch,
                     progress=show_progress,
                 )
-                left[path] = check_graph(result.graph)
+                findings_left[path] = check_graph(result.graph)
                 if gate is not None:
-                    found_before[path] = gate.check(graph, path)
+                    gate_findings[path] = gate.check(graph, path)
             target = target_of.get(path)
             if output_format is Format.JSON:
-                batch.results.append(_entry(path, result, left[path], found_before.get(path)))
+                batch.results.append(
+                    _entry(path, result, findings_left[path], gate_findings.get(path))
+                )
             else:
-                print_blocks(output_format, shown.blocks(graph, result, left[path], target))
+                print_blocks(
+                    output_format, shown.blocks(graph, result, findings_left[path], target)
+                )
                 if output_format is Format.MARKDOWN:
                     out().out()  # the next file's heading is apart from the last item
             if time_passes:
@@ -170,11 +177,11 @@ def optimize(
             codes.append(_write_if_verified(result, target, trust=trust))
     if output_format is Format.JSON:
         print_json("optimize", {"graphs": batch.results})
-    elif found_before:
-        print_blocks(output_format, check_report.gate(found_before))
-    elif len(left) > 1 and not quiet:
-        print_blocks(output_format, [Paragraph(), Paragraph(check_report.total(left))])
-    codes.append(finding(any(result.findings for result in found_before.values())))
+    elif gate_findings:
+        print_blocks(output_format, check_report.gate(gate_findings))
+    elif len(findings_left) > 1 and not quiet:
+        print_blocks(output_format, [Paragraph(), Paragraph(check_report.total(findings_left))])
+    codes.append(finding(any(result.findings for result in gate_findings.values())))
     return batch.finish(max(codes))
 
 

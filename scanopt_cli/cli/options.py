@@ -19,15 +19,6 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
 
 
-class DiffFormat(StrEnum):
-    """How a difference is printed."""
-
-    RICH = "rich"
-    JSON = "json"
-    GITHUB = "github"
-    MARKDOWN = "markdown"
-
-
 def complete_pipeline(incomplete: str) -> list[str]:
     """Return the completions of the last name in an incomplete pipeline."""
     from scanopt_cli.pipeline.grammar import PRESETS

@@ -28,7 +28,8 @@ class Session:
     def load(self, path: Path, *, recorded: bool = False) -> Graph:
         """Load a graph, with its ``recorded`` calls or without; print notes and warnings on stderr.
 
-        Without trust, processor time and memory of the loading are limited.
+        Without trust, processor time and memory are limited: to read a file takes less than what
+        the session may do with it.
         """
         from scanopt_cli.analysis.provenance.locating import locate
         from scanopt_cli.ir.graph import listed_names
