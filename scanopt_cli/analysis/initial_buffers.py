@@ -15,7 +15,7 @@ from scanopt_cli.analysis.affine import ZERO, AffineExpr
 from scanopt_cli.analysis.count_variables import as_count
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import is_start, with_start
-from scanopt_cli.analysis.row_runs import Rows, is_zero
+from scanopt_cli.analysis.row_runs import Rows, is_positive_zero
 from scanopt_cli.ir.indexing import along, number
 
 
@@ -130,7 +130,7 @@ class InitialBuffer:
         zero, or are a single row of known value.
         """
         values = [self._known(row) for row in range(begin, end)]
-        if all(map(is_zero, values)):
+        if all(map(is_positive_zero, values)):
             return self.zero_state(end - begin)
         if end - begin > 1:
             start: Any = self._between(AffineExpr(begin), AffineExpr(end))

@@ -74,7 +74,7 @@ class Rows:
             start = start + run.length
 
 
-def is_zero(value: Variable | None) -> bool:
+def is_positive_zero(value: Variable | None) -> bool:
     """Whether every element of ``value`` is provably 0, and not -0.0."""
     if not isinstance(value, TensorConstant) or has_negative_zero(value):
         return False

@@ -25,7 +25,7 @@ from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange, ordered
 from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.row_runs import Rows, Run, is_zero
+from scanopt_cli.analysis.row_runs import Rows, Run, is_positive_zero
 from scanopt_cli.ir.inner_graphs import core_op
 
 # Initial buffers are shallow expressions; past this depth the rows are unknown.
@@ -292,4 +292,4 @@ def unexpanded(variable: Variable, axis: int) -> Variable | None:
 
 
 def _sum_of(left: Variable | None, right: Variable | None) -> Variable | None:
-    return right if is_zero(left) else left if is_zero(right) else None
+    return right if is_positive_zero(left) else left if is_positive_zero(right) else None

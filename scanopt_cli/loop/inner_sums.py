@@ -64,7 +64,11 @@ def _is_sum_from_zero(node: Apply, position: int, readers: Counter[Variable]) ->
     n = node.op.n_states
     traces = node.outputs[n : 2 * n]
     is_traced = bool(traces) and readers[traces[position]]
-    return is_zero(node.inputs[1 + position]) and not is_traced and is_sum(node.op.fgraph, position)
+    return (
+        is_zero_of_any_sign(node.inputs[1 + position])
+        and not is_traced
+        and is_sum(node.op.fgraph, position)
+    )
 
 
 def is_sum(body: FrozenFunctionGraph, position: int) -> bool:
@@ -94,7 +98,7 @@ def is_sum(body: FrozenFunctionGraph, position: int) -> bool:
     return readers[state] == 1
 
 
-def is_zero(variable: Variable) -> bool:
+def is_zero_of_any_sign(variable: Variable) -> bool:
     """Whether all entries of an array are provably 0."""
     try:
         return bool(get_underlying_scalar_constant_value(variable) == 0)

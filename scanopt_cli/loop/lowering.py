@@ -19,7 +19,7 @@ from pytensor.typed_list.basic import make_list
 from scanopt_cli.loop.body import Body, Symbolic
 from scanopt_cli.loop.operators import Loop, TracedLoop
 from scanopt_cli.loop.shapes import traced_shapes
-from scanopt_cli.loop.trace_rows import has_buffer, trace_type, with_row
+from scanopt_cli.loop.trace_rows import has_array_trace, trace_type, with_row
 
 
 def lowered(node: Apply, read: Collection[int]) -> dict[int, Variable]:
@@ -82,7 +82,7 @@ def lowered(node: Apply, read: Collection[int]) -> dict[int, Variable]:
     if counted:
         done: Symbolic = results[place[n_done]]
         found |= {
-            i: found[i][: done + 1] for i in traces if i in read and has_buffer(found[i].type)
+            i: found[i][: done + 1] for i in traces if i in read and has_array_trace(found[i].type)
         }
         found |= {i: found[i][:done] for i in traced if i in read}
     return {i: node.outputs[i].type.filter_variable(v) for i, v in found.items()}
@@ -103,7 +103,7 @@ def _needed_states(body: Body, read: Sequence[int], values: Sequence[Variable]) 
 
 def _trace_with_start(n_steps: Symbolic, initial: Symbolic) -> Symbolic:
     """Return a trace whose row 0 is the initial value, with room for one row a step."""
-    if not has_buffer(initial.type):
+    if not has_array_trace(initial.type):
         return make_list([initial])
     initial = pt.as_tensor_variable(initial)
     return pt.set_subtensor(_empty(initial, [n_steps + 1, *initial.shape])[0], initial)
@@ -111,7 +111,7 @@ def _trace_with_start(n_steps: Symbolic, initial: Symbolic) -> Symbolic:
 
 def _empty(value: Variable, shape: Sequence[Symbolic]) -> Symbolic:
     """Return room for values of the type of ``value``."""
-    if not has_buffer(value.type):
+    if not has_array_trace(value.type):
         raise TypeError(f"values of type {value.type} have no trace, unless they are a state")
     room: Symbolic = AllocEmpty(value.type.dtype)(*shape)
     room.tag.nan_guard_mode_check = False

@@ -24,7 +24,7 @@ from scanopt_cli.ir.slots import HasSlots, InnerSlot, Slot, SlotKind, SlotView, 
 from scanopt_cli.ir.written import Names, copy_mark
 from scanopt_cli.loop.body import Body
 from scanopt_cli.loop.shapes import kept_lengths
-from scanopt_cli.loop.trace_rows import has_buffer
+from scanopt_cli.loop.trace_rows import has_array_trace
 
 
 class LoopOperator(HasInnerFunction, HasSlots):
@@ -239,7 +239,7 @@ def _reached(
     if is_while:
         pattern = pattern[:, :-1]
     for i, variable in enumerate(fgraph.inputs):
-        pattern[i] &= has_buffer(variable.type)
+        pattern[i] &= has_array_trace(variable.type)
     states = slice(1, 1 + n_states)
     pattern[states, :n_states] |= np.eye(n_states, dtype=bool)
     while True:

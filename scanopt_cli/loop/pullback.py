@@ -25,9 +25,9 @@ from pytensor.tensor.type import lscalar
 
 from scanopt_cli.ir.inner_graphs import PULLBACK
 from scanopt_cli.loop.body import Body, Symbolic
-from scanopt_cli.loop.inner_sums import is_zero, sums_of_inner_loops
+from scanopt_cli.loop.inner_sums import is_zero_of_any_sign, sums_of_inner_loops
 from scanopt_cli.loop.operator_base import LoopOperator
-from scanopt_cli.loop.trace_rows import as_type, has_buffer, is_continuous, row
+from scanopt_cli.loop.trace_rows import as_type, has_array_trace, is_continuous, row
 
 
 def pullback(
@@ -83,7 +83,7 @@ def pullback(
         values[value] = row(inner, step, value.type)
 
     for state, trace in zip(body.states, traces, strict=True):
-        if has_buffer(state.type):
+        if has_array_trace(state.type):
             read(trace, state)
     for i, cotangent in pulled.items():
         read(of_traced[i], cotangent)
@@ -169,14 +169,14 @@ def _copied(variable: Symbolic) -> Symbolic:
 
 def _drawn(body: Body, step_cotangents: Sequence[Variable]) -> list[Variable]:
     """Return what ``step_cotangents`` read that depends on a state which no array can trace."""
-    opaque = {state for state in body.states if not has_buffer(state.type)}
+    opaque = {state for state in body.states if not has_array_trace(state.type)}
     if not opaque:
         return []
     found = []
     for node in io_toposort(body.inputs, step_cotangents):
         if not opaque.isdisjoint(node.inputs):
-            found += [v for v in node.outputs if has_buffer(v.type)]
-            opaque.update(v for v in node.outputs if not has_buffer(v.type))
+            found += [v for v in node.outputs if has_array_trace(v.type)]
+            opaque.update(v for v in node.outputs if not has_array_trace(v.type))
     return found
 
 
@@ -224,7 +224,7 @@ def _with_term(total: Symbolic, term: Symbolic) -> Symbolic:
     op = term.owner_op
     if isinstance(op, IncSubtensor | AdvancedIncSubtensor) and not op.set_instead_of_inc:
         array, part, *indices = term.owner.inputs
-        if array.type.ndim == total.type.ndim and is_zero(array):
+        if array.type.ndim == total.type.ndim and is_zero_of_any_sign(array):
             return op(total, part, *indices)
     return total + term
 
@@ -233,7 +233,7 @@ def _none(variable: Symbolic, is_reached: bool) -> Symbolic:
     """Return the cotangent of an input that has no derivative, or that decides nothing."""
     return (
         variable.zeros_like(dtype=config.floatX)
-        if is_reached and has_buffer(variable.type)
+        if is_reached and has_array_trace(variable.type)
         else disconnected_type()
     )
 

@@ -86,12 +86,12 @@ class StepPlan:
     def _find_swapped_states(self) -> None:
         states = self.body.inputs[1 : 1 + self.n_states]
         results = self.body.outputs[: self.n_states]
-        kept = [memory_of(v, has_buffer) for v in results]
+        kept = [memory_of(v, has_own_memory) for v in results]
         self.kept = set(kept)
         self.swapped = {
             i: result
             for i, result in enumerate(results)
-            if kept[i] is result and has_buffer(result.owner) and states[i] not in kept
+            if kept[i] is result and has_own_memory(result.owner) and states[i] not in kept
         }
 
     def _find_reductions(self) -> None:
@@ -118,7 +118,7 @@ class StepPlan:
             # What indices pick is read later than where it is picked. Of other parts, PyTensor
             # knows that they are read before their array is overwritten.
             (output,) = node.outputs
-            roots = [memory_of(v, has_buffer) for v in found.variables()]
+            roots = [memory_of(v, has_own_memory) for v in found.variables()]
             is_kept = all(last[output] < overwritten.get(v, len(self.nodes)) for v in roots)
             if is_kept or not isinstance(node.op, AdvancedSubtensor):
                 self.views[output] = found
@@ -127,9 +127,9 @@ class StepPlan:
         """Return the first nodes that overwrite memory, by their positions."""
         found: dict[Variable, int] = {}
         for i, node in enumerate(self.nodes):
-            if not has_buffer(node):
+            if not has_own_memory(node):
                 for place in (k for places in node.op.destroy_map.values() for k in places):
-                    found.setdefault(memory_of(node.inputs[place], has_buffer), i)
+                    found.setdefault(memory_of(node.inputs[place], has_own_memory), i)
         return found
 
     def _last_positions(self) -> dict[Variable, int]:
@@ -158,7 +158,7 @@ class StepPlan:
     def _find_overwriting(self) -> None:
         last = {memory: node for node in self.nodes for memory in self._reads(node)}
         # The loop reads these after the step, to write them into traces.
-        outputs = {memory_of(v, has_buffer) for v in self.body.outputs}
+        outputs = {memory_of(v, has_own_memory) for v in self.body.outputs}
         self.overwriting = {}
         for i, result in self.swapped.items():
             state = self.body.inputs[1 + i]
@@ -178,10 +178,10 @@ class StepPlan:
         last: dict[Variable, Apply] = {}
         for node in self.nodes:
             last |= dict.fromkeys(self._reads(node), node)
-        kept = {memory_of(v, has_buffer) for v in self.body.outputs} | self.kept
+        kept = {memory_of(v, has_own_memory) for v in self.body.outputs} | self.kept
         found: dict[Apply, list[Variable]] = {}
         for memory, node in last.items():
-            is_written = has_buffer(memory.owner) and memory not in self.reductions
+            is_written = has_own_memory(memory.owner) and memory not in self.reductions
             if is_written and memory not in kept:
                 found.setdefault(node, []).append(memory)
         return found
@@ -195,10 +195,10 @@ class StepPlan:
         """Yield whose memory is read where a variable is, that of indices included."""
         view = self.view(variable)
         for read in [variable] if view is None else view.variables():
-            yield memory_of(read, has_buffer)
+            yield memory_of(read, has_own_memory)
 
 
-def has_buffer(node: Apply | None) -> bool:
+def has_own_memory(node: Apply | None) -> bool:
     """Whether a step computes what a node computes in memory of its own."""
     return node is not None and (is_kernel(node) or isinstance(node.op, Product))
 

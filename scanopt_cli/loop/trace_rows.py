@@ -23,14 +23,14 @@ def trace_type(kind: Type) -> Type:
     return TypedListType(kind)
 
 
-def has_buffer(kind: Type) -> bool:
+def has_array_trace(kind: Type) -> bool:
     """Whether a trace of values of this type is an array."""
     return isinstance(kind, DenseTensorType | ScalarType)
 
 
 def is_continuous(variable: Variable) -> bool:
     """Whether a variable is an array or a number that has derivatives."""
-    return has_buffer(variable.type) and variable.type.dtype in continuous_dtypes
+    return has_array_trace(variable.type) and variable.type.dtype in continuous_dtypes
 
 
 def as_type(variable: Symbolic, wanted: Variable) -> Symbolic:

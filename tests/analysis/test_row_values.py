@@ -9,7 +9,7 @@ from pytensor.graph.replace import vectorize_graph
 
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.row_runs import Rows, is_zero
+from scanopt_cli.analysis.row_runs import Rows, Run, is_positive_zero
 from scanopt_cli.analysis.row_values import RowAnalysis
 
 N = pt.lscalar("n")
@@ -28,10 +28,10 @@ def rows_of(buffer) -> Rows:
 
 
 def told(rows: Rows) -> list[str]:
-    return [
-        f"{run.length}: {'?' if run.value is None else '0' if is_zero(run.value) else run.value}"
-        for run in rows.runs
-    ]
+    def value(run: Run) -> object:
+        return "?" if run.value is None else "0" if is_positive_zero(run.value) else run.value
+
+    return [f"{run.length}: {value(run)}" for run in rows.runs]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_nothing_is_known_of_other_buffers(buffer) -> None:
 def test_negative_zero_is_not_zero() -> None:
     (run,) = rows_of(pt.alloc(pt.constant(np.float64(-0.0)), N)).runs
     assert run.value is not None
-    assert not is_zero(run.value)
+    assert not is_positive_zero(run.value)
 
 
 def test_rows_of_a_matrix() -> None:
@@ -113,7 +113,7 @@ def test_common_value() -> None:
     lengths = Lengths(N)
     rows = rows_of(zeros()[-1].inc(G)[::-1])
     one, count = lengths.value_of(pt.constant(1)), lengths.value_of(N)
-    assert is_zero(rows.common(one, one + count, lengths))
+    assert is_positive_zero(rows.common(one, one + count, lengths))
     assert rows.common(one - one, one, lengths) is G
     assert rows.common(one - one, one + one, lengths) is None
 

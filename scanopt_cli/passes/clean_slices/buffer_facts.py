@@ -14,7 +14,7 @@ from scanopt_cli.analysis.accesses.indices import axis_of, rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.row_runs import is_zero
+from scanopt_cli.analysis.row_runs import is_positive_zero
 from scanopt_cli.analysis.row_values import RowAnalysis
 
 # A gradient nests only a few writes into zeros.
@@ -75,7 +75,7 @@ class BufferFacts:
         """Whether the rows of a row range, or all, are 0, and computing ``array`` can't fail."""
         if rows is None:
             rows = RowRange(ZERO, self.lengths.length_of(array, axis))
-        return is_zero(self._common(array, axis, rows))
+        return is_positive_zero(self._common(array, axis, rows))
 
     def _common(self, array: Variable, axis: int, rows: RowRange) -> Variable | None:
         known = self._rows.setdefault(axis, RowAnalysis(self.lengths, axis)).of(array, _DEPTH)

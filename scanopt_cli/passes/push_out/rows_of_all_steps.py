@@ -113,14 +113,14 @@ def _without_products(maps: RowMaps) -> list[Apply]:
     held: set[Variable] = set()
     for node in maps.nodes:
         is_fast = slow.isdisjoint(node.outputs) and not is_costly(node.op)
-        if not held.isdisjoint(node.inputs) or (is_fast and _is_product(node, varying)):
+        if not held.isdisjoint(node.inputs) or (is_fast and _is_outer_product(node, varying)):
             held.update(node.outputs)
         else:
             kept.append(node)
     return kept
 
 
-def _is_product(node: Apply, varying: set[Variable]) -> bool:
+def _is_outer_product(node: Apply, varying: set[Variable]) -> bool:
     """Whether a node makes an array that is larger than each of the rows it is computed of."""
     made = node.outputs[0].type
     return (

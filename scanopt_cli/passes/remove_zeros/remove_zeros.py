@@ -16,7 +16,7 @@ from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
 from scanopt_cli.analysis.affine import ZERO, AffineExpr, as_affine
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.row_runs import is_zero
+from scanopt_cli.analysis.row_runs import is_positive_zero
 from scanopt_cli.analysis.row_values import RowAnalysis, filling
 from scanopt_cli.analysis.step_rows import StepRow, step_rows
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
@@ -122,7 +122,7 @@ def _starts_zero(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
         return False
     index = rows_index(start.owner, 0) if isinstance(start.owner_op, Subtensor) else None
     if index is None:
-        return is_zero(filling(start)) and all(view.op.kept_lengths[slot.position])
+        return is_positive_zero(filling(start)) and all(view.op.kept_lengths[slot.position])
     buffer = start.owner.inputs[0]
     taken = RowRange(ZERO, lengths.length_of(buffer)).taken(index, lengths)
     is_known = taken is not None and _are_zero(buffer, taken.low, taken.high, lengths)
@@ -131,7 +131,7 @@ def _starts_zero(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
 
 def _are_zero(buffer: Variable, low: AffineExpr, high: AffineExpr, lengths: Lengths) -> bool:
     rows = RowAnalysis(lengths).of(buffer)
-    return rows.is_certain and is_zero(rows.common(low, high, lengths))
+    return rows.is_certain and is_positive_zero(rows.common(low, high, lengths))
 
 
 def _zero_states(view: SlotView, states: list[Slot], rows: Collection[Variable]) -> list[Slot]:

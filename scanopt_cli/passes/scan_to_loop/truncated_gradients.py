@@ -14,7 +14,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.operator_base import as_step_count
-from scanopt_cli.loop.trace_rows import has_buffer
+from scanopt_cli.loop.trace_rows import has_array_trace
 from scanopt_cli.passes.scan_to_loop.loop_builder import kept_rows, looped
 from scanopt_cli.remarks import Why
 
@@ -78,4 +78,4 @@ def _steps(view: ScanView, starts: Mapping[Slot, Any], first: Any, count: Any) -
 
 def _without_gradient(values: Any) -> Any:
     """Return values whose gradient is not taken."""
-    return disconnected_grad(values) if has_buffer(values.type) else values
+    return disconnected_grad(values) if has_array_trace(values.type) else values

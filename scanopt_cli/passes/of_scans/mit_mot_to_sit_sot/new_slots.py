@@ -14,7 +14,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli.analysis.accumulators import readers
 from scanopt_cli.analysis.initial_buffers import InitialBuffer
-from scanopt_cli.analysis.row_runs import is_zero
+from scanopt_cli.analysis.row_runs import is_positive_zero
 from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.passes.of_scans.mit_mot_to_sit_sot.exact_form import Form, Stretch, rows_from_first
@@ -61,7 +61,7 @@ class Plan:
             for piece in reading.pieces:
                 if piece.part is stretch.part and not -stretch.width <= (piece.begin or 0) < 0:
                     return None
-        return initial.common(0) if is_zero(initial.last(stretch.end)) else None
+        return initial.common(0) if is_positive_zero(initial.last(stretch.end)) else None
 
 
 class MitMotSlots:
@@ -161,7 +161,7 @@ class MitMotSlots:
             filled = self._row(value, variable)
             if filled is not None:
                 self.substitutes[variable] = filled
-                self.equal_ahead.append("zero" if is_zero(value) else "equal")
+                self.equal_ahead.append("zero" if is_positive_zero(value) else "equal")
                 return
         self._add_input(SlotKind.SEQ, plan.initial.sequence(row), variable)
 
