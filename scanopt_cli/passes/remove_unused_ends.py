@@ -155,7 +155,7 @@ def _that_must_stay(node: Apply, unread: Sequence[int]) -> list[int]:
                 telling = [place for place, length in enumerate(lengths) if is_told(length)]
                 if telling and not set(telling) & {*staying, *kept}:
                     kept.append(telling[0])
-    return kept if staying or kept else [unread[0]]
+    return kept if staying or kept else list(unread[:1])
 
 
 def _without(node: Apply, ends: UnusedEnds) -> dict[Variable, Variable]:

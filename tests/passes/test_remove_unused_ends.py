@@ -219,3 +219,9 @@ def test_one_of_no_input_that_is_read_keeps_one() -> None:
 def test_what_pytensor_inlines_or_makes_stays_without_a_remark() -> None:
     assert not optimized(graph_of(layer(pt.exp(P), inline=True)(V, W)), PASS)[1]
     assert not optimized(graph_of(pt.grad(pt.logsumexp(X * 2), X)), PASS)[1]
+
+
+def test_a_layer_without_inputs() -> None:
+    one = layer(pt.constant(2.0) + pt.constant(1.0), pt.exp(pt.constant(0.5)), inputs=())
+    first, _ = one(return_list=True)
+    assert_mended(first * V, left=[(0, 1)])
