@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -59,6 +60,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if test in seen and crc32(item.nodeid.encode()) % mark.kwargs["every"]:
             item.add_marker(pytest.mark.deep)
         seen.add(test)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage among what tests make, not again and again among all that was imported."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(5_000, 20, 50)
 
 
 @pytest.fixture
