@@ -140,7 +140,7 @@ IN_ONE = (
     "parts of a result",
     "products",
 )
-"""Compiled together in the quick tier."""
+"""Compiled together, to use each other's memory if they could."""
 
 
 def outputs_of(name: str, steps: int, twin: bool) -> tuple[list[Variable], list[Variable]]:
@@ -189,6 +189,11 @@ def strided(value: np.ndarray) -> np.ndarray:
     return part
 
 
+def test_values_of_some_steps() -> None:
+    check(["parts of a result"], 4, np.copy)
+
+
+@pytest.mark.deep
 def test_values_in_one_function() -> None:
     check(IN_ONE, 4, np.copy)
 

@@ -15,6 +15,7 @@ from pytensor.graph.fg import FunctionGraph
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.loop.step_plan import StepPlan
 from support.compiled_ways import NUMBA
+from support.tiers import deep
 
 INDEX = pt.lscalar("index")
 V, W = pt.dvectors("v", "w")
@@ -66,7 +67,10 @@ STEPS: dict[str, Callable[[Any, Any], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", STEPS)
+_QUICK = ("in turn", "functions")
+
+
+@pytest.mark.parametrize("name", [*_QUICK, *deep(*(name for name in STEPS if name not in _QUICK))])
 def test_values(name: str) -> None:
     """The initial values are as before, and a second call returns the same."""
     a, b = pt.dvectors("a", "b")

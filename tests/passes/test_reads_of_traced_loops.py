@@ -24,6 +24,7 @@ from support.evaluating import assert_same_outcomes, evaluator, has_unknown_shap
 from support.generated.strategies import GeneratedScan, scan_graphs
 from support.graph_building import arguments, graph_of, optimized, power, scan
 from support.step_counts import check, noisy_walk, steps_of
+from support.tiers import deep
 
 x = pt.dscalar("x")
 n = pt.lscalar("n")
@@ -336,8 +337,15 @@ def test_normalized_case_3_twins(joined: Callable[[Any, Any], list[Any]]) -> Non
     assert not trimmed(pt.concatenate(joined(x, walk(n))), passes="normalize-reads")[1]
 
 
-@pytest.mark.parametrize("mode", ["FAST_RUN", "NUMBA"])
-@pytest.mark.parametrize("states", [walk, fibonacci])
+@pytest.mark.parametrize(
+    ("states", "mode"),
+    [
+        (walk, "FAST_RUN"),
+        (fibonacci, "FAST_RUN"),
+        (walk, "NUMBA"),
+        *deep((fibonacci, "NUMBA")),
+    ],
+)
 def test_compiled(states: Callable[[Any], Any], mode: str) -> None:
     ys = states(n)
     cost = ys[-20:-10].sum() + ys[-5] * ys[2:-4].sum()

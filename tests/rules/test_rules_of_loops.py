@@ -25,6 +25,7 @@ from scanopt_cli.rules.graph_checking import check
 from scanopt_cli.rules.rule_registry import rules
 from support.graph_building import scan
 from support.seeded_loops import MORE_VALUES, SEEDED_LOOPS, Graph, N, squared, traced
+from support.tiers import deep
 
 VALUES: dict[str, Any] = {"v": np.array(0.7), "n": np.array(4), **MORE_VALUES}
 
@@ -119,7 +120,7 @@ def rows_compiled(graph: Graph) -> int | None:
 
 
 @pytest.mark.parametrize(
-    ("name", "rows"), [("rows from the end", 4), ("a row that is the last", 2)]
+    ("name", "rows"), [("rows from the end", 4), *deep(("a row that is the last", 2))]
 )
 def test_pytensor_keeps_whole_traces_and_not_those_of_the_twin(name: str, rows: int) -> None:
     _, seeded, twin = SEEDED_LOOPS[name]
