@@ -19,7 +19,7 @@ _COMMON = {
     # Graphs are slow to draw on a busy machine, which says nothing about the test.
     "suppress_health_check": [HealthCheck.too_slow],
 }
-settings.register_profile("quick", max_examples=10, derandomize=True, **_COMMON)
+settings.register_profile("quick", max_examples=6, derandomize=True, **_COMMON)
 settings.register_profile("deep", max_examples=200, derandomize=True, print_blob=True, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
