@@ -66,7 +66,7 @@ def pytest_collection_finish() -> None:
     """Look for garbage among what tests make, not again and again among all that was imported."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(5_000, 20, 50)
+    gc.set_threshold(2_000, 25, 100)
 
 
 @pytest.fixture

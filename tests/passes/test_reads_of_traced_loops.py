@@ -84,6 +84,7 @@ READS: list[tuple[Any, Any]] = [
 ]
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(("read", "steps"), READS)
 @pytest.mark.parametrize("states", [walk, fibonacci, lagged])
 def test_cases_1_to_3_run_as_many_steps_as_a_scan(
@@ -96,6 +97,7 @@ def test_cases_1_to_3_run_as_many_steps_as_a_scan(
     check(graph, work)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(("read", "steps"), READS)
 def test_cases_1_to_3_of_a_batch(read: Any, steps: Any) -> None:
     """The rows are behind the axis of the batch."""
@@ -342,8 +344,7 @@ def test_normalized_case_3_twins(joined: Callable[[Any, Any], list[Any]]) -> Non
     [
         (walk, "FAST_RUN"),
         (fibonacci, "FAST_RUN"),
-        (walk, "NUMBA"),
-        *deep((fibonacci, "NUMBA")),
+        *deep((walk, "NUMBA"), (fibonacci, "NUMBA")),
     ],
 )
 def test_compiled(states: Callable[[Any], Any], mode: str) -> None:
