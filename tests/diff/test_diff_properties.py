@@ -22,7 +22,7 @@ from support.tiers import examples
 _PASSES = ("default", *registry())
 # A changed node may be read in several ways, and change the steps and the buffers of loops.
 _FEW = 8
-_EXAMPLES = examples(4, 100)
+_EXAMPLES = examples(8, 100)
 _NUMBERS = re.compile(r"new |#\d+|\[\d+\]")
 _OPPOSITE = {ChangeKind.ADDED: ChangeKind.REMOVED, ChangeKind.REMOVED: ChangeKind.ADDED}
 
@@ -119,7 +119,7 @@ def test_any_two_graphs_are_told_both_ways(a: GeneratedScan, b: GeneratedScan) -
 
 
 @given(scan_graphs(), st.data())
-@settings(max_examples=examples(4, 100))
+@settings(max_examples=examples(10, 100))
 def test_a_lost_output_is_told(example: GeneratedScan, data: st.DataObject) -> None:
     graph = graph_of(example)
     outputs = list(graph.outputs)

@@ -118,7 +118,7 @@ def test_ops_of_a_local_scope_are_never_taken_for_one_another() -> None:
     assert digests.sameness.opaque
 
 
-@settings(max_examples=examples(5, 200))
+@settings(max_examples=examples(8, 200))
 @given(generated=scan_graphs())
 def test_copies_and_saved_graphs_are_the_same(generated: GeneratedScan, tmp_path_factory) -> None:
     graph = from_io(generated.inputs, generated.outputs)

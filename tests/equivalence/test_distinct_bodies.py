@@ -109,7 +109,7 @@ def test_a_loop_stands_before_its_gradient() -> None:
     assert outline(graph_of(pt.grad(xs[-1], x))) == ["1 Scan square", "1 Scan grad_of_square"]
 
 
-@settings(max_examples=examples(5, 200))
+@settings(max_examples=examples(8, 200))
 @given(generated=scan_graphs(), seed=st.integers(0, 2**32))
 def test_generated_graphs(generated: GeneratedScan, seed: int) -> None:
     """How a graph is written does not count, and its Scans add up to those of the statistics."""

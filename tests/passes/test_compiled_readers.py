@@ -11,7 +11,7 @@ from support.compiled_readers import ARGUMENTS, INPUTS, read_loops
 from support.compiled_ways import BY_TIER, EVERY_WAY, assert_right
 from support.tiers import examples
 
-_EXAMPLES = examples(5, 100)
+_EXAMPLES = examples(8, 100)
 
 
 @pytest.mark.tiered(every=2)

@@ -189,7 +189,7 @@ def test_merge_duplicates_merges_constants() -> None:
     assert remarks == []
 
 
-@settings(max_examples=examples(6, 150))
+@settings(max_examples=examples(15, 150))
 @given(scan_graphs())
 def test_passes_of_both_forms_keep_values(generated: GeneratedScan) -> None:
     """Every loop of a graph has a counterpart that it may be merged with."""

@@ -23,7 +23,7 @@ x = pt.dscalar("x")
 
 
 @pytest.mark.tiered
-@settings(max_examples=examples(4, 50))
+@settings(max_examples=examples(8, 50))
 @given(generated=scan_graphs(generators=True))
 def test_generated_graphs_settle(generated: GeneratedScan) -> None:
     for preset in ("default", "grad", "loop"):

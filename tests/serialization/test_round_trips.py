@@ -85,7 +85,7 @@ def test_real_graphs(name: str, file: Path) -> None:
     assert_comes_back((list(inputs), list(outputs)), file)
 
 
-@settings(max_examples=tiers.examples(8, 150), deadline=None)
+@settings(max_examples=tiers.examples(30, 150), deadline=None)
 @given(generated=scan_graphs(generators=True), names=st.data())
 def test_generated_graphs_of_any_names(
     generated: GeneratedScan, names: st.DataObject, tmp_path_factory: pytest.TempPathFactory
