@@ -154,6 +154,7 @@ def _models() -> Iterator[Any]:
             yield pytest.param(model, order, marks=marks, id=f"{model}-{order}")
 
 
+@pytest.mark.tiered(every=2)
 @pytest.mark.parametrize("known", KNOWN)
 @pytest.mark.parametrize(("model", "order"), list(_models()))
 def test_the_zoo(model: Any, order: int, known: str) -> None:

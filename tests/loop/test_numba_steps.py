@@ -189,10 +189,6 @@ def strided(value: np.ndarray) -> np.ndarray:
     return part
 
 
-def test_values_of_some_steps() -> None:
-    check(["parts of a result"], 4, np.copy)
-
-
 @pytest.mark.deep
 def test_values_in_one_function() -> None:
     check(IN_ONE, 4, np.copy)

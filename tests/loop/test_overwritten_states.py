@@ -88,6 +88,7 @@ def test_values(name: str) -> None:
         np.testing.assert_array_equal(value, old)
 
 
+@pytest.mark.deep
 def test_the_rows_of_a_trace_are_of_before_the_step() -> None:
     """The loop writes them after the step, where the step does not read the trace."""
     x, kept = pt.dvector("x"), pt.dmatrix("kept")

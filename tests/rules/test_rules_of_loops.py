@@ -120,7 +120,7 @@ def rows_compiled(graph: Graph) -> int | None:
 
 
 @pytest.mark.parametrize(
-    ("name", "rows"), [("rows from the end", 4), *deep(("a row that is the last", 2))]
+    ("name", "rows"), deep(("rows from the end", 4), ("a row that is the last", 2))
 )
 def test_pytensor_keeps_whole_traces_and_not_those_of_the_twin(name: str, rows: int) -> None:
     _, seeded, twin = SEEDED_LOOPS[name]
