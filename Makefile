@@ -3,6 +3,9 @@
 PYTHON ?=
 export PYTHON
 
+# Many processes import the same modules, which are compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv/bin
 SCANOPT := $(VENV)/scanopt
 DEMO := build/demo

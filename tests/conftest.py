@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ _COMMON = {
     # Graphs are slow to draw on a busy machine, which says nothing about the test.
     "suppress_health_check": [HealthCheck.too_slow],
 }
-settings.register_profile("quick", max_examples=10, derandomize=True, **_COMMON)
+settings.register_profile("quick", max_examples=6, derandomize=True, **_COMMON)
 settings.register_profile("deep", max_examples=200, derandomize=True, print_blob=True, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
@@ -59,6 +60,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if test in seen and crc32(item.nodeid.encode()) % mark.kwargs["every"]:
             item.add_marker(pytest.mark.deep)
         seen.add(test)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage among what tests make, not again and again among all that was imported."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(2_000, 25, 100)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import pytensor.tensor as pt
@@ -27,7 +28,7 @@ from scanopt_cli.loop.operator_base import LoopOperator
 from support.generated.strategies import GeneratedScan, scan_graphs
 from support.graph_building import graph_of, scan
 from support.sample_building import samples
-from support.zoo.model import outputs_of
+from support.zoo.model import Model, outputs_of
 from support.zoo.models import MODELS
 
 _BEFORE = "remove-unused,clean-slices,mit-mot-to-sit-sot"
@@ -123,8 +124,17 @@ KNOWN: dict[str, tuple[Callable[[Graph], Any], Callable[[SlotView], bool]]] = {
 """What is told of a graph, and of which Scans of it the same is told as of TracedLoops."""
 
 
-def _assert_known_alike(graph: Graph, known: str) -> None:
-    scans, loops = _both(graph)
+@lru_cache(maxsize=2)
+def _both_of_sample(name: str) -> tuple[Graph, Graph]:
+    return _both(samples()[name])
+
+
+@lru_cache(maxsize=2)
+def _both_of_model(model: Model, order: int) -> tuple[Graph, Graph]:
+    return _both(from_io(*outputs_of(model, order)))
+
+
+def _assert_known_alike(scans: Graph, loops: Graph, known: str) -> None:
     told, is_comparable = KNOWN[known]
     if all(map(is_comparable, _views(scans))):
         assert told(loops) == told(scans)
@@ -134,7 +144,7 @@ def _assert_known_alike(graph: Graph, known: str) -> None:
 @pytest.mark.parametrize("known", KNOWN)
 @pytest.mark.parametrize("name", sorted(samples()))
 def test_samples(name: str, known: str) -> None:
-    _assert_known_alike(samples()[name], known)
+    _assert_known_alike(*_both_of_sample(name), known)
 
 
 def _models() -> Iterator[Any]:
@@ -144,10 +154,11 @@ def _models() -> Iterator[Any]:
             yield pytest.param(model, order, marks=marks, id=f"{model}-{order}")
 
 
+@pytest.mark.tiered(every=2)
 @pytest.mark.parametrize("known", KNOWN)
 @pytest.mark.parametrize(("model", "order"), list(_models()))
 def test_the_zoo(model: Any, order: int, known: str) -> None:
-    _assert_known_alike(from_io(*outputs_of(model, order)), known)
+    _assert_known_alike(*_both_of_model(model, order), known)
 
 
 @given(scan_graphs(while_loops=False, blockwise=False))

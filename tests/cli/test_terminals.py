@@ -69,7 +69,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.tiered(every=3)
+@pytest.mark.tiered(every=6)
 @pytest.mark.parametrize(("name", "terminal"), PLACES)
 def test_a_terminal_gets_what_it_can_show(
     name: str, terminal: str, files: Path, tmp_path: Path

@@ -26,6 +26,7 @@ from scanopt_cli.pipeline.grammar import parse
 from support.compiled_gradients import ARGUMENTS, counts, growth
 from support.evaluating import assert_same_outcomes
 from support.graph_building import scan
+from support.tiers import deep
 
 VM = Mode("vm", "fast_run")
 LINKERS = [
@@ -40,7 +41,7 @@ def loops_of(compiled: Function) -> list[type]:
 
 
 @pytest.mark.parametrize("mode", LINKERS)
-@pytest.mark.parametrize("enables", [True, False], ids=["enabled", "including"])
+@pytest.mark.parametrize("enables", [True, *deep(False)], ids=["enabled", "including"])
 def test_no_scan_is_left(mode: str, enables: bool) -> None:
     x = pt.dscalar("x")
     ys = scan(lambda y: pt.cos(y), outputs_info=[x], n_steps=6)

@@ -101,6 +101,7 @@ def test_a_branch_for_no_steps(preset: str) -> None:
     check_branches(preset, VM)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("preset", ["default", "loop"])
 def test_a_branch_for_no_steps_by_numba(preset: str) -> None:
     check_branches(preset, NUMBA)

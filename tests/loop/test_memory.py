@@ -22,7 +22,6 @@ MODES = ("FAST_COMPILE", *deep("CVM", "NUMBA"))
     ("name", "mode"),
     [
         *((name, "FAST_COMPILE") for name in NAMES),
-        ("written", "NUMBA"),
         *deep(*((name, mode) for name in NAMES for mode in ("CVM", "NUMBA"))),
     ],
 )

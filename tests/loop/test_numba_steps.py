@@ -140,7 +140,7 @@ IN_ONE = (
     "parts of a result",
     "products",
 )
-"""Compiled together in the quick tier."""
+"""Compiled together, to use each other's memory if they could."""
 
 
 def outputs_of(name: str, steps: int, twin: bool) -> tuple[list[Variable], list[Variable]]:
@@ -189,6 +189,7 @@ def strided(value: np.ndarray) -> np.ndarray:
     return part
 
 
+@pytest.mark.deep
 def test_values_in_one_function() -> None:
     check(IN_ONE, 4, np.copy)
 

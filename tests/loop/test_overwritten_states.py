@@ -15,6 +15,7 @@ from pytensor.graph.fg import FunctionGraph
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.loop.step_plan import StepPlan
 from support.compiled_ways import NUMBA
+from support.tiers import deep
 
 INDEX = pt.lscalar("index")
 V, W = pt.dvectors("v", "w")
@@ -66,7 +67,10 @@ STEPS: dict[str, Callable[[Any, Any], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", STEPS)
+_QUICK = ("functions",)
+
+
+@pytest.mark.parametrize("name", [*_QUICK, *deep(*(name for name in STEPS if name not in _QUICK))])
 def test_values(name: str) -> None:
     """The initial values are as before, and a second call returns the same."""
     a, b = pt.dvectors("a", "b")
@@ -84,6 +88,7 @@ def test_values(name: str) -> None:
         np.testing.assert_array_equal(value, old)
 
 
+@pytest.mark.deep
 def test_the_rows_of_a_trace_are_of_before_the_step() -> None:
     """The loop writes them after the step, where the step does not read the trace."""
     x, kept = pt.dvector("x"), pt.dmatrix("kept")

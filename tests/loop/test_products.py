@@ -78,18 +78,18 @@ def test_products_are_right(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("layout", ["C", "F", *deep("strided")])
-@pytest.mark.parametrize("shapes", [((7, 5), (5,)), ((5,), (5, 7)), ((7, 5), (5, 3))])
+@pytest.mark.parametrize("shapes", [((7, 5), (5,)), *deep((((5,), (5, 7)),), (((7, 5), (5, 3)),))])
 def test_products_of_small_arrays(shapes: Any, layout: str) -> None:
     check(shapes, "float64", (layout, "C"))
 
 
 @pytest.mark.parametrize("layout", ["C", "strided", *deep("F")])
-@pytest.mark.parametrize("shapes", [((300, 300), (300,)), ((300,), (300, 300))])
+@pytest.mark.parametrize("shapes", [((300, 300), (300,)), *deep((((300,), (300, 300)),))])
 def test_products_of_large_arrays(shapes: Any, layout: str) -> None:
     check(shapes, "float64", (layout,) * 2)
 
 
-@pytest.mark.parametrize("shapes", [((3, 4), (5,)), ((5,), (4, 3)), ((3, 4), (5, 3))])
+@pytest.mark.parametrize("shapes", [((3, 4), (5,)), *deep((((5,), (4, 3)),), (((3, 4), (5, 3)),))])
 def test_lengths_that_differ_are_an_error(shapes: Any) -> None:
     with pytest.raises(ValueError, match="not aligned"):
         multiplied(*(np.zeros(shape) for shape in shapes))

@@ -44,7 +44,7 @@ def compiled(inputs: Any, outputs: Any, mode: str, arguments: Any) -> list[np.nd
     return [np.asarray(value) for value in function(*arguments)]
 
 
-@pytest.mark.tiered(every=3)
+@pytest.mark.tiered(every=6)
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
@@ -70,7 +70,7 @@ def test_values_and_derivatives(name: str, mode: str) -> None:
             np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.tiered(every=3)
+@pytest.mark.tiered(every=6)
 @pytest.mark.parametrize(
     "direct", [pytest.param(False, marks=pytest.mark.deep, id="by two pullbacks"), True]
 )

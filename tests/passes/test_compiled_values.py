@@ -64,7 +64,7 @@ def values(graph: Graph, mode: Any, data: list[np.ndarray]) -> list[Outcome]:
     return found
 
 
-@pytest.mark.tiered(every=4)
+@pytest.mark.tiered(every=6)
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize("steps", [40, pt.lscalar("n")], ids=["40", "n"])

@@ -21,8 +21,10 @@ import scanopt_cli as so
 from scanopt_cli import loop
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, walk
+from support.compiled_ways import VM
 from support.evaluating import evaluate
 from support.graph_building import assert_same_values, graph_of, only_scan, optimized, scan
+from support.tiers import deep
 
 a, b = pt.dmatrix("a"), pt.dvector("b")
 n = pt.lscalar("n")
@@ -272,24 +274,27 @@ def test_tridiagonal_systems_stay_if_asked() -> None:
     assert remarks == []
 
 
-@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(
-    ("preset", "kind"),
+    ("preset", "kind", "mode"),
     [
-        ("default", "gen"),
-        ("grad", "gen"),
-        ("loop", "gen"),
-        ("loop", "pos"),
-        ("grad", "tridiagonal"),
+        ("default", "gen", VM),
+        ("grad", "tridiagonal", VM),
+        *deep(
+            ("default", "gen", "NUMBA"),
+            ("grad", "gen", "NUMBA"),
+            ("loop", "gen", "NUMBA"),
+            ("loop", "pos", "NUMBA"),
+            ("grad", "tridiagonal", "NUMBA"),
+        ),
     ],
 )
-def test_no_step_of_a_gradient_factors(preset: str, kind: str) -> None:
+def test_no_step_of_a_gradient_factors(preset: str, kind: str, mode: Any) -> None:
     cost = powers(kind, 4)[-1].sum()
     outputs = [cost, *pytensor.grad(cost, [a, b])]
     given = (MATRICES[kind], np.arange(5.0))
     expected = pytensor.function([a, b], outputs, mode="FAST_COMPILE")(*given)
     with so.enabled(preset):
-        function = pytensor.function([a, b], outputs, mode="NUMBA")
+        function = pytensor.function([a, b], outputs, mode=mode)
     for one, other in zip(function(*given), expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8)
     graph = function.maker.fgraph

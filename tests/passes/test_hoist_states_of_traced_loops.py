@@ -23,7 +23,7 @@ from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.pipeline.grammar import parse, print_pipeline
-from support.compiled_ways import NUMBA, VM, compiled
+from support.compiled_ways import BACKENDS, compiled
 from support.evaluating import PLAIN, assert_same_outcomes, evaluate
 from support.graph_building import arguments, assert_same_values, graph_of, optimized
 from support.zoo.model import outputs_of
@@ -66,8 +66,8 @@ def loop_node(graph: Graph) -> Apply:
 
 
 def assert_same_compiled(graph: Graph, work: Graph, steps: Sequence[int], **values: Any) -> None:
-    """Check that two graphs give the same: as they are, and as two backends compile them."""
-    for mode in (PLAIN, VM, NUMBA):
+    """Check that two graphs give the same: as they are, and as backends compile them."""
+    for mode in (PLAIN, *BACKENDS):
         one, other = (compiled(g.inputs, g.outputs, mode) for g in (graph, work))
         for count in steps:
             data = arguments(graph, n=count, **values)
@@ -78,6 +78,7 @@ def loops_of(graph: Graph) -> int:
     return sum(isinstance(node.op, TracedLoop) for node in graph.fgraph.apply_nodes)
 
 
+@pytest.mark.tiered
 @pytest.mark.parametrize("start", [x, v3])
 def test_case_1_an_invariant_state_that_a_step_reads(start: Any) -> None:
     """The first step reads the initial value."""
@@ -89,6 +90,7 @@ def test_case_1_an_invariant_state_that_a_step_reads(start: Any) -> None:
     assert_same_compiled(graph, work, (0, 1, 3), x=0.5, w=2.0, v3=np.arange(3.0))
 
 
+@pytest.mark.tiered
 def test_case_1_and_2_alone() -> None:
     """No loop is left, nor the error of what cannot be computed if there is no step."""
     made = loop_of(
@@ -108,6 +110,7 @@ def test_case_1_and_2_alone() -> None:
     assert_same_compiled(graph, work, (0, 1, 3), m=4 * np.eye(3), w=0.5)
 
 
+@pytest.mark.tiered
 def test_case_1_starting_with_its_value() -> None:
     made = loop_of([w + 1, x], lambda _, a, b, k: [1 + k, a * b], n, k=w)
     graph = graph_of(*made)
@@ -166,6 +169,7 @@ def test_case_1_of_numbers_and_of_traces() -> None:
         assert_same_values(graph, work, x=0.5, w=2.0, n=steps)
 
 
+@pytest.mark.tiered
 def test_case_1_where_a_condition_ends_the_loop() -> None:
     """What a step reads is not kept for the most steps there may be."""
     index, states, bound = pt.lscalar("index"), [x.type(), x.type()], pt.dscalar()
@@ -247,6 +251,7 @@ def test_twin_what_is_drawn() -> None:
     assert remarks == []
 
 
+@pytest.mark.tiered
 @pytest.mark.parametrize("start", [x, v])
 def test_case_3(start: Variable) -> None:
     made = loop_of([w, start], lambda _, s, c: [s * 2 + c.sum(), c], n)
@@ -273,6 +278,7 @@ def test_case_3_of_a_number() -> None:
     assert_same_values(graph, work, x=0.5, w=2.0)
 
 
+@pytest.mark.tiered
 def test_case_3_where_a_condition_ends_the_loop() -> None:
     index, bound, state = pt.lscalar("index"), pt.dscalar(), pt.dscalar()
     new = state * 2
@@ -372,6 +378,7 @@ def test_inline_constants_takes_constants_of_loops() -> None:
     assert_same_values(graph, work, x=0.5, v=np.arange(3.0))
 
 
+@pytest.mark.tiered
 def test_a_batch_of_one_that_a_batch_of_more_reads() -> None:
     """PyTensor's ``local_merge_alloc`` asserts that two lengths are equal where one may be 1."""
     rows = pt.tensor("rows", shape=(2, None), dtype="float64")

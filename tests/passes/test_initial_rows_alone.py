@@ -15,6 +15,7 @@ from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.slots import SlotKind
 from support.evaluating import PLAIN
 from support.graph_building import graph_of, optimized, scan, scan_views
+from support.tiers import deep
 
 x, w = pt.dscalar("x"), pt.dscalar("w")
 n = pt.lscalar("n")
@@ -35,7 +36,7 @@ def values(graph: Graph, mode: Any, **more: int) -> list[Any]:
     return function(graph.inputs, graph.outputs, mode=mode)(*arguments)
 
 
-@pytest.mark.parametrize("mode", [PLAIN, "CVM", "NUMBA"], ids=["plain", "cvm", "numba"])
+@pytest.mark.parametrize("mode", [PLAIN, *deep("CVM", "NUMBA")], ids=["plain", "cvm", "numba"])
 @pytest.mark.parametrize(
     ("rows", "steps"), [(4, 3), (2, 1), (1, 0), (6, 3), (4, 0), (2, 3)], ids=str
 )

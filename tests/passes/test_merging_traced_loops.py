@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+import pytest
 from hypothesis import given, note, settings
 from pytensor.graph.basic import Variable
 from pytensor.scan.utils import until
@@ -18,7 +19,7 @@ from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop import TracedLoop
 from scanopt_cli.loop.operator_base import LoopView
-from support.compiled_ways import NUMBA, VM, compiled
+from support.compiled_ways import BACKENDS, compiled
 from support.evaluating import assert_same_outcomes, evaluator, has_unknown_shape
 from support.generated.strategies import GeneratedScan, scan_graphs, with_twin
 from support.graph_building import arguments, graph_of, optimized, scan
@@ -47,13 +48,14 @@ def views(graph: Graph) -> list[LoopView]:
 
 def check_compiled(graph: Graph, work: Graph, steps: Sequence[int], **values: Any) -> None:
     check(graph, work, tuple(steps), **values)
-    for mode in (VM, NUMBA):
+    for mode in BACKENDS:
         one, other = (compiled(g.inputs, g.outputs, mode) for g in (graph, work))
         for count in steps:
             data = arguments(graph, **{**VALUES, "n": count, **values})
             assert_same_outcomes(one(*data), other(*data))
 
 
+@pytest.mark.tiered
 def test_case_1_equal_steps_of_what_reads_the_index() -> None:
     ys = scan(lambda s, y: y * s, sequences=[S], outputs_info=[X], n_steps=N, name="a")
     zs, logs = scan(
@@ -131,6 +133,7 @@ def bounded(factor: float, bound: float, name: str) -> Any:
     )
 
 
+@pytest.mark.tiered
 def test_case_2_one_condition() -> None:
     _, ys = bounded(3.0, 9.0, "a")
     _, zs = bounded(0.5, 9.0, "b")
@@ -165,6 +168,7 @@ def test_twin_a_scan_and_a_traced_loop() -> None:
     assert remarks == []
 
 
+@pytest.mark.tiered
 def test_merge_duplicates_merges_constants() -> None:
     ys = scan(
         lambda s, t, y, a, b: y * a + b * s + t,

@@ -23,6 +23,7 @@ from scanopt_cli.loop.operator_base import LoopOperator
 from support.evaluating import assert_same_outcomes, evaluate
 from support.generated.strategies import GeneratedScan, scan_graphs
 from support.graph_building import arguments, assert_same_values, graph_of, optimized, scan
+from support.tiers import deep
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")
@@ -171,7 +172,7 @@ def test_what_needs_no_loop_leaves_it(name: str, steps: int) -> None:
     assert_same_outcomes(before, after)
 
 
-@pytest.mark.parametrize("name", ["rows ahead", "products", "a sum of outer products"])
+@pytest.mark.parametrize("name", ["rows ahead", *deep("products", "a sum of outer products")])
 def test_compiled_by_numba(name: str) -> None:
     build, _, _ = MOVED[name]
     graph, loops = turned(build())

@@ -24,6 +24,7 @@ from support.evaluating import assert_same_outcomes, evaluator, has_unknown_shap
 from support.generated.strategies import GeneratedScan, scan_graphs
 from support.graph_building import arguments, graph_of, optimized, power, scan
 from support.step_counts import check, noisy_walk, steps_of
+from support.tiers import deep
 
 x = pt.dscalar("x")
 n = pt.lscalar("n")
@@ -83,6 +84,7 @@ READS: list[tuple[Any, Any]] = [
 ]
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(("read", "steps"), READS)
 @pytest.mark.parametrize("states", [walk, fibonacci, lagged])
 def test_cases_1_to_3_run_as_many_steps_as_a_scan(
@@ -95,6 +97,7 @@ def test_cases_1_to_3_run_as_many_steps_as_a_scan(
     check(graph, work)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(("read", "steps"), READS)
 def test_cases_1_to_3_of_a_batch(read: Any, steps: Any) -> None:
     """The rows are behind the axis of the batch."""
@@ -336,8 +339,14 @@ def test_normalized_case_3_twins(joined: Callable[[Any, Any], list[Any]]) -> Non
     assert not trimmed(pt.concatenate(joined(x, walk(n))), passes="normalize-reads")[1]
 
 
-@pytest.mark.parametrize("mode", ["FAST_RUN", "NUMBA"])
-@pytest.mark.parametrize("states", [walk, fibonacci])
+@pytest.mark.parametrize(
+    ("states", "mode"),
+    [
+        (walk, "FAST_RUN"),
+        (fibonacci, "FAST_RUN"),
+        *deep((walk, "NUMBA"), (fibonacci, "NUMBA")),
+    ],
+)
 def test_compiled(states: Callable[[Any], Any], mode: str) -> None:
     ys = states(n)
     cost = ys[-20:-10].sum() + ys[-5] * ys[2:-4].sum()

@@ -66,6 +66,7 @@ PLAIN_CASES: dict[str, tuple[list[Any], str]] = {
 }
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", PLAIN_CASES)
 @pytest.mark.parametrize("mode", [PLAIN, VM], ids=["plain", "vm"])
 @pytest.mark.parametrize("form", ["", "scan-to-loop,"], ids=["Scan", "TracedLoop"])

@@ -18,6 +18,7 @@ import scanopt_cli as so
 from scanopt_cli.rules.compiled_loops import rows_kept, scans_in
 from scanopt_cli.rules.graph_checking import check
 from support.graph_building import scan
+from support.tiers import IS_DEEP
 
 type Graph = tuple[list[Any], list[Any]]
 
@@ -31,7 +32,8 @@ VALUES: dict[str, Any] = {
     "n": np.array(200),
     "small": np.array([0.5, -0.3, 0.2]),
 }
-MODES = {"vm": Mode("vm", "fast_run"), "numba": get_mode("NUMBA")}
+VM = Mode("vm", "fast_run")
+BACKENDS = (VM, get_mode("NUMBA")) if IS_DEEP else (VM,)
 
 
 def run(graph: Graph, mode: Any, **values: Any) -> Any:
@@ -100,7 +102,7 @@ def test_whole_traces_in_bodies(place: str) -> None:
     mended = so.optimize(graph, finding.fix.passes).graph
     assert not check(mended, select=["P005"]).findings
     assert (rows_of_inner((mended.inputs, mended.outputs)) or 0) <= 4
-    for mode in MODES.values():
+    for mode in BACKENDS:
         for steps in (3, 4, 60):
             values = [
                 run(each, mode, n=np.array(steps))
@@ -178,6 +180,7 @@ def filling(reading: Callable[[Any], Any]) -> Graph:
     return [X, N], [scan(step, outputs_info=[X], n_steps=3, name="outer")[-1]]
 
 
+@pytest.mark.tiered
 def test_copied_states_in_bodies() -> None:
     graph = filling(lambda rows: rows[N - 1])
     (finding,) = check(graph, select=["P008"]).findings
@@ -185,7 +188,7 @@ def test_copied_states_in_bodies() -> None:
     assert finding.fix is not None
     mended = so.optimize(graph, finding.fix.passes).graph
     assert not check(mended, select=["P008"]).findings
-    for mode in MODES.values():
+    for mode in BACKENDS:
         for steps in (1, 60):  # PyTensor's VM adds them up in int8
             values = [
                 run(each, mode, n=np.array(steps))

@@ -122,7 +122,13 @@ def test_names_are_any_text(name: str, file: Path) -> None:
     assert name in names
 
 
-@pytest.mark.parametrize("mode", [Mode("vm", None), Mode("numba", None)], ids=["vm", "numba"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(Mode("vm", None), id="vm"),
+        pytest.param(Mode("numba", None), id="numba", marks=pytest.mark.deep),
+    ],
+)
 def test_such_names_are_compiled(mode: Mode, file: Path) -> None:
     graphs = [named(name) for name in REAL_NAMES]
     save(([v for i, _ in graphs for v in i], [v for _, o in graphs for v in o]), file)

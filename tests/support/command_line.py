@@ -9,10 +9,16 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
+import typer.main
+
 from scanopt_cli.cli import app, console
+
+_command_of = cache(typer.main.get_command)
+"""Makes the commands once, as a process of its own would."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,7 @@ def scanopt(*arguments: str | Path, cwd: Path | None = None, **environment: str)
     with ExitStack() as stack:
         stack.enter_context(chdir(cwd or Path.cwd()))
         stack.enter_context(patch.dict(os.environ, {"COLUMNS": "80", **environment}))
+        stack.enter_context(patch("typer.main.get_command", _command_of))
         stack.enter_context(patch("sys.stdin", io.TextIOWrapper(io.BytesIO())))
         stack.enter_context(redirect_stdout(out))
         stack.enter_context(redirect_stderr(err))

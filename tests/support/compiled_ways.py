@@ -23,12 +23,14 @@ from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.pipeline.grammar import PRESETS
 from support.evaluating import PLAIN, has_unknown_shape
 from support.generated.arguments import Value
-from support.tiers import deep
+from support.tiers import IS_DEEP, deep
 
 # Without fusion: in Python, PyTensor 3.3.7 computes a fused reciprocal in single precision. Without
 # what it calls unsafe itself: leaving out draws that nobody reads, and the generator as it was.
 VM = Mode("vm", "fast_run").excluding("fusion", "random_unsafe")
 NUMBA = get_mode("NUMBA").excluding("random_unsafe")
+BACKENDS = (VM, NUMBA) if IS_DEEP else (VM,)
+"""What tests that are ``tiered`` compile for: in the deep tier for Numba too, which is slow."""
 
 type Function = Callable[..., list[Any]]
 type Way = Callable[[Sequence[Variable], Sequence[Variable], Mode], Function]

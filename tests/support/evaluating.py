@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pytensor
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.basic import GraphRewriter
+from pytensor.graph.traversal import io_toposort
 
 
 class _PlainMode(Mode):
@@ -30,7 +31,16 @@ def evaluate(
     inputs: Sequence[Variable], outputs: Sequence[Variable], arguments: Sequence[np.ndarray]
 ) -> list[Outcome]:
     """Return the value of each output, or the exception that computing it raises."""
-    return evaluator(inputs, outputs)(arguments)
+    links = tuple((node, *node.inputs) for node in io_toposort(inputs, outputs))
+    return _evaluator_of(tuple(inputs), tuple(outputs), links)(arguments)
+
+
+@lru_cache(maxsize=8)
+def _evaluator_of(
+    inputs: tuple[Variable, ...], outputs: tuple[Variable, ...], links: tuple[object, ...]
+) -> Callable[[Sequence[np.ndarray]], list[Outcome]]:
+    """Compile a graph once for all arguments, unless it is changed: ``links`` are its edges."""
+    return evaluator(inputs, outputs)
 
 
 def evaluator(

@@ -6,13 +6,17 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 
 
 def examples(quick: int, deep: int) -> int:
-    """Return how many examples a property is tried on, where the profile's number does not suit."""
-    return deep if IS_DEEP else quick
+    """Return how many examples a property is tried on, where the profile's number does not suit.
+
+    In the quick tier they are no more than the profile's.
+    """
+    return deep if IS_DEEP else min(quick, settings.default.max_examples)
 
 
 def deep(*arguments: Any) -> list[Any]:

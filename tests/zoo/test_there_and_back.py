@@ -32,6 +32,7 @@ def assert_at_no_cost(trip: RoundTrip, *, is_same: bool) -> None:
         assert loop_ops(trip.back) == loop_ops(trip.scans)
 
 
+@pytest.mark.tiered(every=2)
 @pytest.mark.parametrize(("model", "order"), tuple(_models()))
 def test_models_come_back_at_no_cost(model: Model, order: int) -> None:
     trip = RoundTrip.of(from_io(*outputs_of(model, order)))
