@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from scanopt_cli.analysis.provenance.locating import locate
 from scanopt_cli.analysis.same_draws import same_draws
 from scanopt_cli.analysis.statistics import Statistics, statistics
+from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import (
     Graph,
@@ -18,7 +19,7 @@ from scanopt_cli.ir.graph import (
     replace_outputs,
 )
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.driver import GraphDigests, smallest
+from scanopt_cli.pipeline.driver import PipelineMemory, n_nodes, smallest
 from scanopt_cli.pipeline.grammar import as_passes, parse, print_pipeline
 from scanopt_cli.pipeline.runner import PassRun, PipelineRunner
 from scanopt_cli.presentation import Presented
@@ -121,11 +122,10 @@ def optimize(
     work = as_graph(graph)
     locate(work.fgraph)
     before = statistics(work.fgraph)
-    digests = GraphDigests()
-    form, warnings = digests.form_of(work.fgraph), same_draws(work.fgraph)
+    original, warnings = copy_nodes(work.fgraph), same_draws(work.fgraph)
     runs = _settle(work, sequence, limit, watch) if sequence else ()
     after = statistics(work.fgraph)
-    is_same = digests.form_of(work.fgraph) == form
+    is_same = _is_same(original, work.fgraph)
     if is_same:  # one pass may have undone another
         runs = tuple(replace(run, changed=False) for run in runs)
     return OptimizeResult(
@@ -145,7 +145,7 @@ def compile_safe(graph: Graph) -> Graph:
     """Return a copy of ``graph`` that PyTensor compiles right, as `optimize` leaves its results."""
     work = graph.copy()
     locate(work.fgraph)
-    _compile_safe_runner(GraphDigests(in_order=True)).run(work.fgraph)
+    _compile_safe_runner(PipelineMemory()).run(work.fgraph)
     return work
 
 
@@ -161,17 +161,17 @@ def _settle(
     in every round; but these may enable others, and so may a later phase an earlier one. Of the
     graphs that lead back to one another, the smallest is the result, whichever ``work`` was.
     """
-    digests = GraphDigests(in_order=True)
-    runners = (PipelineRunner(passes, limit=limit, digests=digests), _compile_safe_runner(digests))
+    memory = PipelineMemory()
+    runners = (PipelineRunner(passes, limit=limit, memory=memory), _compile_safe_runner(memory))
     has_phases = any(item.starts_phase for item in passes)
-    forms = {digests.form_of(work.fgraph): copy_nodes(work.fgraph)}
+    forms = {memory.form_of(work.fgraph): copy_nodes(work.fgraph)}
     runs: tuple[PassRun, ...] = ()
     while True:
         snapshots: list[Snapshot] = []
         # What the first runs do is shown at once, in case one of them never ends.
         later = snapshots.append if runs and watch is not None else watch
         more = _run_once(work, runners, later)
-        form = digests.form_of(work.fgraph)
+        form = memory.form_of(work.fgraph)
         recurs = form in forms
         if not (runs and recurs):
             runs = _joined(runs, more)
@@ -201,9 +201,15 @@ def _run_once(
     return tuple(run for runner in runners for run in runner.run(work.fgraph, watch=watched))
 
 
-def _compile_safe_runner(digests: GraphDigests) -> PipelineRunner:
+def _is_same(one: FunctionGraph, other: FunctionGraph) -> bool:
+    """Whether two graphs compute the same with equally many nodes."""
+    sameness = Sameness()
+    return n_nodes(one) == n_nodes(other) and sameness.of_graph(one) == sameness.of_graph(other)
+
+
+def _compile_safe_runner(memory: PipelineMemory) -> PipelineRunner:
     """Return what runs `compile-safe`; PyTensor would compile some graphs wrongly if it failed."""
-    return PipelineRunner(parse(_COMPILE_SAFE), strict=True, digests=digests)
+    return PipelineRunner(parse(_COMPILE_SAFE), strict=True, memory=memory)
 
 
 def _joined(first: Sequence[PassRun], more: Sequence[PassRun]) -> tuple[PassRun, ...]:

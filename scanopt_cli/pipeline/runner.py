@@ -26,7 +26,7 @@ from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.integrity import check_integrity
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.driver import GraphDigests, PassDriver, RewriteBudget, smallest
+from scanopt_cli.pipeline.driver import PipelineMemory, PassDriver, RewriteBudget, smallest
 from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
@@ -98,8 +98,8 @@ class PipelineRunner:
         Whether an error of a pass is raised. Else the pass leaves what it works on as it is, with a
         remark, if it is not added by another package. By default, the environment variable
         SCANOPT_STRICT decides.
-    digests
-        The digests of graphs, if others are to share what is learned about them.
+    memory
+        What is learned about graphs, if others are to share it.
 
     Raises
     ------
@@ -114,14 +114,14 @@ class PipelineRunner:
         *,
         limit: int | None = None,
         strict: bool | None = None,
-        digests: GraphDigests | None = None,
+        memory: PipelineMemory | None = None,
     ) -> None:
         _check_order(passes)
         budget = RewriteBudget(limit)
         strict = bool(os.environ.get(STRICT)) if strict is None else strict
-        self._digests = digests or GraphDigests(in_order=True)
+        self._memory = memory or PipelineMemory()
         self._phases = [
-            [PassDriver(item, budget, strict=strict, digests=self._digests) for item in phase]
+            [PassDriver(item, budget, strict=strict, memory=self._memory) for item in phase]
             for phase in _phases(passes)
         ]
 
@@ -158,7 +158,7 @@ class PipelineRunner:
             for drivers in self._phases:
                 for driver in drivers:
                     driver.begin()
-                runs += _run_phase(fgraph, drivers, rounds, check, watch, self._digests.form_of)
+                runs += _run_phase(fgraph, drivers, rounds, check, watch, self._memory.form_of)
         return tuple(runs)
 
 

@@ -12,7 +12,7 @@ from pytensor.scalar.basic import Add
 
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
-from scanopt_cli.pipeline.driver import GraphDigests
+from scanopt_cli.pipeline.driver import PipelineMemory
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.pipeline.runner import PipelineRunner, run_pipeline
@@ -94,7 +94,7 @@ def test_each_run_tells_what_it_did_itself() -> None:
 
 def test_bodies_told_apart_are_told_apart_in_a_later_graph_too() -> None:
     """What is known of Ops is kept; what is known of a graph that may change is not."""
-    digests = GraphDigests()
+    digests = PipelineMemory()
     graph = graph_of(X + N)
     before = digests.form_of(graph.fgraph)
     graph.fgraph.replace_all([(graph.fgraph.outputs[0], X - N)], import_missing=True)
