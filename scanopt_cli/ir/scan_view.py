@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
 from pytensor.scan.op import Scan, ScanInfo
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.utils import safe_signature
@@ -239,7 +240,8 @@ def scan_op(node: Apply) -> Scan | None:
 
 def is_loop(node: Apply) -> bool:
     """Whether a node applies a loop of either design, a Scan or a TracedLoop."""
-    return derives(type(node.op), HasSlots) or scan_op(node) is not None
+    op: Op = node.op
+    return derives(type(op), HasSlots) or scan_op(node) is not None
 
 
 def view_of(node: Apply) -> SlotView:

@@ -24,6 +24,7 @@ from scanopt_cli.ir.inner_graphs import (
     walk,
     with_body,
 )
+from scanopt_cli.ir.remembered_order import RememberedOrder
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.pipeline.contract import Fixpoint, Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.registry import package_of
@@ -73,6 +74,7 @@ class PipelineMemory:
         if found is None:
             found = body.unfreeze()
             remove_readers_fast(found)
+            found.attach_feature(RememberedOrder())
         return found
 
     def give_back(self, body: FrozenFunctionGraph, unfrozen: FunctionGraph) -> None:
@@ -88,8 +90,8 @@ def n_nodes(fgraph: AbstractFunctionGraph) -> int:
 def smallest(forms: Mapping[str, FunctionGraph], state: str) -> str:
     """Return the key of the graph with the fewest nodes, of those from ``state`` on.
 
-    ``forms`` are by their digests or `PipelineMemory.form_of`, each made of the one before. Of graphs
-    of one size, the smallest key decides.
+    ``forms`` are by their digests or `PipelineMemory.form_of`, each made of the one before. Of
+    graphs of one size, the smallest key decides.
     """
     keys = list(forms)
     cycle = keys[keys.index(state) :]
@@ -124,8 +126,8 @@ class PassDriver:
         self._memory = memory or PipelineMemory()
         self.remarks: list[Remark] = []
         self.rewrites = 0
-        self.idle: str | None = None
-        """The form of a graph in which the pass changed nothing; it is not run on that again."""
+        self.idle: set[str] = set()
+        """The forms of graphs in which the pass changed nothing; it is not run on these again."""
         self._budget = budget
         self._applied = 0  # counts those that count as no rewrite, too
         # A plug-in is not scanopt's to excuse.
@@ -231,11 +233,12 @@ class PassDriver:
     def _run_bodies(self, context: PassContext) -> bool:
         changed = False
         fgraph = context.fgraph
-        nodes = fgraph.toposort()
+        nodes = [node for node in fgraph.toposort() if body_of(node.op) is not None]
         shared = Counter(id(body_of(node.op)) for node in nodes)
         for node in nodes:
             body = body_of(node.op)
-            if body is None or not (self._is_open(node.op) or self._memory.holds_loop(body)):
+            assert body is not None
+            if not (self._is_open(node.op) or self._memory.holds_loop(body)):
                 continue
             # A body is rewritten once: if nodes share it, the name of their Op stands for all.
             title = context.title(node) if shared[id(body)] == 1 else op_name(node.op)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+
+from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.analysis.provenance.locating import locate
 from scanopt_cli.analysis.same_draws import same_draws
@@ -162,16 +164,23 @@ def _settle(
     graphs that lead back to one another, the smallest is the result, whichever ``work`` was.
     """
     memory = PipelineMemory()
-    runners = (PipelineRunner(passes, limit=limit, memory=memory), _compile_safe_runner(memory))
+    runner, safe = PipelineRunner(passes, limit=limit, memory=memory), _compile_safe_runner(memory)
     has_phases = any(item.starts_phase for item in passes)
     forms = {memory.form_of(work.fgraph): copy_nodes(work.fgraph)}
+    made_safe: dict[str, str] = {}
     runs: tuple[PassRun, ...] = ()
     while True:
         snapshots: list[Snapshot] = []
         # What the first runs do is shown at once, in case one of them never ends.
         later = snapshots.append if runs and watch is not None else watch
-        more = _run_once(work, runners, later)
-        form = memory.form_of(work.fgraph)
+        more = _run_once(work, runner, later)
+        settled = memory.form_of(work.fgraph)
+        if settled in made_safe:
+            replace_outputs(work.fgraph, forms[made_safe[settled]])
+        else:
+            more += _run_once(work, safe, later)
+            made_safe[settled] = memory.form_of(work.fgraph)
+        form = made_safe[settled]
         recurs = form in forms
         if not (runs and recurs):
             runs = _joined(runs, more)
@@ -190,15 +199,13 @@ def _settle(
 
 
 def _run_once(
-    work: Graph,
-    runners: Iterable[PipelineRunner],
-    watch: Callable[[Snapshot], None] | None,
+    work: Graph, runner: PipelineRunner, watch: Callable[[Snapshot], None] | None
 ) -> tuple[PassRun, ...]:
     def watched(item: Pass, _: object) -> None:
         if watch is not None:
             watch(Snapshot(item.name, work.copy()))
 
-    return tuple(run for runner in runners for run in runner.run(work.fgraph, watch=watched))
+    return runner.run(work.fgraph, watch=watched)
 
 
 def _is_same(one: FunctionGraph, other: FunctionGraph) -> bool:

@@ -24,9 +24,10 @@ from scanopt_cli.ir.client_lists import fast_removal
 from scanopt_cli.ir.graph import copy_nodes, replace_outputs
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.integrity import check_integrity
+from scanopt_cli.ir.remembered_order import remembered_order
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.driver import PipelineMemory, PassDriver, RewriteBudget, smallest
+from scanopt_cli.pipeline.driver import PassDriver, PipelineMemory, RewriteBudget, smallest
 from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
@@ -154,7 +155,11 @@ class PipelineRunner:
         runs: list[PassRun] = []
         # What is made here was written by no line of the program. To note the lines that make it
         # takes a twelfth of the time.
-        with fast_removal(fgraph), config.change_flags(traceback__limit=0):
+        with (
+            fast_removal(fgraph),
+            remembered_order(fgraph),
+            config.change_flags(traceback__limit=0),
+        ):
             for drivers in self._phases:
                 for driver in drivers:
                     driver.begin()
@@ -188,7 +193,7 @@ def _run_phase(
     for number in range(most if rounds is None else rounds):
         busy: list[PassDriver] = []
         for position, driver in enumerate(drivers):
-            if driver.idle == state:
+            if state in driver.idle:
                 continue
             begin = perf_counter()
             is_rewritten = driver.run(fgraph)
@@ -198,7 +203,7 @@ def _run_phase(
                 check(driver.item)
                 state = form_of(fgraph)
             if state == before:
-                driver.idle = state
+                driver.idle.add(state)
                 continue
             changed[position] = True
             busy.append(driver)
