@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
@@ -69,6 +69,9 @@ class Definition(Protocol):
 
     def of_type(self, kind: Type) -> bytes:
         """Return the key of a Type."""
+
+    def of_constant(self, constant: Constant) -> bytes:
+        """Return the key of a constant."""
 
     def of_op(self, op: Op) -> bytes:
         """Return the key of what an Op computes."""

@@ -70,8 +70,11 @@ class Digests:
     def _leaf(self, variable: Variable) -> bytes:
         known = self._known.get(variable)
         if known is None:
-            tag = "constant" if isinstance(variable, Constant) else "root"
-            known = self.sameness.key(tag, variable, self._name(variable))
+            known = (
+                self.sameness.of_constant(variable)
+                if isinstance(variable, Constant)
+                else self.sameness.key("root", variable, self._name(variable))
+            )
             self._known[variable] = known
         return known
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from pytensor.compile.builders import OpFromGraph
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import AbstractFunctionGraph, FrozenFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
@@ -99,6 +99,7 @@ class Sameness:
         self._keys: Hashed | Interned = Interned() if exact else Hashed()
         # By id, since this class decides when Ops are equal. The entry keeps the Op alive.
         self._ops: dict[int, tuple[Op, bytes]] = {}
+        self._constants: dict[int, tuple[Constant, bytes]] = {}
         self._values: dict[Type | Op, bytes] = {}
         self._within: list[int] = []
         self._graphs: dict[int, tuple[AbstractFunctionGraph, bytes]] = {}
@@ -126,6 +127,14 @@ class Sameness:
     def of_type(self, kind: Type) -> bytes:
         """Return the key of a Type."""
         return self._by_value(kind, lambda: self.key("type", type(kind), state(kind)))
+
+    def of_constant(self, constant: Constant) -> bytes:
+        """Return the key of a constant."""
+        known = self._constants.get(id(constant))
+        if known is None:
+            key = self.key("constant", constant, constant.name if self.names else None)
+            known = self._constants[id(constant)] = (constant, key)
+        return known[1]
 
     def of_op(self, op: Op) -> bytes:
         """Return the key of what an Op computes, whatever its inputs."""
@@ -181,9 +190,10 @@ class Sameness:
         """Return a key from ``make``, which is called once for equal items of simple classes."""
         if type(item) not in _BY_VALUE:
             return make()
-        if item not in self._values:
-            self._values[item] = make()
-        return self._values[item]
+        known = self._values.get(item)
+        if known is None:
+            known = self._values[item] = make()
+        return known
 
     def _op_content(self, op: Op) -> tuple[Any, ...]:
         if isinstance(op, Scan | HasSlots):

@@ -100,8 +100,15 @@ def copy_nodes(fgraph: FunctionGraph, memo: dict[Any, Any] | None = None) -> Fun
     """
     memo = {} if memo is None else memo
     memo |= {variable: variable for variable in fgraph.inputs}
-    clone_get_equiv(fgraph.inputs, fgraph.outputs, copy_orphans=False, memo=memo)
-    return FunctionGraph(fgraph.inputs, [memo[output] for output in fgraph.outputs], clone=False)
+    for node in fgraph.toposort():
+        outputs = [type(v)(type=v.type, owner=None, index=None, name=v.name) for v in node.outputs]
+        copy = type(node)(node.op, [memo.setdefault(v, v) for v in node.inputs], outputs)
+        pairs: list[tuple[Any, Any]] = [(node, copy), *zip(node.outputs, outputs, strict=True)]
+        for old, new in pairs:
+            memo[old] = new
+            new.tag.__dict__.update(old.tag.__dict__)
+    outputs = [memo.setdefault(output, output) for output in fgraph.outputs]
+    return FunctionGraph(fgraph.inputs, outputs, clone=False)
 
 
 def replace_outputs(fgraph: FunctionGraph, form: FunctionGraph) -> None:

@@ -7,6 +7,7 @@ a naive walker sees none of these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import cast
 
 from pytensor.compile.builders import OpFromGraph
@@ -33,9 +34,15 @@ TANGENTS = "rop_of_"
 """The prefix of the name that PyTensor gives to the Scan that also carries a Scan's tangents."""
 
 
+@cache
+def derives(kind: type, base: type) -> bool:
+    """Whether ``kind`` is a subclass of ``base``: of classes of Ops, faster than to ask Python."""
+    return issubclass(kind, base)
+
+
 def core_op(op: Op) -> Op:
     """Return the Op that a Blockwise applies to each entry of its batch; else ``op`` itself."""
-    return op.core_op if isinstance(op, Blockwise) else op
+    return cast("Blockwise", op).core_op if derives(type(op), Blockwise) else op
 
 
 def op_name(op: Op) -> str:
@@ -47,8 +54,8 @@ def op_name(op: Op) -> str:
 def inner_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:
     """Return every inner graph of ``op`` that can hold a loop, for reading."""
     core = core_op(op)
-    if isinstance(core, HasMultipleInnerGraph) and not isinstance(op, Elemwise):
-        return tuple(core.inner_graphs.values())
+    if derives(type(core), HasMultipleInnerGraph) and not derives(type(op), Elemwise):
+        return tuple(cast("HasMultipleInnerGraph", core).inner_graphs.values())
     return ()
 
 
@@ -58,6 +65,8 @@ def body_of(op: Op) -> FrozenFunctionGraph | None:
     A Scan and an OpFromGraph can, and so can the loops of `scanopt_cli.loop`.
     """
     core = core_op(op)
+    if not derives(type(core), HasMultipleInnerGraph):
+        return None
     if isinstance(core, Scan | OpFromGraph) or getattr(core, "takes_another_body", False):
         return cast("HasInnerGraph", core).fgraph  # type: ignore[return-value]
     return None

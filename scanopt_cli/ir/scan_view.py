@@ -13,16 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
 from pytensor.scan.op import Scan, ScanInfo
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.utils import safe_signature
 
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.former_scans import FormerScan
-from scanopt_cli.ir.inner_graphs import core_op
+from scanopt_cli.ir.inner_graphs import core_op, derives
 from scanopt_cli.ir.interning import check_kept
 from scanopt_cli.ir.slots import (
     STATES,
@@ -234,12 +235,13 @@ def inner_condition(op: Any) -> Variable | None:
 def scan_op(node: Apply) -> Scan | None:
     """Return the Scan that ``node`` applies, directly or through Blockwise; ``None`` if none."""
     op = core_op(node.op)
-    return op if isinstance(op, Scan) else None
+    return cast("Scan", op) if derives(type(op), Scan) else None
 
 
 def is_loop(node: Apply) -> bool:
     """Whether a node applies a loop of either design, a Scan or a TracedLoop."""
-    return isinstance(node.op, HasSlots) or scan_op(node) is not None
+    op: Op = node.op
+    return derives(type(op), HasSlots) or scan_op(node) is not None
 
 
 def view_of(node: Apply) -> SlotView:

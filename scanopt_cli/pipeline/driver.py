@@ -24,21 +24,26 @@ from scanopt_cli.ir.inner_graphs import (
     walk,
     with_body,
 )
+from scanopt_cli.ir.remembered_order import RememberedOrder
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.pipeline.contract import Fixpoint, Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.registry import package_of
 from scanopt_cli.remarks import Code, Remark, Why, because
 
 
-class GraphDigests:
-    """Digests of the graphs that a pipeline makes of one another.
+class PipelineMemory:
+    """What the passes of a pipeline learn about the graphs that it makes of one another.
 
-    What is learned about an Op or a body is kept: most of them stay as they are from pass to pass.
-    With ``in_order``, the order of the slots of loops counts, which takes less time.
+    Most Ops and bodies stay as they are from pass to pass. Digests depend on the order of the slots
+    of loops, which takes less time; ``exact`` is what the passes compare by, which does not.
     """
 
-    def __init__(self, *, in_order: bool = False) -> None:
-        self._sameness = Sameness(in_order=in_order)
+    def __init__(self) -> None:
+        self._sameness = Sameness(in_order=True)
+        self.exact = Sameness(gradients=True, exact=True)
+        # By id; each entry keeps its body alive.
+        self._holds_loop: dict[int, tuple[AbstractFunctionGraph, bool]] = {}
+        self._unfrozen: dict[FrozenFunctionGraph, FunctionGraph] = {}
 
     def digest(self, fgraph: FunctionGraph) -> str:
         """Return what tells a graph from one that computes otherwise."""
@@ -49,18 +54,48 @@ class GraphDigests:
 
         The digest alone is the same for a graph in which equal nodes were merged.
         """
-        return f"{self.digest(fgraph)} of {sum(1 for _ in walk(fgraph))}"
+        return f"{self.digest(fgraph)} of {n_nodes(fgraph)}"
+
+    def holds_loop(self, body: AbstractFunctionGraph) -> bool:
+        """Whether a loop is in a body, or in one that this applies."""
+        known = self._holds_loop.get(id(body))
+        if known is None:
+            # Each body is searched once, however many others apply it.
+            found = any(
+                is_loop(node) or any(map(self.holds_loop, inner_graphs(node.op)))
+                for node in body.toposort()
+            )
+            known = self._holds_loop[id(body)] = (body, found)
+        return known[1]
+
+    def unfrozen(self, body: FrozenFunctionGraph) -> FunctionGraph:
+        """Return a body that can be rewritten: for whoever does that, or gives it back."""
+        found = self._unfrozen.pop(body, None)
+        if found is None:
+            found = body.unfreeze()
+            remove_readers_fast(found)
+            found.attach_feature(RememberedOrder())
+        return found
+
+    def give_back(self, body: FrozenFunctionGraph, unfrozen: FunctionGraph) -> None:
+        """Keep a body for the next pass, which this one left as it was."""
+        self._unfrozen[body] = unfrozen
+
+
+def n_nodes(fgraph: AbstractFunctionGraph) -> int:
+    """Return the number of nodes, bodies included, each distinct body once."""
+    return sum(1 for _ in walk(fgraph))
 
 
 def smallest(forms: Mapping[str, FunctionGraph], state: str) -> str:
     """Return the key of the graph with the fewest nodes, of those from ``state`` on.
 
-    ``forms`` are by their digests or `GraphDigests.form_of`, each made of the one before. Of graphs
-    of one size, the smallest key decides.
+    ``forms`` are by their digests or `PipelineMemory.form_of`, each made of the one before. Of
+    graphs of one size, the smallest key decides.
     """
     keys = list(forms)
     cycle = keys[keys.index(state) :]
-    return min(cycle, key=lambda form: (sum(1 for _ in walk(forms[form])), form))
+    return min(cycle, key=lambda form: (n_nodes(forms[form]), form))
 
 
 @dataclass(slots=True)
@@ -85,16 +120,16 @@ class PassDriver:
         budget: RewriteBudget,
         *,
         strict: bool = True,
-        digests: GraphDigests | None = None,
+        memory: PipelineMemory | None = None,
     ) -> None:
         self.item = item
-        self._digests = digests or GraphDigests(in_order=True)
-        self._exact = Sameness(gradients=True, exact=True)
+        self._memory = memory or PipelineMemory()
         self.remarks: list[Remark] = []
         self.rewrites = 0
-        self.idle: str | None = None
-        """The form of a graph in which the pass changed nothing; it is not run on that again."""
+        self.idle: set[str] = set()
+        """The forms of graphs in which the pass changed nothing; it is not run on these again."""
         self._budget = budget
+        self._applied = 0  # counts those that count as no rewrite, too
         # A plug-in is not scanopt's to excuse.
         self._package = package_of(item)
         self._strict = strict or self._package is not None
@@ -104,7 +139,6 @@ class PassDriver:
         # more may be left to do.
         self._settled: set[tuple[str, int]] = set()
         self._made: set[str] = set()
-        self._holds_loop: dict[int, tuple[AbstractFunctionGraph, bool]] = {}
 
     def begin(self) -> None:
         """Forget what was rewritten and remarked, but not what it has learned of bodies."""
@@ -119,7 +153,7 @@ class PassDriver:
             If the pass is of another package and raises an error.
         """
         context = PassContext(
-            fgraph, self.item.name, self.remarks, strict=self._strict, sameness=self._exact
+            fgraph, self.item.name, self.remarks, strict=self._strict, sameness=self._memory.exact
         )
         try:
             return self._run(context)
@@ -151,6 +185,7 @@ class PassDriver:
                 )
                 if rewrite is None:
                     continue
+                self._applied += 1
                 rewrite.apply(context.fgraph, self.item.name)
                 self._budget.spent += rewrite.count
                 self.rewrites += rewrite.count
@@ -167,7 +202,7 @@ class PassDriver:
         before this one comes back, and no number of such rewrites leads back.
         """
         fgraph = context.fgraph
-        state = before = self._digests.digest(fgraph)
+        state = before = self._memory.digest(fgraph)
         if (before, _types(fgraph)) in self._settled:
             return None
         forms = {before: fgraph}
@@ -175,7 +210,7 @@ class PassDriver:
         is_settled = True
         while len(forms) <= fixpoint.attempts:
             form = fixpoint.rewritten(forms[state])
-            state = self._digests.digest(form)
+            state = self._memory.digest(form)
             if state in forms:
                 kept = smallest(forms, state)
                 break
@@ -198,11 +233,12 @@ class PassDriver:
     def _run_bodies(self, context: PassContext) -> bool:
         changed = False
         fgraph = context.fgraph
-        nodes = fgraph.toposort()
+        nodes = [node for node in fgraph.toposort() if body_of(node.op) is not None]
         shared = Counter(id(body_of(node.op)) for node in nodes)
         for node in nodes:
             body = body_of(node.op)
-            if body is None or not (self._is_open(node.op) or self._has_loop(body)):
+            assert body is not None
+            if not (self._is_open(node.op) or self._memory.holds_loop(body)):
                 continue
             # A body is rewritten once: if nodes share it, the name of their Op stands for all.
             title = context.title(node) if shared[id(body)] == 1 else op_name(node.op)
@@ -220,8 +256,7 @@ class PassDriver:
     ) -> Op | None:
         """Return the Op of ``node`` with its body rewritten, ``None`` if nothing changed there."""
         if body not in self._done:
-            unfrozen = body.unfreeze()
-            remove_readers_fast(unfrozen)
+            unfrozen = self._memory.unfrozen(body)
             names: Mapping[Variable, str] = {}
             if is_loop(node):
                 view = view_of(node)
@@ -236,7 +271,10 @@ class PassDriver:
                 is_inlined=bool(getattr(node.op, "is_inline", False)),
             )
             spent, rewrites, n_remarks = self._budget.spent, self.rewrites, len(self.remarks)
+            applied = self._applied
             changed = self._run(inside)
+            if self._applied == applied and not changed:
+                self._memory.give_back(body, unfrozen)
             made = _with_body(node.op, body, unfrozen) if changed else None
             self._done[body] = None if made is None else unfrozen
             if changed and made is None:
@@ -254,17 +292,6 @@ class PassDriver:
         may dispatch on the class alone, and a rewrite that makes such an Op makes its body anew.
         """
         return self.item.everywhere and not isinstance(core_op(op), SymbolicOp)
-
-    def _has_loop(self, body: AbstractFunctionGraph) -> bool:
-        known = self._holds_loop.get(id(body))
-        if known is None:
-            # Each body is searched once, however many others apply it.
-            found = any(
-                is_loop(node) or any(map(self._has_loop, inner_graphs(node.op)))
-                for node in body.toposort()
-            )
-            known = self._holds_loop[id(body)] = (body, found)
-        return known[1]
 
 
 def _types(fgraph: FunctionGraph) -> int:

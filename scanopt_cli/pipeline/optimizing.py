@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+
+from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.analysis.provenance.locating import locate
 from scanopt_cli.analysis.same_draws import same_draws
 from scanopt_cli.analysis.statistics import Statistics, statistics
+from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import (
     Graph,
@@ -18,7 +21,7 @@ from scanopt_cli.ir.graph import (
     replace_outputs,
 )
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.driver import GraphDigests, smallest
+from scanopt_cli.pipeline.driver import PipelineMemory, n_nodes, smallest
 from scanopt_cli.pipeline.grammar import as_passes, parse, print_pipeline
 from scanopt_cli.pipeline.runner import PassRun, PipelineRunner
 from scanopt_cli.presentation import Presented
@@ -121,11 +124,10 @@ def optimize(
     work = as_graph(graph)
     locate(work.fgraph)
     before = statistics(work.fgraph)
-    digests = GraphDigests()
-    form, warnings = digests.form_of(work.fgraph), same_draws(work.fgraph)
+    original, warnings = copy_nodes(work.fgraph), same_draws(work.fgraph)
     runs = _settle(work, sequence, limit, watch) if sequence else ()
     after = statistics(work.fgraph)
-    is_same = digests.form_of(work.fgraph) == form
+    is_same = _is_same(original, work.fgraph)
     if is_same:  # one pass may have undone another
         runs = tuple(replace(run, changed=False) for run in runs)
     return OptimizeResult(
@@ -145,7 +147,7 @@ def compile_safe(graph: Graph) -> Graph:
     """Return a copy of ``graph`` that PyTensor compiles right, as `optimize` leaves its results."""
     work = graph.copy()
     locate(work.fgraph)
-    _compile_safe_runner(GraphDigests(in_order=True)).run(work.fgraph)
+    _compile_safe_runner(PipelineMemory()).run(work.fgraph)
     return work
 
 
@@ -161,17 +163,24 @@ def _settle(
     in every round; but these may enable others, and so may a later phase an earlier one. Of the
     graphs that lead back to one another, the smallest is the result, whichever ``work`` was.
     """
-    digests = GraphDigests(in_order=True)
-    runners = (PipelineRunner(passes, limit=limit, digests=digests), _compile_safe_runner(digests))
+    memory = PipelineMemory()
+    runner, safe = PipelineRunner(passes, limit=limit, memory=memory), _compile_safe_runner(memory)
     has_phases = any(item.starts_phase for item in passes)
-    forms = {digests.form_of(work.fgraph): copy_nodes(work.fgraph)}
+    forms = {memory.form_of(work.fgraph): copy_nodes(work.fgraph)}
+    made_safe: dict[str, str] = {}
     runs: tuple[PassRun, ...] = ()
     while True:
         snapshots: list[Snapshot] = []
         # What the first runs do is shown at once, in case one of them never ends.
         later = snapshots.append if runs and watch is not None else watch
-        more = _run_once(work, runners, later)
-        form = digests.form_of(work.fgraph)
+        more = _run_once(work, runner, later)
+        settled = memory.form_of(work.fgraph)
+        if settled in made_safe:
+            replace_outputs(work.fgraph, forms[made_safe[settled]])
+        else:
+            more += _run_once(work, safe, later)
+            made_safe[settled] = memory.form_of(work.fgraph)
+        form = made_safe[settled]
         recurs = form in forms
         if not (runs and recurs):
             runs = _joined(runs, more)
@@ -190,20 +199,24 @@ def _settle(
 
 
 def _run_once(
-    work: Graph,
-    runners: Iterable[PipelineRunner],
-    watch: Callable[[Snapshot], None] | None,
+    work: Graph, runner: PipelineRunner, watch: Callable[[Snapshot], None] | None
 ) -> tuple[PassRun, ...]:
     def watched(item: Pass, _: object) -> None:
         if watch is not None:
             watch(Snapshot(item.name, work.copy()))
 
-    return tuple(run for runner in runners for run in runner.run(work.fgraph, watch=watched))
+    return runner.run(work.fgraph, watch=watched)
 
 
-def _compile_safe_runner(digests: GraphDigests) -> PipelineRunner:
+def _is_same(one: FunctionGraph, other: FunctionGraph) -> bool:
+    """Whether two graphs compute the same with equally many nodes."""
+    sameness = Sameness()
+    return n_nodes(one) == n_nodes(other) and sameness.of_graph(one) == sameness.of_graph(other)
+
+
+def _compile_safe_runner(memory: PipelineMemory) -> PipelineRunner:
     """Return what runs `compile-safe`; PyTensor would compile some graphs wrongly if it failed."""
-    return PipelineRunner(parse(_COMPILE_SAFE), strict=True, digests=digests)
+    return PipelineRunner(parse(_COMPILE_SAFE), strict=True, memory=memory)
 
 
 def _joined(first: Sequence[PassRun], more: Sequence[PassRun]) -> tuple[PassRun, ...]:

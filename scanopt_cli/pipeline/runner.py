@@ -24,9 +24,10 @@ from scanopt_cli.ir.client_lists import fast_removal
 from scanopt_cli.ir.graph import copy_nodes, replace_outputs
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.integrity import check_integrity
+from scanopt_cli.ir.remembered_order import remembered_order
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.driver import GraphDigests, PassDriver, RewriteBudget, smallest
+from scanopt_cli.pipeline.driver import PassDriver, PipelineMemory, RewriteBudget, smallest
 from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
@@ -98,8 +99,8 @@ class PipelineRunner:
         Whether an error of a pass is raised. Else the pass leaves what it works on as it is, with a
         remark, if it is not added by another package. By default, the environment variable
         SCANOPT_STRICT decides.
-    digests
-        The digests of graphs, if others are to share what is learned about them.
+    memory
+        What is learned about graphs, if others are to share it.
 
     Raises
     ------
@@ -114,14 +115,14 @@ class PipelineRunner:
         *,
         limit: int | None = None,
         strict: bool | None = None,
-        digests: GraphDigests | None = None,
+        memory: PipelineMemory | None = None,
     ) -> None:
         _check_order(passes)
         budget = RewriteBudget(limit)
         strict = bool(os.environ.get(STRICT)) if strict is None else strict
-        self._digests = digests or GraphDigests(in_order=True)
+        self._memory = memory or PipelineMemory()
         self._phases = [
-            [PassDriver(item, budget, strict=strict, digests=self._digests) for item in phase]
+            [PassDriver(item, budget, strict=strict, memory=self._memory) for item in phase]
             for phase in _phases(passes)
         ]
 
@@ -154,11 +155,15 @@ class PipelineRunner:
         runs: list[PassRun] = []
         # What is made here was written by no line of the program. To note the lines that make it
         # takes a twelfth of the time.
-        with fast_removal(fgraph), config.change_flags(traceback__limit=0):
+        with (
+            fast_removal(fgraph),
+            remembered_order(fgraph),
+            config.change_flags(traceback__limit=0),
+        ):
             for drivers in self._phases:
                 for driver in drivers:
                     driver.begin()
-                runs += _run_phase(fgraph, drivers, rounds, check, watch, self._digests.form_of)
+                runs += _run_phase(fgraph, drivers, rounds, check, watch, self._memory.form_of)
         return tuple(runs)
 
 
@@ -188,7 +193,7 @@ def _run_phase(
     for number in range(most if rounds is None else rounds):
         busy: list[PassDriver] = []
         for position, driver in enumerate(drivers):
-            if driver.idle == state:
+            if state in driver.idle:
                 continue
             begin = perf_counter()
             is_rewritten = driver.run(fgraph)
@@ -198,7 +203,7 @@ def _run_phase(
                 check(driver.item)
                 state = form_of(fgraph)
             if state == before:
-                driver.idle = state
+                driver.idle.add(state)
                 continue
             changed[position] = True
             busy.append(driver)

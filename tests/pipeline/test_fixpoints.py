@@ -12,7 +12,7 @@ from pytensor.scalar.basic import Add
 
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
-from scanopt_cli.pipeline.driver import GraphDigests
+from scanopt_cli.pipeline.driver import PipelineMemory
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.pipeline.runner import PipelineRunner, run_pipeline
@@ -86,6 +86,31 @@ def test_what_one_run_found_out_the_next_does_not_look_at_again() -> None:
     assert _Looking.seen == [inside, outside, outside + 1]
 
 
+@dataclass(frozen=True)
+class _Twice(Pass):
+    """Negate twice what each body returns first, and say that it is no rewrite."""
+
+    name: ClassVar[str] = "twice"
+    everywhere: ClassVar[bool] = True
+
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
+        if context.path:
+            first = context.fgraph.outputs[0]
+            yield Rewrite({first: pt.neg(pt.neg(first))}, count=0)
+
+
+def test_passes_share_a_body_until_one_touches_it() -> None:
+    """What a pass does to a body and does not count is dropped; the next one must not see it."""
+    _Looking.seen.clear()
+    fgraph = graph_of(wasteful("one")).fgraph
+    before = digest(fgraph)
+    run_pipeline(fgraph, [_Twice(), _Looking(), _Looking()])
+    inside, outside = _Looking.seen[:2]
+    assert inside == 2 < outside
+    assert _Looking.seen == [inside, outside] * 2
+    assert digest(fgraph) == before
+
+
 def test_each_run_tells_what_it_did_itself() -> None:
     runner = PipelineRunner(parse("remove-unused"))
     runs = [run for _ in range(2) for run in runner.run(graph_of(wasteful("one")).fgraph)]
@@ -94,7 +119,7 @@ def test_each_run_tells_what_it_did_itself() -> None:
 
 def test_bodies_told_apart_are_told_apart_in_a_later_graph_too() -> None:
     """What is known of Ops is kept; what is known of a graph that may change is not."""
-    digests = GraphDigests()
+    digests = PipelineMemory()
     graph = graph_of(X + N)
     before = digests.form_of(graph.fgraph)
     graph.fgraph.replace_all([(graph.fgraph.outputs[0], X - N)], import_missing=True)

@@ -218,16 +218,15 @@ class _Step:
 
     def unknown(self) -> list[Slot]:
         """Return the inputs that nodes read as arrays for no other reason than unknown lengths."""
-        kept = filter(self.unrolling.lacks_length, self.unrolling.kept)
-        read = {v for node in kept for v in node.inputs}
-        return [
-            slot
+        slots = {
+            variable: slot
             for slot in self.view.of_kind(SlotKind.STATE, SlotKind.CONSTANT)
             for variable in [self.arrays.get(slot, slot.inner_inputs[0])]
-            if variable in read
-            and isinstance(variable.type, DenseTensorType)
-            and None in variable.type.shape
-        ]
+            if isinstance(variable.type, DenseTensorType) and None in variable.type.shape
+        }
+        readers = (node for node in self.unrolling.kept if not slots.keys().isdisjoint(node.inputs))
+        read = {v for node in filter(self.unrolling.lacks_length, readers) for v in node.inputs}
+        return [slot for variable, slot in slots.items() if variable in read]
 
     def rebuild(self, context: PassContext, names: Mapping[Slot, str]) -> dict[Variable, Variable]:
         """Return replacements for the outputs of the loop, whose slots have ``names``."""
