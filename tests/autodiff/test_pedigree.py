@@ -79,6 +79,7 @@ def test_the_second_derivative_of_a_power() -> None:
     assert (last.mit_mot, last.seqs, last.sit_sot, last.nodes) == (1, 1, 0, 5)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(
     "names",
     [("loop", "loop"), ("loop", "grad_of_loop"), ("grad_of_loop", "loop"), (None, None)],

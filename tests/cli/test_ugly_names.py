@@ -96,7 +96,7 @@ CASES = {
 _SLOW = ("optimize", "verify", "grad")
 
 
-@pytest.mark.tiered(every=3)
+@pytest.mark.tiered(every=8)
 @pytest.mark.parametrize(
     ("case", "form"),
     [

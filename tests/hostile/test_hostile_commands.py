@@ -114,7 +114,7 @@ def test_there_are_many() -> None:
     assert len(NAMES) + len(HEAVY) >= 180
 
 
-@pytest.mark.tiered(every=4)
+@pytest.mark.tiered(every=9)
 @pytest.mark.parametrize(
     "name",
     [*(name for name in NAMES if name not in SLOW), *tiers.deep(*sorted(SLOW.difference(HEAVY)))],

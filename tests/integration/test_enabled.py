@@ -262,7 +262,7 @@ READS: dict[str, Callable] = {
 }
 
 
-@pytest.mark.tiered(every=3)
+@pytest.mark.tiered(every=7)
 @pytest.mark.parametrize("read", READS)
 def test_trims_of_pytensor_and_of_ours_go_together(read: str) -> None:
     _check_trims(READS[read], VM)

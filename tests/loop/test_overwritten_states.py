@@ -67,10 +67,7 @@ STEPS: dict[str, Callable[[Any, Any], list[Any]]] = {
 }
 
 
-_QUICK = ("functions",)
-
-
-@pytest.mark.parametrize("name", [*_QUICK, *deep(*(name for name in STEPS if name not in _QUICK))])
+@pytest.mark.parametrize("name", deep(*STEPS))
 def test_values(name: str) -> None:
     """The initial values are as before, and a second call returns the same."""
     a, b = pt.dvectors("a", "b")

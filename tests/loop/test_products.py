@@ -83,6 +83,7 @@ def test_products_of_small_arrays(shapes: Any, layout: str) -> None:
     check(shapes, "float64", (layout, "C"))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("layout", ["C", "strided", *deep("F")])
 @pytest.mark.parametrize("shapes", [((300, 300), (300,)), *deep((((300,), (300, 300)),))])
 def test_products_of_large_arrays(shapes: Any, layout: str) -> None:

@@ -107,7 +107,6 @@ STEPS: dict[str, Program] = {
     "of other shapes": Program(_of_other_shapes, [_M, _M[:1]], [_V]),
     "masked": Program(_masked, [_M], [rng.random((3, 5)) > 0.4]),
 }
-_QUICK = ("masked",)
 
 
 @cache
@@ -140,10 +139,8 @@ def strided(value: np.ndarray) -> np.ndarray:
     return part
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name in _QUICK else pytest.param(name, marks=pytest.mark.deep) for name in STEPS],
-)
+@pytest.mark.deep
+@pytest.mark.parametrize("name", STEPS)
 def test_values(name: str) -> None:
     check(name, is_known=True)
 
@@ -190,6 +187,7 @@ def test_nan_is_the_largest_and_the_smallest() -> None:
         np.testing.assert_array_equal(function(value), expected)
 
 
+@pytest.mark.deep
 def test_indices_that_are_not_there() -> None:
     m, at = pt.dmatrix("m", shape=(4, 3)), pt.lvector("at")
     rows = np.arange(4)
@@ -216,6 +214,7 @@ def test_lengths_that_a_type_promises_are_checked() -> None:
             function(np.ones(shapes[0]), np.ones(shapes[1]))
 
 
+@pytest.mark.deep
 def test_what_is_picked_is_read_before_its_array_is_overwritten() -> None:
     """The next state is written in place of the state, from which two steps read."""
     m, at = pt.dmatrix("m", shape=(4, 3)), pt.constant(np.array([0, 2, 1, 1]))

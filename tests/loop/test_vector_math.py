@@ -148,6 +148,7 @@ GATHERED: dict[str, tuple[Any, int, list[tuple[str, int]]]] = {
 }
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("name", GATHERED)
 def test_numbers_are_computed_together(name: str) -> None:
     function, count, expected = GATHERED[name]

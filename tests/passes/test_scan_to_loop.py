@@ -293,7 +293,7 @@ _QUICK = [([-1], 2), ([-1], 5), ([-1, -3], 4), ([-9, -1], 1), ([-9, -1], 6)]
 _TRUNCATED = product([[-1], [-1, -3], [-9, -1]], [1, 2, 4, 5, 6])
 
 
-@pytest.mark.tiered(every=3)
+@pytest.mark.tiered(every=7)
 @pytest.mark.parametrize(
     ("taps", "limit"), [*_QUICK, *deep(*(case for case in _TRUNCATED if case not in _QUICK))]
 )

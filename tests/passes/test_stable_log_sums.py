@@ -89,7 +89,7 @@ CASES: dict[str, tuple[Any, Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.tiered(every=5)
+@pytest.mark.tiered(every=10)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("mode", [PLAIN, VM], ids=["plain", "vm"])
 @pytest.mark.parametrize("scale", [1, 1e3, -1e3])

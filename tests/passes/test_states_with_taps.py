@@ -58,6 +58,7 @@ def whole(states: Any) -> Any:
     return states.owner.inputs[0]
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("taps", [[-2, -1], [-3, -1], [-4], [-8, -3, -2], [-12, -5], [-9, -1]])
 def test_mit_sots_come_back(taps: list[int]) -> None:
     ys = scan(
@@ -280,6 +281,7 @@ def test_twin_arrays_that_are_no_rings(following: Any) -> None:
     assert_same_values(graph, work, m=ROWS, n=7)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("taps", [[-1], [-1, -3]])
 @pytest.mark.parametrize("order", [1, 2])
 def test_mit_mots_come_back(taps: list[int], order: int) -> None:

@@ -78,7 +78,7 @@ def run(function: Any, values: dict[str, Any]) -> list[Any]:
         return [error]
 
 
-@pytest.mark.tiered(every=3)
+@pytest.mark.tiered(every=7)
 @pytest.mark.parametrize("loop", [state, two_taps, mapped, stopped])
 @pytest.mark.parametrize("read", READS)
 def test_a_window_of_each_kind_of_loop(loop: Any, read: str) -> None:

@@ -148,7 +148,7 @@ def test_what_is_no_baseline_is_refused(text: str, tmp_path: Path) -> None:
         read_baseline(path)
 
 
-@pytest.mark.tiered(every=4)
+@pytest.mark.tiered(every=9)
 @pytest.mark.parametrize("name", SEEDED)
 def test_keys_are_the_same_each_time(name: str) -> None:
     _, seeded, _ = SEEDED[name]

@@ -20,7 +20,7 @@ from support.hostile.running import Calls, called, named, text, whole
 from support.real_graphs import GRAPHS
 
 
-@pytest.mark.tiered(every=3)
+@pytest.mark.tiered(every=8)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_real_graphs_are_clean(name: str, file: Path) -> None:
     inputs, outputs = GRAPHS[name]()

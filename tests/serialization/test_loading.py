@@ -74,6 +74,7 @@ def test_real_graphs_load_as_they_were(name: str, file: Path) -> None:
         assert tree(graph.outputs) == tree(outputs)
 
 
+@pytest.mark.tiered(every=3)
 @pytest.mark.parametrize("protocol", range(6))
 @pytest.mark.parametrize("name", ["scan_second_derivative", "random_stream", "arithmetic"])
 def test_every_protocol(name: str, protocol: int, file: Path) -> None:

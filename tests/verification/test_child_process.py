@@ -131,6 +131,7 @@ def test_a_child_that_does_not_answer_is_stopped(
     assert children() <= before
 
 
+@pytest.mark.deep
 def test_time_in_which_a_child_does_not_run_does_not_count() -> None:
     """So a busy machine changes no result."""
     assert run("sleeps a little", timeout=2, runs=1, modes="plain").ok

@@ -12,7 +12,7 @@ from support.zoo.model import Model, outputs_of
 from support.zoo.models import MODELS
 
 
-@pytest.mark.tiered(every=4)
+@pytest.mark.tiered(every=12)
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_comes_back(model: Model, tmp_path: Path) -> None:
     for order in range(min(model.order, tiers.examples(1, 2)) + 1 if model.wrt else 1):
