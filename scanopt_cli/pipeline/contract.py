@@ -29,7 +29,8 @@ class Rewrite:
     """One rewrite of a graph, which leaves the values of its outputs as they are.
 
     ``replacements`` map variables to those that replace them wherever they are read; ``inputs``
-    replace inputs of single nodes. It counts as ``count`` rewrites.
+    replace inputs of single nodes. It counts as ``count`` rewrites; with 0 it only prepares another
+    one, and alone is no change.
     """
 
     replacements: Mapping[Variable, Variable] = field(default_factory=dict)

@@ -129,15 +129,16 @@ class PassDriver:
         self.idle: set[str] = set()
         """The forms of graphs in which the pass changed nothing; it is not run on these again."""
         self._budget = budget
-        self._applied = 0  # counts those that count as no rewrite, too
-        # A plug-in is not scanopt's to excuse.
+        # How many rewrites were applied, those that count as none among them.
+        self._applied = 0
+        # An error in a pass of another package is always raised.
         self._package = package_of(item)
         self._strict = strict or self._package is not None
         self._done: dict[FrozenFunctionGraph, FunctionGraph | None] = {}
-        # The digests of graphs that have the form to which the pass leads, and of those that it
-        # made on the way. With the former come the types of variables: once more lengths are known,
-        # more may be left to do.
+        # Graphs in the form to which the pass leads: their digests, and the types of variables,
+        # since more may be left to do once more lengths are known.
         self._settled: set[tuple[str, int]] = set()
+        # The digests of graphs that the pass made on the way to that form.
         self._made: set[str] = set()
 
     def begin(self) -> None:

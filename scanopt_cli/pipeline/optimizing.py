@@ -171,7 +171,8 @@ def _settle(
     runs: tuple[PassRun, ...] = ()
     while True:
         snapshots: list[Snapshot] = []
-        # What the first runs do is shown at once, in case one of them never ends.
+        # What the first runs do is shown at once, in case one of them never ends. A later turn may
+        # lead back to a form that is known already, and then it is not told of at all.
         later = snapshots.append if runs and watch is not None else watch
         more = _run_once(work, runner, later)
         settled = memory.form_of(work.fgraph)
@@ -192,7 +193,8 @@ def _settle(
             if kept != form:
                 replace_outputs(work.fgraph, forms[kept])
             return runs
-        may_go_on = has_phases or more[-1].changed
+        is_changed_for_safety = more[-1].changed
+        may_go_on = has_phases or is_changed_for_safety
         if limit is not None or not may_go_on or len(forms) > _MOST_TURNS:
             return runs
         forms[form] = copy_nodes(work.fgraph)

@@ -11,7 +11,7 @@ Four repetitions are nested, from the outside to the inside:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -184,7 +184,7 @@ def _run_phase(
     check: Callable[[Pass], None],
     watch: Watcher | None,
     form_of: Callable[[FunctionGraph], str],
-) -> Iterator[PassRun]:
+) -> list[PassRun]:
     """Run passes in order until none changes anything, and return what each did."""
     seconds, changed = [0.0] * len(drivers), [False] * len(drivers)
     state = form_of(fgraph)
@@ -217,17 +217,19 @@ def _run_phase(
                 forms[state] = copy_nodes(fgraph)
             if recurs or number + 1 == most:
                 _stop(busy, number + 1)
-                since = state if recurs else next(iter(forms))
-                replace_outputs(fgraph, forms[smallest(forms, since)])
+                first_of_cycle = state if recurs else next(iter(forms))
+                replace_outputs(fgraph, forms[smallest(forms, first_of_cycle)])
                 break
-    for driver, spent, has_changed in zip(drivers, seconds, changed, strict=True):
-        yield PassRun(
+    return [
+        PassRun(
             name=driver.item.name,
             changed=has_changed,
             seconds=spent,
             rewrites=driver.rewrites,
             remarks=_distinct(driver.remarks),
         )
+        for driver, spent, has_changed in zip(drivers, seconds, changed, strict=True)
+    ]
 
 
 def _stop(busy: Sequence[PassDriver], rounds: int) -> None:
