@@ -12,11 +12,18 @@ import pytensor.tensor as pt
 import pytest
 from hypothesis import assume, given
 from pytensor.scan.utils import until
-from pytensor.tensor.shape import Shape
+from pytensor.tensor.shape import Shape, SpecifyShape
 
 import scanopt_cli as so
 from scanopt_cli.analysis.accesses.accesses import accesses_of_outputs
 from scanopt_cli.analysis.call_costs import operations
+from scanopt_cli.analysis.dependence import (
+    dependent_nodes,
+    invariant_outputs,
+    invariant_states,
+    state_inputs,
+    unchanged_states,
+)
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_values import RowAnalysis
 from scanopt_cli.analysis.step_costs import step_cost
@@ -100,6 +107,20 @@ def _call_costs(graph: Graph) -> set[str]:
     return {term for term in re.sub(r"-\d+$", "", found).split("+") if not term.isdigit()}
 
 
+def _dependence(graph: Graph) -> Counter[Any]:
+    """Return how many states and outputs no step changes, and what is computed of states.
+
+    A TracedLoop says besides that a step keeps the lengths of a state.
+    """
+    found: Counter[Any] = Counter()
+    for view in _views(graph):
+        nodes = dependent_nodes(state_inputs(view), view.inner_outputs())
+        of_states = {str(node.op) for node in nodes if not isinstance(node.op, SpecifyShape)}
+        invariant = [invariant_states(view), unchanged_states(view), invariant_outputs(view)]
+        found[view.name, *map(len, invariant), frozenset(of_states)] += 1
+    return found
+
+
 def _is_one_loop(view: SlotView) -> bool:
     """Whether the rows of a loop are those of one loop: a step of a batch computes all at once."""
     return not view.batch_ndim
@@ -118,6 +139,7 @@ KNOWN: dict[str, tuple[Callable[[Graph], Any], Callable[[SlotView], bool]]] = {
     "lengths": (_lengths, lambda _: True),
     "accesses": (_accesses, lambda _: True),
     "row values": (_row_values, _is_one_loop),
+    "dependence": (_dependence, _has_one_body),
     "step costs": (_step_costs, _has_one_body),
     "call costs": (_call_costs, _has_one_body),
 }
