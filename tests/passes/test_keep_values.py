@@ -19,6 +19,7 @@ from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Body, TracedLoop
+from scanopt_cli.passes.of_traced_loops.keep_values.value_numbers import ValueNumbers
 from scanopt_cli.pipeline.grammar import PRESETS
 from scanopt_cli.reports.remark_text import text_of
 from support.evaluating import PLAIN
@@ -356,3 +357,42 @@ def test_gradients_of_any_step(tree: Any, mode: str) -> None:
 
     graph = gradient(looped(step))
     check(graph, kept(graph), mode={"plain": PLAIN, "vm": VM}[mode])
+
+
+def test_a_slice_cuts_the_axis_of_the_array_that_it_is_taken_of() -> None:
+    """``s[i][::-1]`` reverses a row, not the order of the rows."""
+    table = pt.tensor("table", shape=(4, 4), dtype="float64")
+    index, y, s = pt.lscalar(), pt.dscalar(), table.type()
+    body = Body(index=index, states=[y], next_states=[pt.tanh(s[index][::-1][index]) * y])
+    trace = TracedLoop.over(4, body, [X], {s: table})[1]
+    read = trace.type()
+    new = y + read[index] * pt.tanh(s[index][3 - index])
+    body = Body(index=index, states=[y], next_states=[new])
+    last = TracedLoop.over(4, body, [X], {read: trace[-2::-1], s: table})[0]
+    graph = from_io([X, table], [trace, last])
+    result = so.optimize(graph, "keep-values")
+    functions = [pytensor.function(g.inputs, g.outputs, mode=PLAIN) for g in (graph, result.graph)]
+    values = 0.7, np.arange(16.0).reshape(4, 4) / 10
+    for expected, found in zip(*(f(*values) for f in functions), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+    assert not result.changed
+
+
+def test_axes_of_one_entry_do_not_hide_how_others_are_exchanged() -> None:
+    array, values = pt.tensor3("array"), ValueNumbers()
+    wide, tall = array.dimshuffle(0, 1, 2, "x"), array.dimshuffle("x", 0, 1, 2)
+    own = values.opaque(array)
+    assert values.computed(wide, [own]) == values.computed(tall, [own]) == own
+    moved = [values.computed(v.dimshuffle(1, 0, 3, 2), [own]) for v in (wide, tall)]
+    assert moved[0] != moved[1]
+    assert moved[0] == values.computed(array.dimshuffle(1, 0, "x", 2), [own])
+
+
+def test_a_sum_of_sums_takes_no_time() -> None:
+    def step(y: Any, w: Any, s: Any, i: Any) -> Any:
+        for _ in range(60):
+            y = y + y
+        return pt.tanh(y * 2.0**-60)
+
+    graph = gradient(looped(step))
+    assert so.optimize(graph, "keep-values").changed

@@ -26,7 +26,7 @@ from scanopt_cli.passes.of_traced_loops.keep_values.value_numbers import ValueNu
 class LoopPair:
     """A forward loop, and the backward loop that undoes its steps, from the last to the first.
 
-    The views of the two nodes are its own.
+    It views both nodes anew, and changes these views.
 
     Attributes
     ----------

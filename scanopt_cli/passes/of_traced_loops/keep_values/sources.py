@@ -41,7 +41,7 @@ class Sources:
         i = AffineExpr.of(self._i)
         self._inputs: dict[Variable, Source] = {}
         self._steps: dict[Variable, AffineExpr] = {}
-        """What the indices of the loops are."""
+        """The index of each loop, in terms of ``i``."""
         for view, step in ((forward, i), (backward, lengths.steps - 1 - i)):
             for slot in view.of_kind(SlotKind.INDEX):
                 self._steps[slot.inner_inputs[0]] = step
@@ -51,15 +51,15 @@ class Sources:
         for slot in states:
             self._inputs[slot.inner_inputs[0]] = Source(slot.output, (i,))
         self._entry_traces: dict[tuple[Variable, Index], Variable] = {}
-        """By the trace of an array state and the index of an entry, the trace of the state that
-        carries this entry alone."""
+        """By the trace of an array state and the index of an entry: the trace of its own state."""
         self._find_entries(states)
 
     def of(self, variable: Any, index: Index = ()) -> Source:
         """Return the location of a variable at an index, as far outside of the loops as known.
 
-        Slices of rows on the way back are collected, and composed at the end. If they do not
-        compose, the location is the variable itself.
+        Slices of rows on the way back are collected, and composed at the end. So they all have to
+        cut the first axis of the array that is found. If they do not compose, the location is the
+        variable itself.
         """
         start = Source(variable, index)
         slices: list[slice] = []
@@ -79,22 +79,28 @@ class Sources:
         return Source(variable, index) if trace is None else Source(trace, index[:1])
 
     def _one_node_back(self, variable: Any, index: Index, slices: list[slice]) -> Source | None:
-        """Go back by a DimShuffle, a Subtensor or an input; add slices of rows to ``slices``."""
+        """Go back by a DimShuffle, a Subtensor or an input; add slices of rows to ``slices``.
+
+        Behind a slice, no step back leads to an array whose first axis is another one.
+        """
         if variable in self._inputs:
             source = self._inputs[variable]
-            return Source(source.array, (*source.index, *index))
+            is_first = not slices or not source.index
+            return Source(source.array, (*source.index, *index)) if is_first else None
         node = variable.owner
         if node is None or not isinstance(node.op, DimShuffle | Subtensor):
             return None
         if isinstance(node.op, DimShuffle):
-            moved = self._transposed(node, index)
+            is_first = not slices or node.op.new_order[:1] == (0,)
+            moved = self._transposed(node, index) if is_first else None
         elif index and self._varies(index[0]) and _is_slice_of_rows(node):
             slices += indices_of(node)
             moved = index
         else:
             parts = [self._index(part) for part in indices_of(node)]
             known = [part for part in parts if part is not None]
-            moved = (*known, *index) if len(known) == len(parts) else None
+            is_first = not slices or not known
+            moved = (*known, *index) if is_first and len(known) == len(parts) else None
         return None if moved is None else Source(node.inputs[0], moved)
 
     def _transposed(self, node: Apply, index: Index) -> Index | None:
@@ -115,10 +121,12 @@ class Sources:
 
     def _index(self, part: Any) -> AffineExpr | None:
         """Return an index that is a number or provably not negative, ``None`` for another one."""
+        if isinstance(part, slice):
+            return None
         known = number(part)
-        if known is not None or isinstance(part, slice):
-            return None if known is None else AffineExpr(known)
-        form = Lengths().value_of(part)
+        if known is not None:
+            return AffineExpr(known)
+        form = Lengths().value_of(part)  # in terms of the variables of the body
         found = AffineExpr(form.constant)
         for atom, count in form.terms:
             value = None if atom.axis is not None else self._affine_value(atom.variable)
@@ -133,7 +141,7 @@ class Sources:
         return found if self._lengths.provably_le(0, smallest) else None
 
     def _affine_value(self, variable: Variable) -> AffineExpr | None:
-        """Return an input of a body, the step among them; ``None`` if a step computes it."""
+        """Return what an integer is in terms of ``i``, ``None`` if a step computes it."""
         source = self._inputs.get(variable)
         if source is None or source.index:
             return self._steps.get(variable)

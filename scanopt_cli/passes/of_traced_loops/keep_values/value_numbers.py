@@ -8,9 +8,8 @@ either: a column of a matrix has the number of the vector.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,13 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 
 type Along = tuple[int, ...]
-"""For each axis of an operand that is not of length 1, the axis of the result along it.
+"""For each axis of an operand, the axis of the result that it lies along.
 
-That of a column is ``(0,)`` where it is added to a matrix.
+Axes of length 1 are counted on neither side. A column lies along ``(0,)`` where it is added to a
+matrix.
 """
+type Terms = Counter[tuple[int, Along, int]]
+"""The terms of a sum, each with its sign, 1 or -1, and how often it is there."""
 type Factors = Counter[tuple[int, Along, int]]
 """The factors of a product, each with its exponent, 1 or -1, and how often it is there."""
 
@@ -67,9 +69,10 @@ class ValueNumbers:
         """Return the number of what a node computes, ``None`` for an Op without a rule."""
         node, op = output.owner, output.owner.op
         if isinstance(op, DimShuffle):
-            order = [op.new_order[i] for i in non_unit_axes(output)]
-            is_kept = order == sorted(order)
-            return operands[0] if is_kept else self._numbered((op.new_order, operands[0]))
+            axes: list[Any] = [*non_unit_axes(node.inputs[0])]
+            order = tuple(axes.index(op.new_order[i]) for i in non_unit_axes(output))
+            is_kept = order == tuple(sorted(order))
+            return operands[0] if is_kept else self._numbered(("axes", order, operands[0]))
         if isinstance(op, Dot):
             pattern = tuple(tuple(n == 1 for n in v.type.shape) for v in node.inputs)
             return self._numbered((op, pattern, *operands))
@@ -87,10 +90,10 @@ class ValueNumbers:
         (first, along), *rest = operands
         match op:
             case scalars.Add():
-                return self._sum(chain(*(self._terms(*v) for v in operands)))
+                return self._sum([self._terms(*v) for v in operands])
             case scalars.Sub():
                 ((second, other),) = rest
-                return self._sum(chain(self._terms(first, along), self._terms(second, other, -1)))
+                return self._sum([self._terms(first, along), self._terms(second, other, -1)])
             case scalars.Neg():
                 return self._negative(first, along)
             case scalars.Mul():
@@ -106,26 +109,30 @@ class ValueNumbers:
                 return self._product([self._factors(first, along)] * 2)
         return None
 
-    def _terms(self, number: int, along: Along, sign: int = 1) -> list[tuple[int, Along, int]]:
+    def _terms(self, number: int, along: Along, sign: int = 1) -> Terms:
+        """Return the terms of a sum; one, if it is none."""
         form = self._forms[number]
         if isinstance(form, _SumForm):
-            return [
-                (term, tuple(along[i] for i in inner_axes), sign * inner_sign)
-                for (term, inner_axes, inner_sign), count in form.terms
-                for _ in range(count)
-            ]
+            terms: Terms = Counter()
+            for (term, inner_axes, inner_sign), count in form.terms:
+                terms[term, tuple(along[i] for i in inner_axes), sign * inner_sign] += count
+            return terms
         if isinstance(form, float) and form < 0:
-            return [(self._numbered(-form), along, -sign)]
+            return Counter({(self._numbered(-form), along, -sign): 1})
         if isinstance(form, _ProductForm) and form.is_negative:
-            return [(self._product([(False, Counter(dict(form.factors)))]), along, -sign)]
-        return [(number, along, sign)]
+            positive = self._product([(False, Counter(dict(form.factors)))])
+            return Counter({(positive, along, -sign): 1})
+        return Counter({(number, along, sign): 1})
 
-    def _sum(self, terms: Any) -> int:
-        return self._numbered(_SumForm(frozenset(Counter(terms).items())))
+    def _sum(self, parts: Iterable[Terms]) -> int:
+        terms: Terms = Counter()
+        for part in parts:
+            terms.update(part)
+        return self._numbered(_SumForm(frozenset(terms.items())))
 
     def _negative(self, number: int, along: Along) -> int:
         if isinstance(self._forms[number], _SumForm):
-            return self._sum(self._terms(number, along, -1))
+            return self._sum([self._terms(number, along, -1)])
         is_negative, factors = self._factors(number, along)
         return self._product([(not is_negative, factors)])
 
