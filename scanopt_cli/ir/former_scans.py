@@ -20,7 +20,8 @@ class FormerScan(NamedTuple):
     Attributes
     ----------
     kinds
-        By slot, in the order of `SlotView.slots`; ``None`` for a slot that the Scan did not have.
+        By slot but the index, in the order of `SlotView.slots`; ``None`` for one that the Scan did
+        not have.
     profile, allow_gc, strict
         The settings of those names.
     """
@@ -54,4 +55,4 @@ class FormerScan(NamedTuple):
                 and all(type(switch) is bool for switch in switches)
             ):
                 return cls(*found)
-        raise TypeError("a loop remembers a Scan of other slots, or what is no Scan")
+        raise TypeError("what a loop remembers of a Scan does not fit its slots")

@@ -87,7 +87,7 @@ class PassContext:
     def passed(
         self, view: SlotView | None, code: Code, *slots: str, count: int = 1, **details: Detail
     ) -> None:
-        """Add a remark on a rewrite of a Scan, or of the graph if ``view`` is ``None``."""
+        """Add a remark on a rewrite of a loop, or of the graph if ``view`` is ``None``."""
         self._remark(view, code, RemarkKind.PASSED, slots, details, count=count)
 
     def missed(
@@ -98,7 +98,7 @@ class PassContext:
         *slots: str,
         **details: Detail,
     ) -> None:
-        """Add a remark on what was not rewritten in a Scan, or in the graph, and why.
+        """Add a remark on what was not rewritten in a loop, or in the graph, and why.
 
         There is no reason to give if the code says it.
         """
@@ -113,11 +113,11 @@ class PassContext:
         why: Reason | None = None,
         **details: Detail,
     ) -> None:
-        """Add a remark on what was found out about a Scan, or about the graph."""
+        """Add a remark on what was found out about a loop, or about the graph."""
         self._remark(view, code, RemarkKind.ANALYSIS, slots, details, why)
 
     def failed(self, view: SlotView | None, error: Exception) -> None:
-        """Remark that the pass raised ``error``, so that a Scan, or the graph, stays as it is.
+        """Remark that the pass raised ``error``, so that a loop, or the graph, stays as it is.
 
         Raises
         ------
@@ -156,14 +156,14 @@ class PassContext:
         self._titles[new_node] = self.title(node)
 
     def names(self, view: SlotView) -> dict[Slot, str]:
-        """Return a name for each slot of a Scan, for remarks; call before changing the slots."""
+        """Return a name for each slot of a loop, for remarks; call before changing the slots."""
         return dict(zip(view.slots, slot_names(view, self.clients, self.around), strict=True))
 
     @property
     def digests(self) -> Digests:
         """Exact keys of variables: equal keys mean equal values.
 
-        Valid for variables upstream of the Scan at hand: a pass walks its graph in topological
+        Valid for variables upstream of the loop at hand: a pass walks its graph in topological
         order, so nothing upstream changes once its key is computed.
         """
         if self._digests is None:

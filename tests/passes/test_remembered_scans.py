@@ -99,7 +99,7 @@ def test_what_is_no_memory_of_a_scan(former: Any) -> None:
     state = pt.dscalar()
     body = Body(index=pt.lscalar(), states=[state], next_states=[state * 2]).freeze()
     assert TracedLoop(body, 1, False, (("sit_sot",), "mine", True, True)).inner_slots()[0].former
-    with pytest.raises(TypeError, match="remembers a Scan"):
+    with pytest.raises(TypeError, match="remembers of a Scan"):
         TracedLoop(body, 1, False, former)
 
 

@@ -18,7 +18,7 @@ from scanopt_cli.ir.scan_view import batch_ndim
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A place between two rows: ``offset`` rows behind the first, or before the end (negative)."""
+    """A place between two rows: after ``offset`` rows, or, negative, so many before the end."""
 
     offset: int
     from_end: bool = False

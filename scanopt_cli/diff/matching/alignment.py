@@ -1,4 +1,4 @@
-"""Pairs the inputs and the outputs of two nodes that correspond."""
+"""Pairs the inputs and the outputs of two matched nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is matched so far: which nodes and variables of two graphs correspond.
+"""What is matched so far: nodes of two graphs, and which variables correspond.
 
 `scanopt_cli.diff.matching.match` computes it.
 """

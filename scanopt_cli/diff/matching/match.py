@@ -72,7 +72,7 @@ class _Matcher:
         matching = self.matching
         self._match_equal()
         self._walk_from_ends(up=False)
-        self._match_loops()
+        self._match_holders()
         for _ in range(_ROUNDS):
             count = len(matching.pairs)
             self._waiting.extend(matching.node_pairs())
@@ -123,7 +123,7 @@ class _Matcher:
                 self._match(node, groups[number].popleft())
         self._walk()
 
-    def _match_loops(self) -> None:
+    def _match_holders(self) -> None:
         """Match nodes that hold a graph, by name: there are few, and other matches follow."""
         graphs = self.matching.graphs
         holders = [[n for n in g.titles if n not in self.matching.pairs] for g in graphs]
@@ -175,7 +175,7 @@ class _Matcher:
     def _look_up(self, variable: Variable, other: Variable) -> None:
         """Match the makers of two variables that matched nodes read.
 
-        If their Ops differ, they wait for `_match_changed`.
+        If they are not alike, or their Ops differ, they wait for `_match_changed`.
         """
         maker, other_maker = variable.owner, other.owner
         if maker is None or other_maker is None or not self.matching.is_free(maker, other_maker):
@@ -183,8 +183,8 @@ class _Matcher:
         are_loops = is_loop(maker) and is_loop(other_maker)
         if not are_loops and variable.index != other.index:
             return
-        is_one = self.matching.same_op(maker, other_maker)
-        if is_one and are_alike(self.matching, maker, other_maker):
+        is_one_op = self.matching.same_op(maker, other_maker)
+        if is_one_op and are_alike(self.matching, maker, other_maker):
             self._match(maker, other_maker)
         else:
             self._changed.append((maker, other_maker))

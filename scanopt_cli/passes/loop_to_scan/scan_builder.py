@@ -94,7 +94,6 @@ class ScanBuilder:
         """Add a mit_mot, whose taps are the offsets of a ring."""
         made = self._of_ring(SlotKind.MIT_MOT, ring, dict(ring.reads))
         made.out_taps = tuple(offset for offset, _ in ring.writes)
-        made.outer_input = ring.slot.outer_input
 
     def add_ring(self, ring: Ring, traced: Slot | None) -> None:
         """Add a mit_sot of the rows of a ring, which is traced by the slot ``traced`` if any."""

@@ -95,16 +95,16 @@ def readers_of(
 ) -> dict[Variable, Variable]:
     """Return what replaces readers of a trace whose rows are those of ``buffer`` but the first.
 
-    It has all rows but ``before``. The readers are those that leave out more rows from the start,
-    read one row, or join the trace to those rows: ``is_start`` says whether a variable is these.
-    ``has_row`` says that the trace has a row, so that its last row is that of the buffer.
+    The trace lacks the first ``before`` rows. The readers are those that leave out more rows from
+    the start, read one row, or join the trace to those rows: ``is_start`` says whether a variable
+    is these. ``has_row`` says that the trace has a row, so that its last row is the buffer's.
     """
     found: dict[Variable, Variable] = {}
     for node, position in clients(trace):
         index = read_index(node, 0) if position == 0 else None
         if index is not None and isinstance(node.op, Subtensor):
             value, rest = index.value, index.rest
-            if index.reads_last or index.row == -1:
+            if index.reads_last:
                 if not has_row:
                     continue
                 found[node.outputs[0]] = buffer[(value, *rest)]
