@@ -171,12 +171,12 @@ def _settle(
     runs: tuple[PassRun, ...] = ()
     while True:
         snapshots: list[Snapshot] = []
-        # What the first runs do is shown at once, in case one of them never ends. A later turn may
-        # lead back to a form that is known already, and then it is not told of at all.
+        # What the first runs do is shown at once, in case one of them never ends. Of later turns,
+        # one that leads back to a known form is not reported.
         later = snapshots.append if runs and watch is not None else watch
         more = _run_once(work, runner, later)
         settled = memory.form_of(work.fgraph)
-        if settled in made_safe:
+        if settled in made_safe:  # so the form recurs, and this is the last turn
             replace_outputs(work.fgraph, forms[made_safe[settled]])
         else:
             more += _run_once(work, safe, later)
