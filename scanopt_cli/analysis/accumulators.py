@@ -15,6 +15,9 @@ from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 
+_MOST_FACTORS = 64
+"""Of how many factors a product is taken apart; a product of itself has twice as many."""
+
 
 @dataclass(frozen=True, slots=True)
 class Term:
@@ -115,8 +118,10 @@ def _terms(term: Term, counts: Counter[Variable]) -> Iterator[Term]:
 def _factored(variable: Any, found: Outer, *, is_divisor: bool = False) -> Outer | None:
     """Multiply ``found`` by ``variable``, or divide if ``is_divisor``.
 
-    ``None`` if the result is not the product of a column and a row.
+    ``None`` if the result is not the product of a column and a row, or has very many factors.
     """
+    if len(found.columns) + len(found.rows) > _MOST_FACTORS:
+        return None
     factor = Factor(variable, is_divisor)
     if variable.type.broadcastable == (True, False):
         return replace(found, rows=(*found.rows, factor))
@@ -128,12 +133,24 @@ def _factored(variable: Any, found: Outer, *, is_divisor: bool = False) -> Outer
         return None
     if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Neg):
         found = replace(found, is_negative=not found.is_negative)
+    if not all(_is_cast_alike(part.value, variable, len(parts)) for part in parts):
+        return None
     for part in parts:
         longer = _factored(part.value, found, is_divisor=part.is_divisor != is_divisor)
         if longer is None:
             return None
         found = longer
     return found
+
+
+def _is_cast_alike(part: Any, product: Any, count: int) -> bool:
+    """Whether a factor, of ``count``, may be cast to the dtype of the product before it is used.
+
+    A matrix of another dtype is itself a product, which wraps around or overflows in that dtype;
+    and of several factors, those of a narrower dtype may be multiplied first.
+    """
+    is_same = part.type.dtype == product.type.dtype
+    return is_same or (count == 2 and any(part.type.broadcastable))
 
 
 def _factors(node: Apply) -> list[Factor] | None:

@@ -255,13 +255,17 @@ class Lengths:
                 value = node.inputs[0]
                 if value.type.ndim == 0:
                     return self.value_of(value)
-                return self._nest(self._entry, value, position)
+                is_repeated = value.type.broadcastable[-1]
+                return self._nest(self._entry, value, 0 if is_repeated else position)
             case Subtensor() if node.inputs[0].type.ndim == vector.type.ndim == 1 and position >= 0:
                 (index,) = indices_of(node)
                 start, stop, step = index.start, index.stop, index.step
                 if step is None and (start is None or isinstance(start, Constant)):
                     begin = 0 if start is None else int(start.data)
-                    if begin >= 0 and (stop is None or isinstance(stop, Constant)):
+                    is_within = stop is None or (
+                        isinstance(stop, Constant) and begin + position < int(stop.data)
+                    )
+                    if begin >= 0 and is_within:
                         return self._nest(self._entry, node.inputs[0], begin + position)
         return None
 

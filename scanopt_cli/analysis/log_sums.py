@@ -19,6 +19,11 @@ from pytensor.tensor.special import logaddexp, logsumexp
 
 from scanopt_cli.analysis.value_ranges import ValueRanges
 
+_MOST_TERMS = 1000
+"""Of how many exponentials a sum may be; one that is added to itself has twice as many."""
+
+type _Known = dict[Variable, tuple[Variable, ...] | None]
+
 
 @dataclass(frozen=True, slots=True)
 class LogSum:
@@ -82,6 +87,7 @@ class LogSum:
 
 def log_sums(outputs: Sequence[Variable]) -> Iterator[LogSum]:
     """Yield the logarithms of sums of exponentials that ``outputs`` are computed of."""
+    known: _Known = {}
     for node in io_toposort([], outputs):
         if not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, ps.Log):
             continue
@@ -91,7 +97,7 @@ def log_sums(outputs: Sequence[Variable]) -> Iterator[LogSum]:
         is_sum = total.owner is not None and (
             isinstance(total.owner.op, Sum) or _is_add(total.owner)
         )
-        exponents = _exponents(total) if is_sum else None
+        exponents = _exponents(total, known) if is_sum else None
         if exponents:
             yield LogSum(node, total, exponents)
 
@@ -117,35 +123,48 @@ def _is_add(node: Apply) -> bool:
     return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Add)
 
 
-def _weighted(node: Apply) -> tuple[Variable, list[Variable]] | None:
+def _weighted(node: Apply, known: _Known) -> tuple[Variable, list[Variable]] | None:
     """Return the part of a product that holds an exponential, and its weights."""
     if not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, ps.Mul):
         return None
-    parts = [v for v in node.inputs if _exponents(v)]
+    parts = [v for v in node.inputs if _exponents(v, known)]
     if len(parts) != 1 or parts[0].type.dtype != node.outputs[0].type.dtype:
         return None
     return parts[0], [v for v in node.inputs if v is not parts[0]]
 
 
-def _exponents(variable: Variable) -> tuple[Variable, ...] | None:
-    """Return the exponents of a sum of weighted exponentials, ``None`` if it has other terms."""
+def _exponents(variable: Variable, known: _Known) -> tuple[Variable, ...] | None:
+    """Return the exponents of a sum of weighted exponentials.
+
+    ``None`` if it has other terms, or very many. ``known`` keeps what was found.
+    """
+    if variable not in known:
+        found = _exponents_of(variable, known)
+        known[variable] = None if found is None or len(found) > _MOST_TERMS else found
+    return known[variable]
+
+
+def _exponents_of(variable: Variable, known: _Known) -> tuple[Variable, ...] | None:
     if (exponent := _exponent(variable)) is not None:
         return (exponent,)
     node = variable.owner
     if node is None:
         return None
     if isinstance(node.op, Sum) and node.outputs[0].type.dtype == node.inputs[0].type.dtype:
-        return _exponents(node.inputs[0])
+        return _exponents(node.inputs[0], known)
     if _is_add(node):
-        found = [_exponents(part) for part in node.inputs]
-        known = [part for part in found if part is not None]
-        return sum(known, ()) if len(known) == len(found) else None
-    weighted = _weighted(node)
-    return None if weighted is None else _exponents(weighted[0])
+        found = [_exponents(part, known) for part in node.inputs]
+        terms = [part for part in found if part is not None]
+        return sum(terms, ()) if len(terms) == len(found) else None
+    weighted = _weighted(node, known)
+    return None if weighted is None else _exponents(weighted[0], known)
 
 
 def _maximum(variable: Any) -> Any:
-    """Return the largest exponent of each sum, of the shape of the sum or one that broadcasts."""
+    """Return the largest exponent of each sum, of the shape of the sum or one that broadcasts.
+
+    One whose weight is 0 does not count.
+    """
     if (exponent := _exponent(variable)) is not None:
         return exponent
     node = variable.owner
@@ -154,35 +173,42 @@ def _maximum(variable: Any) -> Any:
         return inner.max(axis=node.op.axis)
     if _is_add(node):
         return reduce(pt.maximum, map(_maximum, node.inputs))
-    weighted = _weighted(node)
+    weighted = _weighted(node, {})
     assert weighted is not None
-    return _maximum(weighted[0])
+    part, weights = weighted
+    counts: Any = reduce(pt.and_, [pt.neq(weight, 0) for weight in weights])
+    return pt.switch(counts, _maximum(part), -np.inf)
 
 
-def _shifted(variable: Any, most: Any) -> Any:
-    """Return a sum of weighted exponentials, of exponents from which ``most`` is subtracted."""
+def _shifted(variable: Any, most: Any, limit: float | None = None) -> Any:
+    """Return a sum of weighted exponentials, of exponents from which ``most`` is subtracted.
+
+    None is larger than ``limit``, if there is one: one whose weight is 0 may be.
+    """
     if (exponent := _exponent(variable)) is not None:
-        return pt.exp(exponent - most)
+        shifted = exponent - most
+        return pt.exp(shifted if limit is None else pt.minimum(shifted, limit))
     node = variable.owner
     if isinstance(node.op, Sum):
         axes = range(node.inputs[0].type.ndim) if node.op.axis is None else node.op.axis
-        return node.op(_shifted(node.inputs[0], pt.expand_dims(most, tuple(axes))))
+        return node.op(_shifted(node.inputs[0], pt.expand_dims(most, tuple(axes)), limit))
     if _is_add(node):
-        return pt.add(*(_shifted(part, most) for part in node.inputs))
-    weighted = _weighted(node)
+        return pt.add(*(_shifted(part, most, limit) for part in node.inputs))
+    weighted = _weighted(node, {})
     assert weighted is not None
     part, weights = weighted
-    return pt.mul(_shifted(part, most), *weights)
+    largest = np.floor(np.log(np.finfo(part.type.dtype).max))
+    return pt.mul(_shifted(part, most, float(largest)), *weights)
 
 
 def _is_shifted(exponent: Variable) -> bool:
-    """Whether a maximum is subtracted from an exponent."""
+    """Whether a maximum is subtracted from an exponent, which may be bounded."""
     node = exponent.owner
-    if (
-        node is None
-        or not isinstance(node.op, Elemwise)
-        or not isinstance(node.op.scalar_op, ps.Sub)
-    ):
+    if node is None or not isinstance(node.op, Elemwise):
+        return False
+    if isinstance(node.op.scalar_op, ps.ScalarMinimum):
+        return any(map(_is_shifted, node.inputs))
+    if not isinstance(node.op.scalar_op, ps.Sub):
         return False
     return any(
         isinstance(v.owner.op, Max)

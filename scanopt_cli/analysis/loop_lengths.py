@@ -15,7 +15,7 @@ from pytensor.tensor.subtensor import Subtensor
 from scanopt_cli.analysis.affine import AffineExpr, Atom, as_affine, total
 from scanopt_cli.analysis.minima import minimum_parts
 from scanopt_cli.ir.indexing import indices_of, number
-from scanopt_cli.ir.scan_view import ScanView, first_traced
+from scanopt_cli.ir.scan_view import ScanView, batch_ndim, first_traced
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.loop.operator_base import LoopOperator, LoopView
 
@@ -128,12 +128,14 @@ def _stopped_length(lengths: KnownLengths, view: ScanView, slot: Slot) -> Affine
 def joined_length(lengths: KnownLengths, node: Apply, axis: int) -> AffineExpr:
     """Return the length of a Join along the axis that it joins.
 
-    Before a trace of a state that starts as ``x[k]``, ``x[:k]`` has ``k`` rows: were there fewer,
-    that would raise an error.
+    Before a trace of a state that starts as ``x[k]``, joined to it by rows, ``x[:k]`` has ``k``
+    rows: were there fewer, that would raise an error.
     """
     found = [lengths.length_of(part, axis) for part in node.inputs]
     for place, (part, trace) in enumerate(pairwise(node.inputs)):
-        if not found[place].is_constant and (row := _row_at_start(part, trace)) is not None:
+        if axis != batch_ndim(node) or found[place].is_constant:
+            continue
+        if (row := _row_at_start(part, trace)) is not None:
             found[place] = with_start(found[place], row)
     return total(found)
 
@@ -142,6 +144,8 @@ def _row_at_start(part: Variable, trace: Variable) -> int | None:
     """Return the ``k`` of ``x[k]``, the first row of a trace, if ``part`` is a slice of x."""
     source, loop = part.owner, trace.owner
     if source is None or loop is None or not isinstance(loop.op, LoopOperator):
+        return None
+    if not isinstance(source.op, Subtensor) or len(indices_of(source)) != 1:
         return None
     slots = LoopView.of_output(loop, trace).slots
     start = slots[0].outer_input.owner if slots and slots[0].kind is SlotKind.STATE else None

@@ -8,6 +8,7 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.basic import Join
+from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.indices import rows_index
 from scanopt_cli.analysis.accesses.row_sources import RowSource
@@ -53,7 +54,8 @@ def _starts(slot: Slot, lengths: Lengths) -> Iterator[Variable]:
             return
         yield start
     node = start.owner
-    index = None if node is None else rows_index(node, 0)
+    is_read = node is not None and isinstance(node.op, Subtensor)
+    index = rows_index(node, 0) if is_read else None
     if isinstance(index, slice):
         is_from_first = not is_row and index.start is index.step is None
     else:

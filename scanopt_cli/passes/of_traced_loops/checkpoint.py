@@ -63,6 +63,8 @@ class Checkpoint(TracedLoopPass):
             context.missed(view, Code.LOOP_LEFT, why)
             return None
         count = view.n_steps.data.item() if isinstance(view.n_steps, Constant) else None
+        if count is not None and count < 1:
+            return None
         n_steps: Any = view.n_steps
         length: Any = self.steps
         if count is not None:

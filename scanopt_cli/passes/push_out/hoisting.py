@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytensor.tensor as pt
+from pytensor.compile.builders import infer_shape
 from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.conditional.op import ifelse
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import io_toposort
-from pytensor.scalar.basic import ScalarType
+from pytensor.scalar.basic import Pow, ScalarType
 from pytensor.tensor.basic import (
     Alloc,
     AllocEmpty,
@@ -32,10 +33,11 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.step_rows import invariant_inputs
 from scanopt_cli.ir.declared_lengths import declaring_as
 from scanopt_cli.ir.graph import substituted
-from scanopt_cli.ir.indexing import indices_of
+from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import STATES, SlotView
+from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.remarks import Code
 
@@ -87,7 +89,7 @@ def hoist(
         return None
     values = substituted(boundary, outer)
     if guarded:
-        values = _guard(view.n_steps, values, hoisted, boundary)
+        values = _guard(view, values, hoisted, boundary, list(outer.values()))
     inner = [variable.type() for variable in boundary]
     view.set_inner_outputs(
         clone_replace(outputs, dict(zip(boundary, inner, strict=True)), rebuild_strict=False)
@@ -173,9 +175,16 @@ def _written(node: Apply) -> list[Variable]:
 
 
 def _guard(
-    steps: Any, values: list[Any], hoisted: set[Apply], boundary: list[Variable]
+    view: SlotView,
+    values: list[Any],
+    hoisted: set[Apply],
+    boundary: list[Variable],
+    known: list[Variable],
 ) -> list[Any]:
-    """Return ``values``, with those that may raise computed only if the loop runs a step."""
+    """Return ``values``, with those that may raise computed only if the loop runs a step.
+
+    They are computed of the variables ``known``.
+    """
     risky = {node for node in hoisted if not _is_total(node)}
     for node in io_toposort([], boundary):
         if node in hoisted and any(v.owner in risky for v in node.inputs):
@@ -183,15 +192,29 @@ def _guard(
     places = [place for place, variable in enumerate(boundary) if variable.owner in risky]
     if not places:
         return values
-    guarded: Any = ifelse(
-        pt.gt(steps, 0),
-        [values[place] for place in places],
-        [placeholder(values[place]) for place in places],
-    )
+    risky_values = [values[place] for place in places]
+    steps: Any = view.n_steps
+    guarded: Any = ifelse(pt.gt(steps, 0), risky_values, _placeholders(view, risky_values, known))
     all_values = list(values)
     for place, value in zip(places, guarded, strict=True):
         all_values[place] = value
     return all_values
+
+
+def _placeholders(view: SlotView, values: list[Any], known: list[Variable]) -> list[Any]:
+    """Return zeros for the branch that is not taken.
+
+    The rows of a TracedLoop that runs no step are as long as the body makes them of what it reads.
+    So the zeros have the lengths of the values, if these can be computed without them.
+    """
+    found = [placeholder(value) for value in values]
+    if isinstance(view, LoopView):
+        for place, (value, shape) in enumerate(
+            zip(values, infer_shape(values, (), ()), strict=True)
+        ):
+            if shape and all(map(_is_total, io_toposort(known, shape))):
+                found[place] = value.type.filter_variable(pt.zeros(shape, dtype=value.type.dtype))
+    return found
 
 
 def placeholder(value: Any) -> Any:
@@ -203,7 +226,9 @@ def _is_total(node: Apply) -> bool:
     """Whether a node computes a result for all values of its inputs, without an error."""
     op = core_op(node.op)
     if isinstance(op, Subtensor):
-        return all(isinstance(part, slice) for part in indices_of(node))
+        return all(isinstance(part, slice) and number(part.step, 1) for part in indices_of(node))
+    if isinstance(op, Elemwise) and isinstance(op.scalar_op, Pow):
+        return node.outputs[0].type.dtype not in discrete_dtypes  # 2 ** -1 of integers raises
     is_squeeze = isinstance(op, DimShuffle) and any(
         node.inputs[0].type.shape[axis] != 1 for axis in op.drop
     )

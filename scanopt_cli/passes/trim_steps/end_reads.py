@@ -60,6 +60,8 @@ class EndRead:
         index = self.index
         if not isinstance(index, slice) or abs(_stride(index)) != 1:
             return None
+        if self.access.index is None or self.access.index.rest:
+            return None
         if _stride(index) > 0:
             return rows if not index.start else None
         if self.access.n_initial <= 1 and self.n_left_out == fewer == 1 and index.stop is None:
@@ -76,6 +78,8 @@ def end_read(access: Access, lengths: Lengths) -> EndRead | None:
         return EndRead(access, n_left_out) if n_left_out > 0 else None
     if access.index is None or access.extent is None or access.is_reversed:
         return None
+    if access.extent.is_empty:
+        return None  # without the last rows, a slice of none may be one of some
     index = access.index.in_numbers
     if access.n_initial and (access.index.rest or not _reaches_into(index, access.n_initial)):
         return None

@@ -94,7 +94,9 @@ def _solve(op: Solve, a: Entries, b: Entries) -> Found:
 
 @of_matrices.register
 def _inverse(_op: MatrixInverse, a: Entries) -> Found:
-    if all(_is_zero(entry) for (i, j), entry in np.ndenumerate(_square(a)) if i != j):
+    square = _square(a)
+    others = [entry for (i, j), entry in np.ndenumerate(square) if i != j]
+    if others and all(map(_is_zero, others)):
         # PyTensor makes reciprocals of a diagonal matrix, where a zero is no error.
         made = a.copy()
         for i, entry in enumerate(np.diagonal(a)):
