@@ -38,6 +38,18 @@ def test_a_reversed_slice_of_one_row(rows: slice) -> None:
 
 
 @bug(
+    "local_mul_canonizer makes one product of a product in a narrower dtype, which wraps around",
+    ours="nothing: simplify uses it, and so does every compilation",
+    raises=AssertionError,
+)
+def test_a_product_of_a_product_of_bytes() -> None:
+    c, r, w = pt.bvector("c"), pt.bvector("r"), pt.dscalar("w")
+    hundred, three = np.array([100], "int8"), np.array([3], "int8")
+    found = value(w * (c * r), {c: hundred, r: three, w: 0.5}, FAST)
+    np.testing.assert_array_equal(found, 0.5 * (hundred * three))
+
+
+@bug(
     "local_subtensor_SpecifyShape_lift fails where a length is not specified; values stay right",
     ours="nothing: PyTensor logs the error, and compiles the graph without this rewrite",
     raises=TypeError,
