@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import zero_grad
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -74,10 +74,11 @@ class LogSum:
         elif all(_exponent(part) is not None for part in node.inputs) and _is_add(node):
             new = logaddexp(*self.exponents)
         else:
-            most = _maximum(self.total)
+            known: _Known = {}
+            most = _maximum(self.total, known)
             # Whatever is subtracted, the value and all derivatives stay the same.
             most = zero_grad(pt.switch(pt.isinf(most), pt.zeros_like(most), most))
-            new = pt.log(_shifted(self.total, most)) + most
+            new = pt.log(_shifted(self.total, most, known)) + most
         if self.node.inputs[0] is not self.total:
             around = self.node.inputs[0].owner
             assert around is not None
@@ -160,7 +161,7 @@ def _exponents_of(variable: Variable, known: _Known) -> tuple[Variable, ...] | N
     return None if weighted is None else _exponents(weighted[0], known)
 
 
-def _maximum(variable: Any) -> Any:
+def _maximum(variable: Any, known: _Known) -> Any:
     """Return the largest exponent of each sum, of the shape of the sum or one that broadcasts.
 
     One whose weight is 0 does not count.
@@ -169,18 +170,18 @@ def _maximum(variable: Any) -> Any:
         return exponent
     node = variable.owner
     if isinstance(node.op, Sum):
-        inner = _maximum(node.inputs[0])
+        inner = _maximum(node.inputs[0], known)
         return inner.max(axis=node.op.axis)
     if _is_add(node):
-        return reduce(pt.maximum, map(_maximum, node.inputs))
-    weighted = _weighted(node, {})
+        return reduce(pt.maximum, [_maximum(part, known) for part in node.inputs])
+    weighted = _weighted(node, known)
     assert weighted is not None
     part, weights = weighted
     counts: Any = reduce(pt.and_, [pt.neq(weight, 0) for weight in weights])
-    return pt.switch(counts, _maximum(part), -np.inf)
+    return pt.switch(counts, _maximum(part, known), -np.inf)
 
 
-def _shifted(variable: Any, most: Any, limit: float | None = None) -> Any:
+def _shifted(variable: Any, most: Any, known: _Known, limit: float | None = None) -> Any:
     """Return a sum of weighted exponentials, of exponents from which ``most`` is subtracted.
 
     None is larger than ``limit``, if there is one: one whose weight is 0 may be.
@@ -191,14 +192,21 @@ def _shifted(variable: Any, most: Any, limit: float | None = None) -> Any:
     node = variable.owner
     if isinstance(node.op, Sum):
         axes = range(node.inputs[0].type.ndim) if node.op.axis is None else node.op.axis
-        return node.op(_shifted(node.inputs[0], pt.expand_dims(most, tuple(axes)), limit))
+        return node.op(_shifted(node.inputs[0], pt.expand_dims(most, tuple(axes)), known, limit))
     if _is_add(node):
-        return pt.add(*(_shifted(part, most, limit) for part in node.inputs))
-    weighted = _weighted(node, {})
+        return pt.add(*(_shifted(part, most, known, limit) for part in node.inputs))
+    weighted = _weighted(node, known)
     assert weighted is not None
     part, weights = weighted
     largest = np.floor(np.log(np.finfo(part.type.dtype).max))
-    return pt.mul(_shifted(part, most, float(largest)), *weights)
+    return pt.mul(_shifted(part, most, known, float(largest)), *weights)
+
+
+def _core(variable: Variable) -> Variable:
+    """Return what a variable is without the axes of length 1 that were put around it."""
+    node = variable.owner
+    is_expanded = node is not None and isinstance(node.op, DimShuffle) and node.op.is_expand_dims
+    return node.inputs[0] if is_expanded else variable
 
 
 def _is_shifted(exponent: Variable) -> bool:
@@ -207,7 +215,8 @@ def _is_shifted(exponent: Variable) -> bool:
     if node is None or not isinstance(node.op, Elemwise):
         return False
     if isinstance(node.op.scalar_op, ps.ScalarMinimum):
-        return any(map(_is_shifted, node.inputs))
+        bounded = [v for v in node.inputs if not isinstance(_core(v), Constant)]
+        return len(bounded) == 1 < len(node.inputs) and _is_shifted(bounded[0])
     if not isinstance(node.op.scalar_op, ps.Sub):
         return False
     return any(

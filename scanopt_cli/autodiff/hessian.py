@@ -36,18 +36,19 @@ def hessian_rows(
     products = hessian_vector_product(gradient, wrt, directions, strategy, recorder)
     batches = _basis(wrt)
     known = [product for product in products if product is not None]
-    # A product that depends on no direction has no batch axis when it is vectorized.
-    varying = [not set(directions).isdisjoint(graph_inputs([product])) for product in known]
     used = set(graph_inputs(known))
     replace = {d: b for d, b in zip(directions, batches, strict=True) if d in used}
     made = vectorize_graph(known, replace=replace) if known else []
     record_inferred(made, recorder)
-    rows = iter(zip(made, varying, strict=True))
+    blocks: dict[Variable, Any] = dict(zip(known, made, strict=True))
     found = []
     for product, batch in zip(products, batches, strict=True):
-        row, varies = (None, True) if product is None else next(rows)
-        zeros = pt.zeros_like(batch)
-        found.append(zeros if row is None else row if varies else zeros + row)
+        block: Any = pt.zeros_like(batch)
+        if product is not None:
+            # One that depends on no direction has no batch axis once it is vectorized.
+            varies = not set(directions).isdisjoint(graph_inputs([product]))
+            block = blocks[product] if varies else block + blocks[product]
+        found.append(block)
     return found
 
 

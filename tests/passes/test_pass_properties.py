@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, note, reject, settings
+from hypothesis import given, note, reject
 from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
 
@@ -15,7 +15,6 @@ from scanopt_cli.pipeline.runner import PassRun, run_pipeline
 from scanopt_cli.reports.remark_text import text_of
 from support.evaluating import Outcome, assert_same_outcomes, evaluator, has_unknown_shape
 from support.generated.strategies import GeneratedScan, scan_graphs
-from support.tiers import examples
 
 # What a pipeline may turn into a value: an error in something that nobody reads goes with it, and
 # so does the check that a sequence is long enough. Everything else raises as before.
@@ -67,7 +66,6 @@ def nan_as_in(new: Outcome, old: Outcome) -> Outcome:
     return np.where(np.isnan(old), new, old) if arrays and old.shape == new.shape else old
 
 
-@settings(max_examples=examples(6, 100))  # each takes a second
 @given(generated=scan_graphs())
 def test_passes_keep_values_and_settle(generated: GeneratedScan) -> None:
     """Each program is evaluated once as it is, then as each pipeline leaves it."""

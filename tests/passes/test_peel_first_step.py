@@ -1,6 +1,9 @@
-"""peel-first-step: its legal case, and a twin that must not fire for each precondition."""
+"""peel-first-step: its legal case of both forms of loops, and a twin for each precondition."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import pytensor.tensor as pt
 import pytest
@@ -8,8 +11,10 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.scalar.basic import Exp, same_out
 from pytensor.tensor.elemwise import Elemwise
 
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.ir.scan_view import is_loop, view_of
 from support.graph_building import graph_of, only_scan, optimized, power, scan
-from support.step_counts import noisy_walk, trimmed_to, unchanged
+from support.step_counts import check, noisy_walk, trimmed_to, unchanged
 
 N = pt.lscalar("n")
 PASSES = "peel-first-step"
@@ -86,3 +91,61 @@ def test_case_1_twin_rows_that_are_not_kept() -> None:
     view.slots[-1].outer_input = pt.constant(3)
     (kept,) = view.rebuild().values()
     assert unchanged(graph_of(kept[0], kept[-1]), PASSES) == []
+
+
+X, S = pt.dscalar("x"), pt.dvector("s")
+
+
+def _turned(*outputs: Any) -> tuple[Graph, Graph]:
+    """Return a graph, and the same of TracedLoops."""
+    graph = graph_of(*outputs)
+    return graph, optimized(graph, "scan-to-loop")[0]
+
+
+def _walk(steps: Any) -> Any:
+    return scan(lambda y: y * 0.99 + 0.1, outputs_info=[X], n_steps=steps)
+
+
+@pytest.mark.parametrize("is_batched", [False, True])
+def test_case_1_of_traced_loops(is_batched: bool) -> None:
+    start = pt.dvector("start")
+    ys, zs = scan(
+        lambda t, a: [a * 0.9 + t, a * t],
+        sequences=[pt.arange(100.0)],
+        outputs_info=[start, None],
+    )
+    reads = [ys[0, 1], zs[0] + ys[-1], zs[-2]]
+    if is_batched:
+        reads = vectorize_graph(reads, {start: pt.stack([start, start * 2])})
+    graph, loops = _turned(*reads)
+    work, remarks = optimized(loops, PASSES)
+    assert remarks[0].endswith("outside of the loop")
+    check(graph, work, counts=(0,))
+    last, _ = optimized(work, "trace-to-last")
+    (view,) = (view_of(node) for node in last.fgraph.apply_nodes if is_loop(node))
+    assert is_batched or not any(map(last.fgraph.clients.get, (s.output for s in view.outputs())))
+
+
+@pytest.mark.parametrize(
+    ("reads", "steps", "reason"),
+    [
+        (lambda xs: [xs[0], xs[-1]], N, "the trip count n may be 0"),
+        (lambda xs: [xs[0], xs[-1]], 30, None),
+        (lambda xs: [xs[1], xs[-1]], 300, None),
+        (lambda xs: [xs[0], xs.sum()], 300, None),
+    ],
+)
+def test_case_1_of_traced_loops_twins(
+    reads: Callable[[Any], list[Any]], steps: Any, reason: str | None
+) -> None:
+    graph, loops = _turned(*reads(_walk(steps)))
+    work, remarks = optimized(loops, PASSES)
+    assert [remark.endswith(str(reason)) for remark in remarks] == ([True] if reason else [])
+    check(graph, work)
+
+
+def test_case_1_of_traced_loops_twin_rows_that_may_not_be_there() -> None:
+    xs = scan(lambda a, y: y + a, sequences=[S], outputs_info=[X], n_steps=300)
+    _, loops = _turned(xs[0], xs[-1])
+    _, remarks = optimized(loops, PASSES)
+    assert remarks[0].endswith("one of its sequences may be too short")

@@ -31,7 +31,6 @@ n = pt.lscalar("n")
 s, start = pt.dvectors("s", "start")
 
 PASSES = "normalize-reads,trim-steps"
-PEEL = "peel-first-step"
 LESS = "min(n,max(n-{k},0))"
 
 
@@ -368,7 +367,7 @@ def test_values_stay(generated: GeneratedScan) -> None:
     loops, _ = optimized(graph, "scan-to-loop")
     expected = evaluator(graph.inputs, graph.outputs)
     outcomes = [expected(data) for data in generated.arguments]
-    for passes in (PASSES, f"clean-slices,normalize-reads,{PEEL},trim-steps,trace-to-last"):
+    for passes in (PASSES, "clean-slices,normalize-reads,peel-first-step,trim-steps,trace-to-last"):
         work, remarks = optimized(loops, passes)
         note("\n".join(remarks))
         actual = evaluator(work.inputs, work.outputs)
@@ -382,47 +381,3 @@ def test_values_stay(generated: GeneratedScan) -> None:
             assert_same_outcomes(wanted, news)
         again, _ = optimized(work, passes)
         assert digest(again.fgraph) == digest(work.fgraph)
-
-
-@pytest.mark.parametrize("is_batched", [False, True])
-def test_the_first_row_is_computed_before_the_loop(is_batched: bool) -> None:
-    ys, zs = scan(
-        lambda t, a: [a * 0.9 + t, a * t],
-        sequences=[pt.arange(100.0)],
-        outputs_info=[start, None],
-    )
-    reads = [ys[0, 1], zs[0] + ys[-1], zs[-2]]
-    if is_batched:
-        reads = vectorize_graph(reads, {start: pt.stack([start, start * 2])})
-    graph, loops = turned(*reads)
-    work, remarks = optimized(loops, PEEL)
-    assert remarks[0].endswith("outside of the loop")
-    check(graph, work, counts=(0,))
-    last, _ = optimized(work, "trace-to-last")
-    (view,) = loops_of(last)
-    assert is_batched or not any(map(last.fgraph.clients.get, (s.output for s in view.outputs())))
-
-
-@pytest.mark.parametrize(
-    ("reads", "steps", "reason"),
-    [
-        (lambda xs: [xs[0], xs[-1]], n, "the trip count n may be 0"),
-        (lambda xs: [xs[0], xs[-1]], 30, None),
-        (lambda xs: [xs[1], xs[-1]], 300, None),
-        (lambda xs: [xs[0], xs.sum()], 300, None),
-    ],
-)
-def test_the_first_row_is_computed_before_the_loop_twins(
-    reads: Callable[[Any], list[Any]], steps: Any, reason: str | None
-) -> None:
-    graph, loops = turned(*reads(walk(steps)))
-    work, remarks = optimized(loops, PEEL)
-    assert [remark.endswith(str(reason)) for remark in remarks] == ([True] if reason else [])
-    check(graph, work)
-
-
-def test_the_first_row_is_computed_before_the_loop_twin_rows_that_may_not_be_there() -> None:
-    xs = scan(lambda a, y: y + a, sequences=[s], outputs_info=[x], n_steps=300)
-    _, loops = turned(xs[0], xs[-1])
-    _, remarks = optimized(loops, PEEL)
-    assert remarks[0].endswith("one of its sequences may be too short")

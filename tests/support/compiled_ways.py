@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -116,8 +117,11 @@ def _errors() -> Iterator[list[str]]:
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "scanopt_cli" in record.getMessage():
-                found.append(record.getMessage())
+            text = record.getMessage()
+            lines = [line for line in text.splitlines() if "scanopt_cli" in line]
+            # That PyTensor cannot fold what raises passes through the bound on folding.
+            if any("ir/folding.py" not in line for line in lines):
+                found.append(text)
 
     handler, logger = Handler(), logging.getLogger("pytensor")
     handlers, logger.handlers = logger.handlers, [handler]
@@ -125,6 +129,12 @@ def _errors() -> Iterator[list[str]]:
         yield found
     finally:
         logger.handlers = handlers
+
+
+def _is_of_folding(error: BaseException) -> bool:
+    """Whether an error comes from a constant that PyTensor computes when it compiles."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return any(frame.name == "unconditional_constant_folding" for frame in frames)
 
 
 def assert_right(
@@ -137,11 +147,9 @@ def assert_right(
     """Check that what ``way`` computes is what the graph computes as it stands.
 
     Where that raises, or runs into numbers that rewriting may change, nothing is compared. A graph
-    that always raises is not compiled: PyTensor may raise, or log the error, when it folds it.
+    that always raises may raise when PyTensor compiles it, which folds its constants.
     """
     cases = list(plain_values(inputs, outputs, arguments))
-    if not cases:
-        return
     try:
         with _errors() as errors:
             function = way(inputs, outputs, mode)
@@ -149,7 +157,7 @@ def assert_right(
     except (PassError, AssertionError) as error:
         # In a process with many graphs, PyTensor may have taken -0.0 for 0.0 in a body; scanopt
         # tells, and leaves the graph alone.
-        if "PyTensor confuses" in str(error):
+        if "PyTensor confuses" in str(error) or (not cases and _is_of_folding(error)):
             return
         raise
     for values, wanted in cases:
