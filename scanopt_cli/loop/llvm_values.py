@@ -6,7 +6,7 @@ its argument becomes instructions. A choice is made by `where`, since code has n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,6 +123,17 @@ class Value:
         return Value(self.builder, self.builder.bitcast(self.code, target))
 
 
+def of_codes(builder: Any, function: Callable[[Value], Value], numbers: Sequence[Any]) -> list[Any]:
+    """Return the instructions for ``function`` of each of some numbers, which are one vector."""
+    if len(numbers) == 1:
+        return [function(Value(builder, numbers[0])).code]
+    vector = ir.Constant(ir.VectorType(_DOUBLE, len(numbers)), ir.Undefined)
+    for i, number in enumerate(numbers):
+        vector = builder.insert_element(vector, number, _INDEX(i))
+    result = function(Value(builder, vector)).code
+    return [builder.extract_element(result, _INDEX(i)) for i in range(len(numbers))]
+
+
 def in_llvm(function: Callable[[Value], Value]) -> Any:
     """Return what Numba calls for ``function`` of a number, or of a tuple, in one vector."""
 
@@ -134,12 +145,8 @@ def in_llvm(function: Callable[[Value], Value]) -> Any:
         def made(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             if count is None:
                 return function(Value(builder, arguments[0])).code
-            vector = ir.Constant(ir.VectorType(_DOUBLE, count), ir.Undefined)
-            for i, number in enumerate(cgutils.unpack_tuple(builder, arguments[0])):
-                vector = builder.insert_element(vector, number, _INDEX(i))
-            result = function(Value(builder, vector)).code
-            entries = [builder.extract_element(result, _INDEX(i)) for i in range(count)]
-            return cgutils.pack_array(builder, entries)
+            numbers = cgutils.unpack_tuple(builder, arguments[0])
+            return cgutils.pack_array(builder, of_codes(builder, function, numbers))
 
         return kind(kind), made
 

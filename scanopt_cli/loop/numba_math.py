@@ -173,23 +173,18 @@ def log1p(x: Value) -> Value:
     return made.where(_abs(x) < _TINY, x)
 
 
-IN_LLVM = {
-    "exp": in_llvm(exp),
-    "expm1": in_llvm(expm1),
-    "log": in_llvm(log),
-    "log1p": in_llvm(log1p),
-    "sigmoid": in_llvm(sigmoid),
-    "tanh": in_llvm(tanh),
+OF_VALUES: dict[str, Callable[[Value], Value]] = {
+    "exp": exp,
+    "expm1": expm1,
+    "log": log,
+    "log1p": log1p,
+    "sigmoid": sigmoid,
+    "tanh": tanh,
 }
+"""What writes LLVM's code for a function, by name."""
+IN_LLVM = {name: in_llvm(function) for name, function in OF_VALUES.items()}
 """What Numba calls for a function of a number, or of each number of a tuple, by name."""
-IN_PLACE = {
-    "exp": in_place(exp),
-    "expm1": in_place(expm1),
-    "log": in_place(log),
-    "log1p": in_place(log1p),
-    "sigmoid": in_place(sigmoid),
-    "tanh": in_place(tanh),
-}
+IN_PLACE = {name: in_place(function) for name, function in OF_VALUES.items()}
 """What Numba calls to replace the numbers of an array by the function of each, by name."""
 
 

@@ -1,0 +1,327 @@
+"""Shapes of arrays, arrays that are made of others, and numbers in and out of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from pytensor.compile.builders import FinalizedOpFromGraph
+from pytensor.compile.ops import DeepCopyOp, ViewOp
+from pytensor.graph.basic import Apply
+from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.basic import (
+    Alloc,
+    AllocEmpty,
+    Join,
+    MakeVector,
+    ScalarFromTensor,
+    TensorFromScalar,
+)
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.rewriting.scalarize import (
+    ScalarCAReduce,
+    ScalarizedElemwise,
+    ScalarizedJoin,
+    ScalarSubtensor,
+)
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.type_other import NoneTypeT
+
+from scanopt_cli.codegen.elementwise import Scope, over_entries
+from scanopt_cli.codegen.graphs import GraphWriter, is_number_like, write_node
+from scanopt_cli.codegen.values import Array, Length, Number, Other, Value, is_real
+
+_WRONG_SIZE = "cannot reshape array into the shape that is asked for"
+_MISMATCH = "all the input array dimensions except for the concatenation axis must match exactly"
+
+
+@write_node.register(ScalarFromTensor)
+@write_node.register(TensorFromScalar)
+def _same_number(
+    op: Any,  # noqa: ARG001
+    node: Apply,  # noqa: ARG001
+    writer: GraphWriter,  # noqa: ARG001
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    return inputs if isinstance(inputs[0], Number) else None
+
+
+@write_node.register(DeepCopyOp)
+def _copy(
+    op: Any,  # noqa: ARG001
+    node: Apply,  # noqa: ARG001
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    (value,) = inputs
+    if isinstance(value, Other):
+        return None
+    return [writer.copied(value) if isinstance(value, Array) else value]
+
+
+@write_node.register(ViewOp)
+def _view(
+    op: Any,  # noqa: ARG001
+    node: Apply,  # noqa: ARG001
+    writer: GraphWriter,  # noqa: ARG001
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    return None if isinstance(inputs[0], Other) else inputs
+
+
+@write_node.register(Shape_i)
+def _length(
+    op: Shape_i,
+    node: Apply,
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    (value,) = inputs
+    if isinstance(value, Other):
+        return None
+    length = value.shape[op.i] if isinstance(value, Array) else 1
+    return [writer.count(length)]
+
+
+@write_node.register(Shape)
+def _shape(
+    op: Shape,  # noqa: ARG001
+    node: Apply,  # noqa: ARG001
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    (value,) = inputs
+    if not isinstance(value, Array):
+        return None
+    return [vector(writer, [writer.count(n) for n in value.shape], np.dtype(np.int64))]
+
+
+@write_node.register(SpecifyShape)
+def _specified(
+    op: SpecifyShape,  # noqa: ARG001
+    node: Apply,
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    value, *lengths = inputs
+    if isinstance(value, Other):
+        return None
+    own = value.shape if isinstance(value, Array) else (1,) * node.outputs[0].type.ndim
+    shape = list(own)
+    for i, (variable, length) in enumerate(zip(node.inputs[1:], lengths, strict=True)):
+        if isinstance(variable.type, NoneTypeT):
+            continue
+        assert isinstance(length, Number)
+        wanted = writer.length(length)
+        writer.fail_if(
+            writer.differs(own[i], wanted),
+            AssertionError,
+            f"SpecifyShape: dim {i} of input has another length than is expected",
+        )
+        shape[i] = wanted if isinstance(wanted, int) else shape[i]
+    return [replace(value, shape=tuple(shape)) if isinstance(value, Array) else value]
+
+
+@write_node.register(CheckAndRaise)
+def _checked(
+    op: CheckAndRaise,
+    node: Apply,  # noqa: ARG001
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    value, *conditions = inputs
+    if not all(isinstance(condition, Number) for condition in conditions):
+        return None
+    if isinstance(value, Other):
+        return None
+    for condition in conditions:
+        assert isinstance(condition, Number)
+        holds = writer.cast(condition, np.bool_).code
+        writer.fail_if(writer.builder.not_(holds), op.exc_type, op.msg)
+    return [value]
+
+
+@write_node.register(DimShuffle)
+def _dimshuffle(
+    op: DimShuffle,
+    node: Apply,
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    (value,) = inputs
+    if isinstance(value, Number):
+        return inputs
+    if isinstance(value, Other):
+        return None
+    for axis in op.drop:
+        writer.fail_if(
+            writer.differs(value.shape[axis], 1),
+            ValueError,
+            "a dimension that is dropped has more than one entry",
+        )
+    shape: list[Length] = [1 if axis == "x" else value.shape[axis] for axis in op.new_order]
+    strides: list[Length] = [0] * len(shape)
+    for place, axis in enumerate(op.new_order):
+        if axis != "x":
+            strides[place] = value.strides[axis]
+    order = [axis for axis in op.new_order if axis != "x"]
+    follow = value.is_contiguous and order == sorted(order)
+    if follow:
+        strides = list(writer.row_major(value.dtype, shape))
+    made = replace(value, shape=tuple(shape), strides=tuple(strides), is_contiguous=follow)
+    return [made]
+
+
+@write_node.register(Reshape)
+def _reshape(
+    op: Reshape,
+    node: Apply,
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    value, lengths = inputs
+    (output,) = node.outputs
+    if isinstance(value, Number) and is_number_like(output):
+        return [value]
+    first, *static = output.type.shape or (1,)
+    rest = writer.product(static) if None not in static else 0
+    if not isinstance(value, Array) or not value.is_contiguous or not isinstance(rest, int):
+        return None  # a copy may be needed
+    if not rest or (op.ndim > 1 and not isinstance(lengths, Array)) or isinstance(lengths, Other):
+        return None  # two lengths are not known
+    asked: list[Length] = []
+    if isinstance(lengths, Number):
+        asked = [writer.length(lengths)] * op.ndim
+    else:
+        for i in range(op.ndim):
+            entry = writer.load(writer.entry(lengths, [i]), lengths.dtype)
+            asked.append(writer.length(entry))
+    size = writer.product(value.shape)
+    found: Length = writer.quotient(size, rest) if first is None else first
+    shape = [found, *static][: op.ndim]
+    fits = writer.differs(writer.multiply(found, rest), size)
+    writer.fail_if(fits, ValueError, _WRONG_SIZE)
+    for length, known in zip(asked, shape, strict=True):
+        is_other = writer.builder.and_(writer.differs(length, known), writer.differs(length, -1))
+        writer.fail_if(is_other, ValueError, _WRONG_SIZE)
+    strides = writer.row_major(value.dtype, shape)
+    return [replace(value, shape=tuple(shape), strides=strides)]
+
+
+@write_node.register(AllocEmpty)
+def _alloc_empty(
+    op: AllocEmpty,
+    node: Apply,
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    lengths = _lengths(writer, inputs)
+    if lengths is None or not is_real(op.dtype) or is_number_like(node.outputs[0]):
+        return None
+    return [writer.allocate(op.dtype, lengths)]
+
+
+@write_node.register(Alloc)
+def _alloc(
+    op: Alloc,  # noqa: ARG001
+    node: Apply,
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    value, *rest = inputs
+    lengths = _lengths(writer, rest)
+    (output,) = node.outputs
+    if lengths is None or isinstance(value, Other) or is_number_like(output):
+        return None
+    offset = output.type.ndim - node.inputs[0].type.ndim
+    shape = writer.checked(lengths, output.type.shape)
+    if isinstance(value, Array):
+        for axis, static in enumerate(node.inputs[0].type.shape):
+            if static == 1:
+                continue
+            writer.fail_if(
+                writer.differs(value.shape[axis], shape[offset + axis]),
+                ValueError,
+                "could not broadcast input array into the shape requested by Alloc",
+            )
+    made = writer.allocate(value.dtype, shape)
+    scope = Scope(writer)
+    over_entries(writer, shape, lambda at: scope.write(scope.read(value, at[offset:]), made, at))
+    return [made]
+
+
+def _lengths(writer: GraphWriter, values: Sequence[Value]) -> list[Length] | None:
+    """Return integers as lengths."""
+    numbers = [v for v in values if isinstance(v, Number) and v.dtype.kind in "iu"]
+    return [writer.length(v) for v in numbers] if len(numbers) == len(values) else None
+
+
+@write_node.register(MakeVector)
+def _make_vector(
+    op: MakeVector,
+    node: Apply,
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    numbers = [v for v in inputs if isinstance(v, Number)]
+    if len(numbers) < len(inputs) or not is_real(op.dtype):
+        return None
+    if is_number_like(node.outputs[0]):
+        return [writer.cast(numbers[0], op.dtype)]
+    return [vector(writer, numbers, np.dtype(op.dtype))]
+
+
+def vector(writer: GraphWriter, numbers: Sequence[Number], dtype: np.dtype[Any]) -> Array:
+    """Return a new vector of numbers."""
+    made = writer.allocate(dtype, (len(numbers),))
+    for i, number in enumerate(numbers):
+        writer.store(number, writer.entry(made, [i]), dtype)
+    return made
+
+
+@write_node.register(Join)
+def _join(
+    op: Join,
+    node: Apply,
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    (output,) = node.outputs
+    if any(isinstance(v, Other) for v in inputs) or not is_real(output.type.dtype):
+        return None
+    axis, ndim = op.axis % output.type.ndim, output.type.ndim
+    ones: tuple[Length, ...] = (1,) * ndim
+    shapes = [v.shape if isinstance(v, Array) else ones for v in inputs]
+    shape = list(shapes[0])
+    for other in shapes[1:]:
+        shape[axis] = writer.add(shape[axis], other[axis])
+        for i in range(ndim):
+            if i != axis:
+                writer.fail_if(writer.differs(other[i], shape[i]), ValueError, _MISMATCH)
+    made = writer.allocate(output.type.dtype, shape)
+    scope = Scope(writer)
+    first: Length = 0
+    for value, own in zip(inputs, shapes, strict=True):
+
+        def put(at: Sequence[Length], value: Value = value, first: Length = first) -> None:
+            place = [*at[:axis], writer.add(at[axis], first), *at[axis + 1 :]]
+            scope.write(scope.read(value, at), made, place)
+
+        over_entries(writer, own, put)
+        first = writer.add(first, own[axis])
+    return [made]
+
+
+@write_node.register(ScalarCAReduce)
+@write_node.register(ScalarSubtensor)
+@write_node.register(ScalarizedElemwise)
+@write_node.register(ScalarizedJoin)
+def _inner_graph(
+    op: FinalizedOpFromGraph,
+    node: Apply,  # noqa: ARG001
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    return writer.inner(op.fgraph, inputs)

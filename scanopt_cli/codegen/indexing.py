@@ -1,0 +1,151 @@
+"""Reads and writes of parts of arrays by integers and slices."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pytensor.graph.basic import Apply
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
+
+from scanopt_cli.codegen.elementwise import Scope, over_entries
+from scanopt_cli.codegen.graphs import GraphWriter, write_node
+from scanopt_cli.codegen.values import Array, Length, Number, Other, Value
+
+
+@write_node.register(Subtensor)
+def _subtensor(
+    op: Subtensor,
+    node: Apply,  # noqa: ARG001
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    array, *indices = inputs
+    if not isinstance(array, Array) or not _are_integers(indices):
+        return None
+    return [_part(writer, array, op.idx_list, indices)]
+
+
+@write_node.register(IncSubtensor)
+def _inc_subtensor(
+    op: IncSubtensor, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
+) -> Sequence[Value] | None:
+    array, new, *indices = inputs
+    if not isinstance(array, Array) or isinstance(new, Other) or not _are_integers(indices):
+        return None
+    result = array if op.inplace else writer.copied(array)
+    part = _part(writer, result, op.idx_list, indices)
+    offset = part.ndim - node.inputs[1].type.ndim
+    if isinstance(new, Array):
+        if offset < 0:
+            return None
+        _check_broadcast(writer, new, part.shape[offset:])
+    # PyTensor overwrites no array of which a part is written.
+    scope = Scope(writer)
+
+    def put(at: Sequence[Length]) -> None:
+        number = new
+        if isinstance(new, Array):
+            number = scope.read(_stretched(writer, new), at[offset:])
+        assert isinstance(number, Number)
+        if not op.set_instead_of_inc:
+            number = writer.called(operator.add, scope.total(part, at), number)
+        scope.write(number, part, at)
+
+    over_entries(writer, part.shape, put)
+    return [result]
+
+
+def _check_broadcast(writer: GraphWriter, new: Array, shape: Sequence[Length]) -> None:
+    for length, wanted in zip(new.shape, shape, strict=True):
+        wrong = writer.builder.and_(writer.differs(length, wanted), writer.differs(length, 1))
+        writer.fail_if(
+            wrong, ValueError, "cannot assign slice of shape from input of another shape"
+        )
+
+
+def _stretched(writer: GraphWriter, array: Array) -> Array:
+    """Return an array whose axes of one entry are read as if they were longer."""
+    strides = [
+        stride if isinstance(n, int) else writer.chosen(writer.differs(n, 1), stride, 0)
+        for n, stride in zip(array.shape, array.strides, strict=True)
+    ]
+    return replace(array, strides=tuple(strides), is_contiguous=False)
+
+
+def _are_integers(indices: Sequence[Value]) -> bool:
+    return all(isinstance(v, Number) and v.dtype.kind in "iu" for v in indices)
+
+
+def _part(
+    writer: GraphWriter, array: Array, entries: Sequence[Any], indices: Sequence[Value]
+) -> Array:
+    """Return a part of an array, in the same memory."""
+    numbers = iter(writer.length(v) for v in indices if isinstance(v, Number))
+    data, axis = array.data, 0
+    shape: list[Length] = []
+    strides: list[Length] = []
+    starts: list[Length] = []
+    # Entries follow each other still if integers come first, and then one slice of several rows.
+    follow = array.is_contiguous
+    for entry in entries:
+        length, stride = array.shape[axis], array.strides[axis]
+        if isinstance(entry, slice):
+            start, count, step = _bounds(writer, entry, numbers, length)
+            follow = follow and _is(step, 1) and (not shape or _is(count, length))
+            starts.append(start)
+            shape.append(count)
+            strides.append(writer.multiply(stride, step))
+        else:
+            starts.append(_row(writer, next(numbers), length))
+            follow = follow and not shape
+        axis += 1
+    rest = [0] * (array.ndim - axis)
+    data = writer.entry(array, [*starts, *rest])
+    return replace(
+        array,
+        data=data,
+        shape=(*shape, *array.shape[axis:]),
+        strides=(*strides, *array.strides[axis:]),
+        is_contiguous=follow,
+    )
+
+
+def _is(one: Length, other: Length) -> bool:
+    return one is other or (isinstance(one, int) and isinstance(other, int) and one == other)
+
+
+def _row(writer: GraphWriter, index: Length, length: Length) -> Length:
+    """Return the row at an index, which counts from the end if it is negative."""
+    row = writer.chosen(writer.is_less(index, 0), writer.add(index, length), index)
+    outside = writer.builder.or_(writer.is_less(row, 0), writer.is_at_least(row, length))
+    writer.fail_if(outside, IndexError, "index out of bounds")
+    return row
+
+
+def _bounds(
+    writer: GraphWriter, entry: slice, numbers: Iterator[Length], length: Length
+) -> tuple[Length, Length, Length]:
+    """Return the first row of a slice, how many rows it has, and the step, as Python does."""
+    if entry == slice(None):
+        return 0, length, 1
+    first = None if entry.start is None else next(numbers)
+    last = None if entry.stop is None else next(numbers)
+    step: Length = 1 if entry.step is None else next(numbers)
+    writer.fail_if(writer.is_zero(step), ValueError, "slice step cannot be zero")
+    is_back = writer.is_less(step, 0)
+    lowest = writer.chosen(is_back, -1, 0)
+    highest = writer.chosen(is_back, writer.subtract(length, 1), length)
+
+    def clipped(index: Length) -> Length:
+        found = writer.chosen(writer.is_less(index, 0), writer.add(index, length), index)
+        return writer.smaller(writer.larger(found, lowest), highest)
+
+    start = writer.chosen(is_back, highest, lowest) if first is None else clipped(first)
+    stop = writer.chosen(is_back, lowest, highest) if last is None else clipped(last)
+    size = writer.chosen(is_back, writer.subtract(start, stop), writer.subtract(stop, start))
+    by = writer.chosen(is_back, writer.subtract(0, step), step)
+    count = writer.quotient(writer.add(size, writer.subtract(by, 1)), by)
+    return start, writer.larger(count, 0), step

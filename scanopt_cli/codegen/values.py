@@ -1,0 +1,106 @@
+"""What stands for a variable while code is written: a number, an array, or what Numba knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+from numba.core import types
+
+if TYPE_CHECKING:
+    from scanopt_cli.codegen.buffers import Buffer
+
+type Length = int | Any
+"""A number of entries or bytes: an integer if it is known, else an instruction of 64 bits."""
+
+
+@dataclass(eq=False, slots=True)
+class Memory:
+    """A block of memory with a count of references.
+
+    Attributes
+    ----------
+    info
+        Numba's record of it, which counts the references.
+    is_owned
+        Whether the code holds a reference, which it gives up when nothing needs the block.
+    n_users
+        How many values that are needed later are in it.
+    buffer
+        The buffer of a loop that holds it, which is free when the memory has no users.
+    within
+        Memory of which this is a part, as a function of PyTensor's returned it.
+    """
+
+    info: Any
+    is_owned: bool
+    n_users: int = 0
+    buffer: Buffer | None = None
+    within: tuple[Memory, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Number:
+    """A number in a register; of an array, its only entry."""
+
+    code: Any
+    dtype: np.dtype[Any]
+
+    @property
+    def numba_type(self) -> Any:
+        """Numba's type of it."""
+        return numba.from_dtype(self.dtype)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Array:
+    """An array in memory.
+
+    Attributes
+    ----------
+    data
+        The pointer to its first entry.
+    strides
+        Bytes from one entry to the next, by axis.
+    is_contiguous
+        Whether its entries are known to follow each other in memory, the last axis first.
+    """
+
+    dtype: np.dtype[Any]
+    data: Any
+    shape: tuple[Length, ...]
+    strides: tuple[Length, ...]
+    memory: Memory
+    is_contiguous: bool
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def numba_type(self) -> Any:
+        """Numba's type of it."""
+        layout = "C" if self.is_contiguous else "A"
+        return types.Array(numba.from_dtype(self.dtype), self.ndim, layout)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Other:
+    """What no rule reads: a generator, a list, a complex number."""
+
+    code: Any
+    numba_type: Any
+    is_owned: bool
+    memory: Memory = field(default_factory=lambda: Memory(None, False))
+
+
+type Value = Number | Array | Other
+
+
+def is_real(dtype: Any) -> bool:
+    """Whether rules compute with numbers of a dtype: floats, integers, and truth values."""
+    dtype = np.dtype(dtype)
+    return dtype.kind in "biu" or dtype in (np.float32, np.float64)
