@@ -20,6 +20,7 @@ from pytensor.tensor.basic import (
     TensorFromScalar,
 )
 from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 from pytensor.tensor.rewriting.scalarize import (
     ScalarCAReduce,
     ScalarizedElemwise,
@@ -289,7 +290,7 @@ def _join(
     inputs: Sequence[Value],
 ) -> Sequence[Value] | None:
     (output,) = node.outputs
-    if any(isinstance(v, Other) for v in inputs) or not is_real(output.type.dtype):
+    if not all(isinstance(v, Array | Number) for v in inputs) or not is_real(output.type.dtype):
         return None
     axis, ndim = op.axis % output.type.ndim, output.type.ndim
     ones: tuple[Length, ...] = (1,) * ndim
@@ -314,6 +315,7 @@ def _join(
     return [made]
 
 
+@write_node.register(FusedElemwise)
 @write_node.register(ScalarCAReduce)
 @write_node.register(ScalarSubtensor)
 @write_node.register(ScalarizedElemwise)

@@ -43,9 +43,11 @@ def direct_function(fgraph: FunctionGraph, memo: Any) -> Any:
     except NotImplementedError:
         return None
 
+    functions: list[Any] = []
+
     def code(_typing_context: Any, *kinds: Any) -> Any:
         def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            writer = GraphWriter(context, builder, memo)
+            writer = GraphWriter(context, builder, memo, functions)
             for variable, kind, argument in zip(inputs, signature.args, arguments, strict=True):
                 shape = getattr(variable.type, "shape", ())
                 writer.bind(

@@ -10,7 +10,6 @@ later node reads a value in the block.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import singledispatch
@@ -24,8 +23,50 @@ from pytensor.scalar.basic import ScalarType
 
 from scanopt_cli.codegen.buffers import Pool
 from scanopt_cli.codegen.scalars import rule_of
-from scanopt_cli.codegen.values import Array, Length, Memory, Number, Other, Value, is_real
+from scanopt_cli.codegen.values import (
+    Array,
+    Gathered,
+    Length,
+    Memory,
+    Number,
+    Other,
+    Value,
+    is_real,
+)
 from scanopt_cli.codegen.writer import Writer
+
+
+class _Order:
+    """The nodes that are written, and who reads what they compute.
+
+    Attributes
+    ----------
+    readers
+        The nodes that read a variable, as often as they do; ``None`` for an output of the graph.
+    done
+        What stands for the outputs of nodes that were written with others before them.
+    """
+
+    def __init__(self, nodes: Sequence[Apply], outputs: Sequence[Variable]) -> None:
+        self.readers: dict[Variable, list[Apply | None]] = {}
+        for node in nodes:
+            for variable in node.inputs:
+                self.readers.setdefault(variable, []).append(node)
+        for variable in outputs:
+            self.readers.setdefault(variable, []).append(None)
+        self.done: dict[Apply, Sequence[Value | None]] = {}
+        self._nodes = nodes
+        self._places = {node: i for i, node in enumerate(nodes)}
+
+    def only_reader(self, variable: Variable) -> Apply | None:
+        """Return the node that alone reads a variable, and once."""
+        readers = self.readers.get(variable, [])
+        return readers[0] if len(readers) == 1 else None
+
+    def overwrites_nothing(self, first: Apply, last: Apply) -> bool:
+        """Whether the nodes after ``first``, up to ``last``, overwrite no memory."""
+        between = self._nodes[self._places[first] + 1 : self._places[last] + 1]
+        return not any(node.op.destroy_map for node in between)
 
 
 class GraphWriter(Writer):
@@ -37,13 +78,15 @@ class GraphWriter(Writer):
         What stands for the variables that are computed and are read later.
     pool
         The buffers of the loop that is written, if it is one.
+    order
+        The nodes that are written, one after the other.
     """
 
-    def __init__(self, context: Any, builder: Any, memo: Any) -> None:
-        super().__init__(context, builder)
-        self.memo = memo
+    def __init__(self, context: Any, builder: Any, memo: Any, functions: list[Any]) -> None:
+        super().__init__(context, builder, memo, functions)
         self.known: dict[Variable, Value] = {}
         self.pool: Pool | None = None
+        self.order = _Order((), ())
 
     def bind(self, variable: Variable, value: Value) -> None:
         """Let a value stand for a variable, until `drop`."""
@@ -55,6 +98,8 @@ class GraphWriter(Writer):
     def _fitting(self, variable: Any, value: Value) -> Value:
         """Return a value as one of the type of a variable, whose static shape is checked."""
         kind = variable.type
+        if isinstance(value, Gathered):
+            return value
         if isinstance(value, Array):
             value = replace(value, shape=self.checked(value.shape, kind.shape))
             if not is_number_like(variable):
@@ -129,19 +174,24 @@ class GraphWriter(Writer):
 
     def write(self, nodes: Sequence[Apply], outputs: Sequence[Variable]) -> None:
         """Write nodes in their order; what is read later, or is an output, stays known."""
-        readers = Counter([*outputs, *(v for node in nodes for v in node.inputs)])
+        outside, self.order = self.order, _Order(nodes, outputs)
+        left = {v: len(readers) for v, readers in self.order.readers.items()}
         for node in nodes:
-            inputs = [self.value(v) for v in node.inputs]
-            made = write_node(node.op, node, self, inputs)
+            made = self.order.done.pop(node, None)
             if made is None:
-                made = self._called(node, inputs)
+                inputs = [self.value(v) for v in node.inputs]
+                made = write_node(node.op, node, self, inputs)
+                if made is None:
+                    made = self._called(node, inputs)
             for output, value in zip(node.outputs, made, strict=True):
-                self.bind(output, value)
+                if value is not None:
+                    self.bind(output, value)
             for variable in node.inputs:
-                readers[variable] -= 1
+                left[variable] -= 1
             for variable in dict.fromkeys((*node.inputs, *node.outputs)):
-                if not readers[variable] and variable in self.known:
+                if not left.get(variable) and variable in self.known:
                     self.drop(variable)
+        self.order = outside
 
     def inner(self, graph: FrozenFunctionGraph, inputs: Sequence[Value]) -> list[Value]:
         """Write a graph in place of a node, and return what stands for its outputs."""
@@ -194,8 +244,11 @@ def is_number_like(variable: Any) -> bool:
 @singledispatch
 def write_node(
     op: Any, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
-) -> Sequence[Value] | None:
-    """Write a node, and return what stands for its outputs; ``None`` if no rule knows it."""
+) -> Sequence[Value | None] | None:
+    """Write a node, and return what stands for its outputs; ``None`` if no rule knows it.
+
+    Nothing stands for an output whose only reader was written with the node.
+    """
     if isinstance(node.outputs[0].type, ScalarType):
         rule = rule_of(op, node)
         if rule is not None and all(isinstance(v, Number) for v in inputs):

@@ -8,11 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 from pytensor.graph.basic import Apply
-from pytensor.tensor.subtensor import IncSubtensor, Subtensor
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+)
 
-from scanopt_cli.codegen.elementwise import Scope, over_entries
+from scanopt_cli.codegen.elementwise import Scope, over_entries, row_at
 from scanopt_cli.codegen.graphs import GraphWriter, write_node
-from scanopt_cli.codegen.values import Array, Length, Number, Other, Value
+from scanopt_cli.codegen.values import Array, Gathered, Length, Memory, Number, Other, Value
+from scanopt_cli.loop.array_views import index_arrays, is_write
 
 
 @write_node.register(Subtensor)
@@ -33,7 +40,11 @@ def _inc_subtensor(
     op: IncSubtensor, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     array, new, *indices = inputs
-    if not isinstance(array, Array) or isinstance(new, Other) or not _are_integers(indices):
+    if (
+        not isinstance(array, Array)
+        or isinstance(new, Other | Gathered)
+        or not _are_integers(indices)
+    ):
         return None
     result = array if op.inplace else writer.copied(array)
     part = _part(writer, result, op.idx_list, indices)
@@ -56,6 +67,91 @@ def _inc_subtensor(
 
     over_entries(writer, part.shape, put)
     return [result]
+
+
+@write_node.register(AdvancedSubtensor)
+def _advanced_subtensor(
+    op: Any,  # noqa: ARG001
+    node: Apply,
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    array = inputs[0]
+    picked = _picked(node, inputs)
+    if picked is None or not isinstance(array, Array):
+        return None
+    axis = min(picked)
+    lengths = [v.shape[0] if isinstance(v, Array) else 1 for v in picked.values()]
+    for length in lengths[1:]:
+        wrong = writer.differs(length, lengths[0])
+        writer.fail_if(wrong, ValueError, "arrays of indices have different lengths")
+    rest = [n for k, n in enumerate(array.shape) if k not in picked]
+    shape = (*rest[:axis], lengths[0], *rest[axis:])
+    parts = [array.memory, *(v.memory for v in picked.values() if isinstance(v, Array))]
+    found = Gathered(array, shape, picked, axis, Memory(None, False, within=tuple(parts)))
+    (output,) = node.outputs
+    reader = writer.order.only_reader(output)
+    is_elementwise = reader is not None and isinstance(reader.op, Elemwise)
+    if is_elementwise and writer.order.overwrites_nothing(node, reader):
+        for memory in parts:
+            memory.n_users += 1
+        return [found]
+    made = writer.allocate(array.dtype, shape)
+    scope = Scope(writer)
+    over_entries(writer, shape, lambda at: scope.write(scope.read(found, at), made, at))
+    return [made]
+
+
+@write_node.register(AdvancedIncSubtensor)
+def _advanced_inc_subtensor(
+    op: AdvancedIncSubtensor, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
+) -> Sequence[Value] | None:
+    array, new = inputs[:2]
+    picked = _picked(node, inputs) if is_write(node) else None
+    if picked is None or not isinstance(array, Array) or isinstance(new, Other | Gathered):
+        return None
+    axis = min(picked)
+    lengths = [v.shape[0] if isinstance(v, Array) else 1 for v in picked.values()]
+    for length in lengths[1:]:
+        wrong = writer.differs(length, lengths[0])
+        writer.fail_if(wrong, ValueError, "arrays of indices have different lengths")
+    rest = [n for k, n in enumerate(array.shape) if k not in picked]
+    shape = (*rest[:axis], lengths[0], *rest[axis:])
+    if isinstance(new, Array):
+        _check_broadcast(writer, new, shape)
+        new = _stretched(writer, new)
+    result = array if op.inplace else writer.copied(array)
+    scope = Scope(writer)
+
+    def put(at: Sequence[Length]) -> None:
+        others = iter([index for k, index in enumerate(at) if k != axis])
+        place: list[Length] = []
+        for dimension, length in enumerate(result.shape):
+            index = picked.get(dimension)
+            if index is None:
+                place.append(next(others))
+            else:
+                row = writer.length(scope.read(index, [at[axis]]))
+                place.append(row_at(writer, row, length))
+        number = scope.read(new, at)
+        if not op.set_instead_of_inc:
+            number = writer.called(operator.add, scope.total(result, place), number)
+        scope.write(number, result, place)
+
+    over_entries(writer, shape, put)
+    return [result]
+
+
+def _picked(node: Apply, inputs: Sequence[Value]) -> dict[int, Array | Number] | None:
+    """Return the vectors of indices of a node, by dimension, if it picks by these alone."""
+    values = dict(zip(node.inputs, inputs, strict=True))
+    found: dict[int, Array | Number] = {}
+    for dimension, variable in (index_arrays(node) or {}).items():
+        value = values.get(variable)
+        if not isinstance(value, Array | Number):
+            return None
+        found[dimension] = value
+    return found or None
 
 
 def _check_broadcast(writer: GraphWriter, new: Array, shape: Sequence[Length]) -> None:
@@ -99,7 +195,7 @@ def _part(
             shape.append(count)
             strides.append(writer.multiply(stride, step))
         else:
-            starts.append(_row(writer, next(numbers), length))
+            starts.append(row_at(writer, next(numbers), length))
             follow = follow and not shape
         axis += 1
     rest = [0] * (array.ndim - axis)
@@ -115,14 +211,6 @@ def _part(
 
 def _is(one: Length, other: Length) -> bool:
     return one is other or (isinstance(one, int) and isinstance(other, int) and one == other)
-
-
-def _row(writer: GraphWriter, index: Length, length: Length) -> Length:
-    """Return the row at an index, which counts from the end if it is negative."""
-    row = writer.chosen(writer.is_less(index, 0), writer.add(index, length), index)
-    outside = writer.builder.or_(writer.is_less(row, 0), writer.is_at_least(row, length))
-    writer.fail_if(outside, IndexError, "index out of bounds")
-    return row
 
 
 def _bounds(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.link.numba.dispatch import basic
 from pytensor.scalar import basic as scalars
 from pytensor.scalar import math as special
 from pytensor.scalar.basic import ScalarOp
@@ -28,21 +29,33 @@ type Rule = Callable[[Writer, Sequence[Number]], Sequence[Number]]
 
 
 def rule_of(op: Any, node: Apply) -> Rule | None:
-    """Return what writes a scalar operation, given the numbers that it reads, if there is a rule.
+    """Return what writes a scalar operation, given the numbers that it reads.
 
-    ``node`` is an application of the operation to scalars, which says the dtypes.
+    ``node`` is an application of the operation to scalars, which says the dtypes; ``None`` if one
+    is no dtype of real numbers. Without a rule, PyTensor's function for the operation is called.
     """
     if not all(is_real(v.type.dtype) for v in (*node.inputs, *node.outputs)):
         return None
-    rule = _rule(op, node)
-    if rule is None:
-        return None
+    rule = _rule(op, node) or _compiled(op, node)
 
     def written(writer: Writer, numbers: Sequence[Number]) -> list[Number]:
         made = rule(writer, numbers)
         return [writer.cast(n, v.type.dtype) for n, v in zip(made, node.outputs, strict=True)]
 
     return written
+
+
+def _compiled(op: Any, node: Apply) -> Rule:
+    """Call what PyTensor compiles for an operation."""
+
+    def rule(writer: Writer, numbers: Sequence[Number]) -> list[Number]:
+        function, _ = basic.numba_funcify_ensure_cache(op, node=node, ofg_memo=writer.memo)
+        found = writer.call(function, numbers)
+        made = [number for number in found if isinstance(number, Number)]
+        assert len(made) == len(node.outputs)
+        return made
+
+    return rule
 
 
 @singledispatch

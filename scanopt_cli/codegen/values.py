@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +98,28 @@ class Other:
     memory: Memory = field(default_factory=lambda: Memory(None, False))
 
 
-type Value = Number | Array | Other
+@dataclass(frozen=True, eq=False, slots=True)
+class Gathered:
+    """Entries of an array that indices pick, read where they are.
+
+    Attributes
+    ----------
+    shape
+        The lengths of the axes.
+    picked
+        By dimension of the array, the indices, which are vectors of one length.
+    axis
+        The axis of the entries that are picked.
+    """
+
+    array: Array
+    shape: tuple[Length, ...]
+    picked: Mapping[int, Array | Number]
+    axis: int
+    memory: Memory
+
+
+type Value = Number | Array | Other | Gathered
 
 
 def is_real(dtype: Any) -> bool:

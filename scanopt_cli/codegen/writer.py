@@ -32,11 +32,18 @@ class Writer:
         Numba's target, which knows how values are represented.
     builder
         Where the next instruction goes.
+    memo
+        What PyTensor's functions for Ops remember in one compilation.
+    functions
+        The functions that are called, which must live as long as the code: Numba keeps the objects
+        that their code refers to no longer than them.
     """
 
-    def __init__(self, context: Any, builder: Any) -> None:
+    def __init__(self, context: Any, builder: Any, memo: Any, functions: list[Any]) -> None:
         self.context = context
         self.builder = builder
+        self.memo = memo
+        self.functions = functions
 
     # Lengths: what is known is computed now.
 
@@ -346,6 +353,7 @@ class Writer:
 
     def call(self, function: Any, values: Sequence[Value]) -> list[Value]:
         """Call a function that Numba compiles, and return what it returns."""
+        self.functions.append(function)
         typing = self.context.typing_context
         kinds = tuple(value.numba_type for value in values)
         kind = typing.resolve_value_type(function)

@@ -160,31 +160,7 @@ def in_place(function: Callable[[Value], Value]) -> Any:
     def code(_context: Any, array: Any) -> Any:
         def made(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             view = context.make_array(array)(context, builder, arguments[0])
-            vector = ir.VectorType(_DOUBLE, _WIDTH)
-            index = view.nitems.type
-            width, zero = index(_WIDTH), index(0)
-            # What is left of the array is computed in a vector of its own.
-            rest = cgutils.alloca_once_value(builder, ir.Constant(vector, [1.0] * _WIDTH))
-            numbers = builder.bitcast(rest, _DOUBLE.as_pointer())
-
-            def replaced(pointer: Any) -> None:
-                place = builder.bitcast(pointer, vector.as_pointer())
-                old = builder.load(place, align=8)
-                builder.store(function(Value(builder, old)).code, place, align=8)
-
-            n_rest = builder.urem(view.nitems, width)
-            n_whole = builder.sub(view.nitems, n_rest)
-            with cgutils.for_range_slice(builder, zero, n_whole, width) as (i, _):
-                replaced(builder.gep(view.data, [i]))
-            with builder.if_then(builder.icmp_unsigned("!=", n_rest, zero)):
-                start = builder.gep(view.data, [n_whole])
-                with cgutils.for_range(builder, n_rest) as loop:
-                    number = builder.load(builder.gep(start, [loop.index]))
-                    builder.store(number, builder.gep(numbers, [loop.index]))
-                replaced(numbers)
-                with cgutils.for_range(builder, n_rest) as loop:
-                    number = builder.load(builder.gep(numbers, [loop.index]))
-                    builder.store(number, builder.gep(start, [loop.index]))
+            replace_numbers(builder, function, view.data, view.nitems)
             return context.get_dummy_value()
 
         is_contiguous = isinstance(array, types.Array) and array.layout == "C"
@@ -193,3 +169,33 @@ def in_place(function: Callable[[Value], Value]) -> Any:
         return types.void(array), made
 
     return code
+
+
+def replace_numbers(
+    builder: Any, function: Callable[[Value], Value], data: Any, count: Any
+) -> None:
+    """Write what replaces each of ``count`` numbers, which follow each other, by its function."""
+    vector = ir.VectorType(_DOUBLE, _WIDTH)
+    width, zero = count.type(_WIDTH), count.type(0)
+    # What is left of the array is computed in a vector of its own.
+    rest = cgutils.alloca_once_value(builder, ir.Constant(vector, [1.0] * _WIDTH))
+    numbers = builder.bitcast(rest, _DOUBLE.as_pointer())
+
+    def replaced(pointer: Any) -> None:
+        place = builder.bitcast(pointer, vector.as_pointer())
+        old = builder.load(place, align=8)
+        builder.store(function(Value(builder, old)).code, place, align=8)
+
+    n_rest = builder.urem(count, width)
+    n_whole = builder.sub(count, n_rest)
+    with cgutils.for_range_slice(builder, zero, n_whole, width) as (i, _):
+        replaced(builder.gep(data, [i]))
+    with builder.if_then(builder.icmp_unsigned("!=", n_rest, zero)):
+        start = builder.gep(data, [n_whole])
+        with cgutils.for_range(builder, n_rest) as loop:
+            number = builder.load(builder.gep(start, [loop.index]))
+            builder.store(number, builder.gep(numbers, [loop.index]))
+        replaced(numbers)
+        with cgutils.for_range(builder, n_rest) as loop:
+            number = builder.load(builder.gep(numbers, [loop.index]))
+            builder.store(number, builder.gep(start, [loop.index]))
