@@ -30,7 +30,7 @@ from pytensor.tensor.rewriting.scalarize import (
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.type_other import NoneTypeT
 
-from scanopt_cli.codegen.elementwise import Scope, over_entries
+from scanopt_cli.codegen.entries import Entries, over_entries
 from scanopt_cli.codegen.graphs import GraphWriter, is_number_like, write_node
 from scanopt_cli.codegen.values import Array, Length, Number, Other, Value, is_real
 
@@ -248,8 +248,10 @@ def _alloc(
                 "could not broadcast input array into the shape requested by Alloc",
             )
     made = writer.allocate(value.dtype, shape)
-    scope = Scope(writer)
-    over_entries(writer, shape, lambda at: scope.write(scope.read(value, at[offset:]), made, at))
+    entries = Entries(writer, made)
+    over_entries(
+        writer, shape, lambda at: entries.write(entries.read(value, at[offset:]), made, at)
+    )
     return [made]
 
 
@@ -302,13 +304,13 @@ def _join(
             if i != axis:
                 writer.fail_if(writer.differs(other[i], shape[i]), ValueError, _MISMATCH)
     made = writer.allocate(output.type.dtype, shape)
-    scope = Scope(writer)
+    entries = Entries(writer, made)
     first: Length = 0
     for value, own in zip(inputs, shapes, strict=True):
 
         def put(at: Sequence[Length], value: Value = value, first: Length = first) -> None:
             place = [*at[:axis], writer.add(at[axis], first), *at[axis + 1 :]]
-            scope.write(scope.read(value, at), made, place)
+            entries.write(entries.read(value, at), made, place)
 
         over_entries(writer, own, put)
         first = writer.add(first, own[axis])

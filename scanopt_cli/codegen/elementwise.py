@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from pytensor.graph.basic import Apply
-from pytensor.link.numba.dispatch._llvmlite_self_ref import ensure_self_ref_metadata_support
 from pytensor.scalar import basic as scalars
 from pytensor.scalar.basic import identity as identity_op
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 
+from scanopt_cli.codegen.entries import Entries, over_entries
 from scanopt_cli.codegen.graphs import GraphWriter, write_node
 from scanopt_cli.codegen.scalars import Rule, rule_of
 from scanopt_cli.codegen.values import Array, Gathered, Length, Number, Other, Value, is_real
 from scanopt_cli.loop.llvm_values import replace_numbers
 from scanopt_cli.loop.numba_math import OF_VALUES
 from scanopt_cli.loop.vector_math import WholeArrayFunction
-
-ensure_self_ref_metadata_support()
 
 
 @write_node.register(Elemwise)
@@ -63,8 +60,6 @@ class _Result:
     ----------
     array
         The array of entries, or of totals along some axes.
-    is_apart
-        Whether no array that is read shares its memory.
     reduction
         What adds the entries up.
     place
@@ -74,7 +69,6 @@ class _Result:
     """
 
     array: Any
-    is_apart: bool
     reduction: Any = None
     place: Any = None
     kept: Sequence[int] = ()
@@ -112,8 +106,8 @@ def _target(
         and target.dtype == np.dtype(output.type.dtype)
         and (target.is_contiguous or not is_whole)
     ):
-        return _Result(target, is_apart=False)
-    return _Result(writer.allocate(output.type.dtype, shape), is_apart=True)
+        return _Result(target)
+    return _Result(writer.allocate(output.type.dtype, shape))
 
 
 def _total(writer: GraphWriter, node: Apply, shape: Sequence[Length]) -> _Result | None:
@@ -130,13 +124,13 @@ def _total(writer: GraphWriter, node: Apply, shape: Sequence[Length]) -> _Result
     start = writer.number(identity(op.scalar_op.identity, dtype), dtype)
     if not kept:
         place = writer.variable(start)
-        return _Result(None, True, op.scalar_op, place, (), start, output.type.dtype)
+        return _Result(None, op.scalar_op, place, (), start, output.type.dtype)
     if dtype != np.dtype(output.type.dtype):
         return None
     array = writer.allocate(dtype, [shape[axis] for axis in kept])
-    scope = Scope(writer)
-    over_entries(writer, array.shape, lambda at: scope.write(start, array, at))
-    return _Result(array, True, op.scalar_op, None, kept)
+    entries = Entries(writer, array)
+    over_entries(writer, array.shape, lambda at: entries.write(start, array, at))
+    return _Result(array, op.scalar_op, None, kept)
 
 
 def _compute(
@@ -155,82 +149,24 @@ def _compute(
         axes, values = flattened(writer, shape, [*inputs, *arrays])
         read, stored = values[: len(inputs)], iter(values[len(inputs) :])
         written = [None if array is None else next(stored) for array in written]
-    scope = Scope(writer)
+    entries = Entries(writer, *arrays)
 
     def compute(indices: Sequence[Length]) -> None:
-        numbers = [scope.read(value, indices) for value in read]
+        numbers = [entries.read(value, indices) for value in read]
         for number, array, result in zip(rule(writer, numbers), written, results, strict=True):
             if result.reduction is None:
-                scope.write(number, array, indices, is_apart=result.is_apart)
+                entries.write(number, array, indices)
                 continue
             at = [indices[axis] for axis in result.kept]
             if result.total is None:
-                made = combined(writer, result.reduction, scope.total(array, at), number)
-                scope.write(made, array, at)
+                made = combined(writer, result.reduction, entries.read(array, at), number)
+                entries.write(made, array, at)
             else:
                 total = Number(writer.builder.load(result.place), result.total.dtype)
                 made = combined(writer, result.reduction, total, number)
                 writer.builder.store(made.code, result.place)
 
     over_entries(writer, axes, compute)
-
-
-class Scope:
-    """Reads and writes entries; tells LLVM that what is read is not what is written."""
-
-    def __init__(self, writer: GraphWriter) -> None:
-        self.writer = writer
-        module = writer.builder.module
-        domain = module.add_metadata([], self_ref=True)
-        self._scope = module.add_metadata([module.add_metadata([domain], self_ref=True)])
-
-    def read(self, value: Value, indices: Sequence[Length]) -> Number:
-        """Return the entry of a value that is broadcast to the axes of ``indices``."""
-        if isinstance(value, Number):
-            return value
-        if isinstance(value, Gathered):
-            return self._picked(value, indices)
-        assert isinstance(value, Array)
-        own = [
-            0 if isinstance(n, int) and n == 1 else index
-            for n, index in zip(value.shape, indices, strict=True)
-        ]
-        found = self.writer.builder.load(self.writer.entry(value, own))
-        found.set_metadata("noalias", self._scope)
-        if value.dtype == np.bool_:
-            code = self.writer.builder.icmp_unsigned("!=", found, found.type(0))
-            return Number(code, value.dtype)
-        return Number(found, value.dtype)
-
-    def _picked(self, value: Gathered, indices: Sequence[Length]) -> Number:
-        writer, array = self.writer, value.array
-        at: list[Length] = []
-        for dimension, length in enumerate(array.shape):
-            index = value.picked.get(dimension)
-            if index is None:
-                axis = dimension if dimension < value.axis else dimension - len(value.picked) + 1
-                at.append(indices[axis])
-            else:
-                picked = self.read(index, [indices[value.axis]])
-                at.append(row_at(writer, writer.length(picked), length))
-        return self.read(array, at)
-
-    def total(self, array: Array, indices: Sequence[Length]) -> Number:
-        """Return an entry of what is written."""
-        return self.writer.load(self.writer.entry(array, indices), array.dtype)
-
-    def write(
-        self, number: Number, array: Value, indices: Sequence[Length], *, is_apart: bool = True
-    ) -> None:
-        """Write an entry; ``is_apart`` says that no array that is read shares the memory."""
-        assert isinstance(array, Array)
-        writer = self.writer
-        code = writer.cast(number, array.dtype).code
-        if array.dtype == np.bool_:
-            code = writer.builder.zext(code, ir.IntType(8))
-        stored = writer.builder.store(code, writer.entry(array, indices))
-        if is_apart:
-            stored.set_metadata("alias.scope", self._scope)
 
 
 def flattened(
@@ -253,21 +189,6 @@ def flattened(
         else value
         for value in values
     ]
-
-
-def over_entries(
-    writer: GraphWriter, shape: Sequence[Length], write: Callable[[Sequence[Length]], None]
-) -> None:
-    """Write a loop for each axis, the last one innermost."""
-
-    def nest(indices: list[Length]) -> None:
-        if len(indices) == len(shape):
-            write(indices)
-            return
-        with writer.loop(shape[len(indices)]) as index:
-            nest([*indices, index])
-
-    nest([])
 
 
 def _is_same(one: Length, other: Length) -> bool:
@@ -296,14 +217,6 @@ def broadcast_shape(writer: GraphWriter, node: Apply, inputs: Sequence[Value]) -
                 found = length
         shape.append(found)
     return shape
-
-
-def row_at(writer: GraphWriter, index: Length, length: Length) -> Length:
-    """Return the row at an index, which counts from the end if it is negative; check it."""
-    row = writer.chosen(writer.is_less(index, 0), writer.add(index, length), index)
-    outside = writer.builder.or_(writer.is_less(row, 0), writer.is_at_least(row, length))
-    writer.fail_if(outside, IndexError, "index out of bounds")
-    return row
 
 
 _COMBINED: dict[type, Any] = {

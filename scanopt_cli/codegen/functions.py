@@ -6,76 +6,115 @@ of a graph without loops is made as before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba.core import types
 from numba.extending import intrinsic
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply
 from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 from pytensor.link.numba.cache import compile_numba_function_src
-from pytensor.link.numba.dispatch import basic
 from pytensor.link.numba.dispatch.basic import (
     get_numba_type,
     numba_funcify,
     numba_funcify_and_cache_key,
+    register_funcify_and_cache_key,
 )
 
-from scanopt_cli.codegen import arrays, elementwise, indexing, loops  # noqa: F401
+from scanopt_cli.codegen import arrays, elementwise, indexing, loops, rows  # noqa: F401
 from scanopt_cli.codegen.graphs import GraphWriter
+from scanopt_cli.codegen.keys import key_of
 from scanopt_cli.codegen.values import Array, Number
 from scanopt_cli.loop.operators import Loop
+
+type Function = tuple[Callable[..., Any], str | None]
+"""What Numba calls, and what it is cached by; ``None`` if it is not."""
 
 _MOST_ARGUMENTS = 500
 
 
-def direct_function(fgraph: FunctionGraph, memo: Any) -> Any:
-    """Return a function of a graph whose code is written at once; ``None`` if it cannot be."""
+@numba_funcify_and_cache_key.register(FunctionGraph)
+def _of_graph(fgraph: FunctionGraph, **kwargs: Any) -> Function:
+    """Return the function of a graph: as PyTensor makes it, if no node is a loop."""
     nodes = fgraph.toposort()
-    if not any(isinstance(node.op, Loop) for node in nodes):
-        return None
-    constants = _arrays(fgraph)
-    inputs: list[Variable] = [*fgraph.inputs, *constants]
-    if len(inputs) > _MOST_ARGUMENTS or len(set(fgraph.inputs)) < len(fgraph.inputs):
+    made = None
+    if any(isinstance(node.op, Loop) for node in nodes):
+        made = direct_function(fgraph, nodes, kwargs.get("ofg_memo"))
+    if made is not None:
+        return made
+    original = numba_funcify_and_cache_key.dispatch(AbstractFunctionGraph)
+    found: Function = original(fgraph, **kwargs)
+    return found
+
+
+@numba_funcify.register(FunctionGraph)
+def _of_graph_alone(fgraph: FunctionGraph, **kwargs: Any) -> Callable[..., Any]:
+    return _of_graph(fgraph, **kwargs)[0]
+
+
+@register_funcify_and_cache_key(Loop)  # type: ignore[untyped-decorator]
+def _of_loop(op: Loop, node: Apply, ofg_memo: Any = None, **_: Any) -> Function:
+    """Return the function of a loop in a graph that has no direct code."""
+    inputs = [v.type() for v in node.inputs]
+    alone = op.make_node(*inputs)
+    graph = FunctionGraph(inputs, alone.outputs, clone=False)
+    made = direct_function(graph, [alone], ofg_memo, squeeze=True)
+    if made is None:
+        raise NotImplementedError(f"{op} has too many inputs for Numba")
+    return made
+
+
+def direct_function(
+    fgraph: FunctionGraph, nodes: Sequence[Apply], memo: Any, *, squeeze: bool = False
+) -> Function | None:
+    """Return a function of a graph whose code is written at once, and what it is cached by.
+
+    Parameters
+    ----------
+    fgraph, nodes
+        The graph, and its nodes in their order.
+    memo
+        What PyTensor's functions for Ops remember in one compilation.
+    squeeze
+        Whether a single output is returned as it is, not in a tuple.
+
+    Returns
+    -------
+    The function and its key, or ``None`` if the graph has too many inputs, or outputs of a type
+    that Numba does not have.
+    """
+    if len(fgraph.inputs) > _MOST_ARGUMENTS:
         return None
     try:
-        returned = types.Tuple([_type_of(v) for v in fgraph.outputs])
+        kinds = [_type_of(v) for v in fgraph.outputs]
     except NotImplementedError:
         return None
-
+    is_single = squeeze and len(kinds) == 1
+    returned = kinds[0] if is_single else types.Tuple(kinds)
     functions: list[Any] = []
 
-    def code(_typing_context: Any, *kinds: Any) -> Any:
+    def code(_typing_context: Any, *given: Any) -> Any:
         def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            writer = GraphWriter(context, builder, memo, functions)
-            for variable, kind, argument in zip(inputs, signature.args, arguments, strict=True):
-                shape = getattr(variable.type, "shape", ())
-                writer.bind(
-                    variable, writer.from_numba(argument, kind, is_owned=False, shape=shape)
-                )
+            writer = GraphWriter(context, builder, {} if memo is None else memo, functions)
+            for v, kind, argument in zip(fgraph.inputs, signature.args, arguments, strict=True):
+                writer.bind(v, writer.from_numba(argument, kind, is_owned=False))
             writer.write(nodes, fgraph.outputs)
-            made = [_returned(writer, v, t) for v, t in zip(fgraph.outputs, returned, strict=True)]
+            made = [_returned(writer, v, t) for v, t in zip(fgraph.outputs, kinds, strict=True)]
             for variable in list(writer.known):
                 writer.drop(variable)
-            return context.make_tuple(builder, returned, made)
+            return made[0] if is_single else context.make_tuple(builder, returned, made)
 
-        return returned(*kinds), write
+        return returned(*given), write
 
-    names = [f"x{i}" for i in range(len(inputs))]
-    arguments = ", ".join(names)
-    written = compile_numba_function_src(
-        f"def written(context, {arguments}):\n    return code(context, {arguments})\n",
-        "written",
+    arguments = ", ".join(f"x{i}" for i in range(len(fgraph.inputs)))
+    # PyTensor has Numba's warnings of a function of this name filtered.
+    name = "numba_funcified_fgraph"
+    function = compile_numba_function_src(
+        f"def {name}(context, {arguments}):\n    return code(context, {arguments})\n",
+        name,
         {"code": code},
     )
-    given, fixed = names[: len(fgraph.inputs)], names[len(fgraph.inputs) :]
-    values = {name: basic.numba_typify(v.data) for name, v in zip(fixed, constants, strict=True)}
-    function = compile_numba_function_src(
-        f"def direct({', '.join(given)}):\n    return written({arguments})\n",
-        "direct",
-        {"written": intrinsic(written), **values},
-    )
-    return basic.numba_njit(function)
+    return intrinsic(function), key_of(fgraph, nodes)
 
 
 def _returned(writer: GraphWriter, variable: Any, kind: Any) -> Any:
@@ -94,26 +133,3 @@ def _type_of(variable: Any) -> Any:
     if isinstance(kind, types.Array) and kind.ndim == 0:
         return kind.copy(layout="C")
     return kind
-
-
-def _arrays(fgraph: AbstractFunctionGraph) -> list[Constant]:
-    """Return the constants of a graph that are arrays of several entries."""
-    return [
-        v
-        for v in fgraph.variables
-        if isinstance(v, Constant) and getattr(v.data, "size", 0) != 1 and hasattr(v.type, "ndim")
-    ]
-
-
-def _with_key(fgraph: FunctionGraph, **kwargs: Any) -> tuple[Callable[..., Any], str | None]:
-    memo = kwargs.get("ofg_memo")
-    made = direct_function(fgraph, {} if memo is None else memo)
-    if made is None:
-        original = numba_funcify_and_cache_key.dispatch(AbstractFunctionGraph)
-        found: tuple[Callable[..., Any], str | None] = original(fgraph, **kwargs)
-        return found
-    return made, None
-
-
-numba_funcify_and_cache_key.register(FunctionGraph)(_with_key)
-numba_funcify.register(FunctionGraph)(lambda fgraph, **kwargs: _with_key(fgraph, **kwargs)[0])

@@ -164,13 +164,19 @@ class GraphWriter(Writer):
         )
 
     def as_array(self, value: Value, ndim: int) -> Array:
-        """Return a number as an array of one entry, in memory of its own."""
+        """Return a number as an array of one entry."""
         if isinstance(value, Number):
             made = self.allocate(value.dtype, (1,) * ndim)
             self.store(value, made.data, value.dtype)
             return made
         assert isinstance(value, Array)
         return value
+
+    def copied(self, array: Array) -> Array:
+        """Return a copy of an array, in a buffer if it can be."""
+        made = self.allocate(array.dtype, array.shape)
+        self.copy(array, made)
+        return made
 
     def write(self, nodes: Sequence[Apply], outputs: Sequence[Variable]) -> None:
         """Write nodes in their order; what is read later, or is an output, stays known."""
@@ -212,14 +218,14 @@ class GraphWriter(Writer):
         return found
 
     def _called(self, node: Apply, inputs: Sequence[Value]) -> list[Value]:
-        function, _ = basic.numba_funcify_ensure_cache(node.op, node=node, ofg_memo=self.memo)
+        function, key = basic.numba_funcify_ensure_cache(node.op, node=node, ofg_memo=self.memo)
         values, made = [], []
         for variable, value in zip(node.inputs, inputs, strict=True):
             if isinstance(value, Number) and not isinstance(variable.type, ScalarType):
                 value = self.as_array(value, variable.type.ndim)
                 made.append(value)
             values.append(value)
-        found = self.call(function, values)
+        found = self.call(function, values, is_cached=key is not None)
         for value in made:
             self.give_up(value.memory)
         for k, value in enumerate(found):

@@ -16,7 +16,7 @@ from pytensor.tensor.subtensor import (
     Subtensor,
 )
 
-from scanopt_cli.codegen.elementwise import Scope, over_entries, row_at
+from scanopt_cli.codegen.entries import Entries, over_entries, row_at
 from scanopt_cli.codegen.graphs import GraphWriter, write_node
 from scanopt_cli.codegen.values import Array, Gathered, Length, Memory, Number, Other, Value
 from scanopt_cli.loop.array_views import index_arrays, is_write
@@ -54,16 +54,16 @@ def _inc_subtensor(
             return None
         _check_broadcast(writer, new, part.shape[offset:])
     # PyTensor overwrites no array of which a part is written.
-    scope = Scope(writer)
+    entries = Entries(writer, part)
 
     def put(at: Sequence[Length]) -> None:
         number = new
         if isinstance(new, Array):
-            number = scope.read(_stretched(writer, new), at[offset:])
+            number = entries.read(_stretched(writer, new), at[offset:])
         assert isinstance(number, Number)
         if not op.set_instead_of_inc:
-            number = writer.called(operator.add, scope.total(part, at), number)
-        scope.write(number, part, at)
+            number = writer.called(operator.add, entries.read(part, at), number)
+        entries.write(number, part, at)
 
     over_entries(writer, part.shape, put)
     return [result]
@@ -97,8 +97,8 @@ def _advanced_subtensor(
             memory.n_users += 1
         return [found]
     made = writer.allocate(array.dtype, shape)
-    scope = Scope(writer)
-    over_entries(writer, shape, lambda at: scope.write(scope.read(found, at), made, at))
+    entries = Entries(writer, made)
+    over_entries(writer, shape, lambda at: entries.write(entries.read(found, at), made, at))
     return [made]
 
 
@@ -121,7 +121,7 @@ def _advanced_inc_subtensor(
         _check_broadcast(writer, new, shape)
         new = _stretched(writer, new)
     result = array if op.inplace else writer.copied(array)
-    scope = Scope(writer)
+    entries = Entries(writer, result)
 
     def put(at: Sequence[Length]) -> None:
         others = iter([index for k, index in enumerate(at) if k != axis])
@@ -131,12 +131,12 @@ def _advanced_inc_subtensor(
             if index is None:
                 place.append(next(others))
             else:
-                row = writer.length(scope.read(index, [at[axis]]))
+                row = writer.length(entries.read(index, [at[axis]]))
                 place.append(row_at(writer, row, length))
-        number = scope.read(new, at)
+        number = entries.read(new, at)
         if not op.set_instead_of_inc:
-            number = writer.called(operator.add, scope.total(result, place), number)
-        scope.write(number, result, place)
+            number = writer.called(operator.add, entries.read(result, place), number)
+        entries.write(number, result, place)
 
     over_entries(writer, shape, put)
     return [result]

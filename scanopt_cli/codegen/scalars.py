@@ -49,8 +49,8 @@ def _compiled(op: Any, node: Apply) -> Rule:
     """Call what PyTensor compiles for an operation."""
 
     def rule(writer: Writer, numbers: Sequence[Number]) -> list[Number]:
-        function, _ = basic.numba_funcify_ensure_cache(op, node=node, ofg_memo=writer.memo)
-        found = writer.call(function, numbers)
+        function, key = basic.numba_funcify_ensure_cache(op, node=node, ofg_memo=writer.memo)
+        found = writer.call(function, numbers, is_cached=key is not None)
         made = [number for number in found if isinstance(number, Number)]
         assert len(made) == len(node.outputs)
         return made

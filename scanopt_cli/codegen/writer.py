@@ -179,22 +179,26 @@ class Writer:
 
     def copied(self, array: Array) -> Array:
         """Return a copy of an array."""
-        made = self.allocate(array.dtype, array.shape)
+        made = Writer.allocate(self, array.dtype, array.shape)
+        self.copy(array, made)
+        return made
 
-        def copy(indices: list[Length]) -> None:
-            if len(indices) == array.ndim:
-                number = self.builder.load(self.entry(array, indices))
-                self.builder.store(number, self.entry(made, indices))
-                return
-            with self.loop(array.shape[len(indices)]) as index:
-                copy([*indices, index])
-
+    def copy(self, array: Array, target: Array) -> None:
+        """Copy the entries of an array into another one, which is contiguous and of its shape."""
         if array.is_contiguous:
             size = self.code(self.multiply(self.product(array.shape), array.dtype.itemsize))
-            cgutils.raw_memcpy(self.builder, made.data, array.data, size, 1)
-        else:
-            copy([])
-        return made
+            cgutils.raw_memcpy(self.builder, target.data, array.data, size, 1)
+            return
+
+        def nest(indices: list[Length]) -> None:
+            if len(indices) == array.ndim:
+                number = self.builder.load(self.entry(array, indices))
+                self.builder.store(number, self.entry(target, indices))
+                return
+            with self.loop(array.shape[len(indices)]) as index:
+                nest([*indices, index])
+
+        nest([])
 
     def row_major(self, dtype: np.dtype[Any], shape: Sequence[Length]) -> tuple[Length, ...]:
         """Return the strides of an array whose entries follow each other."""
@@ -351,9 +355,16 @@ class Writer:
             found.append(length if static is None else static)
         return tuple(found)
 
-    def call(self, function: Any, values: Sequence[Value]) -> list[Value]:
-        """Call a function that Numba compiles, and return what it returns."""
+    def call(
+        self, function: Any, values: Sequence[Value], *, is_cached: bool = True
+    ) -> list[Value]:
+        """Call a function that Numba compiles, and return what it returns.
+
+        ``is_cached`` says whether it may be kept on disk; else what calls it is not kept either.
+        """
         self.functions.append(function)
+        if not is_cached:
+            self.context.add_dynamic_addr(self.builder, 0, info="called")
         typing = self.context.typing_context
         kinds = tuple(value.numba_type for value in values)
         kind = typing.resolve_value_type(function)

@@ -1,0 +1,64 @@
+"""By what the code of a graph is cached on disk: all that it is written from.
+
+The digests of `equivalence` say whether graphs compute the same. Code depends on more: on the order
+of the nodes, on what overwrites what, and on the static shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from importlib.metadata import version
+from typing import Any
+
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import AbstractFunctionGraph
+
+from scanopt_cli.equivalence.sameness import Sameness
+
+_VERSION = 1
+"""Raise it when rules write other code."""
+_PACKAGES = ("llvmlite", "numba", "pytensor", "scanopt")
+
+
+def key_of(graph: AbstractFunctionGraph, nodes: Sequence[Apply]) -> str | None:
+    """Return the key of the code of ``nodes``, which are those of ``graph`` in their order.
+
+    Equal graphs have equal keys in every process. ``None`` if an Op cannot be told by value.
+    """
+    sameness = Sameness()
+    content = sha256(repr((_VERSION, *map(version, _PACKAGES))).encode())
+    for part in _described(sameness, graph.inputs, nodes, graph.outputs):
+        content.update(part)
+    return None if sameness.opaque else content.hexdigest()
+
+
+def _described(
+    sameness: Sameness,
+    inputs: Iterable[Variable],
+    nodes: Iterable[Apply],
+    outputs: Iterable[Variable],
+) -> Iterator[bytes]:
+    places: dict[Variable, bytes] = {}
+
+    def place(variable: Any) -> bytes:
+        if variable not in places:
+            places[variable] = sameness.of_constant(variable)
+        return places[variable]
+
+    for variable in inputs:
+        if not isinstance(variable, Constant):
+            places[variable] = b"%d" % len(places)
+        yield sameness.of_type(variable.type)
+    for node in nodes:
+        op: Any = node.op
+        yield sameness.of_op(op)
+        yield repr((sorted(op.destroy_map.items()), sorted(op.view_map.items()))).encode()
+        yield b",".join(map(place, node.inputs))
+        inner = getattr(op, "fgraph", None)
+        if inner is not None:
+            yield from _described(sameness, inner.inputs, inner.toposort(), inner.outputs)
+        for variable in node.outputs:
+            places[variable] = b"%d" % len(places)
+            yield sameness.of_type(variable.type)
+    yield b"=" + b",".join(map(place, outputs))

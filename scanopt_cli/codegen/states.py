@@ -1,0 +1,234 @@
+"""Where the states of a loop are, from step to step.
+
+- A number is in a register.
+- An array that a step writes in place stays where it is.
+- An array that keeps its shape is in a buffer, which it exchanges with the one that its next value
+  is computed in.
+- What may change its shape, a generator of random numbers, or a list is a value of Numba's with a
+  reference of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numba.core import cgutils, types
+from pytensor.graph.basic import Variable
+from pytensor.link.numba.dispatch.compile_ops import numba_deepcopy
+from pytensor.tensor.subtensor import IncSubtensor
+
+from scanopt_cli.codegen.buffers import Buffer
+from scanopt_cli.codegen.graphs import GraphWriter, is_number_like
+from scanopt_cli.codegen.values import Array, Memory, Number, Other, Value
+from scanopt_cli.codegen.writer import Writer
+from scanopt_cli.loop.operators import Loop
+from scanopt_cli.loop.row_access import WriteRow
+
+
+class State(Protocol):
+    """A state of a loop that is being written."""
+
+    def value(self, writer: GraphWriter) -> Value:
+        """Return what stands for the state in a step."""
+
+    def last(self, writer: GraphWriter) -> Value:
+        """Return what stands for the state after the loop; its memory is whoever's uses it."""
+
+
+def state_of(writer: GraphWriter, op: Loop, i: int, initial: Value) -> State:
+    """Return a state of a loop with its initial value, which is copied unless it may be lost."""
+    old, new = op.fgraph.inputs[1 + i], op.fgraph.outputs[i]
+    may_lose = i in op.destroyed
+    if is_number_like(old):
+        assert isinstance(initial, Number)
+        return _Register(writer.variable(initial), initial.dtype)
+    is_written = _is_written(old, new)
+    if isinstance(initial, Number):
+        initial = writer.as_array(initial, getattr(old.type, "ndim", 0))
+        may_lose = True
+    if isinstance(initial, Other) or not (is_written or all(op.kept_lengths[i])):
+        return _counted(writer, initial, may_lose=may_lose)
+    assert isinstance(initial, Array)
+    if not may_lose or not (initial.is_contiguous or is_written):
+        own = writer.copied(initial)
+    elif initial.memory.buffer is not None:
+        own = initial
+    else:
+        # The state has the reference now that the initial value had.
+        if not initial.memory.is_owned:
+            writer.keep(initial)
+        own = replace(initial, memory=Memory(initial.memory.info, is_owned=True))
+        initial.memory.is_owned = False
+    own.memory.n_users += 1
+    if is_written:
+        return _InPlace(own)
+    return _Buffered(own, own.memory.buffer or Buffer.of(writer.builder, own))
+
+
+def _is_written(state: Variable, output: Variable) -> bool:
+    """Whether a next state is the array of the state, of which parts may be written."""
+    while output is not state:
+        node = output.owner
+        if node is None or not (
+            isinstance(node.op, WriteRow) or (isinstance(node.op, IncSubtensor) and node.op.inplace)
+        ):
+            return False
+        output = node.inputs[0]
+    return True
+
+
+def go_on(
+    writer: GraphWriter, states: Sequence[State], old: Sequence[Value], made: Sequence[Value]
+) -> None:
+    """Let the states have their next values, and give up what no state is.
+
+    ``old`` are their values in the step, and ``made`` what the step made, with the next values
+    first.
+    """
+    triples = list(zip(states, old, made, strict=False))
+    numbers = [(s, v) for s, _, v in triples if isinstance(s, _Register) and isinstance(v, Number)]
+    counted = [
+        (state, state.taken(writer, before, new))
+        for state, before, new in triples
+        if isinstance(state, _Counted)
+    ]
+    buffered = [
+        (state, before, _held(writer, before, new, old))
+        for state, before, new in triples
+        if isinstance(state, _Buffered) and isinstance(before, Array) and isinstance(new, Array)
+    ]
+    for register, number in numbers:
+        writer.builder.store(number.code, register.place)
+    for value in made:
+        if not isinstance(value, Number) and not value.memory.n_users:
+            writer.give_up(value.memory)
+    for state, code in counted:
+        state.store(writer, code)
+    _exchange(writer, buffered)
+
+
+def _exchange(writer: GraphWriter, buffered: Sequence[tuple[_Buffered, Array, Array]]) -> None:
+    """Let states have the buffers of their next values, and these what memory the states had."""
+    # Who has the memory of a state now; the last one in such a row leaves its own to a buffer.
+    heirs = {id(new.memory): before for _, before, new in buffered}
+    for state, before, new in buffered:
+        state.place.hold(writer.builder, new.data, new.memory.info)
+        if new.memory.buffer is not None:
+            while id(before.memory) in heirs:
+                before = heirs[id(before.memory)]
+            new.memory.buffer.hold(writer.builder, before.data, before.memory.info)
+
+
+def _held(writer: GraphWriter, before: Array, new: Array, old: Sequence[Value]) -> Array:
+    """Return a next state as an array in a buffer, or in the memory of a state."""
+    is_state = any(isinstance(v, Array) and v.memory is new.memory for v in old)
+    if new.is_contiguous and (is_state or new.memory.buffer is not None):
+        return new
+    made = writer.allocate(new.dtype, before.shape)
+    writer.copy(new, made)
+    return made
+
+
+@dataclass(eq=False, slots=True)
+class _Register:
+    """A number."""
+
+    place: Any
+    dtype: np.dtype[Any]
+
+    def value(self, writer: GraphWriter) -> Value:
+        return Number(writer.builder.load(self.place), self.dtype)
+
+    last = value
+
+
+@dataclass(eq=False, slots=True)
+class _InPlace:
+    """An array that a step writes in place."""
+
+    array: Array
+
+    def value(self, writer: GraphWriter) -> Value:  # noqa: ARG002
+        return self.array
+
+    def last(self, writer: GraphWriter) -> Value:  # noqa: ARG002
+        self.array.memory.n_users -= 1
+        return self.array
+
+
+@dataclass(eq=False, slots=True)
+class _Buffered:
+    """An array that keeps its shape, in whichever memory its buffer holds."""
+
+    first: Array
+    place: Buffer
+
+    def value(self, writer: GraphWriter) -> Value:
+        memory = replace(self.place.memory(writer.builder), buffer=None, n_users=1)
+        return replace(self.first, data=writer.builder.load(self.place.data), memory=memory)
+
+    def last(self, writer: GraphWriter) -> Value:
+        info = self.place.memory(writer.builder).info
+        is_buffer = self.first.memory.buffer is not None
+        memory = Memory(info, not is_buffer, buffer=self.place if is_buffer else None)
+        return replace(self.first, data=writer.builder.load(self.place.data), memory=memory)
+
+
+@dataclass(eq=False, slots=True)
+class _Counted:
+    """A value of Numba's with a reference of its own; of an array, its entries are contiguous."""
+
+    place: Any
+    kind: Any
+
+    def value(self, writer: GraphWriter) -> Value:
+        found = writer.from_numba(writer.builder.load(self.place), self.kind, is_owned=False)
+        assert not isinstance(found, Number)
+        found.memory.n_users = 1
+        return found
+
+    def last(self, writer: GraphWriter) -> Value:
+        return writer.from_numba(writer.builder.load(self.place), self.kind, is_owned=True)
+
+    def taken(self, writer: GraphWriter, before: Value, new: Value) -> Any:
+        """Return a next value with a reference of its own, as Numba represents it."""
+        if isinstance(new, Number):
+            assert isinstance(before, Array)
+            made = Writer.allocate(writer, new.dtype, (1,) * before.ndim)
+            writer.store(new, made.data, made.dtype)
+            new = made
+        elif isinstance(new, Array) and (not new.is_contiguous or not _is_counted(new.memory)):
+            new = Writer.copied(writer, new)
+        else:
+            writer.keep(new)
+        return writer.in_numba(new)
+
+    def store(self, writer: GraphWriter, code: Any) -> None:
+        """Replace the value."""
+        writer.context.nrt.decref(writer.builder, self.kind, writer.builder.load(self.place))
+        writer.builder.store(code, self.place)
+
+
+def _is_counted(memory: Memory) -> bool:
+    """Whether memory stays alive as long as it has references."""
+    return memory.buffer is None and not memory.within
+
+
+def _counted(writer: GraphWriter, initial: Value, *, may_lose: bool) -> _Counted:
+    value = initial
+    if isinstance(value, Array):
+        if may_lose and value.is_contiguous and _is_counted(value.memory):
+            writer.keep(value)
+        else:
+            value = Writer.copied(writer, value)
+    elif may_lose:
+        writer.keep(value)
+    else:
+        (value,) = writer.call(numba_deepcopy, [value])
+    kind = value.numba_type
+    place = cgutils.alloca_once_value(writer.builder, writer.in_numba(value))
+    assert not isinstance(kind, types.Number)
+    return _Counted(place, kind)
