@@ -7,25 +7,29 @@ of a graph without loops is made as before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+import numba
 from numba.core import types
 from numba.extending import intrinsic
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 from pytensor.link.numba.cache import compile_numba_function_src
+from pytensor.link.numba.dispatch import basic
 from pytensor.link.numba.dispatch.basic import (
     get_numba_type,
     numba_funcify,
     numba_funcify_and_cache_key,
     register_funcify_and_cache_key,
 )
+from pytensor.typed_list.type import TypedListType
 
 from scanopt_cli.codegen import arrays, elementwise, indexing, loops, rows  # noqa: F401
 from scanopt_cli.codegen.graphs import GraphWriter
 from scanopt_cli.codegen.keys import key_of
 from scanopt_cli.codegen.values import Array, Number
-from scanopt_cli.loop.operators import Loop
+from scanopt_cli.loop.operators import Loop, TracedLoop
 
 type Function = tuple[Callable[..., Any], str | None]
 """What Numba calls, and what it is cached by; ``None`` if it is not."""
@@ -38,10 +42,11 @@ def _of_graph(fgraph: FunctionGraph, **kwargs: Any) -> Function:
     """Return the function of a graph: as PyTensor makes it, if no node is a loop."""
     nodes = fgraph.toposort()
     made = None
-    if any(isinstance(node.op, Loop) for node in nodes):
+    if any(isinstance(node.op, Loop) for node in nodes) and not numba.config.DISABLE_JIT:
         made = direct_function(fgraph, nodes, kwargs.get("ofg_memo"))
     if made is not None:
-        return made
+        code, key = made
+        return code if key is not None else _compiled(code), key
     original = numba_funcify_and_cache_key.dispatch(AbstractFunctionGraph)
     found: Function = original(fgraph, **kwargs)
     return found
@@ -49,12 +54,21 @@ def _of_graph(fgraph: FunctionGraph, **kwargs: Any) -> Function:
 
 @numba_funcify.register(FunctionGraph)
 def _of_graph_alone(fgraph: FunctionGraph, **kwargs: Any) -> Callable[..., Any]:
-    return _of_graph(fgraph, **kwargs)[0]
+    made, key = _of_graph(fgraph, **kwargs)
+    return made if key is None else _compiled(made)
+
+
+def _compiled(code: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of Numba's that calls code, where PyTensor does not wrap it in one."""
+    made: Callable[..., Any] = basic.numba_njit(lambda *inputs: code(*inputs))
+    return made
 
 
 @register_funcify_and_cache_key(Loop)  # type: ignore[untyped-decorator]
 def _of_loop(op: Loop, node: Apply, ofg_memo: Any = None, **_: Any) -> Function:
     """Return the function of a loop in a graph that has no direct code."""
+    if numba.config.DISABLE_JIT:
+        return partial(_run, op, node), None
     inputs = [v.type() for v in node.inputs]
     alone = op.make_node(*inputs)
     graph = FunctionGraph(inputs, alone.outputs, clone=False)
@@ -62,6 +76,23 @@ def _of_loop(op: Loop, node: Apply, ofg_memo: Any = None, **_: Any) -> Function:
     if made is None:
         raise NotImplementedError(f"{op} has too many inputs for Numba")
     return made
+
+
+def _run(op: Loop, node: Apply, *inputs: Any) -> Any:
+    """Run a loop in Python, which PyTensor's own tests ask for, to see what they cover."""
+    made: list[list[Any]] = [[None] for _ in node.outputs]
+    op.perform(node, list(inputs), made)
+    found = tuple(value for (value,) in made)
+    return found if len(found) > 1 else found[0]
+
+
+@register_funcify_and_cache_key(TracedLoop)  # type: ignore[untyped-decorator]
+def _of_traced_loop(op: TracedLoop, node: Apply, **_: Any) -> Any:
+    kinds = {str(v.type.ttype) for v in node.outputs if isinstance(v.type, TypedListType)}
+    raise TypeError(
+        f"Numba has no list of {', '.join(sorted(kinds))}, so it cannot run {op}, of which such a "
+        "trace is read"
+    )
 
 
 def direct_function(
