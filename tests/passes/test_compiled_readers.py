@@ -28,7 +28,7 @@ def test_rows_are_read_as_they_were(outputs: list[Any], way: str) -> None:
 @settings(max_examples=examples(4, 60))
 @given(traces=read_traces())
 def test_all_axes_are_read_as_they_were(traces: ReadTraces, way: str) -> None:
-    assert_right(traces.inputs, traces.outputs, traces.arguments, EVERY_WAY[way])
+    assert_right(traces.inputs, traces.outputs, traces.with_steps, EVERY_WAY[way])
 
 
 @pytest.mark.deep
@@ -36,5 +36,5 @@ def test_all_axes_are_read_as_they_were(traces: ReadTraces, way: str) -> None:
 @given(traces=read_traces(most=1))
 def test_all_axes_are_read_by_numba(traces: ReadTraces) -> None:
     assert_right(
-        traces.inputs, traces.outputs, traces.arguments, EVERY_WAY["optimize -p loop"], NUMBA
+        traces.inputs, traces.outputs, traces.with_steps, EVERY_WAY["optimize -p loop"], NUMBA
     )

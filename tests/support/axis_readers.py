@@ -285,6 +285,11 @@ class ReadTraces:
     def __repr__(self) -> str:
         return self.text
 
+    @property
+    def with_steps(self) -> list[list[Any]]:
+        """The arguments for which loops run: of no steps, PyTensor's Scan has no shape."""
+        return [values for values in self.arguments if all(values[3:5])]
+
 
 @st.composite
 def read_traces(draw: st.DrawFn, most: int = 2) -> ReadTraces:
