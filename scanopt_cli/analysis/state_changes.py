@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from operator import or_
+from typing import Any
 
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import ancestors
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
 
+from scanopt_cli.analysis.dependence import dependent_nodes
 from scanopt_cli.analysis.lengths import is_integer
 from scanopt_cli.analysis.value_ranges import Range, ValueRanges
 
@@ -24,30 +26,40 @@ def change(
 
     ``kind`` is Add or Mul. A switch may keep the state.
     """
-    if update is state:
-        return NEUTRAL[kind]
-    node = update.owner
-    if node is None or not isinstance(node.op, Elemwise):
-        return None
+    # Each node once: the branches of switches in switches may meet again.
+    changes: dict[Variable, Range | None] = {state: NEUTRAL[kind]}
+    for node in dependent_nodes({state}, [update]):
+        changes.update(dict.fromkeys(node.outputs))
+        if isinstance(node.op, Elemwise):
+            changes[node.outputs[0]] = _change(node, changes, ranges, kind)
+    return changes.get(update)
+
+
+def _change(
+    node: Any,
+    changes: Mapping[Variable, Range | None],
+    ranges: ValueRanges,
+    kind: type[ps.ScalarOp],
+) -> Range | None:
+    """Return the change that a node makes, given the ``changes`` of what depends on the state."""
+    (first, *others), (made,) = node.inputs, node.outputs
     match node.op.scalar_op:
-        # A float may lose what is added when it becomes an integer.
-        case ps.Cast() if is_integer(node.inputs[0]) == is_integer(update):
-            return change(node.inputs[0], state, ranges, kind)
-        case ps.Switch() if state not in ancestors(node.inputs[:1]):
-            parts = [change(v, state, ranges, kind) for v in node.inputs[1:]]
+        # A float may lose what is added when it becomes an integer; a boolean counts no further.
+        case ps.Cast() if is_integer(first) == is_integer(made) and made.type.dtype != "bool":
+            return changes[first]
+        case ps.Switch() if first not in changes:
+            parts = [changes.get(v) for v in others]
             known = [part for part in parts if part is not None]
             return reduce(or_, known) if len(known) == len(parts) else None
         case ps.Add() | ps.Mul() as op if isinstance(op, kind):
-            holding = [v for v in node.inputs if state in ancestors([v])]
-            inner = change(holding[0], state, ranges, kind) if len(holding) == 1 else None
-            if inner is None:
-                return None
-            for other in node.inputs:
-                if other is not holding[0]:
+            holding = [place for place, v in enumerate(node.inputs) if v in changes]
+            found = changes[node.inputs[holding[0]]] if len(holding) == 1 else None
+            for place, other in enumerate(node.inputs):
+                if found is not None and place not in holding:
                     part = ranges.of(other)
-                    inner = inner + part if kind is ps.Add else inner * part
-            return inner
-        case ps.Sub() if kind is ps.Add and state not in ancestors(node.inputs[1:]):
-            inner = change(node.inputs[0], state, ranges, kind)
-            return None if inner is None else inner + -ranges.of(node.inputs[1])
+                    found = found + part if kind is ps.Add else found * part
+            return found
+        case ps.Sub() if kind is ps.Add and others[0] not in changes:
+            found = changes[first]
+            return None if found is None else found + -ranges.of(others[0])
     return None

@@ -1,8 +1,9 @@
 """Interval analysis: bounds of the entries of an array, for all inputs of the graph.
 
 Ranges are read off expressions: a sigmoid lies between 0 and 1, a sum of two such between 0 and 2.
-They bound every entry that is not NaN. What is not known lies between minus and plus infinity, of
-integers between the smallest and the largest number of the dtype.
+They bound every entry that is not NaN, nor computed of one. What is not known lies between minus
+and plus infinity, of integers between the smallest and the largest number of the dtype. Complex
+numbers have no order, and so no range.
 """
 
 from __future__ import annotations
@@ -104,13 +105,14 @@ class ValueRanges:
     def of(self, variable: Variable) -> Range:
         """Return where the entries of a variable lie."""
         if variable not in self._known:
-            held = of_dtype(str(getattr(variable.type, "dtype", "")))
+            dtype = str(getattr(variable.type, "dtype", ""))
+            held = of_dtype(dtype)
             found = ANY
             if self._nested < _DEPTH:
                 self._nested += 1
                 found = self._read(variable)
                 self._nested -= 1
-            if math.isnan(found.low) or math.isnan(found.high):
+            if dtype.startswith("complex") or math.isnan(found.low) or math.isnan(found.high):
                 found = ANY
             # An integer that does not fit wraps, to any other.
             self._known[variable] = found if found.is_within(held) else held
@@ -161,11 +163,8 @@ class ValueRanges:
                 return math.prod(parts[1:], start=first)
             case ps.Switch():
                 return parts[1] | parts[2]
-            case ps.Cast() if np.can_cast(node.inputs[0].type.dtype, node.outputs[0].type.dtype):
-                return first
-            case ps.Cast() if first.is_within(of_dtype(node.outputs[0].type.dtype)):
-                is_whole = "float" not in node.outputs[0].type.dtype
-                return first.of_monotone(math.trunc) if is_whole and _is_finite(first) else first
+            case ps.Cast():
+                return _of_cast(first, node.outputs[0].type.dtype)
             case ps.TrueDiv() if parts[1].low > 0:
                 return first * Range(_reciprocal(parts[1].high), _reciprocal(parts[1].low))
             case ps.Reciprocal() if first.low > 0:
@@ -179,8 +178,7 @@ class ValueRanges:
             case ps.ScalarMinimum():
                 return Range(min(p.low for p in parts), min(p.high for p in parts))
             case ps.Clip():
-                low, high = parts[1].low, parts[2].high
-                return Range(max(min(first.low, high), low), max(min(first.high, high), low))
+                return _of_clip(first, parts[1], parts[2])
         return _of_function(op, first)
 
 
@@ -217,6 +215,32 @@ def _of_function(op: ps.ScalarOp, first: Range) -> Range:
         case ps.Cosh():
             return Range(1.0)
     return ANY
+
+
+def _of_cast(values: Range, dtype: str) -> Range:
+    """Return where numbers lie once they are cast to a dtype."""
+    if dtype == "bool":
+        # Every number but 0 is true, 0.2 as well.
+        return Range(int(0 not in values), int(values != Range(0, 0)))
+    if dtype.startswith("float"):
+        return values
+    # A fraction loses what is behind the point. What does not fit wraps, to any other number.
+    held = of_dtype(dtype)
+    is_finite = math.isfinite(values.low) and math.isfinite(values.high)
+    whole = values.of_monotone(math.trunc) if is_finite else ANY
+    return whole if whole.is_within(held) else held
+
+
+def _of_clip(values: Range, least: Range, most: Range) -> Range:
+    """Return where numbers lie that are no less than ``least`` and no more than ``most``.
+
+    Where ``least`` is more than ``most``, they are one or the other.
+    """
+    low, high = max(values.low, least.low), min(values.high, most.high)
+    return Range(
+        min(low, most.low) if values.high > most.low else low,
+        max(high, least.high) if values.low < least.high else high,
+    )
 
 
 def _of_data(data: Any) -> Range:
@@ -289,7 +313,3 @@ def entry_of_constant(variable: Variable) -> Any:
     data = np.asarray(variable.data)
     is_one = data.dtype.kind in "biuf" and data.size and (data == data.flat[0]).all()
     return data.flat[0] if is_one else None
-
-
-def _is_finite(values: Range) -> bool:
-    return math.isfinite(values.low) and math.isfinite(values.high)

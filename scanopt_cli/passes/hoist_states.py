@@ -28,7 +28,7 @@ from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.loop.shapes import traced_shapes
 from scanopt_cli.loop.trace_rows import row
-from scanopt_cli.passes.push_out.hoisting import placeholder
+from scanopt_cli.passes.push_out.hoisting import is_total, placeholder
 from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import AnyLoopPass, not_whole
 from scanopt_cli.remarks import Code, Reason, Why, because
@@ -254,8 +254,10 @@ def _added(
 def _can_fail(node: Apply) -> bool:
     """Whether computing a node may raise an error, because of its inputs' values or shapes.
 
-    Elementwise arithmetic of scalars cannot, nor can a DimShuffle that drops no axis.
+    Elementwise arithmetic of scalars cannot, unless an integer is divided, nor can a DimShuffle
+    that drops no axis.
     """
     if isinstance(node.op, DimShuffle):
         return bool(node.op.drop)
-    return not isinstance(node.op, Elemwise) or any(v.type.ndim for v in node.inputs)
+    is_of_numbers = isinstance(node.op, Elemwise) and not any(v.type.ndim for v in node.inputs)
+    return not (is_of_numbers and is_total(node))

@@ -16,6 +16,7 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
 
+from scanopt_cli.analysis.dependence import dependent_nodes
 from scanopt_cli.analysis.initial_buffers import with_dtype
 from scanopt_cli.analysis.lengths import is_integer
 from scanopt_cli.analysis.narrow_states import NARROW, Growth, wrapping_states
@@ -173,22 +174,16 @@ def _reading_wide(outputs: Sequence[Variable], wide: Mapping[Variable, Variable]
 
 def _wide_update(update: Variable, narrow: Variable, wide: Variable) -> Variable:
     """Return the next value of a state, computed of the wide one in its dtype."""
-    if update is narrow:
-        return wide
-    node = update.owner
-    assert node is not None
-    op: Any = node.op
-
-    def part(variable: Variable) -> Any:
-        if narrow in ancestors([variable]):
-            return _wide_update(variable, narrow, wide)
-        return pt.cast(variable, _WIDE)
-
-    match op.scalar_op:
-        case ps.Cast():
-            return _wide_update(node.inputs[0], narrow, wide)
-        case ps.Switch():
-            chosen: Variable = pt.switch(node.inputs[0], *map(part, node.inputs[1:]))
-            return chosen
-    made: Variable = op.make_node(*map(part, node.inputs)).outputs[0]
-    return made
+    found: dict[Variable, Variable] = {narrow: wide}
+    for node in dependent_nodes({narrow}, [update]):
+        op: Any = node.op
+        parts: list[Any] = [found[v] if v in found else pt.cast(v, _WIDE) for v in node.inputs]
+        match op.scalar_op:
+            case ps.Cast():
+                (made,) = parts
+            case ps.Switch():
+                made = pt.switch(node.inputs[0], *parts[1:])
+            case _:
+                made = op.make_node(*parts).outputs[0]
+        found[node.outputs[0]] = made
+    return found[update]

@@ -52,6 +52,19 @@ KNOWN: dict[str, tuple[Variable, Range]] = {
     "a vector of numbers": (pt.stack([pt.sigmoid(x), pt.tanh(x)]), Range(-1, 1)),
     "a length": (v.shape[0], Range(0, 2**63 - 1)),
     "a cast": (pt.cast(pt.sigmoid(x) * 9, "int8"), Range(0, 9)),
+    "a fraction, as a boolean": (pt.cast(pt.clip(x, 0.2, 0.5), "bool"), Range(1, 1)),
+    "a fraction or 0, as a boolean": (pt.cast(pt.clip(x, 0.0, 0.5), "bool"), Range(0, 1)),
+    "a negative one, as a boolean": (pt.cast(pt.clip(x, -9.0, -0.5), "bool"), Range(1, 1)),
+    "any number, as a boolean": (pt.cast(x, "bool"), Range(0, 1)),
+    "an integer, as a boolean": (pt.cast(pt.clip(b, 2, 3), "bool"), Range(1, 1)),
+    "0, as a boolean": (pt.cast(pt.clip(b, 0, 0), "bool"), Range(0, 0)),
+    "a fraction, cut off": (pt.cast(pt.clip(x, -1.5, 0.5), "int64"), Range(-1, 0)),
+    "a number that may not fit": (pt.cast(pt.clip(x, 0.0, 300.5), "int8"), Range(-128, 127)),
+    "any number, as an integer": (pt.cast(x, "int16"), Range(-(2**15), 2**15 - 1)),
+    "a negative one, without a sign": (pt.cast(pt.clip(b, -1, 3), "uint8"), Range(0, 255)),
+    "one without a sign, narrower": (pt.cast(pt.cast(b, "uint8"), "int8"), Range(-128, 127)),
+    "an integer, as a float": (pt.cast(pt.clip(b, -1, 3), "float32"), Range(-1, 3)),
+    "bounds that cross": (pt.clip(x, pt.tanh(v) + 4, 2.0), Range(2, 5)),
     "a remainder": (b % np.int8(7), Range(0, 7)),
     "an integer that may wrap": (b + np.int8(1), Range(-128, 127)),
     "nothing known": (pt.log(x), ANY),
@@ -97,6 +110,10 @@ def test_a_step_reads_what_is_outside() -> None:
     assert found["seq[0]"] == Range(0, 1)
     assert found["non_seq[0]"] == Range(-1, 1)
     assert found["sit_sot[0]"] == ANY
+
+
+def test_the_square_of_a_complex_number_may_be_negative() -> None:
+    assert ValueRanges().of(pt.sqr(pt.zscalar())) == ANY
 
 
 def test_dtypes() -> None:

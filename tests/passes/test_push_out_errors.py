@@ -40,6 +40,54 @@ def test_what_may_raise_is_computed_if_there_is_a_step(name: str) -> None:
     assert_same_values(graph, work, x=1.0, s=np.arange(1.0, 12.0), n=2)
 
 
+# Of an integer that may be negative, or 0, of which not all backends raise an error.
+RAISING_AT: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "an array of a negative length": (lambda i: pt.exp(pt.alloc(x, i)).sum(), -1),
+    "an identity matrix of a negative length": (lambda i: pt.eye(i).sum(), -1),
+    "a division by 0": (lambda i: pt.constant(7) // i, 0),
+    "a remainder by 0": (lambda i: pt.constant(7) % i, 0),
+}
+
+
+@pytest.mark.parametrize("passes", ["push-out", "scan-to-loop,push-out"])
+@pytest.mark.parametrize("name", RAISING_AT)
+def test_integers_at_which_it_may_raise(name: str, passes: str) -> None:
+    compute, bad = RAISING_AT[name]
+    i = pt.lscalar("i")
+    states = scan(lambda y, i: y + compute(i), outputs_info=[x], non_sequences=[i], n_steps=n)
+    graph = graph_of(states[-1:])
+    work, _ = optimized(graph, passes)
+    assert any(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes)
+    for steps, number in ((0, bad), (0, 2), (2, bad), (2, 2)):
+        assert_same_values(graph, work, x=1.0, i=number, n=steps)
+
+
+def test_an_array_of_a_negative_length_that_a_loop_of_no_steps_reads() -> None:
+    """The zeros that stand for it have no negative length, either."""
+    i = pt.lscalar("i")
+    rows = scan(
+        lambda y, i: (y + 1, (y * pt.exp(pt.alloc(x, i))).sum()),
+        outputs_info=[x, None],
+        non_sequences=[i],
+        n_steps=n,
+    )[1]
+    graph = graph_of(rows)
+    work, _ = optimized(graph, "scan-to-loop,push-out")
+    for steps, number in ((0, -1), (2, -1), (0, 3), (2, 3)):
+        assert_same_values(graph, work, x=1.0, i=number, n=steps)
+
+
+@pytest.mark.parametrize("passes", ["hoist-states", "scan-to-loop,hoist-states"])
+def test_a_hoisted_quotient_by_0(passes: str) -> None:
+    i = pt.lscalar("i")
+    states = scan(lambda y, i: 7 // i, outputs_info=[i], non_sequences=[i], n_steps=n)
+    graph = graph_of(states[-1:])
+    work, remarks = optimized(graph, passes)
+    assert any(isinstance(node.op, IfElse) for node in work.fgraph.apply_nodes), remarks
+    for steps, number in ((0, 0), (2, 0), (2, 2)):
+        assert_same_values(graph, work, i=number, n=steps)
+
+
 def test_no_condition_where_a_step_is_made_or_nothing_can_raise() -> None:
     always = scan(lambda y, v: y + v[1], outputs_info=[x], non_sequences=[s], n_steps=3)
     total = scan(lambda y, v: y + v.sum(), outputs_info=[x], non_sequences=[s], n_steps=n)

@@ -92,6 +92,12 @@ def a_masked_term_that_is_the_largest() -> Program:
     return [M, Y], rows, [[[500.0, -300.0], [-600.0, 3.0]], [0.0, 1.0]]
 
 
+def rows_whose_number_is_stated() -> Program:
+    """`trim-steps` left a TracedLoop three steps, but behind it the statement that it has four."""
+    states = scan(lambda h: h * 1.5 + 1, outputs_info=H, n_steps=4)
+    return [H], pt.specify_shape(states, (states.shape[0], None))[:3], [START]
+
+
 PROGRAMS: dict[Callable[[], Program], Sequence[str]] = {
     a_slice_of_rows_and_columns: ["clean-slices,trim-steps", "scan-to-loop,trim-steps"],
     a_slice_of_no_rows: ["default", "trim-steps", "scan-to-loop,trim-steps"],
@@ -101,6 +107,7 @@ PROGRAMS: dict[Callable[[], Program], Sequence[str]] = {
     products_that_wrap_around: ["push-out-sums"],
     an_invariant_that_may_fail_without_steps: ["loop", "scan-to-loop,push-out"],
     a_masked_term_that_is_the_largest: ["stable-log-sums"],
+    rows_whose_number_is_stated: ["loop", "scan-to-loop,clean-slices,trim-steps"],
 }
 
 

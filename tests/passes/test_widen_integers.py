@@ -9,10 +9,15 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import applys_between
+from pytensor.scalar import basic as ps
 
+from scanopt_cli.analysis.state_changes import change
+from scanopt_cli.analysis.value_ranges import Range, ValueRanges
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.ir.slots import STATES
+from scanopt_cli.passes.widen_integers import _wide_update
 from support.compiled_ways import VM, compiled
 from support.evaluating import PLAIN
 from support.graph_building import optimized, scan
@@ -186,3 +191,24 @@ def test_a_second_run_changes_nothing() -> None:
     assert len(optimized(graph, "widen-integers")[0].fgraph.apply_nodes) == len(
         graph.fgraph.apply_nodes
     )
+
+
+@pytest.mark.parametrize("kind", [ps.Add, ps.Mul])
+def test_choices_of_choices_take_no_time(kind: type[ps.ScalarOp]) -> None:
+    """The branches of each switch meet again: there are 2^200 ways through them."""
+    state, count = small.type(), 200
+    update: Any = state
+    for place in range(count):
+        more = update + np.int8(1) if kind is ps.Add else update * np.int8(2)
+        update = pt.switch(v[0] > place, update, more)
+    wanted = Range(0, count) if kind is ps.Add else Range(1, 2**count)
+    assert change(update, state, ValueRanges(), kind) == wanted
+    wide = state.type.clone(dtype="int64")()
+    # A switch and its condition, a sum or product, and the cast of its other operand.
+    nodes = list(applys_between([wide], [_wide_update(update, state, wide)]))
+    assert len(nodes) <= 6 * count
+
+
+def test_a_boolean_counts_no_further() -> None:
+    y = pt.dscalar()
+    assert change(y.astype("bool").astype("float64"), y, ValueRanges(), ps.Mul) is None

@@ -106,8 +106,10 @@ class RowSource:
             is_move = self.axis in order and [i for i in order if i != self.axis] == others
             return self._as(node, axis=order.index(self.axis)) if is_move else None
         if isinstance(op, SpecifyShape):
-            is_of_others = node.outputs[0].type.shape[self.axis] is None
-            is_known = all(isinstance(length, Constant) for length in node.inputs[1:])
+            # The type may know less than the statement, of which a length became a constant.
+            stated = [v.data if isinstance(v, Constant) else v for v in node.inputs[1:]]
+            is_of_others = stated[self.axis] is node.outputs[0].type.shape[self.axis] is None
+            is_known = not any(isinstance(length, Variable) for length in stated)
             return self._as(node) if is_of_others and is_known else None
         return self._as(node) if op == SAME_COUNT and position == 0 else None
 

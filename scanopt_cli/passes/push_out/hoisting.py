@@ -12,7 +12,7 @@ from pytensor.conditional.op import ifelse
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import io_toposort
-from pytensor.scalar.basic import Pow, ScalarType
+from pytensor.scalar.basic import IntDiv, Mod, Pow, ScalarType
 from pytensor.tensor.basic import (
     Alloc,
     AllocEmpty,
@@ -31,6 +31,7 @@ from pytensor.tensor.type import DenseTensorType, discrete_dtypes
 from scanopt_cli.analysis.dependence import dependent_nodes
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.step_rows import invariant_inputs
+from scanopt_cli.analysis.value_ranges import ValueRanges
 from scanopt_cli.ir.declared_lengths import declaring_as
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of, number
@@ -43,11 +44,9 @@ from scanopt_cli.remarks import Code
 
 # Ops that compute for all values of their inputs. Shapes that do not fit still raise.
 _TOTAL = (
-    Alloc,
     DimShuffle,
     Dot,
     Elemwise,
-    Eye,
     Join,
     MakeVector,
     Prod,
@@ -158,7 +157,7 @@ def _without_reads(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
     needed: set[Apply | None] = set()
     for node in reversed(nodes):
         if node in hoisted:
-            if isinstance(node.op, Subtensor) and not _is_total(node) and node not in needed:
+            if isinstance(node.op, Subtensor) and not is_total(node) and node not in needed:
                 hoisted.remove(node)
             else:
                 needed.update(v.owner for v in node.inputs)
@@ -185,7 +184,7 @@ def _guard(
 
     They are computed of the variables ``known``.
     """
-    risky = {node for node in hoisted if not _is_total(node)}
+    risky = {node for node in hoisted if not is_total(node)}
     for node in io_toposort([], boundary):
         if node in hoisted and any(v.owner in risky for v in node.inputs):
             risky.add(node)
@@ -212,9 +211,16 @@ def _placeholders(view: SlotView, values: list[Any], known: list[Variable]) -> l
         for place, (value, shape) in enumerate(
             zip(values, infer_shape(values, (), ()), strict=True)
         ):
-            if shape and all(map(_is_total, io_toposort(known, shape))):
-                found[place] = value.type.filter_variable(pt.zeros(shape, dtype=value.type.dtype))
+            if shape and all(map(is_total, io_toposort(known, shape))):
+                zeros = pt.zeros([_at_least_0(size) for size in shape], dtype=value.type.dtype)
+                found[place] = value.type.filter_variable(zeros)
     return found
+
+
+def _at_least_0(size: Any) -> Any:
+    """Return a length that no Alloc refuses."""
+    lengths = Lengths()
+    return size if lengths.provably_le(0, lengths.value_of(size)) else pt.maximum(size, 0)
 
 
 def placeholder(value: Any) -> Any:
@@ -222,13 +228,21 @@ def placeholder(value: Any) -> Any:
     return pt.zeros([0 if n is None else n for n in value.type.shape], dtype=value.type.dtype)
 
 
-def _is_total(node: Apply) -> bool:
+def is_total(node: Apply) -> bool:
     """Whether a node computes a result for all values of its inputs, without an error."""
     op = core_op(node.op)
     if isinstance(op, Subtensor):
         return all(isinstance(part, slice) and number(part.step, 1) for part in indices_of(node))
-    if isinstance(op, Elemwise) and isinstance(op.scalar_op, Pow):
-        return node.outputs[0].type.dtype not in discrete_dtypes  # 2 ** -1 of integers raises
+    if isinstance(op, Alloc | Eye):
+        sizes = node.inputs[1:] if isinstance(op, Alloc) else node.inputs[:2]
+        lengths = Lengths()
+        return all(lengths.provably_le(0, lengths.value_of(size)) for size in sizes)
+    if isinstance(op, Elemwise) and node.outputs[0].type.dtype in discrete_dtypes:
+        match op.scalar_op:
+            case Pow():  # 2 ** -1 of integers raises
+                return False
+            case IntDiv() | Mod():
+                return 0 not in ValueRanges().of(node.inputs[1])
     is_squeeze = isinstance(op, DimShuffle) and any(
         node.inputs[0].type.shape[axis] != 1 for axis in op.drop
     )
