@@ -70,7 +70,12 @@ class RemoveZeros(AnyLoopPass):
         states = view.of_kind(SlotKind.MIT_SOT, SlotKind.SIT_SOT, SlotKind.STATE)
         states = [slot for slot in states if _starts_zero(view, slot, lengths)]
         rows = _zero_rows(view, lengths)
-        found = dict.fromkeys((*rows.values(), *_zero_states(view, states, rows)))
+        states = _zero_states(view, states, rows)
+        # Shapes take long, and few states get here.
+        if changing := [slot for slot in states if not _keeps_shape(view, slot)]:
+            kept_shapes = [slot for slot in states if slot not in changing]
+            states = _zero_states(view, kept_shapes, rows)
+        found = dict.fromkeys((*rows.values(), *states))
         kept = [s for s in view.slots if s not in found or s.kind is SlotKind.CONSTANT]
         if not found or not any(slot.outer_output is not None for slot in kept):
             return None
@@ -122,11 +127,15 @@ def _starts_zero(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
         return False
     index = rows_index(start.owner, 0) if isinstance(start.owner_op, Subtensor) else None
     if index is None:
-        return is_positive_zero(filling(start)) and all(view.op.kept_lengths[slot.position])
+        return is_positive_zero(filling(start))
     buffer = start.owner.inputs[0]
     taken = RowRange(ZERO, lengths.length_of(buffer)).taken(index, lengths)
-    is_known = taken is not None and _are_zero(buffer, taken.low, taken.high, lengths)
-    return is_known and all(view.op.kept_lengths[slot.position])
+    return taken is not None and _are_zero(buffer, taken.low, taken.high, lengths)
+
+
+def _keeps_shape(view: SlotView, slot: Slot) -> bool:
+    """Whether a state provably keeps the shape of its initial value, as those of Scans do."""
+    return not isinstance(view, LoopView) or all(view.op.kept_lengths[slot.position])
 
 
 def _are_zero(buffer: Variable, low: AffineExpr, high: AffineExpr, lengths: Lengths) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -77,6 +78,8 @@ class UnrollSmall(TracedLoopPass):
 
     def rewrite(self, view: LoopView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a loop of numbers."""
+        if not _has_arrays(view):
+            return None
         names = context.names(view)
         view.unfreeze()
         lengths = Lengths(view.n_steps)
@@ -127,6 +130,13 @@ class UnrollSmall(TracedLoopPass):
 
 
 type Shape = tuple[int | None, ...]
+
+
+def _has_arrays(view: LoopView) -> bool:
+    """Whether a step reads, carries or computes arrays."""
+    body = view.op.fgraph
+    of_nodes = (v for node in body.apply_nodes for v in (*node.inputs, *node.outputs))
+    return any(getattr(v.type, "ndim", 0) for v in chain(body.inputs, body.outputs, of_nodes))
 
 
 def _shape(slot: Slot, lengths: Lengths) -> Shape | None:
@@ -224,8 +234,12 @@ class _Step:
             for variable in [self.arrays.get(slot, slot.inner_inputs[0])]
             if isinstance(variable.type, DenseTensorType) and None in variable.type.shape
         }
-        readers = (node for node in self.unrolling.kept if not slots.keys().isdisjoint(node.inputs))
-        read = {v for node in filter(self.unrolling.lacks_length, readers) for v in node.inputs}
+        read: set[Variable] = set()
+        for node in self.unrolling.kept:
+            inputs = slots.keys() & set(node.inputs)
+            # To ask takes long, and the first node that says so is enough.
+            if not inputs <= read and self.unrolling.lacks_length(node):
+                read |= inputs
         return [slot for variable, slot in slots.items() if variable in read]
 
     def rebuild(self, context: PassContext, names: Mapping[Slot, str]) -> dict[Variable, Variable]:
