@@ -1,6 +1,6 @@
-"""The topological order of a graph, remembered until the graph changes.
+"""What passes find out of a graph, its topological order first, remembered until it changes.
 
-Each pass asks for it several times, and most passes leave the graph as it is.
+Each pass asks for the order several times, and most passes leave the graph as it is.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ class RememberedOrder(Feature):
 
     def __init__(self) -> None:
         self._order: list[Apply] | None = None
+        self.notes: dict[Any, Any] = {}
+        """What else holds for the graph as it is, by whatever tells one note from another."""
 
     def on_attach(self, fgraph: FunctionGraph) -> None:
         """Take over ``toposort``."""
@@ -40,6 +42,8 @@ class RememberedOrder(Feature):
 
     def _forget(self, *_: Any, **__: Any) -> None:
         self._order = None
+        if self.notes:
+            self.notes = {}
 
     on_import = register_feature_callback(_forget)
     on_prune = on_change_input = on_import
@@ -54,3 +58,9 @@ def remembered_order(fgraph: FunctionGraph) -> Iterator[None]:
         yield
     finally:
         fgraph.remove_feature(feature)
+
+
+def notes_on(fgraph: FunctionGraph) -> dict[Any, Any]:
+    """Return where to note what holds until ``fgraph`` changes; nobody reads it of other graphs."""
+    found = (item.notes for item in fgraph._features if isinstance(item, RememberedOrder))
+    return next(found, {})

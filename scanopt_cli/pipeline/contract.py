@@ -18,10 +18,13 @@ from scanopt_cli.facts import Fact
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.levels import always_computed
 from scanopt_cli.ir.naming import slot_names, titles
+from scanopt_cli.ir.remembered_order import notes_on
 from scanopt_cli.ir.scan_view import ScanView, is_loop, scan_op, view_of
 from scanopt_cli.ir.slots import Slot, SlotView
 from scanopt_cli.ir.written import place_of
 from scanopt_cli.remarks import Code, Detail, Reason, Remark, RemarkKind, Why, because
+
+_TITLES = "titles"  # the key of a note
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,10 @@ class PassContext:
     def title(self, node: Apply) -> str:
         """Return the name of a node that holds a graph; changes to the graph do not alter it."""
         if node not in self._titles:
-            self._titles = {**titles(self.fgraph.outputs), **self._titles}
+            notes = notes_on(self.fgraph)
+            if _TITLES not in notes:
+                notes[_TITLES] = titles(self.fgraph.outputs)
+            self._titles = {**notes[_TITLES], **self._titles}
         return self._titles.setdefault(node, op_name(node.op))
 
     def keep_title(self, node: Apply, new_node: Apply) -> None:
@@ -164,11 +170,15 @@ class PassContext:
         """Exact keys of variables: equal keys mean equal values.
 
         Valid for variables upstream of the loop at hand: a pass walks its graph in topological
-        order, so nothing upstream changes once its key is computed.
+        order, so nothing upstream changes once its key is computed. The next pass goes on with
+        them if this one changes nothing.
         """
         if self._digests is None:
-            self.sameness.begin()
-            self._digests = Digests(self.fgraph.inputs, self.sameness)
+            notes = notes_on(self.fgraph)
+            self._digests = notes.get(self.sameness)
+            if self._digests is None:
+                self.sameness.begin()
+                self._digests = notes[self.sameness] = Digests(self.fgraph.inputs, self.sameness)
         return self._digests
 
     def same(self, variable: Variable) -> bytes:

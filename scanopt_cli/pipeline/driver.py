@@ -259,7 +259,7 @@ class PassDriver:
         if body not in self._done:
             unfrozen = self._memory.unfrozen(body)
             names: Mapping[Variable, str] = {}
-            if is_loop(node):
+            if is_loop(node) and self._memory.holds_loop(body):  # whose slots are called after them
                 view = view_of(node)
                 frozen = inner_names(view, list(context.names(view).values()))
                 to_unfrozen = dict(zip(body.inputs, unfrozen.inputs, strict=True))

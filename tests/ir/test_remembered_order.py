@@ -7,7 +7,7 @@ import pytest
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 
-from scanopt_cli.ir.remembered_order import RememberedOrder, remembered_order
+from scanopt_cli.ir.remembered_order import RememberedOrder, notes_on, remembered_order
 from support.graph_building import graph_of
 
 X = pt.dvector("x")
@@ -55,3 +55,17 @@ def test_a_copy_remembers_its_own_order() -> None:
     copy, _ = fgraph.clone_get_equiv(attach_feature=True)
     assert copy.toposort() == FunctionGraph.toposort(copy)
     assert set(copy.toposort()) == set(copy.apply_nodes)
+
+
+def test_notes_are_of_the_graph_as_it_is() -> None:
+    fgraph = _graph()
+    notes_on(fgraph)["size"] = 1
+    assert not notes_on(fgraph)
+    with remembered_order(fgraph):
+        notes_on(fgraph)["size"] = len(fgraph.apply_nodes)
+        fgraph.toposort()
+        assert notes_on(fgraph)
+        fgraph.replace(fgraph.outputs[0], X.sum(), import_missing=True)
+        assert not notes_on(fgraph)
+        notes_on(fgraph)["size"] = len(fgraph.apply_nodes)
+    assert not notes_on(fgraph)
