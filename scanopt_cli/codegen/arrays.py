@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from pytensor.compile.builders import FinalizedOpFromGraph
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.graph.basic import Apply
+from pytensor.link.numba.dispatch.basic import numba_funcify_and_cache_key
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import (
     Alloc,
@@ -219,8 +220,11 @@ def _alloc_empty(
     inputs: Sequence[Value],
 ) -> Sequence[Value] | None:
     lengths = _lengths(writer, inputs)
-    if lengths is None or not is_real(op.dtype) or is_number_like(node.outputs[0]):
+    if lengths is None or not is_real(op.dtype):
         return None
+    if is_number_like(node.outputs[0]):
+        writer.checked(lengths, (1,) * len(lengths))
+        return [writer.number(0, op.dtype)]
     return [writer.allocate(op.dtype, lengths)]
 
 
@@ -234,8 +238,11 @@ def _alloc(
     value, *rest = inputs
     lengths = _lengths(writer, rest)
     (output,) = node.outputs
-    if lengths is None or isinstance(value, Other) or is_number_like(output):
+    if lengths is None or not isinstance(value, Array | Number):
         return None
+    if is_number_like(output):
+        writer.checked(lengths, (1,) * len(lengths))
+        return [value]
     offset = output.type.ndim - node.inputs[0].type.ndim
     shape = writer.checked(lengths, output.type.shape)
     if isinstance(value, Array):
@@ -317,13 +324,26 @@ def _join(
     return [made]
 
 
+@write_node.register(OpFromGraph)
+def _of_graph(
+    op: OpFromGraph,
+    node: Apply,  # noqa: ARG001
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    dispatch = numba_funcify_and_cache_key.dispatch
+    # PyTensor has other code for some.
+    is_any = dispatch(type(op)) is dispatch(OpFromGraph)
+    return writer.inner(op.fgraph, inputs) if is_any else None
+
+
 @write_node.register(FusedElemwise)
 @write_node.register(ScalarCAReduce)
 @write_node.register(ScalarSubtensor)
 @write_node.register(ScalarizedElemwise)
 @write_node.register(ScalarizedJoin)
 def _inner_graph(
-    op: FinalizedOpFromGraph,
+    op: Any,
     node: Apply,  # noqa: ARG001
     writer: GraphWriter,
     inputs: Sequence[Value],

@@ -30,9 +30,23 @@ def _subtensor(
     inputs: Sequence[Value],
 ) -> Sequence[Value] | None:
     array, *indices = inputs
-    if not isinstance(array, Array) or not _are_integers(indices):
+    if not _are_integers(indices):
         return None
-    return [_part(writer, array, op.idx_list, indices)]
+    if isinstance(array, Number):
+        return _only_entry(writer, op, array, indices)
+    return [_part(writer, array, op.idx_list, indices)] if isinstance(array, Array) else None
+
+
+def _only_entry(
+    writer: GraphWriter, op: Subtensor, number: Number, indices: Sequence[Value]
+) -> Sequence[Value] | None:
+    """Return the entry of an array of one, if it is read by integers."""
+    if not all(isinstance(entry, int) or entry == slice(None) for entry in op.idx_list):
+        return None
+    for index in indices:
+        assert isinstance(index, Number)
+        row_at(writer, writer.length(index), 1)
+    return [number]
 
 
 @write_node.register(IncSubtensor)

@@ -13,6 +13,7 @@ from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.graph.op import HasMultipleInnerGraph
 
 from scanopt_cli.equivalence.sameness import Sameness
 
@@ -55,8 +56,9 @@ def _described(
         yield sameness.of_op(op)
         yield repr((sorted(op.destroy_map.items()), sorted(op.view_map.items()))).encode()
         yield b",".join(map(place, node.inputs))
-        inner = getattr(op, "fgraph", None)
-        if inner is not None:
+        own = getattr(op, "fgraph", None)
+        several = op.inner_graphs.values() if isinstance(op, HasMultipleInnerGraph) else ()
+        for inner in several if own is None else (own,):
             yield from _described(sameness, inner.inputs, inner.toposort(), inner.outputs)
         for variable in node.outputs:
             places[variable] = b"%d" % len(places)

@@ -90,13 +90,17 @@ def go_on(
     """
     triples = list(zip(states, old, made, strict=False))
     numbers = [(s, v) for s, _, v in triples if isinstance(s, _Register) and isinstance(v, Number)]
+    memories = {
+        kind: [v.memory for s, v, _ in triples if isinstance(s, kind) and not isinstance(v, Number)]
+        for kind in (_Buffered, _Counted)
+    }
     counted = [
-        (state, state.taken(writer, before, new))
+        (state, state.taken(writer, before, new, memories[_Counted]))
         for state, before, new in triples
         if isinstance(state, _Counted)
     ]
     buffered = [
-        (state, before, _held(writer, before, new, old))
+        (state, before, _held(writer, before, new, memories[_Buffered]))
         for state, before, new in triples
         if isinstance(state, _Buffered) and isinstance(before, Array) and isinstance(new, Array)
     ]
@@ -122,9 +126,9 @@ def _exchange(writer: GraphWriter, buffered: Sequence[tuple[_Buffered, Array, Ar
             new.memory.buffer.hold(writer.builder, before.data, before.memory.info)
 
 
-def _held(writer: GraphWriter, before: Array, new: Array, old: Sequence[Value]) -> Array:
-    """Return a next state as an array in a buffer, or in the memory of a state."""
-    is_state = any(isinstance(v, Array) and v.memory is new.memory for v in old)
+def _held(writer: GraphWriter, before: Array, new: Array, states: Sequence[Memory]) -> Array:
+    """Return a next state as an array in a buffer, or in the memory of a state with a buffer."""
+    is_state = any(memory is new.memory for memory in states)
     if new.is_contiguous and (is_state or new.memory.buffer is not None):
         return new
     made = writer.allocate(new.dtype, before.shape)
@@ -193,14 +197,19 @@ class _Counted:
     def last(self, writer: GraphWriter) -> Value:
         return writer.from_numba(writer.builder.load(self.place), self.kind, is_owned=True)
 
-    def taken(self, writer: GraphWriter, before: Value, new: Value) -> Any:
-        """Return a next value with a reference of its own, as Numba represents it."""
+    def taken(
+        self, writer: GraphWriter, before: Value, new: Value, states: Sequence[Memory]
+    ) -> Any:
+        """Return a next value with a reference of its own, as Numba represents it.
+
+        ``states`` is the memory of the states that have references.
+        """
         if isinstance(new, Number):
             assert isinstance(before, Array)
             made = Writer.allocate(writer, new.dtype, (1,) * before.ndim)
             writer.store(new, made.data, made.dtype)
             new = made
-        elif isinstance(new, Array) and (not new.is_contiguous or not _is_counted(new.memory)):
+        elif isinstance(new, Array) and not (new.is_contiguous and _is_counted(new.memory, states)):
             new = Writer.copied(writer, new)
         else:
             writer.keep(new)
@@ -212,9 +221,10 @@ class _Counted:
         writer.builder.store(code, self.place)
 
 
-def _is_counted(memory: Memory) -> bool:
-    """Whether memory stays alive as long as it has references."""
-    return memory.buffer is None and not memory.within
+def _is_counted(memory: Memory, states: Sequence[Memory] = ()) -> bool:
+    """Whether memory stays as it is for as long as it has references."""
+    is_state = any(memory is other for other in states)
+    return is_state or (memory.is_owned and memory.buffer is None and not memory.within)
 
 
 def _counted(writer: GraphWriter, initial: Value, *, may_lose: bool) -> _Counted:
