@@ -21,7 +21,15 @@ from pytensor.link.numba.dispatch.basic import (
     numba_funcify_and_cache_key,
 )
 
-from scanopt_cli.codegen import arrays, elementwise, indexing, loops  # noqa: F401
+from scanopt_cli.codegen import (  # noqa: F401
+    arrays,
+    diagonals,
+    elementwise,
+    factors,
+    indexing,
+    loops,
+    products,
+)
 from scanopt_cli.codegen.graphs import GraphWriter
 from scanopt_cli.codegen.values import Array, Number
 from scanopt_cli.loop.operators import Loop
