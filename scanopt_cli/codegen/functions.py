@@ -25,7 +25,17 @@ from pytensor.link.numba.dispatch.basic import (
 )
 from pytensor.typed_list.type import TypedListType
 
-from scanopt_cli.codegen import arrays, branches, elementwise, indexing, loops, rows  # noqa: F401
+from scanopt_cli.codegen import (  # noqa: F401
+    arrays,
+    branches,
+    diagonals,
+    elementwise,
+    factors,
+    indexing,
+    loops,
+    products,
+    rows,
+)
 from scanopt_cli.codegen.graphs import GraphWriter
 from scanopt_cli.codegen.keys import key_of
 from scanopt_cli.codegen.values import Array, Number

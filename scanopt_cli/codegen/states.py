@@ -215,22 +215,26 @@ class _Counted:
             writer.keep(new)
         return writer.in_numba(new)
 
+    def _may_have(self, new: Array, states: Sequence[Memory]) -> bool:
+        """Whether the memory of a next value was made in the step, or is that of such a state."""
+        is_state = any(new.memory is other for other in states)
+        return is_state or (_is_alone(new.memory) and not new.memory.n_users)
+
     def store(self, writer: GraphWriter, code: Any) -> None:
         """Replace the value."""
         writer.context.nrt.decref(writer.builder, self.kind, writer.builder.load(self.place))
         writer.builder.store(code, self.place)
 
 
-def _is_counted(memory: Memory, states: Sequence[Memory] = ()) -> bool:
-    """Whether memory stays as it is for as long as it has references."""
-    is_state = any(memory is other for other in states)
-    return is_state or (memory.is_owned and memory.buffer is None and not memory.within)
+def _is_alone(memory: Memory) -> bool:
+    """Whether memory has a reference, and is not a part of other memory."""
+    return memory.is_owned and memory.buffer is None and not memory.within
 
 
 def _counted(writer: GraphWriter, initial: Value, *, may_lose: bool) -> _Counted:
     value = initial
     if isinstance(value, Array):
-        if may_lose and value.is_contiguous and _is_counted(value.memory):
+        if may_lose and value.is_contiguous and _is_alone(value.memory):
             writer.keep(value)
         else:
             value = Writer.copied(writer, value)

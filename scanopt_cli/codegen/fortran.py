@@ -1,0 +1,260 @@
+"""Calls of BLAS and LAPACK, those of SciPy that PyTensor's Numba backend calls as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from llvmlite import binding, ir
+from numba.core import cgutils
+from numba.extending import get_cython_function_address
+
+from scanopt_cli.codegen.graphs import GraphWriter
+from scanopt_cli.codegen.values import Array, Length, Memory, Number, Value
+from scanopt_cli.codegen.writer import Writer
+
+_POINTER = ir.IntType(8).as_pointer()
+_INTEGER = ir.IntType(32)
+_TRUTH = ir.IntType(1)
+_KINDS = {"float32": "s", "float64": "d"}
+_ROUTINES = {
+    "scipy.linalg.cython_blas": ("gemm", "gemv", "trsm"),
+    "scipy.linalg.cython_lapack": ("getrf", "getrs", "posv", "potrf", "potrs"),
+}
+
+
+def _register() -> None:
+    """Let LLVM's code name the routines, which it does still when it is read from a disk."""
+    for module, names in _ROUTINES.items():
+        for name in names:
+            for kind in _KINDS.values():
+                address = get_cython_function_address(module, kind + name)
+                binding.add_symbol(_symbol(kind + name), address)
+
+
+def _symbol(routine: str) -> str:
+    return f"scanopt_{routine}"
+
+
+_register()
+
+
+def is_computed(*dtypes: Any) -> bool:
+    """Whether BLAS computes with numbers of some dtypes: all float32 or all float64."""
+    names = {np.dtype(dtype).name for dtype in dtypes}
+    return len(names) == 1 and names <= set(_KINDS)
+
+
+def call(writer: Writer, dtype: Any, name: str, *arguments: Any) -> None:
+    """Call a routine, all of whose arguments are pointers.
+
+    An argument is a letter, or a pair of a condition and two letters; a length; a number of
+    ``dtype``, given as a float; or a pointer.
+    """
+    routine = _KINDS[np.dtype(dtype).name] + name
+    kind = ir.FunctionType(ir.VoidType(), [_POINTER] * len(arguments))
+    function = cgutils.get_or_insert_function(writer.builder.module, kind, _symbol(routine))
+    writer.builder.call(function, [_argument(writer, dtype, v) for v in arguments])
+
+
+def _argument(writer: Writer, dtype: Any, value: Any) -> Any:
+    builder = writer.builder
+    if isinstance(value, float):
+        code = writer.number(value, dtype).code
+    elif isinstance(value, str | tuple):
+        code = _letter(writer, value)
+    elif isinstance(value, int) or value.type == ir.IntType(64):
+        code = builder.trunc(writer.code(value), _INTEGER)
+    else:
+        return builder.bitcast(value, _POINTER)
+    return builder.bitcast(cgutils.alloca_once_value(builder, code), _POINTER)
+
+
+def _letter(writer: Writer, value: Any) -> Any:
+    if isinstance(value, str):
+        return ir.IntType(8)(ord(value))
+    condition, one, other = value
+    return writer.builder.select(condition, _letter(writer, one), _letter(writer, other))
+
+
+def status(writer: Writer) -> Any:
+    """Return the place where a routine says whether it failed, which it did if it is not 0."""
+    return cgutils.alloca_once_value(writer.builder, _INTEGER(0))
+
+
+def has_failed(writer: Writer, place: Any) -> Any:
+    """Return whether the routine that was given this place has failed."""
+    return writer.builder.icmp_signed("!=", writer.builder.load(place), _INTEGER(0))
+
+
+def not_(writer: Writer, condition: Any) -> Any:
+    """Return whether a condition does not hold."""
+    if isinstance(condition, ir.Constant):
+        return _TRUTH(1 - int(condition.constant))
+    return writer.builder.not_(condition)
+
+
+def both(writer: Writer, *conditions: Any) -> Any:
+    """Return whether all conditions hold."""
+    found = _TRUTH(1)
+    for condition in conditions:
+        if isinstance(condition, ir.Constant):
+            if not condition.constant:
+                return condition
+        else:
+            found = (
+                condition
+                if isinstance(found, ir.Constant)
+                else writer.builder.and_(found, condition)
+            )
+    return found
+
+
+def either(writer: Writer, *conditions: Any) -> Any:
+    """Return whether one of some conditions holds."""
+    return not_(writer, both(writer, *(not_(writer, condition) for condition in conditions)))
+
+
+def choose(
+    writer: Writer, condition: Any, one: Callable[[], None], other: Callable[[], None]
+) -> None:
+    """Write ``one`` for where a condition holds, and ``other`` for where it does not."""
+    if isinstance(condition, ir.Constant):
+        return one() if condition.constant else other()
+    with writer.builder.if_else(condition) as (then, otherwise):
+        with then:
+            one()
+        with otherwise:
+            other()
+    return None
+
+
+def where(writer: Writer, condition: Any, write: Callable[[], None]) -> None:
+    """Write what is done only where a condition holds."""
+    if isinstance(condition, ir.Constant):
+        return write() if condition.constant else None
+    with writer.builder.if_then(condition):
+        write()
+    return None
+
+
+def as_array(writer: Writer, value: Value, ndim: int) -> Array:
+    """Return a value as an array; a number is one of one entry, which is not in the heap."""
+    if isinstance(value, Array):
+        return value
+    assert isinstance(value, Number)
+    data = writer.variable(value)
+    shape = (1,) * ndim
+    strides = writer.row_major(value.dtype, shape)
+    return Array(value.dtype, data, shape, strides, Memory(None, is_owned=False), True)
+
+
+def turned(array: Array) -> Array:
+    """Return the transpose of a matrix, in the same memory."""
+    shape, strides = array.shape[::-1], array.strides[::-1]
+    return replace(array, shape=shape, strides=strides, is_contiguous=False)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Operand:
+    """A matrix or a vector as BLAS reads it.
+
+    Attributes
+    ----------
+    array
+        Its entries; of a matrix, those of a row follow each other in memory, or those of a column.
+    lead
+        How many entries one row, or column, starts after the one before.
+    is_by_rows
+        Whether the entries of a row follow each other; BLAS reads these as columns.
+    """
+
+    array: Array
+    lead: Length
+    is_by_rows: Any
+
+    def by_rows(self, writer: Writer) -> Array:
+        """Return the matrix, if its entries follow each other by rows."""
+        size = self.array.dtype.itemsize
+        return replace(self.array, strides=(writer.multiply(self.lead, size), size))
+
+    def by_columns(self, writer: Writer) -> Array:
+        """Return the matrix, if its entries follow each other by columns."""
+        size = self.array.dtype.itemsize
+        return replace(self.array, strides=(size, writer.multiply(self.lead, size)))
+
+
+@contextmanager
+def operand(writer: GraphWriter, array: Array) -> Iterator[Operand]:
+    """Give an array as an operand: in its own memory, or else in that of a copy for this while."""
+    size = array.dtype.itemsize
+    if array.is_contiguous:
+        yield Operand(array, writer.larger(array.shape[-1], 1), _TRUTH(1))
+        return
+    if array.ndim == 1:
+        is_by_rows, lead = _follows(writer, array, 0), 1
+        is_by_columns: Any = _TRUTH(0)
+    else:
+        (is_by_rows, by_rows), (is_by_columns, by_columns) = (
+            _leading(writer, array, unit=unit) for unit in (1, 0)
+        )
+        of_copy = writer.larger(array.shape[1], 1)
+        lead = writer.chosen(is_by_columns, by_columns, of_copy)
+        lead = writer.chosen(is_by_rows, by_rows, lead)
+        # Known strides are those of a transpose, whose only column may look like a row as well.
+        if isinstance(array.strides[0], int) and array.strides[0] == size:
+            is_by_rows = both(writer, is_by_rows, not_(writer, is_by_columns))
+            lead = writer.chosen(is_by_columns, by_columns, lead)
+    fits = either(writer, is_by_rows, is_by_columns)
+    data = cgutils.alloca_once_value(writer.builder, array.data)
+    info = cgutils.alloca_once_value(writer.builder, cgutils.get_null_value(_POINTER))
+
+    def copy() -> None:
+        # Not in a buffer of the loop, which would be allocated even if nothing is copied.
+        pool, writer.pool = writer.pool, None
+        made = writer.copied(array)
+        writer.pool = pool
+        writer.builder.store(made.data, data)
+        writer.builder.store(made.memory.info, info)
+
+    where(writer, not_(writer, fits), copy)
+    found = replace(
+        array,
+        data=writer.builder.load(data),
+        strides=(size,) if array.ndim == 1 else array.strides,
+        memory=Memory(None, is_owned=False),
+        is_contiguous=array.ndim == 1,
+    )
+    yield Operand(found, lead, either(writer, is_by_rows, not_(writer, is_by_columns)))
+    writer.release(Memory(writer.builder.load(info), is_owned=True))
+
+
+def _follows(writer: Writer, array: Array, axis: int) -> Any:
+    """Return whether entries along an axis follow each other in memory."""
+    is_one = not_(writer, writer.differs(array.shape[axis], 1))
+    is_next = not_(writer, writer.differs(array.strides[axis], array.dtype.itemsize))
+    return either(writer, is_one, is_next)
+
+
+def _leading(writer: Writer, array: Array, *, unit: int) -> tuple[Any, Length]:
+    """Return whether entries along axis ``unit`` follow each other, and the other axis' step."""
+    size, other = array.dtype.itemsize, 1 - unit
+    stride, length = array.strides[other], array.shape[unit]
+    step = writer.quotient(stride, size)
+    is_one = not_(writer, writer.differs(array.shape[other], 1))
+    is_whole = not_(writer, writer.differs(writer.multiply(step, size), stride))
+    is_apart = both(writer, is_whole, writer.is_at_least(step, length))
+    fits = both(writer, _follows(writer, array, unit), either(writer, is_one, is_apart))
+    return fits, writer.larger(writer.chosen(is_one, length, step), 1)
+
+
+def fill(writer: GraphWriter, array: Array, number: float, axes: Sequence[Length] = ()) -> None:
+    """Write a number into all entries of an array."""
+    if len(axes) == array.ndim:
+        writer.store(writer.number(number, array.dtype), writer.entry(array, axes), array.dtype)
+        return
+    with writer.loop(array.shape[len(axes)]) as index:
+        fill(writer, array, number, [*axes, index])
