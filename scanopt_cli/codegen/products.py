@@ -9,7 +9,7 @@ from typing import Any
 from pytensor.graph.basic import Apply
 from pytensor.tensor.math import Dot
 
-from scanopt_cli.codegen.elementwise import Scope
+from scanopt_cli.codegen.entries import Entries
 from scanopt_cli.codegen.fortran import (
     as_array,
     call,
@@ -109,9 +109,9 @@ def _tiny(writer: GraphWriter, left: Array, right: Array) -> Number | Array:
     assert isinstance(n, int)
     assert isinstance(k, int)
     assert isinstance(m, int)
-    scope = Scope(writer)
-    rows = [[scope.read(left, [i, j]) for j in range(k)] for i in range(n)]
-    columns = [[scope.read(right, [i, j]) for i in range(k)] for j in range(m)]
+    entries = Entries(writer)
+    rows = [[entries.read(left, [i, j]) for j in range(k)] for i in range(n)]
+    columns = [[entries.read(right, [i, j]) for i in range(k)] for j in range(m)]
     found = {
         (i, j): _of_terms(writer, list(zip(row, column, strict=True)), left.dtype)
         for i, row in enumerate(rows)
@@ -121,7 +121,7 @@ def _tiny(writer: GraphWriter, left: Array, right: Array) -> Number | Array:
         return found[0, 0]
     made = writer.allocate(left.dtype, (n, m))
     for at, number in found.items():
-        scope.write(number, made, at)
+        entries.write(number, made, at)
     return made
 
 
@@ -145,21 +145,21 @@ def _added(writer: GraphWriter, total: Number | None, one: Number, other: Number
 def _sum_of_products(writer: GraphWriter, one: Array, other: Array) -> Number:
     """Write the product of two vectors."""
     with operand(writer, one) as first, operand(writer, other) as second:
-        (total,) = _sums(writer, Scope(writer), [first.array], second.array)
+        (total,) = _sums(writer, Entries(writer), [first.array], second.array)
     return total
 
 
 def _sums(
-    writer: GraphWriter, scope: Scope, rows: Sequence[Array], vector: Array
+    writer: GraphWriter, entries: Entries, rows: Sequence[Array], vector: Array
 ) -> Sequence[Number]:
     """Write the products of some vectors by another one, in one loop."""
     dtype = vector.dtype
     places = [writer.variable(writer.number(0, dtype)) for _ in rows]
     with writer.loop(vector.shape[0]) as j:
-        x = scope.read(vector, [j])
+        x = entries.read(vector, [j])
         for row, place in zip(rows, places, strict=True):
             total = Number(writer.builder.load(place), dtype)
-            made = _added(writer, total, scope.read(row, [j]), x)
+            made = _added(writer, total, entries.read(row, [j]), x)
             writer.builder.store(made.code, place)
     return [Number(writer.builder.load(place), dtype) for place in places]
 
@@ -212,49 +212,49 @@ def _part(writer: GraphWriter, matrix: Array, row: Length) -> Array:
 
 def _rows_by(writer: GraphWriter, made: Array, matrix: Array, vector: Array) -> None:
     """Write the product of a matrix and a vector, some rows at once."""
-    scope = Scope(writer)
+    entries = Entries(writer, made)
 
     def write(first: Length, count: int) -> None:
         at = [writer.add(first, i) for i in range(count)]
         rows = [_part(writer, matrix, i) for i in at]
-        for i, total in zip(at, _sums(writer, scope, rows, vector), strict=True):
-            scope.write(total, made, [i])
+        for i, total in zip(at, _sums(writer, entries, rows, vector), strict=True):
+            entries.write(total, made, [i])
 
     _blocks(writer, matrix.shape[0], write)
 
 
 def _columns_by(writer: GraphWriter, made: Array, matrix: Array, vector: Array) -> None:
     """Write the product of a matrix and a vector, some columns at once."""
-    scope = Scope(writer)
+    entries = Entries(writer, made)
     fill(writer, made, 0)
 
     def write(first: Length, count: int) -> None:
         at = [writer.add(first, i) for i in range(count)]
         columns = [_part(writer, turned(matrix), i) for i in at]
-        factors = [scope.read(vector, [i]) for i in at]
+        factors = [entries.read(vector, [i]) for i in at]
         with writer.loop(made.shape[0]) as j:
             terms = [
-                (scope.read(column, [j]), x) for column, x in zip(columns, factors, strict=True)
+                (entries.read(column, [j]), x) for column, x in zip(columns, factors, strict=True)
             ]
-            total = scope.total(made, [j])
+            total = entries.read(made, [j])
             for one, x in terms:
                 total = _added(writer, total, one, x)
-            scope.write(total, made, [j])
+            entries.write(total, made, [j])
 
     _blocks(writer, matrix.shape[1], write)
 
 
 def _small(writer: GraphWriter, made: Array, left: Array, right: Array) -> None:
     """Write the product of two matrices of few entries."""
-    scope = Scope(writer)
+    entries = Entries(writer, made)
     with writer.loop(left.shape[0]) as i:
         row = _part(writer, made, i)
         fill(writer, row, 0)
         with writer.loop(left.shape[1]) as k:
-            x = scope.read(left, [i, k])
+            x = entries.read(left, [i, k])
             with writer.loop(right.shape[1]) as j:
-                total = _added(writer, scope.total(row, [j]), x, scope.read(right, [k, j]))
-                scope.write(total, row, [j])
+                total = _added(writer, entries.read(row, [j]), x, entries.read(right, [k, j]))
+                entries.write(total, row, [j])
 
 
 def _by_blas(writer: GraphWriter, made: Array, left: Array, right: Array) -> None:
