@@ -209,7 +209,7 @@ class _Counted:
             made = Writer.allocate(writer, new.dtype, (1,) * before.ndim)
             writer.store(new, made.data, made.dtype)
             new = made
-        elif isinstance(new, Array) and not (new.is_contiguous and _is_counted(new.memory, states)):
+        elif isinstance(new, Array) and not (new.is_contiguous and self._may_have(new, states)):
             new = Writer.copied(writer, new)
         else:
             writer.keep(new)

@@ -369,17 +369,17 @@ class Writer:
         kinds = tuple(value.numba_type for value in values)
         kind = typing.resolve_value_type(function)
         signature = typing.resolve_function_type(kind, kinds, {})
-        *targets, rest = signature.args if signature.args else (None,)
-        if not isinstance(rest, types.StarArgTuple | types.StarArgUniTuple):
-            targets = list(signature.args)
-        codes = [self.in_numba(value) for value in values]
-        arguments = [
-            self.context.cast(self.builder, code, kind, target)
-            for code, kind, target in zip(codes, kinds, targets, strict=False)
-        ]
-        if len(targets) < len(signature.args):
-            packed = self.context.make_tuple(self.builder, rest, codes[len(targets) :])
-            arguments.append(packed)
+        arguments = []
+        for i, target in enumerate(signature.args):
+            if isinstance(target, types.StarArgTuple | types.StarArgUniTuple):
+                packed = [self.in_numba(value) for value in values[i:]]
+                arguments.append(self.context.make_tuple(self.builder, target, packed))
+            elif isinstance(target, types.Omitted):
+                default = self.context.get_constant_generic(self.builder, target, target.value)
+                arguments.append(default)
+            else:
+                given = self.in_numba(values[i])
+                arguments.append(self.context.cast(self.builder, given, kinds[i], target))
         code = self.context.get_function(kind, signature)(self.builder, arguments)
         returned = signature.return_type
         if not isinstance(returned, types.BaseTuple):
