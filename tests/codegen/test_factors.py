@@ -125,7 +125,8 @@ def test_systems_of_no_equations_have_any_matrix(op: Any) -> None:
 def test_factors_with_pivots(dtype: str) -> None:
     def build(one: Any) -> Any:
         factors, pivots = LUFactor()(one)
-        return [factors, pivots, *(PivotToPermutations(inverse=i)(pivots) for i in (True, False))]
+        orders = [PivotToPermutations(inverse=i)(pivots) for i in (True, False)]
+        return [factors, pivots, *orders, *map(pt.argsort, orders)]
 
     cases = [[matrix(n, dtype, is_definite=False)] for n in LENGTHS]
     cases.append([np.zeros((3, 3), dtype)])
