@@ -17,6 +17,7 @@ from pytensor.tensor.linalg.decomposition.lu import LUFactor, PivotToPermutation
 from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.sort import ArgSortOp
 
 from scanopt_cli.codegen.fortran import (
     as_array,
@@ -303,9 +304,31 @@ def _permutation(
         builder.store(one, places[1])
     if op.inverse:
         return [made]
-    turned_round = writer.allocate(np.int64, (n,))
-    with writer.loop(n) as i:
-        at = builder.load(writer.entry(made, [i]))
-        builder.store(writer.code(i), writer.entry(turned_round, [at]))
+    found = _inverse(writer, made)
     writer.give_up(made.memory)
-    return [turned_round]
+    return [found]
+
+
+def _inverse(writer: GraphWriter, permutation: Array) -> Array:
+    """Return the inverse of a permutation."""
+    made = writer.allocate(np.int64, permutation.shape)
+    with writer.loop(permutation.shape[0]) as i:
+        at = writer.builder.load(writer.entry(permutation, [i]))
+        writer.builder.store(writer.code(i), writer.entry(made, [at]))
+    return made
+
+
+@write_node.register(ArgSortOp)
+def _order(
+    op: ArgSortOp,  # noqa: ARG001
+    node: Apply,
+    writer: GraphWriter,
+    inputs: Sequence[Value],
+) -> Sequence[Value] | None:
+    """Write the order of a permutation, which is its inverse; PyTensor's gradients ask for it."""
+    (variable, *_) = node.inputs
+    owner = variable.owner
+    if owner is None or not isinstance(owner.op, PivotToPermutations):
+        return None
+    value = inputs[0]
+    return [_inverse(writer, value)] if isinstance(value, Array) else [writer.number(0, np.int64)]

@@ -161,6 +161,7 @@ class GraphWriter(Writer):
             self.context.get_constant_generic(self.builder, kind, variable.data),
             kind,
             is_owned=False,
+            shape=getattr(variable.type, "shape", ()),
         )
 
     def as_array(self, value: Value, ndim: int) -> Array:

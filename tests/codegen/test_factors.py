@@ -61,6 +61,23 @@ def test_triangular_systems(dtype: str, columns: int | None, *, lower: bool) -> 
     check(op, [v.shape for v in cases[3]], [cases[3]])
 
 
+@pytest.mark.parametrize("b_ndim", [1, 2])
+def test_systems_of_transposes(b_ndim: int) -> None:
+    lower, upper = (SolveTriangular(lower=is_lower, b_ndim=b_ndim) for is_lower in (True, False))
+
+    def build(one: Any, other: Any) -> Any:
+        factor = Cholesky()(one + one)
+        turned = other.T if b_ndim == 2 else other
+        return [
+            upper(factor.T, other),
+            lower((one + one).T.T, turned.T),
+            upper((one + one).T, other),
+        ]
+
+    cases = [[matrix(n), right(n, 4 if b_ndim == 2 else None)] for n in (1, 2, 5)]
+    check(build, [(None, None), (None,) * b_ndim], cases)
+
+
 @pytest.mark.parametrize("lower", [True, False])
 def test_unit_triangular_systems(*, lower: bool) -> None:
     op = SolveTriangular(lower=lower, b_ndim=2, unit_diagonal=True)
@@ -108,7 +125,8 @@ def test_systems_of_no_equations_have_any_matrix(op: Any) -> None:
 def test_factors_with_pivots(dtype: str) -> None:
     def build(one: Any) -> Any:
         factors, pivots = LUFactor()(one)
-        return [factors, pivots, *(PivotToPermutations(inverse=i)(pivots) for i in (True, False))]
+        orders = [PivotToPermutations(inverse=i)(pivots) for i in (True, False)]
+        return [factors, pivots, *orders, *map(pt.argsort, orders)]
 
     cases = [[matrix(n, dtype, is_definite=False)] for n in LENGTHS]
     cases.append([np.zeros((3, 3), dtype)])
