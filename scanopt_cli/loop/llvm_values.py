@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import cgutils
 
 _DOUBLE, _INTEGER = ir.DoubleType(), ir.IntType(64)
 _INDEX = ir.IntType(32)
@@ -132,43 +131,6 @@ def of_codes(builder: Any, function: Callable[[Value], Value], numbers: Sequence
         vector = builder.insert_element(vector, number, _INDEX(i))
     result = function(Value(builder, vector)).code
     return [builder.extract_element(result, _INDEX(i)) for i in range(len(numbers))]
-
-
-def in_llvm(function: Callable[[Value], Value]) -> Any:
-    """Return what Numba calls for ``function`` of a number, or of a tuple, in one vector."""
-
-    @intrinsic
-    def code(_context: Any, argument: Any) -> Any:
-        count = argument.count if isinstance(argument, types.UniTuple) else None
-        kind = types.float64 if count is None else types.UniTuple(types.float64, count)
-
-        def made(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            if count is None:
-                return function(Value(builder, arguments[0])).code
-            numbers = cgutils.unpack_tuple(builder, arguments[0])
-            return cgutils.pack_array(builder, of_codes(builder, function, numbers))
-
-        return kind(kind), made
-
-    return code
-
-
-def in_place(function: Callable[[Value], Value]) -> Any:
-    """Return what Numba calls to replace each number of an array, which is contiguous."""
-
-    @intrinsic
-    def code(_context: Any, array: Any) -> Any:
-        def made(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            view = context.make_array(array)(context, builder, arguments[0])
-            replace_numbers(builder, function, view.data, view.nitems)
-            return context.get_dummy_value()
-
-        is_contiguous = isinstance(array, types.Array) and array.layout == "C"
-        if not is_contiguous or array.dtype != types.float64:
-            raise TypeError("functions are computed in place of contiguous arrays of float64")
-        return types.void(array), made
-
-    return code
 
 
 def replace_numbers(

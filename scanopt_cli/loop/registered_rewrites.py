@@ -161,8 +161,7 @@ def _rewrite_body(
         use_vector_functions(body)
         split_functions(body)
         use_rows(body, op.n_states, is_while=op.is_while)
-        import scanopt_cli.codegen.functions
-        import scanopt_cli.loop.numba_math  # noqa: F401
+        import scanopt_cli.loop.codegen.functions  # noqa: F401
     copy_shared_outputs(body, op.n_states)
 
 

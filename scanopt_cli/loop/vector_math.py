@@ -1,7 +1,7 @@
 """Functions of numbers that a compiler can compute for several entries of an array at a time.
 
 Numba calls the C library for each entry of ``exp(x)``. The functions here are arithmetic without
-branches, which LLVM turns into vector instructions (`scanopt_cli.loop.numba_math`). Of one number
+branches, which LLVM turns into vector instructions (`scanopt_cli.loop.llvm_math`). Of one number
 after the other only the hyperbolic tangent is faster than the C library's.
 """
 

@@ -1,4 +1,4 @@
-"""Arithmetic of arrays with short axes, as a loop's kernels compute it in Numba.
+"""Arithmetic of arrays with short axes, as it is computed in a loop that Numba compiles.
 
 PyTensor fuses elementwise arithmetic with the sums and the indices around it, in one loop over the
 entries. LLVM makes vectors of the entries of its last axis. Where that has three entries, say, none
@@ -16,17 +16,17 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import io_toposort
-from pytensor.scalar.basic import Composite
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.scalar.basic import AND, OR, XOR, Add, Composite, Maximum, Minimum, Mul
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 from pytensor.tensor.type import DenseTensorType
 
-from scanopt_cli.loop.array_views import index_arrays, is_write
-from scanopt_cli.loop.axis_reductions import is_reduction
 from scanopt_cli.loop.costs import is_costly
+from scanopt_cli.loop.index_arrays import index_arrays, is_write
 from scanopt_cli.loop.vector_math import VectorComposite, VectorFunction, WholeArrayFunction
 
+_REDUCTIONS = (Add, Mul, AND, OR, XOR, Maximum, Minimum)
 _SHORT = 32
 """A last axis of so many entries is computed in vectors by LLVM."""
 
@@ -49,7 +49,20 @@ def _is_for_kernels(node: Apply) -> bool:
         return is_write(node)
     if isinstance(node.op, AdvancedSubtensor):
         return index_arrays(node) is not None
-    return isinstance(node.op, Elemwise | DimShuffle) or is_reduction(node)
+    return isinstance(node.op, Elemwise | DimShuffle) or _is_reduction(node)
+
+
+def _is_reduction(node: Apply) -> bool:
+    """Whether a kernel computes what a node makes: a reduction of some axes, not of all."""
+    op: Any = node.op
+    return (
+        isinstance(op, CAReduce)
+        and isinstance(op.scalar_op, _REDUCTIONS)
+        and isinstance(node.inputs[0].type, DenseTensorType)
+        and node.outputs[0].type.ndim > 0
+        and not node.outputs[0].type.dtype.startswith("complex")
+        and getattr(op, "acc_dtype", None) in (None, node.outputs[0].type.dtype)
+    )
 
 
 def split_functions(graph: FunctionGraph) -> None:

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 from unittest import mock
 
+import numba
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
@@ -20,18 +21,8 @@ from pytensor.graph.basic import Variable
 
 import scanopt_cli.loop
 from scanopt_cli import loop
-from scanopt_cli.loop.numba_kernels import row_at
-from scanopt_cli.loop.numba_math import IN_LLVM
-from scanopt_cli.loop.numba_products import (
-    _by_rows,
-    _rows_by,
-    _small,
-    matrices,
-    matrix_by_vector,
-)
-from scanopt_cli.loop.numba_steps import _bounds_at, _same_length
+from support.llvm_functions import IN_LLVM
 
-MATRIX = np.arange(24.0).reshape(6, 4) - 7
 MODULES = [
     found.name
     for found in pkgutil.iter_modules(scanopt_cli.loop.__path__)
@@ -48,44 +39,6 @@ def test_no_module_holds_a_function_without_a_wrapper_for_python(name: str) -> N
         if isinstance(value, Dispatcher) and value.py_func.__module__ == module.__name__
     }
     assert not compiled
-
-
-def test_rows_and_bounds() -> None:
-    assert [row_at(index, 5) for index in (0, 4, -1, -5)] == [0, 4, 4, 0]
-    for index in (5, -6):
-        with pytest.raises(IndexError):
-            row_at(index, 5)
-    for start in range(-7, 8):
-        for stop in range(-7, 8):
-            first, end = _bounds_at(start, stop, 5)
-            assert list(range(first, end)) == list(range(5))[start:stop]
-    _same_length(3, 3)
-    with pytest.raises(ValueError, match="Incompatible shapes"):
-        _same_length(3, 1)
-
-
-@pytest.mark.parametrize(
-    ("function", "left", "right"),
-    [
-        (matrix_by_vector, MATRIX, MATRIX[1]),
-        (matrix_by_vector, np.asfortranarray(MATRIX), MATRIX[1]),
-        (matrices, MATRIX, MATRIX.T),
-        (_rows_by, MATRIX, MATRIX[1]),
-        (_by_rows, MATRIX[:, 1], MATRIX),
-        (_small, MATRIX, MATRIX.T),
-    ],
-)
-def test_products(function: Callable[..., Any], left: Any, right: Any) -> None:
-    made = np.full((left @ right).shape, np.nan)
-    function(made, left, right)
-    np.testing.assert_allclose(made, left @ right)
-
-
-@pytest.mark.parametrize("function", [matrix_by_vector, matrices])
-def test_products_of_shapes_that_do_not_fit(function: Callable[..., Any]) -> None:
-    right = MATRIX[0, :3] if function is matrix_by_vector else MATRIX
-    with pytest.raises(ValueError, match="not aligned"):
-        function(np.empty(6), MATRIX, right)
 
 
 @pytest.mark.parametrize("name", IN_LLVM)
@@ -105,6 +58,7 @@ def _as_python(inputs: list[Variable], outputs: list[Variable]) -> Callable[...,
 
     with (
         pytensor.config.change_flags(numba__cache=False),
+        mock.patch.object(numba.config, "DISABLE_JIT", True),
         mock.patch("pytensor.link.numba.dispatch.basic.numba_njit", plain),
         mock.patch("pytensor.link.numba.dispatch.basic.numba_typify", lambda data, **_: data),
     ):

@@ -15,7 +15,7 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 from pytensor.tensor.elemwise import Elemwise
 
-import scanopt_cli.loop.numba_dispatch  # noqa: F401
+import scanopt_cli.loop.codegen.functions  # noqa: F401
 from scanopt_cli import loop
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import Body, Loop

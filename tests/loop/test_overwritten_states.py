@@ -1,4 +1,4 @@
-"""A state whose next value is computed of it entry by entry is overwritten, if nobody reads it."""
+"""States that are overwritten by their next values, or exchange their memory."""
 
 from __future__ import annotations
 
@@ -10,50 +10,14 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
-from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.loop import Body, TracedLoop
-from scanopt_cli.loop.step_plan import StepPlan
 from support.compiled_ways import NUMBA
 from support.tiers import deep
 
 INDEX = pt.lscalar("index")
 V, W = pt.dvectors("v", "w")
 M = pt.dmatrix("m")
-PLACES = pt.lvector("places")
-
-
-def plan(states: list[Any], following: list[Any], *others: Any) -> StepPlan:
-    """Plan a step of states, which reads ``others``."""
-    graph = FunctionGraph([INDEX, *states, *others], following, clone=False)
-    return StepPlan(graph.freeze(), len(states))
-
-
-@pytest.mark.parametrize("step", [lambda v, w: v * w, lambda v, w: v * v, lambda v, w: pt.tanh(v)])
-def test_a_state_is_overwritten(step: Callable[[Any, Any], Any]) -> None:
-    made = plan([V], [step(V, W)], W)
-    assert list(made.overwriting.values()) == [made.body.inputs[1]]
-
-
-_TWICE = V * 2
-TWINS: dict[str, Callable[[], StepPlan]] = {
-    "it is read reversed": lambda: plan([V], [V * V[::-1]]),
-    "indices pick its entries": lambda: plan([V], [V * V[PLACES]], PLACES),
-    "its entries are the indices": lambda: plan([PLACES], [PLACES + PLACES[PLACES]]),
-    "it is read transposed": lambda: plan([M], [M + M.T]),
-    "it is another state, too": lambda: plan([V, W], [V * W, V]),
-    "another result is computed of it later": lambda: plan([V, W], [_TWICE, pt.exp(_TWICE) + V[0]]),
-    "its entries are not read": lambda: plan([V], [W * 2], W),
-    "its row is read for all": lambda: plan([M], [M[0][None, :] * M]),
-    "the loop writes it into a trace": lambda: plan([V], [V * W, V], W),
-    "the loop writes a part of it into a trace": lambda: plan([V], [V * W, V[1:]], W),
-}
-
-
-@pytest.mark.parametrize("name", TWINS)
-def test_twin_the_state_is_kept(name: str) -> None:
-    made = TWINS[name]()
-    assert made.body.inputs[1] not in made.overwriting.values()
 
 
 STEPS: dict[str, Callable[[Any, Any], list[Any]]] = {

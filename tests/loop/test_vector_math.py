@@ -20,9 +20,9 @@ from pytensor.tensor.elemwise import Elemwise
 
 from scanopt_cli import loop
 from scanopt_cli.ir.inner_graphs import walk
-from scanopt_cli.loop.numba_math import IN_LLVM
 from scanopt_cli.loop.vector_math import FUNCTIONS, VectorFunction, use_vector_functions
 from support.evaluating import PLAIN
+from support.llvm_functions import IN_LLVM
 from support.tiers import deep, examples
 
 NAMES = sorted(FUNCTIONS)

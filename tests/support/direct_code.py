@@ -16,9 +16,9 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.basic import ARange
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
-import scanopt_cli.codegen.functions  # noqa: F401  # registers what it compiles
-from scanopt_cli.codegen.graphs import GraphWriter
+import scanopt_cli.loop.codegen.functions  # noqa: F401  # registers what it compiles
 from scanopt_cli.loop import scan
+from scanopt_cli.loop.codegen.graphs import GraphWriter
 
 type Function = Callable[..., list[np.ndarray]]
 type Build = Callable[..., Any]

@@ -9,14 +9,14 @@ import numpy as np
 from llvmlite import ir
 from pytensor.link.numba.dispatch._llvmlite_self_ref import ensure_self_ref_metadata_support
 
-from scanopt_cli.codegen.values import Array, Gathered, Length, Memory, Number, Value
-from scanopt_cli.codegen.writer import Writer
+from scanopt_cli.loop.codegen.values import Array, Gathered, Length, Memory, Number, Value
+from scanopt_cli.loop.codegen.writer import Writer
 
 ensure_self_ref_metadata_support()
 
 
 def over_entries(
-    writer: GraphWriter, shape: Sequence[Length], write: Callable[[Sequence[Length]], None]
+    writer: Writer, shape: Sequence[Length], write: Callable[[Sequence[Length]], None]
 ) -> None:
     """Write a loop for each axis, the last one innermost."""
 
@@ -30,7 +30,7 @@ def over_entries(
     nest([])
 
 
-def row_at(writer: GraphWriter, index: Length, length: Length) -> Length:
+def row_at(writer: Writer, index: Length, length: Length) -> Length:
     """Return the row at an index, which counts from the end if it is negative; check it."""
     row = writer.chosen(writer.is_less(index, 0), writer.add(index, length), index)
     outside = writer.builder.or_(writer.is_less(row, 0), writer.is_at_least(row, length))

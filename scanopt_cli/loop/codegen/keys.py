@@ -7,8 +7,10 @@ of the nodes, on what overwrites what, and on the static shapes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -17,8 +19,6 @@ from pytensor.graph.op import HasMultipleInnerGraph
 
 from scanopt_cli.equivalence.sameness import Sameness
 
-_VERSION = 1
-"""Raise it when rules write other code."""
 _PACKAGES = ("llvmlite", "numba", "pytensor", "scanopt")
 
 
@@ -28,10 +28,20 @@ def key_of(graph: AbstractFunctionGraph, nodes: Sequence[Apply]) -> str | None:
     Equal graphs have equal keys in every process. ``None`` if an Op cannot be told by value.
     """
     sameness = Sameness()
-    content = sha256(repr((_VERSION, *map(version, _PACKAGES))).encode())
+    content = sha256(repr((_rules(), *map(version, _PACKAGES))).encode())
     for part in _described(sameness, graph.inputs, nodes, graph.outputs):
         content.update(part)
     return None if sameness.opaque else content.hexdigest()
+
+
+@cache
+def _rules() -> str:
+    """Return what the source of the rules is, which changes when they write other code."""
+    content = sha256()
+    loop = Path(__file__).parents[1]
+    for path in sorted((*loop.glob("*.py"), *loop.glob("codegen/*.py"))):
+        content.update(path.read_bytes())
+    return content.hexdigest()
 
 
 def _described(

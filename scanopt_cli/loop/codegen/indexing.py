@@ -16,10 +16,10 @@ from pytensor.tensor.subtensor import (
     Subtensor,
 )
 
-from scanopt_cli.codegen.entries import Entries, over_entries, row_at
-from scanopt_cli.codegen.graphs import GraphWriter, write_node
-from scanopt_cli.codegen.values import Array, Gathered, Length, Memory, Number, Other, Value
-from scanopt_cli.loop.array_views import index_arrays, is_write
+from scanopt_cli.loop.codegen.entries import Entries, over_entries, row_at
+from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
+from scanopt_cli.loop.codegen.values import Array, Gathered, Length, Memory, Number, Other, Value
+from scanopt_cli.loop.index_arrays import index_arrays, is_write
 
 
 @write_node.register(Subtensor)
@@ -105,8 +105,8 @@ def _advanced_subtensor(
     found = Gathered(array, shape, picked, axis, Memory(None, False, within=tuple(parts)))
     (output,) = node.outputs
     reader = writer.order.only_reader(output)
-    is_elementwise = reader is not None and isinstance(reader.op, Elemwise)
-    if is_elementwise and writer.order.overwrites_nothing(node, reader):
+    is_elementwise = isinstance(getattr(reader, "op", None), Elemwise)
+    if reader is not None and is_elementwise and writer.order.overwrites_nothing(node, reader):
         for memory in parts:
             memory.n_users += 1
         return [found]

@@ -19,10 +19,10 @@ from pytensor.scalar import basic as scalars
 from pytensor.scalar import math as special
 from pytensor.scalar.basic import ScalarOp
 
-from scanopt_cli.codegen.values import Number, is_real
-from scanopt_cli.codegen.writer import Writer
+from scanopt_cli.loop.codegen.values import Number, is_real
+from scanopt_cli.loop.codegen.writer import Writer
+from scanopt_cli.loop.llvm_math import OF_VALUES
 from scanopt_cli.loop.llvm_values import of_codes
-from scanopt_cli.loop.numba_math import OF_VALUES
 from scanopt_cli.loop.vector_math import VectorComposite, VectorFunction
 
 type Rule = Callable[[Writer, Sequence[Number]], Sequence[Number]]

@@ -31,9 +31,9 @@ from pytensor.tensor.rewriting.scalarize import (
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.type_other import NoneTypeT
 
-from scanopt_cli.codegen.entries import Entries, over_entries
-from scanopt_cli.codegen.graphs import GraphWriter, is_number_like, write_node
-from scanopt_cli.codegen.values import Array, Length, Number, Other, Value, is_real
+from scanopt_cli.loop.codegen.entries import Entries, over_entries
+from scanopt_cli.loop.codegen.graphs import GraphWriter, is_number_like, write_node
+from scanopt_cli.loop.codegen.values import Array, Length, Number, Other, Value, is_real
 
 _WRONG_SIZE = "cannot reshape array into the shape that is asked for"
 _MISMATCH = "all the input array dimensions except for the concatenation axis must match exactly"
@@ -76,12 +76,12 @@ def _view(
 @write_node.register(Shape_i)
 def _length(
     op: Shape_i,
-    node: Apply,
+    node: Apply,  # noqa: ARG001
     writer: GraphWriter,
     inputs: Sequence[Value],
 ) -> Sequence[Value] | None:
     (value,) = inputs
-    if isinstance(value, Other):
+    if not isinstance(value, Array | Number):
         return None
     length = value.shape[op.i] if isinstance(value, Array) else 1
     return [writer.count(length)]
@@ -148,15 +148,13 @@ def _checked(
 @write_node.register(DimShuffle)
 def _dimshuffle(
     op: DimShuffle,
-    node: Apply,
+    node: Apply,  # noqa: ARG001
     writer: GraphWriter,
     inputs: Sequence[Value],
 ) -> Sequence[Value] | None:
     (value,) = inputs
-    if isinstance(value, Number):
-        return inputs
-    if isinstance(value, Other):
-        return None
+    if not isinstance(value, Array):
+        return inputs if isinstance(value, Number) else None
     for axis in op.drop:
         writer.fail_if(
             writer.differs(value.shape[axis], 1),
@@ -164,10 +162,7 @@ def _dimshuffle(
             "a dimension that is dropped has more than one entry",
         )
     shape: list[Length] = [1 if axis == "x" else value.shape[axis] for axis in op.new_order]
-    strides: list[Length] = [0] * len(shape)
-    for place, axis in enumerate(op.new_order):
-        if axis != "x":
-            strides[place] = value.strides[axis]
+    strides: list[Length] = [0 if axis == "x" else value.strides[axis] for axis in op.new_order]
     order = [axis for axis in op.new_order if axis != "x"]
     follow = value.is_contiguous and order == sorted(order)
     if follow:
@@ -191,12 +186,12 @@ def _reshape(
     rest = writer.product(static) if None not in static else 0
     if not isinstance(value, Array) or not value.is_contiguous or not isinstance(rest, int):
         return None  # a copy may be needed
-    if not rest or (op.ndim > 1 and not isinstance(lengths, Array)) or isinstance(lengths, Other):
+    if not rest or (op.ndim > 1 and not isinstance(lengths, Array)):
         return None  # two lengths are not known
     asked: list[Length] = []
     if isinstance(lengths, Number):
         asked = [writer.length(lengths)] * op.ndim
-    else:
+    elif isinstance(lengths, Array):
         for i in range(op.ndim):
             entry = writer.load(writer.entry(lengths, [i]), lengths.dtype)
             asked.append(writer.length(entry))

@@ -19,7 +19,7 @@ from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.sort import ArgSortOp
 
-from scanopt_cli.codegen.fortran import (
+from scanopt_cli.loop.codegen.fortran import (
     as_array,
     both,
     call,
@@ -34,8 +34,8 @@ from scanopt_cli.codegen.fortran import (
     turned,
     where,
 )
-from scanopt_cli.codegen.graphs import GraphWriter, write_node
-from scanopt_cli.codegen.values import Array, Length, Number, Other, Value
+from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
+from scanopt_cli.loop.codegen.values import Array, Length, Number, Other, Value
 
 _NOT_SQUARE = "Last 2 dimensions of A must be square"
 _MISMATCH = "Dimensions of A and B do not conform"

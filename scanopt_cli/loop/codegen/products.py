@@ -9,8 +9,8 @@ from typing import Any
 from pytensor.graph.basic import Apply
 from pytensor.tensor.math import Dot
 
-from scanopt_cli.codegen.entries import Entries
-from scanopt_cli.codegen.fortran import (
+from scanopt_cli.loop.codegen.entries import Entries
+from scanopt_cli.loop.codegen.fortran import (
     as_array,
     call,
     choose,
@@ -19,8 +19,8 @@ from scanopt_cli.codegen.fortran import (
     operand,
     turned,
 )
-from scanopt_cli.codegen.graphs import GraphWriter, write_node
-from scanopt_cli.codegen.values import Array, Length, Number, Other, Value
+from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
+from scanopt_cli.loop.codegen.values import Array, Length, Number, Other, Value
 from scanopt_cli.loop.products import Product
 
 _LARGE = 1 << 16

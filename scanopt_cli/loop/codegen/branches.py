@@ -7,13 +7,13 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.core import cgutils, types
+from numba.core import cgutils
 from pytensor.conditional.op import IfElse, LazyIfElse
 from pytensor.graph.basic import Apply
 
-from scanopt_cli.codegen.graphs import GraphWriter, is_number_like, write_node
-from scanopt_cli.codegen.values import Array, Number, Other, Value, is_real
-from scanopt_cli.codegen.writer import Writer
+from scanopt_cli.loop.codegen.graphs import GraphWriter, is_number_like, write_node
+from scanopt_cli.loop.codegen.values import Array, Number, Other, Value, array_type, is_real
+from scanopt_cli.loop.codegen.writer import Writer
 
 type _Branch = Callable[[], Sequence[Value]]
 
@@ -67,8 +67,9 @@ def _chosen(
 
 def _kind(output: Any) -> Any:
     """Return Numba's type of an output, whichever branch it comes from."""
-    dtype = numba.from_dtype(np.dtype(output.type.dtype))
-    return dtype if is_number_like(output) else types.Array(dtype, output.type.ndim, "A")
+    if is_number_like(output):
+        return numba.from_dtype(np.dtype(output.type.dtype))
+    return array_type(output.type.dtype, output.type.ndim, is_contiguous=False)
 
 
 def _place(writer: GraphWriter, output: Any) -> Any:

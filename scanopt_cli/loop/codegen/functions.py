@@ -25,7 +25,7 @@ from pytensor.link.numba.dispatch.basic import (
 )
 from pytensor.typed_list.type import TypedListType
 
-from scanopt_cli.codegen import (  # noqa: F401
+from scanopt_cli.loop.codegen import (  # noqa: F401
     arrays,
     branches,
     diagonals,
@@ -36,9 +36,9 @@ from scanopt_cli.codegen import (  # noqa: F401
     products,
     rows,
 )
-from scanopt_cli.codegen.graphs import GraphWriter
-from scanopt_cli.codegen.keys import key_of
-from scanopt_cli.codegen.values import Array, Number
+from scanopt_cli.loop.codegen.graphs import GraphWriter
+from scanopt_cli.loop.codegen.keys import key_of
+from scanopt_cli.loop.codegen.values import Number
 from scanopt_cli.loop.operators import Loop, TracedLoop
 
 type Function = tuple[Callable[..., Any], str | None]
@@ -52,7 +52,7 @@ def _of_graph(fgraph: FunctionGraph, **kwargs: Any) -> Function:
     """Return the function of a graph: as PyTensor makes it, if no node is a loop."""
     nodes = fgraph.toposort()
     made = None
-    if any(isinstance(node.op, Loop) for node in nodes) and not numba.config.DISABLE_JIT:
+    if any(isinstance(node.op, Loop) for node in nodes) and not _runs_python():
         made = direct_function(fgraph, nodes, kwargs.get("ofg_memo"))
     if made is not None:
         code, key = made
@@ -77,7 +77,7 @@ def _compiled(code: Callable[..., Any]) -> Callable[..., Any]:
 @register_funcify_and_cache_key(Loop)  # type: ignore[untyped-decorator]
 def _of_loop(op: Loop, node: Apply, ofg_memo: Any = None, **_: Any) -> Function:
     """Return the function of a loop in a graph that has no direct code."""
-    if numba.config.DISABLE_JIT:
+    if _runs_python():
         return partial(_run, op, node), None
     inputs = [v.type() for v in node.inputs]
     alone = op.make_node(*inputs)
@@ -86,6 +86,12 @@ def _of_loop(op: Loop, node: Apply, ofg_memo: Any = None, **_: Any) -> Function:
     if made is None:
         raise NotImplementedError(f"{op} has too many inputs for Numba")
     return made
+
+
+def _runs_python() -> bool:
+    """Whether Numba is told to compile nothing."""
+    settings: Any = numba.config
+    return bool(settings.DISABLE_JIT)
 
 
 def _run(op: Loop, node: Apply, *inputs: Any) -> Any:
@@ -164,9 +170,7 @@ def _returned(writer: GraphWriter, variable: Any, kind: Any) -> Any:
     if isinstance(value, Number) and isinstance(kind, types.Array):
         return writer.in_numba(writer.as_array(value, kind.ndim))
     writer.keep(value)
-    if isinstance(value, Array):
-        return writer.in_numba(value)
-    return value.code
+    return writer.in_numba(value)
 
 
 def _type_of(variable: Any) -> Any:

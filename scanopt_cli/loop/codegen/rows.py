@@ -10,9 +10,9 @@ from math import prod
 import numpy as np
 from pytensor.graph.basic import Apply
 
-from scanopt_cli.codegen.entries import Entries, over_entries, row_at
-from scanopt_cli.codegen.graphs import GraphWriter, write_node
-from scanopt_cli.codegen.values import Array, Length, Number, Other, Value
+from scanopt_cli.loop.codegen.entries import Entries, over_entries, row_at
+from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
+from scanopt_cli.loop.codegen.values import Array, Length, Number, Other, Value
 from scanopt_cli.loop.row_access import ReadNumber, WriteEntries, WriteRow
 
 

@@ -15,15 +15,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numba.core import cgutils, types
+from numba.core import cgutils
 from pytensor.graph.basic import Variable
 from pytensor.link.numba.dispatch.compile_ops import numba_deepcopy
 from pytensor.tensor.subtensor import IncSubtensor
 
-from scanopt_cli.codegen.buffers import Buffer
-from scanopt_cli.codegen.graphs import GraphWriter, is_number_like
-from scanopt_cli.codegen.values import Array, Memory, Number, Other, Value
-from scanopt_cli.codegen.writer import Writer
+from scanopt_cli.loop.codegen.graphs import GraphWriter, is_number_like
+from scanopt_cli.loop.codegen.values import Array, Buffer, Memory, Number, Other, Value
+from scanopt_cli.loop.codegen.writer import Writer
 from scanopt_cli.loop.operators import Loop
 from scanopt_cli.loop.row_access import WriteRow
 
@@ -242,7 +241,7 @@ def _counted(writer: GraphWriter, initial: Value, *, may_lose: bool) -> _Counted
         writer.keep(value)
     else:
         (value,) = writer.call(numba_deepcopy, [value])
+    assert isinstance(value, Array | Other)
     kind = value.numba_type
     place = cgutils.alloca_once_value(writer.builder, writer.in_numba(value))
-    assert not isinstance(kind, types.Number)
     return _Counted(place, kind)

@@ -1,12 +1,10 @@
-"""Numba's code for `VectorFunction`: arithmetic without branches and without calls.
+"""LLVM's code for `VectorFunction`: arithmetic without branches and without calls.
 
 The exponential function is reduced by Cody and Waite's method, ``x = n log(2) + r`` with
 ``abs(r) <= log(2) / 2``, and computed by its Taylor series. The logarithm is
 ``n log(2) + log(m)`` with ``sqrt(1/2) <= m < sqrt(2)``, by a polynomial in ``m - 1``. Few
 operations wait for each other, since the next step of a loop waits for the result. Errors are
 within 1 unit in the last place for exp and log, 2 for expm1, log1p and sigmoid, 3 for tanh.
-
-Importing this module registers the functions with PyTensor's Numba backend.
 """
 
 from __future__ import annotations
@@ -16,18 +14,9 @@ from math import factorial, inf, nan
 from typing import Any
 
 import numpy as np
-from pytensor.link.numba.dispatch import basic
-from pytensor.link.numba.dispatch.basic import (
-    numba_funcify_and_cache_key,
-    register_funcify_and_cache_key,
-)
-from pytensor.link.numba.dispatch.scalar import scalar_op_cache_key
 
-from scanopt_cli.loop.llvm_values import Value, in_llvm, in_place
-from scanopt_cli.loop.vector_math import VectorComposite, VectorFunction
+from scanopt_cli.loop.llvm_values import Value
 
-VERSION = 7
-"""Part of the key under which Numba's code is cached; raise it when a function changes."""
 _LOG2_E = 1.4426950408889634
 # log(2) in two parts; the first has zeros at its end, so that n times it is exact.
 _LOG_2_HIGH, _LOG_2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -182,35 +171,3 @@ OF_VALUES: dict[str, Callable[[Value], Value]] = {
     "tanh": tanh,
 }
 """What writes LLVM's code for a function, by name."""
-IN_LLVM = {name: in_llvm(function) for name, function in OF_VALUES.items()}
-"""What Numba calls for a function of a number, or of each number of a tuple, by name."""
-IN_PLACE = {name: in_place(function) for name, function in OF_VALUES.items()}
-"""What Numba calls to replace the numbers of an array by the function of each, by name."""
-
-
-@register_funcify_and_cache_key(VectorFunction)  # type: ignore[untyped-decorator]
-def _vector_function(op: VectorFunction, **_: Any) -> tuple[Callable[..., Any], str]:
-    function = IN_LLVM[op.function]
-
-    @basic.numba_njit(forceinline=True)
-    def of_number(x: Any) -> Any:
-        return function(x)
-
-    @basic.numba_njit(forceinline=True)
-    def of_numbers(*numbers: Any) -> Any:
-        return function(numbers)
-
-    key = scalar_op_cache_key(op, function=op.function, count=op.nin, version=VERSION)
-    return (of_number if op.nin == 1 else of_numbers), key
-
-
-@register_funcify_and_cache_key(VectorComposite)  # type: ignore[untyped-decorator]
-def _vector_composite(
-    op: VectorComposite, *, ofg_memo: Any = None, **_: Any
-) -> tuple[Callable[..., Any], str | None]:
-    function: Any
-    function, key = numba_funcify_and_cache_key(
-        op.fgraph, squeeze_output=True, fgraph_name="vector_composite", ofg_memo=ofg_memo
-    )
-    plain = getattr(function, "py_func", function)
-    return basic.numba_njit(plain, forceinline=True), key and f"vector_{VERSION}_{key}"

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pytensor.graph.basic import Apply
 from pytensor.tensor.basic import AllocDiag, ExtractDiag, Eye
 
-from scanopt_cli.codegen.fortran import as_array, fill
-from scanopt_cli.codegen.graphs import GraphWriter, is_number_like, write_node
-from scanopt_cli.codegen.values import Array, Length, Number, Other, Value, is_real
+from scanopt_cli.loop.codegen.fortran import as_array, fill
+from scanopt_cli.loop.codegen.graphs import GraphWriter, is_number_like, write_node
+from scanopt_cli.loop.codegen.values import Array, Length, Number, Other, Value, is_real
 
 
 @write_node.register(ExtractDiag)

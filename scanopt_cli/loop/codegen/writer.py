@@ -14,7 +14,16 @@ from numba.core import cgutils, types
 from numba.np import arrayobj
 from numba.np.numpy_support import as_dtype
 
-from scanopt_cli.codegen.values import Array, Length, Memory, Number, Other, Value, is_real
+from scanopt_cli.loop.codegen.values import (
+    Array,
+    Gathered,
+    Length,
+    Memory,
+    Number,
+    Other,
+    Value,
+    is_real,
+)
 
 _LONG = ir.IntType(64)
 _BYTE = ir.IntType(8)
@@ -311,6 +320,7 @@ class Writer:
 
     def in_numba(self, value: Value) -> Any:
         """Return a value as Numba represents it."""
+        assert not isinstance(value, Gathered)
         if not isinstance(value, Array):
             return value.code
         made = self.context.make_array(value.numba_type)(self.context, self.builder)
@@ -366,7 +376,7 @@ class Writer:
         if not is_cached:
             self.context.add_dynamic_addr(self.builder, 0, info="called")
         typing = self.context.typing_context
-        kinds = tuple(value.numba_type for value in values)
+        kinds = tuple(value.numba_type for value in values if not isinstance(value, Gathered))
         kind = typing.resolve_value_type(function)
         signature = typing.resolve_function_type(kind, kinds, {})
         arguments = []
@@ -381,11 +391,12 @@ class Writer:
                 given = self.in_numba(values[i])
                 arguments.append(self.context.cast(self.builder, given, kinds[i], target))
         code = self.context.get_function(kind, signature)(self.builder, arguments)
-        returned = signature.return_type
+        returned: Any = signature.return_type
         if not isinstance(returned, types.BaseTuple):
             return [self.from_numba(code, returned, is_owned=True)]
-        parts = cgutils.unpack_tuple(self.builder, code, len(returned))
+        kinds = [returned[i] for i in range(len(returned))]
+        parts = cgutils.unpack_tuple(self.builder, code, len(kinds))
         return [
             self.from_numba(part, one, is_owned=True)
-            for part, one in zip(parts, returned.types, strict=True)
+            for part, one in zip(parts, kinds, strict=True)
         ]

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numba
 import numpy as np
-from numba.core import types
-
-if TYPE_CHECKING:
-    from scanopt_cli.codegen.buffers import Buffer
+from numba.core import cgutils, types
 
 type Length = int | Any
 """A number of entries or bytes: an integer if it is known, else an instruction of 64 bits."""
@@ -84,8 +81,36 @@ class Array:
     @property
     def numba_type(self) -> Any:
         """Numba's type of it."""
-        layout = "C" if self.is_contiguous else "A"
-        return types.Array(numba.from_dtype(self.dtype), self.ndim, layout)
+        return array_type(self.dtype, self.ndim, is_contiguous=self.is_contiguous)
+
+
+@dataclass(eq=False, slots=True)
+class Buffer:
+    """The places of a pointer to memory, and of Numba's record of it.
+
+    ``form`` is what buffers have in common that one may stand for the other.
+    """
+
+    data: Any
+    info: Any
+    form: object = None
+
+    @classmethod
+    def of(cls, builder: Any, array: Array) -> Buffer:
+        """Return a buffer that holds the memory of an array."""
+        return cls(
+            cgutils.alloca_once_value(builder, array.data),
+            cgutils.alloca_once_value(builder, array.memory.info),
+        )
+
+    def hold(self, builder: Any, data: Any, info: Any) -> None:
+        """Change what memory the buffer holds."""
+        builder.store(builder.bitcast(data, self.data.type.pointee), self.data)
+        builder.store(info, self.info)
+
+    def memory(self, builder: Any) -> Memory:
+        """Return the memory that it holds now."""
+        return Memory(builder.load(self.info), is_owned=False, buffer=self)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -117,6 +142,12 @@ class Gathered:
     picked: Mapping[int, Array | Number]
     axis: int
     memory: Memory
+
+
+def array_type(dtype: Any, ndim: int, *, is_contiguous: bool) -> Any:
+    """Return Numba's type of an array."""
+    make: Any = types.Array
+    return make(numba.from_dtype(np.dtype(dtype)), ndim, "C" if is_contiguous else "A")
 
 
 type Value = Number | Array | Other | Gathered

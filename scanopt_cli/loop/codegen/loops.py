@@ -12,10 +12,10 @@ from llvmlite import ir
 from numba.core import cgutils
 from pytensor.graph.basic import Apply
 
-from scanopt_cli.codegen.buffers import Pool
-from scanopt_cli.codegen.graphs import GraphWriter, write_node
-from scanopt_cli.codegen.states import go_on, state_of
-from scanopt_cli.codegen.values import Array, Length, Number, Value
+from scanopt_cli.loop.codegen.buffers import Pool
+from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
+from scanopt_cli.loop.codegen.states import go_on, state_of
+from scanopt_cli.loop.codegen.values import Array, Length, Number, Value
 from scanopt_cli.loop.operators import Loop
 from scanopt_cli.loop.row_access import checked_before
 

@@ -21,9 +21,9 @@ from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.link.numba.dispatch import basic
 from pytensor.scalar.basic import ScalarType
 
-from scanopt_cli.codegen.buffers import Pool
-from scanopt_cli.codegen.scalars import rule_of
-from scanopt_cli.codegen.values import (
+from scanopt_cli.loop.codegen.buffers import Pool
+from scanopt_cli.loop.codegen.scalars import rule_of
+from scanopt_cli.loop.codegen.values import (
     Array,
     Gathered,
     Length,
@@ -33,7 +33,7 @@ from scanopt_cli.codegen.values import (
     Value,
     is_real,
 )
-from scanopt_cli.codegen.writer import Writer
+from scanopt_cli.loop.codegen.writer import Writer
 
 
 class _Order:

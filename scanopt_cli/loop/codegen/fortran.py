@@ -12,9 +12,9 @@ from llvmlite import binding, ir
 from numba.core import cgutils
 from numba.extending import get_cython_function_address
 
-from scanopt_cli.codegen.graphs import GraphWriter
-from scanopt_cli.codegen.values import Array, Length, Memory, Number, Value
-from scanopt_cli.codegen.writer import Writer
+from scanopt_cli.loop.codegen.graphs import GraphWriter
+from scanopt_cli.loop.codegen.values import Array, Length, Memory, Number, Value
+from scanopt_cli.loop.codegen.writer import Writer
 
 _POINTER = ir.IntType(8).as_pointer()
 _INTEGER = ir.IntType(32)

@@ -13,12 +13,12 @@ from pytensor.scalar import basic as scalars
 from pytensor.scalar.basic import identity as identity_op
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 
-from scanopt_cli.codegen.entries import Entries, over_entries
-from scanopt_cli.codegen.graphs import GraphWriter, write_node
-from scanopt_cli.codegen.scalars import Rule, rule_of
-from scanopt_cli.codegen.values import Array, Gathered, Length, Number, Other, Value, is_real
+from scanopt_cli.loop.codegen.entries import Entries, over_entries
+from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
+from scanopt_cli.loop.codegen.scalars import Rule, rule_of
+from scanopt_cli.loop.codegen.values import Array, Gathered, Length, Number, Other, Value, is_real
+from scanopt_cli.loop.llvm_math import OF_VALUES
 from scanopt_cli.loop.llvm_values import replace_numbers
-from scanopt_cli.loop.numba_math import OF_VALUES
 from scanopt_cli.loop.vector_math import WholeArrayFunction
 
 

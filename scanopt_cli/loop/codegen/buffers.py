@@ -14,38 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils
 
-from scanopt_cli.codegen.values import Array, Length, Memory
-
-
-@dataclass(eq=False, slots=True)
-class Buffer:
-    """The places of a pointer to memory, and of Numba's record of it.
-
-    ``form`` is what buffers have in common that one may stand for the other.
-    """
-
-    data: Any
-    info: Any
-    form: object = None
-
-    @classmethod
-    def of(cls, builder: Any, array: Array) -> Buffer:
-        """Return a buffer that holds the memory of an array."""
-        return cls(
-            cgutils.alloca_once_value(builder, array.data),
-            cgutils.alloca_once_value(builder, array.memory.info),
-        )
-
-    def hold(self, builder: Any, data: Any, info: Any) -> None:
-        """Change what memory the buffer holds."""
-        builder.store(builder.bitcast(data, self.data.type.pointee), self.data)
-        builder.store(info, self.info)
-
-    def memory(self, builder: Any) -> Memory:
-        """Return the memory that it holds now."""
-        return Memory(builder.load(self.info), is_owned=False, buffer=self)
+from scanopt_cli.loop.codegen.values import Array, Buffer, Length
 
 
 @dataclass(eq=False, slots=True)
