@@ -394,9 +394,9 @@ class Writer:
         returned: Any = signature.return_type
         if not isinstance(returned, types.BaseTuple):
             return [self.from_numba(code, returned, is_owned=True)]
-        kinds = [returned[i] for i in range(len(returned))]
-        parts = cgutils.unpack_tuple(self.builder, code, len(kinds))
+        several: Any = returned
+        parts = cgutils.unpack_tuple(self.builder, code, len(several))
         return [
             self.from_numba(part, one, is_owned=True)
-            for part, one in zip(parts, kinds, strict=True)
+            for part, one in zip(parts, several.types, strict=True)
         ]

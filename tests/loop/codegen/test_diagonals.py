@@ -11,6 +11,8 @@ from pytensor.tensor.basic import ExtractDiag
 
 from support.direct_code import check, compare, outside
 
+pytestmark = pytest.mark.deep
+
 SHAPES = ((0, 0), (0, 2), (1, 1), (2, 2), (3, 5), (5, 3), (17, 17))
 OFFSETS = (0, 1, -1, 2, -4)
 DTYPES = ("float64", "float32", "int64", "bool")

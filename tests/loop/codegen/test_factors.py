@@ -16,6 +16,8 @@ from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 
 from support.direct_code import LAYOUTS, check, inside, outside, own
 
+pytestmark = pytest.mark.deep
+
 LENGTHS = (0, 1, 2, 3, 5, 17, 70)
 SIDES: tuple[int | None, ...] = (None, 1, 4)
 KINDS = [*(("float64", columns) for columns in SIDES), ("float32", 4)]

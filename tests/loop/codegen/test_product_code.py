@@ -12,6 +12,8 @@ import pytest
 from scanopt_cli.loop.products import Product
 from support.direct_code import check, inside, outside
 
+pytestmark = pytest.mark.deep
+
 LENGTHS = (0, 1, 2, 3, 5, 17, 70)
 FORMS = {
     "matrix by vector": ("nk", "k"),
