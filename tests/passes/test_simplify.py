@@ -27,7 +27,6 @@ from support.graph_building import (
     only_scan,
     optimized,
     outputs_of,
-    power,
     scan,
 )
 
@@ -287,14 +286,3 @@ def test_nodes_are_merged_as_pytensor_merges_them(
     found = digest(optimized(graph, "simplify{outer=true}")[0].fgraph)
     monkeypatch.setattr(simplify._Merging, "process_node", MergeFeature.process_node)
     assert digest(optimized(graph, "simplify{outer=true}")[0].fgraph) == found
-
-
-@pytest.mark.parametrize("passes", ["simplify{outer=true}", "grad", "loop"])
-@pytest.mark.parametrize("read", [lambda xs: xs[-2], lambda xs: xs[1:][-1], lambda xs: xs[:-1][-1]])
-def test_a_row_behind_the_last_step_is_no_initial_row(read: Any, passes: str) -> None:
-    n = pt.lscalar("n")
-    _, states = power(n)
-    graph = graph_of(read(states))
-    work, _ = optimized(graph, passes)
-    for steps in range(4):
-        assert_same_values(graph, work, x=1.5, n=steps)

@@ -53,7 +53,6 @@ class Simplify(Pass):
     SymbolicOps, such as LogAddExp); and rewrites of PyTensor's that change values: those tagged
     ``random_unsafe``, which return a different generator than the graph does,
     ``local_dimshuffle_subtensor``, which is wrong for reversed slices of a known length,
-    ``local_subtensor_merge_integer``, which takes ``buffer[1:][-1]`` of a single row for that row,
     ``local_merge_alloc``, which asserts that lengths are equal where one may be 1,
     ``local_view_op``, which drops what only derivatives see (``zero_grad``, ``grad_scale``), and
     ``local_add_canonizer`` where a boolean is added or subtracted. Of a Join of over 100 operands,

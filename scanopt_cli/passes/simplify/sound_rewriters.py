@@ -14,8 +14,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 # Excluded tags and names of rewrites. Loops, work in place and fusion belong to other passes. A
 # generator is a value too, and a rewrite tagged ``random_unsafe`` returns a different one.
-# ``local_dimshuffle_subtensor`` turns the sum of `x[:-2:-1]` of a known length into `x[0]`, and
-# ``local_subtensor_merge_integer`` `x[1:][-1]` of one row into `x[-1]`. How a
+# ``local_dimshuffle_subtensor`` turns the sum of `x[:-2:-1]` of a known length into `x[0]`. How a
 # system is solved is for `factor-once` and the compilation: ``psd_solve_to_chol_solve`` takes the
 # triangle of the factor that is slower.
 _WITHOUT = (
@@ -25,7 +24,6 @@ _WITHOUT = (
     "inline_ofg",
     "random_unsafe",
     "local_dimshuffle_subtensor",
-    "local_subtensor_merge_integer",
     "local_merge_alloc",
     "local_view_op",
     "psd_solve_to_chol_solve",
