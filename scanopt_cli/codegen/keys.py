@@ -17,7 +17,7 @@ from pytensor.graph.op import HasMultipleInnerGraph
 
 from scanopt_cli.equivalence.sameness import Sameness
 
-_VERSION = 1
+_VERSION = 2
 """Raise it when rules write other code."""
 _PACKAGES = ("llvmlite", "numba", "pytensor", "scanopt")
 
