@@ -37,13 +37,29 @@ def _if_else(
     op: IfElse, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     condition, *rest = inputs
-    return _chosen(writer, node, condition, lambda: rest[: op.n_outs], lambda: rest[op.n_outs :])
+    return _chosen(
+        writer,
+        node,
+        condition,
+        lambda: rest[: op.n_outs],
+        lambda: rest[op.n_outs :],
+        copies=(not op.as_view, True),
+    )
 
 
 def _chosen(
-    writer: GraphWriter, node: Apply, condition: Value, true: _Branch, false: _Branch
+    writer: GraphWriter,
+    node: Apply,
+    condition: Value,
+    true: _Branch,
+    false: _Branch,
+    *,
+    copies: tuple[bool, bool] = (False, False),
 ) -> Sequence[Value] | None:
-    """Write two branches, and return what stands for the outputs of the one that runs."""
+    """Write two branches, and return what stands for the outputs of the one that runs.
+
+    ``copies`` says of each branch whether its outputs are copied, as others may have them.
+    """
     if not isinstance(condition, Number):
         return None
     if not all(is_real(getattr(v.type, "dtype", "object")) for v in node.outputs):
@@ -51,11 +67,11 @@ def _chosen(
     places = [_place(writer, output) for output in node.outputs]
     holds = writer.cast(condition, np.bool_).code
     with writer.builder.if_else(holds) as (then, otherwise):
-        for block, branch in ((then, true), (otherwise, false)):
+        for block, branch, is_copied in zip((then, otherwise), (true, false), copies, strict=True):
             with block:
                 made = branch()
                 for output, place, value in zip(node.outputs, places, made, strict=True):
-                    _keep(writer, output, place, value)
+                    _keep(writer, output, place, value, is_copied=is_copied)
                 for value in made:
                     if not isinstance(value, Number) and not value.memory.n_users:
                         writer.give_up(value.memory)
@@ -76,7 +92,7 @@ def _place(writer: GraphWriter, output: Any) -> Any:
     return cgutils.alloca_once(writer.builder, writer.context.get_value_type(_kind(output)))
 
 
-def _keep(writer: GraphWriter, output: Any, place: Any, value: Value) -> None:
+def _keep(writer: GraphWriter, output: Any, place: Any, value: Value, *, is_copied: bool) -> None:
     """Store an output of a branch, with a reference of its own."""
     assert not isinstance(value, Other)
     if isinstance(value, Number):
@@ -91,7 +107,9 @@ def _keep(writer: GraphWriter, output: Any, place: Any, value: Value) -> None:
         made = Writer.allocate(writer, value.dtype, (1,) * output.type.ndim)
         writer.store(value, made.data, value.dtype)
         value = made
-    elif isinstance(value, Array) and (value.memory.buffer is not None or value.memory.within):
+    elif isinstance(value, Array) and (
+        is_copied or value.memory.buffer is not None or value.memory.within
+    ):
         value = Writer.copied(writer, value)
     else:
         writer.keep(value)

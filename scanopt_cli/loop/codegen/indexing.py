@@ -18,8 +18,19 @@ from pytensor.tensor.subtensor import (
 
 from scanopt_cli.loop.codegen.entries import Entries, over_entries, row_at
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
-from scanopt_cli.loop.codegen.values import Array, Gathered, Length, Memory, Number, Other, Value
+from scanopt_cli.loop.codegen.values import (
+    Array,
+    Gathered,
+    Length,
+    Memory,
+    Number,
+    Other,
+    Value,
+    is_real,
+)
 from scanopt_cli.loop.index_arrays import index_arrays, is_write
+
+_LARGEST = 2**63 - 1
 
 
 @write_node.register(Subtensor)
@@ -106,7 +117,12 @@ def _advanced_subtensor(
     (output,) = node.outputs
     reader = writer.order.only_reader(output)
     is_elementwise = isinstance(getattr(reader, "op", None), Elemwise)
-    if reader is not None and is_elementwise and writer.order.overwrites_nothing(node, reader):
+    if (
+        reader is not None
+        and is_elementwise
+        and all(is_real(v.type.dtype) for v in (*reader.inputs, *reader.outputs))
+        and writer.order.overwrites_nothing(node, reader)
+    ):
         for memory in parts:
             memory.n_users += 1
         return [found]
@@ -235,7 +251,7 @@ def _bounds(
         return 0, length, 1
     first = None if entry.start is None else next(numbers)
     last = None if entry.stop is None else next(numbers)
-    step: Length = 1 if entry.step is None else next(numbers)
+    step: Length = 1 if entry.step is None else writer.larger(next(numbers), -_LARGEST)
     writer.fail_if(writer.is_zero(step), ValueError, "slice step cannot be zero")
     is_back = writer.is_less(step, 0)
     lowest = writer.chosen(is_back, -1, 0)
@@ -249,5 +265,7 @@ def _bounds(
     stop = writer.chosen(is_back, lowest, highest) if last is None else clipped(last)
     size = writer.chosen(is_back, writer.subtract(start, stop), writer.subtract(stop, start))
     by = writer.chosen(is_back, writer.subtract(0, step), step)
-    count = writer.quotient(writer.add(size, writer.subtract(by, 1)), by)
-    return start, writer.larger(count, 0), step
+    # The step may be so large that no sum with it is an integer of 64 bits.
+    more = writer.quotient(writer.larger(writer.subtract(size, 1), 0), by)
+    count = writer.chosen(writer.is_less(0, size), writer.add(more, 1), 0)
+    return start, count, step

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -51,10 +51,12 @@ def state_of(writer: GraphWriter, op: Loop, i: int, initial: Value) -> State:
     if isinstance(initial, Other) or not (is_written or all(op.kept_lengths[i])):
         return _counted(writer, initial, may_lose=may_lose)
     assert isinstance(initial, Array)
-    if not may_lose or not (initial.is_contiguous or is_written):
+    is_kept = not may_lose or initial.memory.within  # the rest of which others may use
+    if is_kept or not (initial.is_contiguous or is_written):
         own = writer.copied(initial)
     elif initial.memory.buffer is not None:
-        own = initial
+        is_whole = initial.memory.buffer.has_size(initial.shape)
+        own = initial if is_written or is_whole else writer.copied(initial)
     else:
         # The state has the reference now that the initial value had.
         if not initial.memory.is_owned:
@@ -89,17 +91,23 @@ def go_on(
     """
     triples = list(zip(states, old, made, strict=False))
     numbers = [(s, v) for s, _, v in triples if isinstance(s, _Register) and isinstance(v, Number)]
-    memories = {
-        kind: [v.memory for s, v, _ in triples if isinstance(s, kind) and not isinstance(v, Number)]
-        for kind in (_Buffered, _Counted)
+    places = {
+        id(before.memory): state.place
+        for state, before, _ in triples
+        if isinstance(state, _Buffered) and isinstance(before, Array)
     }
+    memories = [
+        before.memory
+        for state, before, _ in triples
+        if isinstance(state, _Counted) and not isinstance(before, Number)
+    ]
     counted = [
-        (state, state.taken(writer, before, new, memories[_Counted]))
+        (state, state.taken(writer, before, new, memories))
         for state, before, new in triples
         if isinstance(state, _Counted)
     ]
     buffered = [
-        (state, before, _held(writer, before, new, memories[_Buffered]))
+        (state, before, _held(writer, before, new, places))
         for state, before, new in triples
         if isinstance(state, _Buffered) and isinstance(before, Array) and isinstance(new, Array)
     ]
@@ -125,10 +133,14 @@ def _exchange(writer: GraphWriter, buffered: Sequence[tuple[_Buffered, Array, Ar
             new.memory.buffer.hold(writer.builder, before.data, before.memory.info)
 
 
-def _held(writer: GraphWriter, before: Array, new: Array, states: Sequence[Memory]) -> Array:
-    """Return a next state as an array in a buffer, or in the memory of a state with a buffer."""
-    is_state = any(memory is new.memory for memory in states)
-    if new.is_contiguous and (is_state or new.memory.buffer is not None):
+def _held(writer: GraphWriter, before: Array, new: Array, places: Mapping[int, Buffer]) -> Array:
+    """Return a next state as all of what a buffer holds, which may be that of a state.
+
+    A part would not do: what the state had becomes the buffer's memory, and has less room.
+    ``places`` are the buffers of states, by what memory they hold.
+    """
+    buffer = places.get(id(new.memory), new.memory.buffer)
+    if new.is_contiguous and buffer is not None and buffer.has_size(new.shape):
         return new
     made = writer.allocate(new.dtype, before.shape)
     writer.copy(new, made)

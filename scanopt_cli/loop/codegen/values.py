@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numba
@@ -88,11 +89,13 @@ class Array:
 class Buffer:
     """The places of a pointer to memory, and of Numba's record of it.
 
-    ``form`` is what buffers have in common that one may stand for the other.
+    ``shape`` is that of the arrays that it has room for, and ``form`` what buffers have in common
+    that one may stand for the other.
     """
 
     data: Any
     info: Any
+    shape: Sequence[Length]
     form: object = None
 
     @classmethod
@@ -101,7 +104,12 @@ class Buffer:
         return cls(
             cgutils.alloca_once_value(builder, array.data),
             cgutils.alloca_once_value(builder, array.memory.info),
+            array.shape,
         )
+
+    def has_size(self, shape: Sequence[Length]) -> bool:
+        """Whether an array of this shape surely fills the memory, so that it is not a part."""
+        return _size(shape) == _size(self.shape)
 
     def hold(self, builder: Any, data: Any, info: Any) -> None:
         """Change what memory the buffer holds."""
@@ -111,6 +119,12 @@ class Buffer:
     def memory(self, builder: Any) -> Memory:
         """Return the memory that it holds now."""
         return Memory(builder.load(self.info), is_owned=False, buffer=self)
+
+
+def _size(shape: Sequence[Length]) -> tuple[int, list[int]]:
+    """Return the product of the lengths that are known, and which the others are."""
+    known = prod(n for n in shape if isinstance(n, int))
+    return known, sorted(id(n) for n in shape if not isinstance(n, int))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -1,0 +1,108 @@
+"""Parts of memory that a loop uses again, and of memory that several values may have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.mode import Mode
+from pytensor.conditional.op import ifelse
+
+import scanopt_cli.loop.codegen.functions  # noqa: F401  # registers what it compiles
+from scanopt_cli.loop import scan
+from support.direct_code import compare, no_leaks
+
+
+def agree(inputs: Sequence[Any], outputs: Sequence[Any], *values: Any) -> None:
+    """Check that Numba computes what PyTensor does by nodes that overwrite nothing."""
+    wanted = pytensor.function(inputs, outputs, mode=Mode("vm", "fast_compile"))(*values)
+    f = pytensor.function(inputs, outputs, mode="NUMBA")
+    compare(f(*values), wanted)
+    with no_leaks():
+        compare(f(*values), wanted)
+
+
+def vector(length: int) -> np.ndarray:
+    return np.random.default_rng(length).uniform(0.5, 1.5, length)
+
+
+def test_next_state_is_a_part_of_a_buffer() -> None:
+    x = pt.tensor("x", dtype="float64", shape=(30000,))
+    out, _ = scan(lambda c, _: (pt.concatenate([c, 2 * c])[:30000], None), x, max_steps=5)
+    agree([x], [out], vector(30000))
+
+
+def test_next_states_are_a_row_and_a_column_of_a_buffer() -> None:
+    x = pt.tensor("x", dtype="float64", shape=(300,))
+
+    def step(carry: Any, _: Any) -> Any:
+        product = pt.outer(*carry) / 300
+        return (product[0], product[:, 1]), None
+
+    out, _ = scan(step, (x, 2 * x), max_steps=4)
+    agree([x], out, vector(300))
+
+
+def test_next_state_is_a_part_of_a_state() -> None:
+    short = pt.tensor(dtype="float64", shape=(3,))
+    long = pt.tensor(dtype="float64", shape=(30000,))
+    out, _ = scan(lambda carry, _: ((carry[1][:3], carry[1] + 1), None), (short, long), max_steps=5)
+    agree([short, long], out, vector(3), vector(30000))
+
+
+def test_initial_state_is_a_part_of_a_buffer() -> None:
+    x = pt.tensor("x", dtype="float64", shape=(64,))
+
+    def step(carry: Any, _: Any) -> Any:
+        part = pt.set_subtensor(carry[20], 2 * carry[0])[12:45]
+        inner, _ = scan(lambda c, _: (c[::-1] * c, None), part, max_steps=3)
+        return carry + inner.sum(), None
+
+    out, _ = scan(step, x, max_steps=2)
+    agree([x], [out], vector(64))
+
+
+def test_initial_state_is_a_view_that_a_function_returns() -> None:
+    x, n = pt.tensor("x", dtype="float64", shape=(64,)), pt.lscalar("n")
+
+    def step(carry: Any, _: Any, n: Any) -> Any:
+        view = pt.set_subtensor(carry[20], 2 * carry[0]).reshape((n, -1))
+        inner, _ = scan(lambda c, _: (c[::-1] * c, None), view, max_steps=2)
+        other = pt.set_subtensor(carry[21], inner.sum())
+        return carry * other * 0.1 + inner.reshape((64,)), None
+
+    out, _ = scan(step, x, constants=n, max_steps=2)
+    agree([x, n], [out], vector(64), 8)
+
+
+def test_outputs_of_a_conditional_are_not_its_inputs() -> None:
+    x, n = pt.dvector("x"), pt.lscalar("n")
+
+    def step(carry: Any, _: Any) -> Any:
+        one, other = carry
+        chosen = ifelse(pt.lt(one[0], 5), one, other)
+        return (chosen + 1, pt.set_subtensor(one[1], chosen[0] + one[2])), None
+
+    out, _ = scan(step, (x, 2 * x), max_steps=n)
+    agree([x, n], out, np.arange(1.0, 9), 6)
+
+
+def test_picked_entries_of_complex_arithmetic() -> None:
+    x = pt.dvector("x")
+    indices = pt.constant(np.array([0, 2, 1]))
+    out, _ = scan(lambda c, _: (c + (c[indices] * 1j).imag.sum(), None), x, max_steps=3)
+    agree([x], [out, x[indices] * 1j], vector(5))
+
+
+@pytest.mark.parametrize("step", [2**63 - 1, -(2**63), 3, -3])
+def test_slices_of_large_steps(step: int) -> None:
+    x, k = pt.dvector("x"), pt.lscalar("k")
+    total, _ = scan(lambda c, _: (2 * c, None), pt.constant(np.array(1.0)), max_steps=3)
+    f = pytensor.function([x, k], [x[::k], x[3::k], x[:2:k], x[4:1:k], total], mode="NUMBA")
+    values, s = vector(5), slice
+    slices = [s(None, None, step), s(3, None, step), s(None, 2, step), s(4, 1, step)]
+    compare(f(values, step), [*(values[part] for part in slices), 8.0])
