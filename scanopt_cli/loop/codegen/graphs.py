@@ -101,7 +101,7 @@ class GraphWriter(Writer):
         if isinstance(value, Gathered):
             return value
         if isinstance(value, Array):
-            value = replace(value, shape=self.checked(value.shape, kind.shape))
+            value = self._checked(value, kind.shape)
             if not is_number_like(variable):
                 return value
             number = self.load(self.entry(value, [0] * value.ndim), value.dtype)
@@ -113,6 +113,13 @@ class GraphWriter(Writer):
             if not is_number_like(variable):
                 return self.as_array(value, kind.ndim)
         return value
+
+    def _checked(self, value: Array, known: Sequence[int | None]) -> Array:
+        """Return an array after a check of the lengths that are known."""
+        shape, buffer = self.checked(value.shape, known), value.memory.buffer
+        if buffer is not None and buffer.has_size(value.shape):
+            buffer.shape = shape  # the lengths are the same; those that are known are told apart
+        return replace(value, shape=shape)
 
     def drop(self, variable: Variable) -> None:
         """Forget a variable that nothing reads any more, and give up its memory."""
