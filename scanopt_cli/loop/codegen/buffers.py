@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llvmlite import ir
@@ -69,7 +69,7 @@ class Pool:
         else:
             with self.ahead():
                 array = allocate()
-                buffer = Buffer.of(self.builder, array)
+                buffer = replace(Buffer.of(self.builder, array), shape=shape)
                 buffer.form = form
             self.made.append(buffer)
         return buffer

@@ -33,7 +33,7 @@ from scanopt_cli.loop.codegen.values import (
     Value,
     is_real,
 )
-from scanopt_cli.loop.codegen.writer import Writer
+from scanopt_cli.loop.codegen.writer import NEGATIVE_LENGTH, Writer
 
 
 class _Order:
@@ -148,11 +148,17 @@ class GraphWriter(Writer):
     def allocate(self, dtype: Any, shape: Sequence[Length]) -> Array:
         """Return an array of memory that nothing else uses: in a loop, a buffer's if it can be."""
         dtype = np.dtype(dtype)
-        new = super().allocate
-        pool = self.pool
-        buffer = None if pool is None else pool.take(dtype, shape, lambda: new(dtype, shape))
+        new, pool = super().allocate, self.pool
+        # The step that needs the memory may never run: only there a negative length is an error.
+        buffer = (
+            None
+            if pool is None
+            else pool.take(dtype, shape, lambda: new(dtype, [self.larger(n, 0) for n in shape]))
+        )
         if buffer is None:
             return new(dtype, shape)
+        for n in shape:
+            self.fail_if(self.is_less(n, 0), ValueError, NEGATIVE_LENGTH)
         data = self.builder.load(buffer.data)
         memory = buffer.memory(self.builder)
         return Array(dtype, data, tuple(shape), self.row_major(dtype, shape), memory, True)

@@ -28,6 +28,7 @@ from scanopt_cli.loop.codegen.values import (
 _LONG = ir.IntType(64)
 _BYTE = ir.IntType(8)
 _ALIGNMENT = 32
+NEGATIVE_LENGTH = "negative dimensions are not allowed"
 _COMPARED = {"<": operator.lt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne}
 _OTHER_SHAPE = "an array has another shape than its type says"
 
@@ -169,7 +170,7 @@ class Writer:
         for n in shape:
             if isinstance(n, int):
                 continue
-            self.fail_if(self.is_less(n, 0), ValueError, "negative dimensions are not allowed")
+            self.fail_if(self.is_less(n, 0), ValueError, NEGATIVE_LENGTH)
             made = self.builder.smul_with_overflow(self.code(size), n)
             self.fail_if(
                 self.builder.extract_value(made, 1),

@@ -106,3 +106,21 @@ def test_slices_of_large_steps(step: int) -> None:
     values, s = vector(5), slice
     slices = [s(None, None, step), s(3, None, step), s(None, 2, step), s(4, 1, step)]
     compare(f(values, step), [*(values[part] for part in slices), 8.0])
+
+
+def test_a_negative_length_is_an_error_only_if_there_is_a_step() -> None:
+    """Memory of a loop is allocated before it."""
+    x, n, length = pt.dvector("x"), pt.lscalar("n"), pt.lscalar("length")
+    last, _ = scan(
+        lambda c, i, constants: (
+            c + pt.tanh(pt.cumsum(pt.alloc(c[0], constants[0]))).sum(),
+            None,
+        ),
+        x,
+        pt.arange(n),
+        constants=(length,),
+    )
+    function = pytensor.function([x, n, length], last, mode="NUMBA")
+    np.testing.assert_array_equal(function([1.0, 2.0], 0, -3), [1.0, 2.0])
+    with pytest.raises(ValueError, match="negative"):
+        function([1.0, 2.0], 1, -3)
