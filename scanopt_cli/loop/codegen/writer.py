@@ -167,9 +167,9 @@ class Writer:
         for n in known:
             size *= n
         for n in shape:
+            self.fail_if(self.is_less(n, 0), ValueError, "negative dimensions are not allowed")
             if isinstance(n, int):
                 continue
-            self.fail_if(self.is_less(n, 0), ValueError, "negative dimensions are not allowed")
             made = self.builder.smul_with_overflow(self.code(size), n)
             self.fail_if(
                 self.builder.extract_value(made, 1),

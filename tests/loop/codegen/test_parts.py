@@ -106,3 +106,27 @@ def test_slices_of_large_steps(step: int) -> None:
     values, s = vector(5), slice
     slices = [s(None, None, step), s(3, None, step), s(None, 2, step), s(4, 1, step)]
     compare(f(values, step), [*(values[part] for part in slices), 8.0])
+
+
+def test_one_index_of_several_vectors_is_for_all() -> None:
+    x, i, j = pt.dmatrix("x"), pt.lvector("i"), pt.lvector("j")
+    total, _ = scan(lambda c, _: (2 * c, None), pt.constant(np.array(1.0)), max_steps=3)
+    outputs = [x[i, j], 2 * x[i, j], x[i, j].sum(), pt.inc_subtensor(x[i, j], 1.0), total]
+    values = np.arange(12.0).reshape(3, 4)
+    f = pytensor.function([x, i, j], outputs, mode="NUMBA")
+    for one, other in (([1], [0, 2]), ([0, 2], [3]), ([2], [2]), ([1], []), ([0, 1], [2, 3])):
+        rows, columns = np.array(one, dtype=int), np.array(other, dtype=int)
+        picked, added = values[rows, columns], values.copy()
+        np.add.at(added, (rows, columns), 1)
+        compare(f(values, rows, columns), [picked, 2 * picked, picked.sum(), added, 8.0])
+    with pytest.raises(ValueError):
+        f(values, np.arange(2), np.arange(3))
+
+
+def test_array_of_a_negative_length_that_is_known() -> None:
+    x, n = pt.dvector("x"), pt.lscalar("n")
+    total, _ = scan(lambda c, _: (2 * c, None), pt.constant(np.array(1.0)), max_steps=3)
+    outputs = [pt.alloc(x[0], n) * x[0], total]
+    f = pytensor.function([x], outputs, givens={n: pt.constant(np.int64(-1))}, mode="NUMBA")
+    with pytest.raises(ValueError, match="negative dimensions"):
+        f(np.ones(3))
