@@ -72,9 +72,7 @@ def _chosen(
                 made = branch()
                 for output, place, value in zip(node.outputs, places, made, strict=True):
                     _keep(writer, output, place, value, is_copied=is_copied)
-                for value in made:
-                    if not isinstance(value, Number) and not value.memory.n_users:
-                        writer.give_up(value.memory)
+                writer.give_up_all(made)
     return [
         writer.from_numba(writer.builder.load(place), _kind(output), is_owned=True)
         for output, place in zip(node.outputs, places, strict=True)

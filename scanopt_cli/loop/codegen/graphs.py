@@ -145,6 +145,12 @@ class GraphWriter(Writer):
             if not whole.n_users:
                 self.give_up(whole)
 
+    def give_up_all(self, values: Sequence[Value]) -> None:
+        """Give up the memory of values that has no users: once, if several are in the same."""
+        for memory in dict.fromkeys(v.memory for v in values if not isinstance(v, Number)):
+            if not memory.n_users:
+                self.give_up(memory)
+
     def allocate(self, dtype: Any, shape: Sequence[Length]) -> Array:
         """Return an array of memory that nothing else uses: in a loop, a buffer's if it can be."""
         dtype = np.dtype(dtype)

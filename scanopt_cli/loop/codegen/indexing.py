@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -106,12 +106,9 @@ def _advanced_subtensor(
     if picked is None or not isinstance(array, Array):
         return None
     axis = min(picked)
-    lengths = [v.shape[0] if isinstance(v, Array) else 1 for v in picked.values()]
-    for length in lengths[1:]:
-        wrong = writer.differs(length, lengths[0])
-        writer.fail_if(wrong, ValueError, "arrays of indices have different lengths")
+    picked, length = _of_one_length(writer, picked)
     rest = [n for k, n in enumerate(array.shape) if k not in picked]
-    shape = (*rest[:axis], lengths[0], *rest[axis:])
+    shape = (*rest[:axis], length, *rest[axis:])
     parts = [array.memory, *(v.memory for v in picked.values() if isinstance(v, Array))]
     found = Gathered(array, shape, picked, axis, Memory(None, False, within=tuple(parts)))
     (output,) = node.outputs
@@ -141,12 +138,9 @@ def _advanced_inc_subtensor(
     if picked is None or not isinstance(array, Array) or isinstance(new, Other | Gathered):
         return None
     axis = min(picked)
-    lengths = [v.shape[0] if isinstance(v, Array) else 1 for v in picked.values()]
-    for length in lengths[1:]:
-        wrong = writer.differs(length, lengths[0])
-        writer.fail_if(wrong, ValueError, "arrays of indices have different lengths")
+    picked, length = _of_one_length(writer, picked)
     rest = [n for k, n in enumerate(array.shape) if k not in picked]
-    shape = (*rest[:axis], lengths[0], *rest[axis:])
+    shape = (*rest[:axis], length, *rest[axis:])
     if isinstance(new, Array):
         _check_broadcast(writer, new, shape)
         new = _stretched(writer, new)
@@ -182,6 +176,24 @@ def _picked(node: Apply, inputs: Sequence[Value]) -> dict[int, Array | Number] |
             return None
         found[dimension] = value
     return found or None
+
+
+def _of_one_length(
+    writer: GraphWriter, picked: Mapping[int, Array | Number]
+) -> tuple[dict[int, Array | Number], Length]:
+    """Return vectors of indices as those of one length, and that; one index may be for all."""
+    lengths = [v.shape[0] if isinstance(v, Array) else 1 for v in picked.values()]
+    found, *others = lengths
+    for length in others:
+        found = writer.chosen(writer.differs(found, 1), found, length)
+    for length in lengths if others else ():
+        wrong = writer.builder.and_(writer.differs(length, found), writer.differs(length, 1))
+        writer.fail_if(wrong, ValueError, "arrays of indices have different lengths")
+    stretched = {
+        k: _stretched(writer, v) if isinstance(v, Array) and others else v
+        for k, v in picked.items()
+    }
+    return stretched, found
 
 
 def _check_broadcast(writer: GraphWriter, new: Array, shape: Sequence[Length]) -> None:

@@ -113,9 +113,7 @@ def go_on(
     ]
     for register, number in numbers:
         writer.builder.store(number.code, register.place)
-    for value in made:
-        if not isinstance(value, Number) and not value.memory.n_users:
-            writer.give_up(value.memory)
+    writer.give_up_all(made)
     for state, code in counted:
         state.store(writer, code)
     _exchange(writer, buffered)

@@ -168,9 +168,9 @@ class Writer:
         for n in known:
             size *= n
         for n in shape:
+            self.fail_if(self.is_less(n, 0), ValueError, NEGATIVE_LENGTH)
             if isinstance(n, int):
                 continue
-            self.fail_if(self.is_less(n, 0), ValueError, NEGATIVE_LENGTH)
             made = self.builder.smul_with_overflow(self.code(size), n)
             self.fail_if(
                 self.builder.extract_value(made, 1),

@@ -9,8 +9,9 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
-from pytensor.conditional.op import ifelse
+from pytensor.conditional.op import LazyIfElse, ifelse
 
 import scanopt_cli.loop.codegen.functions  # noqa: F401  # registers what it compiles
 from scanopt_cli.loop import scan
@@ -124,3 +125,43 @@ def test_a_negative_length_is_an_error_only_if_there_is_a_step() -> None:
     np.testing.assert_array_equal(function([1.0, 2.0], 0, -3), [1.0, 2.0])
     with pytest.raises(ValueError, match="negative"):
         function([1.0, 2.0], 1, -3)
+
+
+def test_one_index_of_several_vectors_is_for_all() -> None:
+    x, i, j = pt.dmatrix("x"), pt.lvector("i"), pt.lvector("j")
+    total, _ = scan(lambda c, _: (2 * c, None), pt.constant(np.array(1.0)), max_steps=3)
+    outputs = [x[i, j], 2 * x[i, j], x[i, j].sum(), pt.inc_subtensor(x[i, j], 1.0), total]
+    values = np.arange(12.0).reshape(3, 4)
+    f = pytensor.function([x, i, j], outputs, mode="NUMBA")
+    for one, other in (([1], [0, 2]), ([0, 2], [3]), ([2], [2]), ([1], []), ([0, 1], [2, 3])):
+        rows, columns = np.array(one, dtype=int), np.array(other, dtype=int)
+        picked, added = values[rows, columns], values.copy()
+        np.add.at(added, (rows, columns), 1)
+        compare(f(values, rows, columns), [picked, 2 * picked, picked.sum(), added, 8.0])
+    with pytest.raises(ValueError, match=r"lengths|shape"):
+        f(values, np.arange(2), np.arange(3))
+
+
+def test_array_of_a_negative_length_that_is_known() -> None:
+    x, n = pt.dvector("x"), pt.lscalar("n")
+    total, _ = scan(lambda c, _: (2 * c, None), pt.constant(np.array(1.0)), max_steps=3)
+    outputs = [pt.alloc(x[0], n) * x[0], total]
+    f = pytensor.function([x], outputs, givens={n: pt.constant(np.int64(-1))}, mode="NUMBA")
+    with pytest.raises(ValueError, match="negative dimensions"):
+        f(np.ones(3))
+
+
+def test_outputs_of_a_branch_are_parts_of_one_array() -> None:
+    x, c = pt.dvector("x"), pt.lscalar("c")
+    branches = [
+        OpFromGraph([x], [made[1:], made[:-1]]) for made in (pt.cumsum(x), pt.cumsum(2 * x))
+    ]
+    chosen = LazyIfElse(*branches, [x.type, x.type])(c, x)
+    others = [pt.cumsum(x * i) for i in range(2, 6)]
+    total, _ = scan(lambda c, _: (2 * c, None), pt.constant(np.array(1.0)), max_steps=3)
+    f = pytensor.function([x, c], [*chosen, *others, total], mode="NUMBA")
+    values = vector(900)
+    for condition, factor in ((1, 1), (0, 2)):
+        made = np.cumsum(factor * values)
+        wanted = [made[1:], made[:-1], *(np.cumsum(values * i) for i in range(2, 6)), 8.0]
+        compare(f(values, condition), wanted)
