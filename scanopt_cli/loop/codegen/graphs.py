@@ -29,7 +29,6 @@ from scanopt_cli.loop.codegen.values import (
     Length,
     Memory,
     Number,
-    Other,
     Value,
     is_real,
 )
@@ -127,11 +126,8 @@ class GraphWriter(Writer):
         if isinstance(value, Number):
             return
         value.memory.n_users -= 1
-        if value.memory.n_users:
-            return
-        if isinstance(value, Other) and value.is_owned:
-            self.context.nrt.decref(self.builder, value.numba_type, value.code)
-        self.give_up(value.memory)
+        if not value.memory.n_users:
+            self.give_up(value.memory)
 
     def give_up(self, memory: Memory) -> None:
         """Give up memory that has no users: the reference to it, or the buffer that holds it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -14,6 +14,8 @@ from numba.core import cgutils, types
 type Length = int | Any
 """A number of entries or bytes: an integer if it is known, else an instruction of 64 bits."""
 
+_RECORD: Any = types.MemInfoPointer(types.voidptr)
+
 
 @dataclass(eq=False, slots=True)
 class Memory:
@@ -22,7 +24,9 @@ class Memory:
     Attributes
     ----------
     info
-        Numba's record of it, which counts the references.
+        Numba's record of it, which counts the references; or a value of Numba's that has some.
+    kind
+        Numba's type of that.
     is_owned
         Whether the code holds a reference, which it gives up when nothing needs the block.
     n_users
@@ -38,6 +42,7 @@ class Memory:
     n_users: int = 0
     buffer: Buffer | None = None
     within: tuple[Memory, ...] = ()
+    kind: Any = _RECORD
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -133,8 +138,8 @@ class Other:
 
     code: Any
     numba_type: Any
-    is_owned: bool
-    memory: Memory = field(default_factory=lambda: Memory(None, False))
+
+    memory: Memory
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -225,14 +225,13 @@ class Writer:
 
     def keep(self, value: Value) -> None:
         """Count a reference to the memory of a value."""
-        if isinstance(value, Array) or (isinstance(value, Other) and value.is_owned):
+        if isinstance(value, Array | Other):
             self.context.nrt.incref(self.builder, value.numba_type, self.in_numba(value))
 
     def release(self, memory: Memory) -> None:
         """Give up the reference to a block of memory."""
-        if memory.is_owned and memory.info is not None:
-            kind = types.MemInfoPointer(types.voidptr)
-            self.context.nrt.decref(self.builder, kind, memory.info)
+        if memory.is_owned:
+            self.context.nrt.decref(self.builder, memory.kind, memory.info)
 
     def entry(self, array: Array, indices: Sequence[Length]) -> Any:
         """Return the pointer to an entry."""
@@ -355,7 +354,7 @@ class Writer:
             return Array(dtype, view.data, tuple(lengths), tuple(strides), memory, is_contiguous)
         if isinstance(kind, types.Number | types.Boolean) and is_real(as_dtype(kind)):
             return Number(code, np.dtype(as_dtype(kind)))
-        return Other(code, kind, is_owned)
+        return Other(code, kind, Memory(code, is_owned, kind=kind))
 
     def checked(self, lengths: Sequence[Length], known: Sequence[int | None]) -> tuple[Length, ...]:
         """Return lengths, after a check that they are those that are known."""

@@ -12,9 +12,11 @@ import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.conditional.op import LazyIfElse, ifelse
+from pytensor.tensor.random.basic import normal
+from pytensor.tensor.random.type import random_generator_type
 
 import scanopt_cli.loop.codegen.functions  # noqa: F401  # registers what it compiles
-from scanopt_cli.loop import scan
+from scanopt_cli.loop import Body, Loop, scan
 from support.direct_code import compare, no_leaks
 
 
@@ -165,3 +167,31 @@ def test_outputs_of_a_branch_are_parts_of_one_array() -> None:
         made = np.cumsum(factor * values)
         wanted = [made[1:], made[:-1], *(np.cumsum(values * i) for i in range(2, 6)), 8.0]
         compare(f(values, condition), wanted)
+
+
+def test_complex_states_which_have_no_rule() -> None:
+    z, w, n = pt.zvector("z"), pt.zvector("w"), pt.lscalar("n")
+    values = vector(300) * (1 + 2j), vector(301)[:300] * 2j
+    last, _ = scan(lambda c, _: (c * 1j + 1, None), z, max_steps=n)
+    agree([z, n], [last], values[0], 4)
+    for following in ([z, w * 2 + z], [w, z]):
+        body = Body(index=pt.lscalar("index"), states=[z, w], next_states=following)
+        loop = Loop(body.freeze(), 2)
+        agree([z, w, n], loop(n, z, w, return_list=True), *values, 3)
+
+
+def test_generators_that_a_step_draws_from() -> None:
+    rng, n = random_generator_type("rng"), pt.lscalar("n")
+
+    def step(carry: Any, _: Any) -> Any:
+        state, total = carry
+        following, drawn = normal(0.0, 1.0, rng=state, dtype="float64").owner.outputs
+        return (following, total + drawn), None
+
+    (_, total), _ = scan(step, (rng, pt.zeros((), dtype="float64")), max_steps=n)
+    f = pytensor.function([rng, n], total, mode="NUMBA")
+    given = np.random.default_rng(3)
+    wanted = np.random.default_rng(3).normal(size=6).sum()
+    with no_leaks():
+        for _ in range(3):
+            np.testing.assert_allclose(f(given, 6), wanted, rtol=1e-12)
