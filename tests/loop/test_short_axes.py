@@ -199,7 +199,7 @@ def test_indices_that_are_not_there() -> None:
         for wrong in (3, -4):
             with pytest.raises(IndexError):
                 function(np.ones((4, 3)), [0, 2, wrong, 1])
-        with pytest.raises(ValueError, match="shape"):
+        with pytest.raises(ValueError, match="arrays of indices have different lengths"):
             function(np.ones((4, 3)), [0, 2, 1])
 
 
@@ -210,7 +210,7 @@ def test_lengths_that_a_type_promises_are_checked() -> None:
     function = pytensor.function([m, v], last, mode="NUMBA", trust_input=True)
     function(np.ones((4, 3)), np.ones(4))
     for shapes in (((5, 3), 4), ((4, 2), 4), ((4, 3), 3)):
-        with pytest.raises(ValueError, match="shape"):
+        with pytest.raises(ValueError, match="another shape than its type says"):
             function(np.ones(shapes[0]), np.ones(shapes[1]))
 
 

@@ -31,7 +31,7 @@ from pytensor.tensor.rewriting.scalarize import (
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.type_other import NoneTypeT
 
-from scanopt_cli.loop.codegen.entries import Entries, over_entries
+from scanopt_cli.loop.codegen.entries import Entries
 from scanopt_cli.loop.codegen.graphs import GraphWriter, is_number_like, write_node
 from scanopt_cli.loop.codegen.values import Array, Length, Number, Other, Value, is_real
 
@@ -42,20 +42,14 @@ _MISMATCH = "all the input array dimensions except for the concatenation axis mu
 @write_node.register(ScalarFromTensor)
 @write_node.register(TensorFromScalar)
 def _same_number(
-    op: Any,  # noqa: ARG001
-    node: Apply,  # noqa: ARG001
-    writer: GraphWriter,  # noqa: ARG001
-    inputs: Sequence[Value],
+    op: Any, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     return inputs if isinstance(inputs[0], Number) else None
 
 
 @write_node.register(DeepCopyOp)
 def _copy(
-    op: Any,  # noqa: ARG001
-    node: Apply,  # noqa: ARG001
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: Any, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     (value,) = inputs
     if isinstance(value, Other):
@@ -65,20 +59,14 @@ def _copy(
 
 @write_node.register(ViewOp)
 def _view(
-    op: Any,  # noqa: ARG001
-    node: Apply,  # noqa: ARG001
-    writer: GraphWriter,  # noqa: ARG001
-    inputs: Sequence[Value],
+    op: Any, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     return None if isinstance(inputs[0], Other) else inputs
 
 
 @write_node.register(Shape_i)
 def _length(
-    op: Shape_i,
-    node: Apply,  # noqa: ARG001
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: Shape_i, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     (value,) = inputs
     if not isinstance(value, Array | Number):
@@ -89,10 +77,7 @@ def _length(
 
 @write_node.register(Shape)
 def _shape(
-    op: Shape,  # noqa: ARG001
-    node: Apply,  # noqa: ARG001
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: Shape, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     (value,) = inputs
     if not isinstance(value, Array):
@@ -102,10 +87,7 @@ def _shape(
 
 @write_node.register(SpecifyShape)
 def _specified(
-    op: SpecifyShape,  # noqa: ARG001
-    node: Apply,
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: SpecifyShape, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     value, *lengths = inputs
     if isinstance(value, Other):
@@ -128,10 +110,7 @@ def _specified(
 
 @write_node.register(CheckAndRaise)
 def _checked(
-    op: CheckAndRaise,
-    node: Apply,  # noqa: ARG001
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: CheckAndRaise, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     value, *conditions = inputs
     if not all(isinstance(condition, Number) for condition in conditions):
@@ -141,16 +120,13 @@ def _checked(
     for condition in conditions:
         assert isinstance(condition, Number)
         holds = writer.cast(condition, np.bool_).code
-        writer.fail_if(writer.builder.not_(holds), op.exc_type, op.msg)
+        writer.fail_if(writer.not_(holds), op.exc_type, op.msg)
     return [value]
 
 
 @write_node.register(DimShuffle)
 def _dimshuffle(
-    op: DimShuffle,
-    node: Apply,  # noqa: ARG001
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: DimShuffle, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     (value,) = inputs
     if not isinstance(value, Array):
@@ -173,10 +149,7 @@ def _dimshuffle(
 
 @write_node.register(Reshape)
 def _reshape(
-    op: Reshape,
-    node: Apply,
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: Reshape, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     value, lengths = inputs
     (output,) = node.outputs
@@ -201,7 +174,7 @@ def _reshape(
     fits = writer.differs(writer.multiply(found, rest), size)
     writer.fail_if(fits, ValueError, _WRONG_SIZE)
     for length, known in zip(asked, shape, strict=True):
-        is_other = writer.builder.and_(writer.differs(length, known), writer.differs(length, -1))
+        is_other = writer.both(writer.differs(length, known), writer.differs(length, -1))
         writer.fail_if(is_other, ValueError, _WRONG_SIZE)
     strides = writer.row_major(value.dtype, shape)
     return [replace(value, shape=tuple(shape), strides=strides)]
@@ -209,10 +182,7 @@ def _reshape(
 
 @write_node.register(AllocEmpty)
 def _alloc_empty(
-    op: AllocEmpty,
-    node: Apply,
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: AllocEmpty, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     lengths = _lengths(writer, inputs)
     if lengths is None or not is_real(op.dtype):
@@ -225,10 +195,7 @@ def _alloc_empty(
 
 @write_node.register(Alloc)
 def _alloc(
-    op: Alloc,  # noqa: ARG001
-    node: Apply,
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: Alloc, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     value, *rest = inputs
     lengths = _lengths(writer, rest)
@@ -251,9 +218,7 @@ def _alloc(
             )
     made = writer.allocate(value.dtype, shape)
     entries = Entries(writer, made)
-    over_entries(
-        writer, shape, lambda at: entries.write(entries.read(value, at[offset:]), made, at)
-    )
+    writer.over_entries(shape, lambda at: entries.write(entries.read(value, at[offset:]), made, at))
     return [made]
 
 
@@ -265,10 +230,7 @@ def _lengths(writer: GraphWriter, values: Sequence[Value]) -> list[Length] | Non
 
 @write_node.register(MakeVector)
 def _make_vector(
-    op: MakeVector,
-    node: Apply,
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: MakeVector, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     numbers = [v for v in inputs if isinstance(v, Number)]
     if len(numbers) < len(inputs) or not is_real(op.dtype):
@@ -288,10 +250,7 @@ def vector(writer: GraphWriter, numbers: Sequence[Number], dtype: np.dtype[Any])
 
 @write_node.register(Join)
 def _join(
-    op: Join,
-    node: Apply,
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: Join, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     (output,) = node.outputs
     if not all(isinstance(v, Array | Number) for v in inputs) or not is_real(output.type.dtype):
@@ -314,17 +273,14 @@ def _join(
             place = [*at[:axis], writer.add(at[axis], first), *at[axis + 1 :]]
             entries.write(entries.read(value, at), made, place)
 
-        over_entries(writer, own, put)
+        writer.over_entries(own, put)
         first = writer.add(first, own[axis])
     return [made]
 
 
 @write_node.register(OpFromGraph)
 def _of_graph(
-    op: OpFromGraph,
-    node: Apply,  # noqa: ARG001
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: OpFromGraph, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     dispatch = numba_funcify_and_cache_key.dispatch
     # PyTensor has other code for some.
@@ -338,9 +294,6 @@ def _of_graph(
 @write_node.register(ScalarizedElemwise)
 @write_node.register(ScalarizedJoin)
 def _inner_graph(
-    op: Any,
-    node: Apply,  # noqa: ARG001
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: Any, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     return writer.inner(op.fgraph, inputs)

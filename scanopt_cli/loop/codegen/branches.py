@@ -13,7 +13,6 @@ from pytensor.graph.basic import Apply
 
 from scanopt_cli.loop.codegen.graphs import GraphWriter, is_number_like, write_node
 from scanopt_cli.loop.codegen.values import Array, Number, Other, Value, array_type, is_real
-from scanopt_cli.loop.codegen.writer import Writer
 
 type _Branch = Callable[[], Sequence[Value]]
 
@@ -101,14 +100,8 @@ def _keep(writer: GraphWriter, output: Any, place: Any, value: Value, *, is_copi
             number = writer.load(writer.entry(value, [0] * value.ndim), value.dtype)
         writer.builder.store(number.code, place)  # type: ignore[union-attr]
         return
-    if isinstance(value, Number):
-        made = Writer.allocate(writer, value.dtype, (1,) * output.type.ndim)
-        writer.store(value, made.data, value.dtype)
-        value = made
-    elif isinstance(value, Array) and (
-        is_copied or value.memory.buffer is not None or value.memory.within
-    ):
-        value = Writer.copied(writer, value)
-    else:
-        writer.keep(value)
-    writer.builder.store(writer.in_numba(value), place)
+    is_shared = isinstance(value, Array) and (
+        value.memory.buffer is not None or bool(value.memory.within)
+    )
+    kept = writer.with_reference(value, output.type.ndim, is_copied=is_copied or is_shared)
+    writer.builder.store(writer.in_numba(kept), place)

@@ -13,8 +13,9 @@ from pytensor.scalar import basic as scalars
 from pytensor.scalar.basic import identity as identity_op
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 
-from scanopt_cli.loop.codegen.entries import Entries, over_entries
+from scanopt_cli.loop.codegen.entries import Entries
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
+from scanopt_cli.loop.codegen.lengths import is_same
 from scanopt_cli.loop.codegen.scalars import Rule, rule_of
 from scanopt_cli.loop.codegen.values import Array, Gathered, Length, Number, Other, Value, is_real
 from scanopt_cli.loop.llvm_math import OF_VALUES
@@ -129,7 +130,7 @@ def _total(writer: GraphWriter, node: Apply, shape: Sequence[Length]) -> _Result
         return None
     array = writer.allocate(dtype, [shape[axis] for axis in kept])
     entries = Entries(writer, array)
-    over_entries(writer, array.shape, lambda at: entries.write(start, array, at))
+    writer.over_entries(array.shape, lambda at: entries.write(start, array, at))
     return _Result(array, op.scalar_op, None, kept)
 
 
@@ -166,7 +167,7 @@ def _compute(
                 made = combined(writer, result.reduction, total, number)
                 writer.builder.store(made.code, result.place)
 
-    over_entries(writer, axes, compute)
+    writer.over_entries(axes, compute)
 
 
 def flattened(
@@ -178,7 +179,7 @@ def flattened(
         len(shape) < 2
         or any(isinstance(value, Gathered) for value in values)
         or not all(
-            value.is_contiguous and all(map(_is_same, value.shape, shape)) for value in arrays
+            value.is_contiguous and all(map(is_same, value.shape, shape)) for value in arrays
         )
     ):
         return shape, values
@@ -189,10 +190,6 @@ def flattened(
         else value
         for value in values
     ]
-
-
-def _is_same(one: Length, other: Length) -> bool:
-    return one is other or (isinstance(one, int) and isinstance(other, int) and one == other)
 
 
 def broadcast_shape(writer: GraphWriter, node: Apply, inputs: Sequence[Value]) -> list[Length]:
@@ -243,10 +240,7 @@ def combined(writer: GraphWriter, op: Any, total: Number, number: Number) -> Num
 
 @write_node.register(CAReduce)
 def _reduction(
-    op: CAReduce,  # noqa: ARG001
-    node: Apply,
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: CAReduce, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     (value,) = inputs
     if not isinstance(value, Array):

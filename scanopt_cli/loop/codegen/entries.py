@@ -1,12 +1,10 @@
-"""Reads and writes of the entries of arrays, in loops over them."""
+"""Reads and writes of the entries of arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-from llvmlite import ir
 from pytensor.link.numba.dispatch._llvmlite_self_ref import ensure_self_ref_metadata_support
 
 from scanopt_cli.loop.codegen.values import Array, Gathered, Length, Memory, Number, Value
@@ -15,25 +13,10 @@ from scanopt_cli.loop.codegen.writer import Writer
 ensure_self_ref_metadata_support()
 
 
-def over_entries(
-    writer: Writer, shape: Sequence[Length], write: Callable[[Sequence[Length]], None]
-) -> None:
-    """Write a loop for each axis, the last one innermost."""
-
-    def nest(indices: list[Length]) -> None:
-        if len(indices) == len(shape):
-            write(indices)
-            return
-        with writer.loop(shape[len(indices)]) as index:
-            nest([*indices, index])
-
-    nest([])
-
-
 def row_at(writer: Writer, index: Length, length: Length) -> Length:
     """Return the row at an index, which counts from the end if it is negative; check it."""
     row = writer.chosen(writer.is_less(index, 0), writer.add(index, length), index)
-    outside = writer.builder.or_(writer.is_less(row, 0), writer.is_at_least(row, length))
+    outside = writer.either(writer.is_less(row, 0), writer.is_at_least(row, length))
     writer.fail_if(outside, IndexError, "index out of bounds")
     return row
 
@@ -61,32 +44,25 @@ class Entries:
         if isinstance(value, Number):
             return value
         if isinstance(value, Gathered):
-            return self._picked(value, indices)
+            return self.read(value.array, self.place(value, indices))
         assert isinstance(value, Array)
         own = [
             0 if isinstance(n, int) and n == 1 else index
             for n, index in zip(value.shape, indices, strict=True)
         ]
-        found = self.writer.builder.load(self.writer.entry(value, own))
-        self._tell(found, value.memory)
-        if value.dtype == np.bool_:
-            code = self.writer.builder.icmp_unsigned("!=", found, found.type(0))
-            return Number(code, value.dtype)
-        return Number(found, value.dtype)
+        marks = self._marks(value.memory)
+        return self.writer.load(self.writer.entry(value, own), value.dtype, marks)
 
     def write(self, number: Number, array: Array, indices: Sequence[Length]) -> None:
         """Write an entry."""
-        writer = self.writer
-        code = writer.cast(number, array.dtype).code
-        if array.dtype == np.bool_:
-            code = writer.builder.zext(code, ir.IntType(8))
-        stored = writer.builder.store(code, writer.entry(array, indices))
-        self._tell(stored, array.memory)
+        marks = self._marks(array.memory)
+        self.writer.store(number, self.writer.entry(array, indices), array.dtype, marks)
 
-    def _picked(self, value: Gathered, indices: Sequence[Length]) -> Number:
-        writer, array = self.writer, value.array
+    def place(self, value: Gathered, indices: Sequence[Length]) -> list[Length]:
+        """Return where in its array an entry is that indices pick; check that it is there."""
+        writer = self.writer
         at: list[Length] = []
-        for dimension, length in enumerate(array.shape):
+        for dimension, length in enumerate(value.array.shape):
             index = value.picked.get(dimension)
             if index is None:
                 axis = dimension if dimension < value.axis else dimension - len(value.picked) + 1
@@ -94,17 +70,15 @@ class Entries:
             else:
                 picked = self.read(index, [indices[value.axis]])
                 at.append(row_at(writer, writer.length(picked), length))
-        return self.read(array, at)
+        return at
 
-    def _tell(self, instruction: Any, memory: Memory) -> None:
-        """Say of a load or a store what memory it is of, and what it is not of."""
+    def _marks(self, memory: Memory) -> dict[str, Any]:
+        """Return what to say of a load or a store: what memory it is of, and what it is not of."""
         add = self.writer.builder.module.add_metadata
         own = [scope for other, scope in self._scopes if _overlap(memory, other)]
         others = [scope for other, scope in self._scopes if not _overlap(memory, other)]
-        if own:
-            instruction.set_metadata("alias.scope", add(own))
-        if others:
-            instruction.set_metadata("noalias", add(others))
+        marks = {"alias.scope": own, "noalias": others}
+        return {name: add(scopes) for name, scopes in marks.items() if scopes}
 
 
 def _overlap(one: Memory, other: Memory) -> bool:

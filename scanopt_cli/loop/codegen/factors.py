@@ -6,7 +6,8 @@ that does not change the arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,18 +22,13 @@ from pytensor.tensor.sort import ArgSortOp
 
 from scanopt_cli.loop.codegen.fortran import (
     as_array,
-    both,
     call,
-    choose,
-    either,
     fill,
     has_failed,
     is_computed,
-    not_,
     operand,
     status,
     turned,
-    where,
 )
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
 from scanopt_cli.loop.codegen.values import Array, Length, Number, Other, Value
@@ -86,7 +82,7 @@ def _cholesky(
         return None
     (matrix,) = given
     n = matrix.shape[1]
-    is_wrong = both(writer, writer.differs(*matrix.shape), not_(writer, _is_empty(writer, matrix)))
+    is_wrong = writer.both(writer.differs(*matrix.shape), writer.not_(_is_empty(writer, matrix)))
     writer.fail_if(is_wrong, np.linalg.LinAlgError, _NOT_SQUARE)
     made = writer.copied(matrix)
 
@@ -94,14 +90,13 @@ def _cholesky(
         info = status(writer)
         _, by_rows = _letters(is_lower=op.lower)
         call(writer, made.dtype, "potrf", by_rows, n, made.data, n, info)
-        choose(
-            writer,
+        writer.choose(
             has_failed(writer, info),
             lambda: fill(writer, made, np.nan),
             lambda: _clear(writer, made, is_lower=op.lower),
         )
 
-    where(writer, not_(writer, _is_empty(writer, matrix)), factor)
+    writer.where(writer.not_(_is_empty(writer, matrix)), factor)
     return [made]
 
 
@@ -149,9 +144,9 @@ def _solve_triangular(
             solve()
             return
         is_singular = _has_zero(writer, matrix)
-        choose(writer, is_singular, lambda: fill(writer, made, np.nan), solve)
+        writer.choose(is_singular, lambda: fill(writer, made, np.nan), solve)
 
-    where(writer, not_(writer, _is_empty(writer, made)), solve_regular)
+    writer.where(writer.not_(_is_empty(writer, made)), solve_regular)
     return [made]
 
 
@@ -161,7 +156,7 @@ def _check(writer: GraphWriter, matrix: Array, right: Array, *, unless: Any = No
         (writer.differs(matrix.shape[0], right.shape[0]), _MISMATCH),
         (writer.differs(*matrix.shape), _NOT_SQUARE),
     ):
-        is_wrong = wrong if unless is None else both(writer, wrong, not_(writer, unless))
+        is_wrong = wrong if unless is None else writer.both(wrong, writer.not_(unless))
         writer.fail_if(is_wrong, np.linalg.LinAlgError, message)
 
 
@@ -177,86 +172,103 @@ def _has_zero(writer: GraphWriter, matrix: Array) -> Any:
     return builder.load(place)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _System:
+    """Equations that LAPACK solves in ``made``, a copy by columns of their right sides.
+
+    ``result`` is the same as PyTensor has it; there are ``n`` equations, for each of ``columns``.
+    """
+
+    matrix: Array
+    is_empty: Any
+    result: Array
+    made: Array
+    n: Length
+    columns: Length
+
+    @classmethod
+    def of(cls, node: Apply, writer: GraphWriter, inputs: Sequence[Value]) -> _System | None:
+        """Return the equations of a node, whose lengths are checked; ``None`` without a rule."""
+        given = _matrices(node, writer, inputs, *node.outputs)
+        if given is None:
+            return None
+        matrix, right = given
+        is_empty = _is_empty(writer, right)
+        _check(writer, matrix, right, unless=is_empty)
+        columns = right.shape[1] if right.ndim == 2 else 1
+        return cls(matrix, is_empty, *_by_columns(writer, right), right.shape[0], columns)
+
+    def solved(self, writer: GraphWriter, solve: Callable[[], None]) -> Sequence[Value]:
+        """Write what solves the equations, if there are some; return the result."""
+        writer.where(writer.not_(self.is_empty), solve)
+        return [self.result]
+
+
 @write_node.register(Solve)
 def _solve(
     op: Solve, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     if op.assume_a not in ("gen", "pos"):
         return None
-    given = _matrices(node, writer, inputs, *node.outputs)
-    if given is None:
+    system = _System.of(node, writer, inputs)
+    if system is None:
         return None
-    matrix, right = given
-    is_empty = _is_empty(writer, right)
-    _check(writer, matrix, right, unless=is_empty)
-    result, made = _by_columns(writer, right)
-    n = right.shape[0]
-    columns = right.shape[1] if right.ndim == 2 else 1
+    made, n, columns = system.made, system.n, system.columns
 
     def solve_positive() -> None:
         info = status(writer)
-        copy = writer.copied(matrix)
+        copy = writer.copied(system.matrix)
         _, by_rows = _letters(is_lower=op.lower)
         call(
             *(writer, made.dtype, "posv", by_rows, n, columns),
             *(copy.data, n, made.data, n, info),
         )
-        where(writer, has_failed(writer, info), lambda: fill(writer, made, np.nan))
+        writer.where(has_failed(writer, info), lambda: fill(writer, made, np.nan))
         writer.give_up(copy.memory)
 
     def solve_general() -> None:
         info, other = status(writer), status(writer)
-        _, copy = _by_columns(writer, matrix)
+        _, copy = _by_columns(writer, system.matrix)
         pivots = writer.allocate(np.int32, (n,))
         call(writer, made.dtype, "getrf", n, n, copy.data, n, pivots.data, info)
         call(
             *(writer, made.dtype, "getrs", "N", n, columns, copy.data, n, pivots.data),
             *(made.data, n, other),
         )
-        failed = either(writer, has_failed(writer, info), has_failed(writer, other))
-        where(writer, failed, lambda: fill(writer, made, np.nan))
+        failed = writer.either(has_failed(writer, info), has_failed(writer, other))
+        writer.where(failed, lambda: fill(writer, made, np.nan))
         for memory in (copy.memory, pivots.memory):
             writer.give_up(memory)
 
     solve = solve_general if op.assume_a == "gen" else solve_positive
-    where(writer, not_(writer, is_empty), solve)
-    return [result]
+    return system.solved(writer, solve)
 
 
 @write_node.register(CholeskySolve)
 def _cholesky_solve(
     op: CholeskySolve, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
-    given = _matrices(node, writer, inputs, *node.outputs)
-    if given is None:
+    system = _System.of(node, writer, inputs)
+    if system is None:
         return None
-    factor, right = given
-    is_empty = _is_empty(writer, right)
-    _check(writer, factor, right, unless=is_empty)
-    result, made = _by_columns(writer, right)
-    n = right.shape[0]
-    columns = right.shape[1] if right.ndim == 2 else 1
+    made, n, columns = system.made, system.n, system.columns
 
     def solve() -> None:
         info = status(writer)
         of_columns, of_rows = _letters(is_lower=op.lower)
-        with operand(writer, factor) as left:
+        with operand(writer, system.matrix) as left:
             call(
                 *(writer, made.dtype, "potrs", (left.is_by_rows, of_rows, of_columns), n, columns),
                 *(left.array.data, left.lead, made.data, n, info),
             )
-        where(writer, has_failed(writer, info), lambda: fill(writer, made, np.nan))
+        writer.where(has_failed(writer, info), lambda: fill(writer, made, np.nan))
 
-    where(writer, not_(writer, is_empty), solve)
-    return [result]
+    return system.solved(writer, solve)
 
 
 @write_node.register(LUFactor)
 def _lu_factor(
-    op: LUFactor,  # noqa: ARG001
-    node: Apply,
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: LUFactor, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     given = _matrices(node, writer, inputs, node.outputs[0])
     if given is None:
@@ -275,9 +287,9 @@ def _lu_factor(
             place = writer.entry(pivots, [i])
             code = writer.builder.sub(writer.builder.load(place), ir.IntType(32)(1))
             writer.builder.store(code, place)
-        where(writer, has_failed(writer, info), lambda: fill(writer, made, np.nan))
+        writer.where(has_failed(writer, info), lambda: fill(writer, made, np.nan))
 
-    where(writer, not_(writer, is_empty), factor)
+    writer.where(writer.not_(is_empty), factor)
     return [result, pivots]
 
 
@@ -320,10 +332,7 @@ def _inverse(writer: GraphWriter, permutation: Array) -> Array:
 
 @write_node.register(ArgSortOp)
 def _order(
-    op: ArgSortOp,  # noqa: ARG001
-    node: Apply,
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: ArgSortOp, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     """Write the order of a permutation, which is its inverse; PyTensor's gradients ask for it."""
     (variable, *_) = node.inputs

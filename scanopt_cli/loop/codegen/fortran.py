@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -90,57 +90,6 @@ def has_failed(writer: Writer, place: Any) -> Any:
     return writer.builder.icmp_signed("!=", writer.builder.load(place), _INTEGER(0))
 
 
-def not_(writer: Writer, condition: Any) -> Any:
-    """Return whether a condition does not hold."""
-    if isinstance(condition, ir.Constant):
-        return _TRUTH(1 - int(condition.constant))
-    return writer.builder.not_(condition)
-
-
-def both(writer: Writer, *conditions: Any) -> Any:
-    """Return whether all conditions hold."""
-    found = _TRUTH(1)
-    for condition in conditions:
-        if isinstance(condition, ir.Constant):
-            if not condition.constant:
-                return condition
-        else:
-            found = (
-                condition
-                if isinstance(found, ir.Constant)
-                else writer.builder.and_(found, condition)
-            )
-    return found
-
-
-def either(writer: Writer, *conditions: Any) -> Any:
-    """Return whether one of some conditions holds."""
-    return not_(writer, both(writer, *(not_(writer, condition) for condition in conditions)))
-
-
-def choose(
-    writer: Writer, condition: Any, one: Callable[[], None], other: Callable[[], None]
-) -> None:
-    """Write ``one`` for where a condition holds, and ``other`` for where it does not."""
-    if isinstance(condition, ir.Constant):
-        return one() if condition.constant else other()
-    with writer.builder.if_else(condition) as (then, otherwise):
-        with then:
-            one()
-        with otherwise:
-            other()
-    return None
-
-
-def where(writer: Writer, condition: Any, write: Callable[[], None]) -> None:
-    """Write what is done only where a condition holds."""
-    if isinstance(condition, ir.Constant):
-        return write() if condition.constant else None
-    with writer.builder.if_then(condition):
-        write()
-    return None
-
-
 def as_array(writer: Writer, value: Value, ndim: int) -> Array:
     """Return a value as an array; a number is one of one entry, which is not in the heap."""
     if isinstance(value, Array):
@@ -206,21 +155,20 @@ def operand(writer: GraphWriter, array: Array) -> Iterator[Operand]:
         lead = writer.chosen(is_by_rows, by_rows, lead)
         # Known strides are those of a transpose, whose only column may look like a row as well.
         if isinstance(array.strides[0], int) and array.strides[0] == size:
-            is_by_rows = both(writer, is_by_rows, not_(writer, is_by_columns))
+            is_by_rows = writer.both(is_by_rows, writer.not_(is_by_columns))
             lead = writer.chosen(is_by_columns, by_columns, lead)
-    fits = either(writer, is_by_rows, is_by_columns)
+    fits = writer.either(is_by_rows, is_by_columns)
     data = cgutils.alloca_once_value(writer.builder, array.data)
     info = cgutils.alloca_once_value(writer.builder, cgutils.get_null_value(_POINTER))
 
     def copy() -> None:
         # Not in a buffer of the loop, which would be allocated even if nothing is copied.
-        pool, writer.pool = writer.pool, None
-        made = writer.copied(array)
-        writer.pool = pool
+        with writer.without_buffers():
+            made = writer.copied(array)
         writer.builder.store(made.data, data)
         writer.builder.store(made.memory.info, info)
 
-    where(writer, not_(writer, fits), copy)
+    writer.where(writer.not_(fits), copy)
     found = replace(
         array,
         data=writer.builder.load(data),
@@ -228,15 +176,15 @@ def operand(writer: GraphWriter, array: Array) -> Iterator[Operand]:
         memory=Memory(None, is_owned=False),
         is_contiguous=array.ndim == 1,
     )
-    yield Operand(found, lead, either(writer, is_by_rows, not_(writer, is_by_columns)))
+    yield Operand(found, lead, writer.either(is_by_rows, writer.not_(is_by_columns)))
     writer.release(Memory(writer.builder.load(info), is_owned=True))
 
 
 def _follows(writer: Writer, array: Array, axis: int) -> Any:
     """Return whether entries along an axis follow each other in memory."""
-    is_one = not_(writer, writer.differs(array.shape[axis], 1))
-    is_next = not_(writer, writer.differs(array.strides[axis], array.dtype.itemsize))
-    return either(writer, is_one, is_next)
+    is_one = writer.not_(writer.differs(array.shape[axis], 1))
+    is_next = writer.not_(writer.differs(array.strides[axis], array.dtype.itemsize))
+    return writer.either(is_one, is_next)
 
 
 def _leading(writer: Writer, array: Array, *, unit: int) -> tuple[Any, Length]:
@@ -244,17 +192,16 @@ def _leading(writer: Writer, array: Array, *, unit: int) -> tuple[Any, Length]:
     size, other = array.dtype.itemsize, 1 - unit
     stride, length = array.strides[other], array.shape[unit]
     step = writer.quotient(stride, size)
-    is_one = not_(writer, writer.differs(array.shape[other], 1))
-    is_whole = not_(writer, writer.differs(writer.multiply(step, size), stride))
-    is_apart = both(writer, is_whole, writer.is_at_least(step, length))
-    fits = both(writer, _follows(writer, array, unit), either(writer, is_one, is_apart))
+    is_one = writer.not_(writer.differs(array.shape[other], 1))
+    is_whole = writer.not_(writer.differs(writer.multiply(step, size), stride))
+    is_apart = writer.both(is_whole, writer.is_at_least(step, length))
+    fits = writer.both(_follows(writer, array, unit), writer.either(is_one, is_apart))
     return fits, writer.larger(writer.chosen(is_one, length, step), 1)
 
 
-def fill(writer: GraphWriter, array: Array, number: float, axes: Sequence[Length] = ()) -> None:
+def fill(writer: GraphWriter, array: Array, number: float) -> None:
     """Write a number into all entries of an array."""
-    if len(axes) == array.ndim:
-        writer.store(writer.number(number, array.dtype), writer.entry(array, axes), array.dtype)
-        return
-    with writer.loop(array.shape[len(axes)]) as index:
-        fill(writer, array, number, [*axes, index])
+    new = writer.number(number, array.dtype)
+    writer.over_entries(
+        array.shape, lambda at: writer.store(new, writer.entry(array, at), array.dtype)
+    )

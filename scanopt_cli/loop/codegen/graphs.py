@@ -10,7 +10,8 @@ later node reads a value in the block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import singledispatch
 from typing import Any
@@ -29,6 +30,7 @@ from scanopt_cli.loop.codegen.values import (
     Length,
     Memory,
     Number,
+    Other,
     Value,
     is_real,
 )
@@ -188,11 +190,23 @@ class GraphWriter(Writer):
         assert isinstance(value, Array)
         return value
 
-    def copied(self, array: Array) -> Array:
-        """Return a copy of an array, in a buffer if it can be."""
-        made = self.allocate(array.dtype, array.shape)
-        self.copy(array, made)
-        return made
+    @contextmanager
+    def without_buffers(self) -> Iterator[None]:
+        """Let what is written inside allocate memory of its own, which is counted."""
+        pool, self.pool = self.pool, None
+        yield
+        self.pool = pool
+
+    def with_reference(self, value: Value, ndim: int, *, is_copied: bool) -> Array | Other:
+        """Return a value with a reference of its own, of a copy or of what memory it has."""
+        assert not isinstance(value, Gathered)
+        if isinstance(value, Number) or (is_copied and isinstance(value, Array)):
+            with self.without_buffers():
+                return (
+                    self.copied(value) if isinstance(value, Array) else self.as_array(value, ndim)
+                )
+        self.keep(value)
+        return value
 
     def write(self, nodes: Sequence[Apply], outputs: Sequence[Variable]) -> None:
         """Write nodes in their order; what is read later, or is an output, stays known."""

@@ -16,8 +16,9 @@ from pytensor.tensor.subtensor import (
     Subtensor,
 )
 
-from scanopt_cli.loop.codegen.entries import Entries, over_entries, row_at
+from scanopt_cli.loop.codegen.entries import Entries, row_at
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
+from scanopt_cli.loop.codegen.lengths import is_same
 from scanopt_cli.loop.codegen.values import (
     Array,
     Gathered,
@@ -35,10 +36,7 @@ _LARGEST = 2**63 - 1
 
 @write_node.register(Subtensor)
 def _subtensor(
-    op: Subtensor,
-    node: Apply,  # noqa: ARG001
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: Subtensor, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     array, *indices = inputs
     if not _are_integers(indices):
@@ -90,27 +88,18 @@ def _inc_subtensor(
             number = writer.called(operator.add, entries.read(part, at), number)
         entries.write(number, part, at)
 
-    over_entries(writer, part.shape, put)
+    writer.over_entries(part.shape, put)
     return [result]
 
 
 @write_node.register(AdvancedSubtensor)
 def _advanced_subtensor(
-    op: Any,  # noqa: ARG001
-    node: Apply,
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: Any, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     array = inputs[0]
-    picked = _picked(node, inputs)
-    if picked is None or not isinstance(array, Array):
+    found = _gathered(writer, node, array, inputs)
+    if found is None:
         return None
-    axis = min(picked)
-    picked, length = _of_one_length(writer, picked)
-    rest = [n for k, n in enumerate(array.shape) if k not in picked]
-    shape = (*rest[:axis], length, *rest[axis:])
-    parts = [array.memory, *(v.memory for v in picked.values() if isinstance(v, Array))]
-    found = Gathered(array, shape, picked, axis, Memory(None, False, within=tuple(parts)))
     (output,) = node.outputs
     reader = writer.order.only_reader(output)
     is_elementwise = isinstance(getattr(reader, "op", None), Elemwise)
@@ -120,12 +109,12 @@ def _advanced_subtensor(
         and all(is_real(v.type.dtype) for v in (*reader.inputs, *reader.outputs))
         and writer.order.overwrites_nothing(node, reader)
     ):
-        for memory in parts:
+        for memory in found.memory.within:
             memory.n_users += 1
         return [found]
-    made = writer.allocate(array.dtype, shape)
+    made = writer.allocate(found.array.dtype, found.shape)
     entries = Entries(writer, made)
-    over_entries(writer, shape, lambda at: entries.write(entries.read(found, at), made, at))
+    writer.over_entries(found.shape, lambda at: entries.write(entries.read(found, at), made, at))
     return [made]
 
 
@@ -134,36 +123,40 @@ def _advanced_inc_subtensor(
     op: AdvancedIncSubtensor, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     array, new = inputs[:2]
-    picked = _picked(node, inputs) if is_write(node) else None
-    if picked is None or not isinstance(array, Array) or isinstance(new, Other | Gathered):
+    if not is_write(node) or isinstance(new, Other | Gathered):
         return None
-    axis = min(picked)
-    picked, length = _of_one_length(writer, picked)
-    rest = [n for k, n in enumerate(array.shape) if k not in picked]
-    shape = (*rest[:axis], length, *rest[axis:])
+    found = _gathered(writer, node, array, inputs)
+    if found is None:
+        return None
     if isinstance(new, Array):
-        _check_broadcast(writer, new, shape)
+        _check_broadcast(writer, new, found.shape)
         new = _stretched(writer, new)
-    result = array if op.inplace else writer.copied(array)
+    result = found.array if op.inplace else writer.copied(found.array)
     entries = Entries(writer, result)
 
     def put(at: Sequence[Length]) -> None:
-        others = iter([index for k, index in enumerate(at) if k != axis])
-        place: list[Length] = []
-        for dimension, length in enumerate(result.shape):
-            index = picked.get(dimension)
-            if index is None:
-                place.append(next(others))
-            else:
-                row = writer.length(entries.read(index, [at[axis]]))
-                place.append(row_at(writer, row, length))
-        number = entries.read(new, at)
+        place, number = entries.place(found, at), entries.read(new, at)
         if not op.set_instead_of_inc:
             number = writer.called(operator.add, entries.read(result, place), number)
         entries.write(number, result, place)
 
-    over_entries(writer, shape, put)
+    writer.over_entries(found.shape, put)
     return [result]
+
+
+def _gathered(
+    writer: GraphWriter, node: Apply, array: Value, inputs: Sequence[Value]
+) -> Gathered | None:
+    """Return the entries of an array that a node picks, if it does so by vectors of indices."""
+    found = _picked(node, inputs)
+    if found is None or not isinstance(array, Array):
+        return None
+    axis = min(found)
+    picked, length = _of_one_length(writer, found)
+    rest = [n for k, n in enumerate(array.shape) if k not in picked]
+    shape = (*rest[:axis], length, *rest[axis:])
+    parts = [array.memory, *(v.memory for v in picked.values() if isinstance(v, Array))]
+    return Gathered(array, shape, picked, axis, Memory(None, False, within=tuple(parts)))
 
 
 def _picked(node: Apply, inputs: Sequence[Value]) -> dict[int, Array | Number] | None:
@@ -187,7 +180,7 @@ def _of_one_length(
     for length in others:
         found = writer.chosen(writer.differs(found, 1), found, length)
     for length in lengths if others else ():
-        wrong = writer.builder.and_(writer.differs(length, found), writer.differs(length, 1))
+        wrong = writer.both(writer.differs(length, found), writer.differs(length, 1))
         writer.fail_if(wrong, ValueError, "arrays of indices have different lengths")
     stretched = {
         k: _stretched(writer, v) if isinstance(v, Array) and others else v
@@ -198,7 +191,7 @@ def _of_one_length(
 
 def _check_broadcast(writer: GraphWriter, new: Array, shape: Sequence[Length]) -> None:
     for length, wanted in zip(new.shape, shape, strict=True):
-        wrong = writer.builder.and_(writer.differs(length, wanted), writer.differs(length, 1))
+        wrong = writer.both(writer.differs(length, wanted), writer.differs(length, 1))
         writer.fail_if(
             wrong, ValueError, "cannot assign slice of shape from input of another shape"
         )
@@ -232,7 +225,7 @@ def _part(
         length, stride = array.shape[axis], array.strides[axis]
         if isinstance(entry, slice):
             start, count, step = _bounds(writer, entry, numbers, length)
-            follow = follow and _is(step, 1) and (not shape or _is(count, length))
+            follow = follow and is_same(step, 1) and (not shape or is_same(count, length))
             starts.append(start)
             shape.append(count)
             strides.append(writer.multiply(stride, step))
@@ -249,10 +242,6 @@ def _part(
         strides=(*strides, *array.strides[axis:]),
         is_contiguous=follow,
     )
-
-
-def _is(one: Length, other: Length) -> bool:
-    return one is other or (isinstance(one, int) and isinstance(other, int) and one == other)
 
 
 def _bounds(

@@ -28,20 +28,20 @@ def key_of(graph: AbstractFunctionGraph, nodes: Sequence[Apply]) -> str | None:
     Equal graphs have equal keys in every process. ``None`` if an Op cannot be told by value.
     """
     sameness = Sameness()
-    content = sha256(repr((_rules(), *map(version, _PACKAGES))).encode())
+    content = sha256(_writers())
     for part in _described(sameness, graph.inputs, nodes, graph.outputs):
         content.update(part)
     return None if sameness.opaque else content.hexdigest()
 
 
 @cache
-def _rules() -> str:
-    """Return what the source of the rules is, which changes when they write other code."""
-    content = sha256()
+def _writers() -> bytes:
+    """Return a digest of what writes code: the source of the rules, and versions of packages."""
+    content = sha256(repr([version(package) for package in _PACKAGES]).encode())
     loop = Path(__file__).parents[1]
     for path in sorted((*loop.glob("*.py"), *loop.glob("codegen/*.py"))):
         content.update(path.read_bytes())
-    return content.hexdigest()
+    return content.digest()
 
 
 def _described(

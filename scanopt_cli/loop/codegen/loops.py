@@ -25,12 +25,7 @@ _NO_ROW = "a step of a loop reads or writes a row that is not there"
 
 
 @write_node.register(Loop)
-def _loop(
-    op: Loop,
-    node: Apply,  # noqa: ARG001
-    writer: GraphWriter,
-    inputs: Sequence[Value],
-) -> Sequence[Value]:
+def _loop(op: Loop, node: Apply, writer: GraphWriter, inputs: Sequence[Value]) -> Sequence[Value]:
     n_steps, initial, constants = op.split(list(inputs))
     assert isinstance(n_steps, Number)
     n = writer.length(n_steps)
@@ -46,7 +41,7 @@ def _loop(
             goes_on = made[-1]
             assert isinstance(goes_on, Number)
             holds = writer.cast(goes_on, np.bool_).code
-            with writer.builder.if_then(writer.builder.not_(holds), likely=False):
+            with writer.builder.if_then(writer.not_(holds), likely=False):
                 writer.builder.branch(steps.end)
     return [state.last(writer) for state in states]
 
@@ -107,5 +102,5 @@ def _check_rows(
                 assert isinstance(row, Number)
                 at, length = writer.length(row), array.shape[0]
                 is_low = writer.is_less(at, writer.subtract(0, length))
-                outside = writer.builder.or_(is_low, writer.is_at_least(at, length))
+                outside = writer.either(is_low, writer.is_at_least(at, length))
                 writer.fail_if(outside, IndexError, _NO_ROW)

@@ -13,7 +13,6 @@ from scanopt_cli.loop.codegen.entries import Entries
 from scanopt_cli.loop.codegen.fortran import (
     as_array,
     call,
-    choose,
     fill,
     is_computed,
     operand,
@@ -39,10 +38,7 @@ _MISMATCH = "shapes not aligned in the product of a loop's step"
 @write_node.register(Product)
 @write_node.register(Dot)
 def _product(
-    op: Any,  # noqa: ARG001
-    node: Apply,
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: Any, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     dtypes = [v.type.dtype for v in (*node.inputs, *node.outputs)]
     if any(isinstance(value, Other) for value in inputs) or not is_computed(*dtypes):
@@ -94,8 +90,7 @@ def _multiplied(writer: GraphWriter, left: Array, right: Array) -> Number | Arra
     if is_row:
         return _matrix_by_vector(writer, turned(right), _row(left))
     made = writer.allocate(left.dtype, (n, m))
-    choose(
-        writer,
+    writer.choose(
         writer.is_less(_SMALL, terms),
         lambda: _by_blas(writer, made, left, right),
         lambda: _small(writer, made, left, right),
@@ -171,8 +166,7 @@ def _matrix_by_vector(writer: GraphWriter, matrix: Array, vector: Array) -> Arra
         x = right.array
 
         def loops() -> None:
-            choose(
-                writer,
+            writer.choose(
                 left.is_by_rows,
                 lambda: _rows_by(writer, made, left.by_rows(writer), x),
                 lambda: _columns_by(writer, made, left.by_columns(writer), x),
@@ -190,7 +184,7 @@ def _matrix_by_vector(writer: GraphWriter, matrix: Array, vector: Array) -> Arra
             )
 
         is_large = writer.is_at_least(writer.product(matrix.shape), _LARGE)
-        choose(writer, is_large, blas, loops)
+        writer.choose(is_large, blas, loops)
     return made
 
 

@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 from pytensor.graph.basic import Apply
 
-from scanopt_cli.loop.codegen.entries import Entries, over_entries, row_at
+from scanopt_cli.loop.codegen.entries import Entries, row_at
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
 from scanopt_cli.loop.codegen.values import Array, Length, Number, Other, Value
 from scanopt_cli.loop.row_access import ReadNumber, WriteEntries, WriteRow
@@ -30,10 +30,7 @@ def _row(writer: GraphWriter, array: Array, index: Value, *, is_checked: bool) -
 
 @write_node.register(ReadNumber)
 def _read_number(
-    op: ReadNumber,
-    node: Apply,  # noqa: ARG001
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: ReadNumber, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     array, index = inputs
     if not isinstance(array, Array):
@@ -44,10 +41,7 @@ def _read_number(
 
 @write_node.register(WriteRow)
 def _write_row(
-    op: WriteRow,
-    node: Apply,  # noqa: ARG001
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: WriteRow, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     array, index, value = inputs
     if not isinstance(array, Array) or isinstance(value, Other):
@@ -66,16 +60,13 @@ def _write_row(
     def put(at: Sequence[Length]) -> None:
         _put(entries, entries.read(value, at), row, at, adds=op.adds)
 
-    over_entries(writer, row.shape, put)
+    writer.over_entries(row.shape, put)
     return [array]
 
 
 @write_node.register(WriteEntries)
 def _write_entries(
-    op: WriteEntries,
-    node: Apply,  # noqa: ARG001
-    writer: GraphWriter,
-    inputs: Sequence[Value],
+    op: WriteEntries, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
 ) -> Sequence[Value] | None:
     array, index, *values = inputs
     if not isinstance(array, Array) or len(values) != prod(op.shape):

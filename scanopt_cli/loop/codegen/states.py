@@ -22,7 +22,6 @@ from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.loop.codegen.graphs import GraphWriter, is_number_like
 from scanopt_cli.loop.codegen.values import Array, Buffer, Memory, Number, Other, Value
-from scanopt_cli.loop.codegen.writer import Writer
 from scanopt_cli.loop.operators import Loop
 from scanopt_cli.loop.row_access import WriteRow
 
@@ -164,10 +163,10 @@ class _InPlace:
 
     array: Array
 
-    def value(self, writer: GraphWriter) -> Value:  # noqa: ARG002
+    def value(self, writer: GraphWriter) -> Value:
         return self.array
 
-    def last(self, writer: GraphWriter) -> Value:  # noqa: ARG002
+    def last(self, writer: GraphWriter) -> Value:
         self.array.memory.n_users -= 1
         return self.array
 
@@ -213,16 +212,9 @@ class _Counted:
 
         ``states`` is the memory of the states that have references.
         """
-        if isinstance(new, Number):
-            assert isinstance(before, Array)
-            made = Writer.allocate(writer, new.dtype, (1,) * before.ndim)
-            writer.store(new, made.data, made.dtype)
-            new = made
-        elif isinstance(new, Array) and not (new.is_contiguous and self._may_have(new, states)):
-            new = Writer.copied(writer, new)
-        else:
-            writer.keep(new)
-        return writer.in_numba(new)
+        is_kept = isinstance(new, Array) and new.is_contiguous and self._may_have(new, states)
+        ndim = before.ndim if isinstance(before, Array) else 0
+        return writer.in_numba(writer.with_reference(new, ndim, is_copied=not is_kept))
 
     def _may_have(self, new: Array, states: Sequence[Memory]) -> bool:
         """Whether the memory of a next value was made in the step, or is that of such a state."""
@@ -241,17 +233,13 @@ def _is_alone(memory: Memory) -> bool:
 
 
 def _counted(writer: GraphWriter, initial: Value, *, may_lose: bool) -> _Counted:
-    value = initial
-    if isinstance(value, Array):
-        if may_lose and value.is_contiguous and _is_alone(value.memory):
-            writer.keep(value)
-        else:
-            value = Writer.copied(writer, value)
+    if isinstance(initial, Array):
+        is_kept = may_lose and initial.is_contiguous and _is_alone(initial.memory)
+        value: Value = writer.with_reference(initial, initial.ndim, is_copied=not is_kept)
     elif may_lose:
-        writer.keep(value)
+        value = writer.with_reference(initial, 0, is_copied=False)
     else:
-        (value,) = writer.call(numba_deepcopy, [value])
+        (value,) = writer.call(numba_deepcopy, [initial])
     assert isinstance(value, Array | Other)
-    kind = value.numba_type
     place = cgutils.alloca_once_value(writer.builder, writer.in_numba(value))
-    return _Counted(place, kind)
+    return _Counted(place, value.numba_type)

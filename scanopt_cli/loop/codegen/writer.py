@@ -1,9 +1,8 @@
-"""The instructions that all rules write: lengths, memory, loops, errors, and calls."""
+"""The instructions that all rules write: control, memory, numbers, and calls."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +13,7 @@ from numba.core import cgutils, types
 from numba.np import arrayobj
 from numba.np.numpy_support import as_dtype
 
+from scanopt_cli.loop.codegen.lengths import LengthWriter
 from scanopt_cli.loop.codegen.values import (
     Array,
     Gathered,
@@ -25,15 +25,14 @@ from scanopt_cli.loop.codegen.values import (
     is_real,
 )
 
-_LONG = ir.IntType(64)
 _BYTE = ir.IntType(8)
 _ALIGNMENT = 32
+_NONE: Mapping[str, Any] = {}
 NEGATIVE_LENGTH = "negative dimensions are not allowed"
-_COMPARED = {"<": operator.lt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne}
 _OTHER_SHAPE = "an array has another shape than its type says"
 
 
-class Writer:
+class Writer(LengthWriter):
     """Writes LLVM's instructions into a function that Numba compiles.
 
     Attributes
@@ -55,91 +54,6 @@ class Writer:
         self.memo = memo
         self.functions = functions
 
-    # Lengths: what is known is computed now.
-
-    def code(self, length: Length) -> Any:
-        """Return a length as an instruction."""
-        return _LONG(length) if isinstance(length, int) else length
-
-    def add(self, one: Length, other: Length) -> Length:
-        """Return a sum of lengths."""
-        if isinstance(one, int) and isinstance(other, int):
-            return one + other
-        if one == 0 and isinstance(one, int):
-            return other
-        if other == 0 and isinstance(other, int):
-            return one
-        return self.builder.add(self.code(one), self.code(other), flags=("nsw",))
-
-    def subtract(self, one: Length, other: Length) -> Length:
-        """Return a difference of lengths."""
-        if isinstance(one, int) and isinstance(other, int):
-            return one - other
-        if isinstance(other, int) and other == 0:
-            return one
-        return self.builder.sub(self.code(one), self.code(other), flags=("nsw",))
-
-    def multiply(self, one: Length, other: Length) -> Length:
-        """Return a product of lengths."""
-        if isinstance(one, int) and isinstance(other, int):
-            return one * other
-        for length, rest in ((one, other), (other, one)):
-            if isinstance(length, int) and length in (0, 1):
-                return rest if length else 0
-        return self.builder.mul(self.code(one), self.code(other), flags=("nsw",))
-
-    def product(self, lengths: Sequence[Length]) -> Length:
-        """Return the product of lengths."""
-        found: Length = 1
-        for length in lengths:
-            found = self.multiply(found, length)
-        return found
-
-    def is_less(self, one: Length, other: Length) -> Any:
-        """Return whether a length is less than another one, as a truth value."""
-        return self._compared("<", one, other)
-
-    def differs(self, one: Length, other: Length) -> Any:
-        """Return whether lengths differ, as a truth value."""
-        return self._compared("!=", one, other)
-
-    def is_at_least(self, one: Length, other: Length) -> Any:
-        """Return whether a length is not less than another one."""
-        return self._compared(">=", one, other)
-
-    def is_zero(self, length: Length) -> Any:
-        """Return whether a length is 0."""
-        return self._compared("==", length, 0)
-
-    def quotient(self, one: Length, other: Length) -> Length:
-        """Return how often one length, which is not negative, contains another, rounded down."""
-        if isinstance(one, int) and isinstance(other, int):
-            return one // other
-        if isinstance(other, int) and other == 1:
-            return one
-        return self.builder.sdiv(self.code(one), self.code(other))
-
-    def _compared(self, how: str, one: Length, other: Length) -> Any:
-        if isinstance(one, int) and isinstance(other, int):
-            return ir.IntType(1)(int(_COMPARED[how](one, other)))
-        if one is other:
-            return ir.IntType(1)(int(how in (">=", "==")))
-        return self.builder.icmp_signed(how, self.code(one), self.code(other))
-
-    def chosen(self, condition: Any, one: Length, other: Length) -> Length:
-        """Return ``one`` if a condition holds, else ``other``."""
-        if isinstance(condition, ir.Constant):
-            return one if condition.constant else other
-        return self.builder.select(condition, self.code(one), self.code(other))
-
-    def smaller(self, one: Length, other: Length) -> Length:
-        """Return the smaller one of two lengths."""
-        return self.chosen(self.is_less(one, other), one, other)
-
-    def larger(self, one: Length, other: Length) -> Length:
-        """Return the larger one of two lengths."""
-        return self.chosen(self.is_less(one, other), other, one)
-
     # Control.
 
     def fail_if(self, condition: Any, error: type[Exception], message: str) -> None:
@@ -157,6 +71,39 @@ class Writer:
             return
         with cgutils.for_range(self.builder, self.code(length)) as loop:
             yield loop.index
+
+    def over_entries(
+        self, shape: Sequence[Length], write: Callable[[Sequence[Length]], None]
+    ) -> None:
+        """Write a loop for each axis, the last one innermost; ``write`` is given the indices."""
+
+        def nest(indices: list[Length]) -> None:
+            if len(indices) == len(shape):
+                write(indices)
+                return
+            with self.loop(shape[len(indices)]) as index:
+                nest([*indices, index])
+
+        nest([])
+
+    def where(self, condition: Any, write: Callable[[], None]) -> None:
+        """Write what is done only where a condition holds."""
+        if isinstance(condition, ir.Constant):
+            return write() if condition.constant else None
+        with self.builder.if_then(condition):
+            write()
+        return None
+
+    def choose(self, condition: Any, one: Callable[[], None], other: Callable[[], None]) -> None:
+        """Write ``one`` for where a condition holds, and ``other`` for where it does not."""
+        if isinstance(condition, ir.Constant):
+            return one() if condition.constant else other()
+        with self.builder.if_else(condition) as (then, otherwise):
+            with then:
+                one()
+            with otherwise:
+                other()
+        return None
 
     # Memory.
 
@@ -189,7 +136,7 @@ class Writer:
 
     def copied(self, array: Array) -> Array:
         """Return a copy of an array."""
-        made = Writer.allocate(self, array.dtype, array.shape)
+        made = self.allocate(array.dtype, array.shape)
         self.copy(array, made)
         return made
 
@@ -200,15 +147,11 @@ class Writer:
             cgutils.raw_memcpy(self.builder, target.data, array.data, size, 1)
             return
 
-        def nest(indices: list[Length]) -> None:
-            if len(indices) == array.ndim:
-                number = self.builder.load(self.entry(array, indices))
-                self.builder.store(number, self.entry(target, indices))
-                return
-            with self.loop(array.shape[len(indices)]) as index:
-                nest([*indices, index])
+        def put(at: Sequence[Length]) -> None:
+            number = self.builder.load(self.entry(array, at))
+            self.builder.store(number, self.entry(target, at))
 
-        nest([])
+        self.over_entries(array.shape, put)
 
     def row_major(self, dtype: np.dtype[Any], shape: Sequence[Length]) -> tuple[Length, ...]:
         """Return the strides of an array whose entries follow each other."""
@@ -259,19 +202,29 @@ class Writer:
         first = self.builder.bitcast(pointer, _BYTE.as_pointer())
         return self.builder.bitcast(self.builder.gep(first, [self.code(offset)]), pointer.type)
 
-    def load(self, pointer: Any, dtype: np.dtype[Any]) -> Number:
-        """Return the number at a pointer."""
+    def load(self, pointer: Any, dtype: np.dtype[Any], marks: Mapping[str, Any] = _NONE) -> Number:
+        """Return the number at a pointer; ``marks`` are what LLVM is told of the instruction."""
         code = self.builder.load(pointer)
+        for name, mark in marks.items():
+            code.set_metadata(name, mark)
         if dtype == np.bool_:
             return Number(self.builder.icmp_unsigned("!=", code, code.type(0)), dtype)
         return Number(code, dtype)
 
-    def store(self, number: Number, pointer: Any, dtype: np.dtype[Any]) -> None:
+    def store(
+        self,
+        number: Number,
+        pointer: Any,
+        dtype: np.dtype[Any],
+        marks: Mapping[str, Any] = _NONE,
+    ) -> None:
         """Write a number, as one of ``dtype``, where a pointer says."""
         code = self.cast(number, dtype).code
         if dtype == np.bool_:
             code = self.builder.zext(code, _BYTE)
-        self.builder.store(code, pointer)
+        stored = self.builder.store(code, pointer)
+        for name, mark in marks.items():
+            stored.set_metadata(name, mark)
 
     def variable(self, number: Number) -> Any:
         """Return the place of a number that changes; LLVM keeps it in a register."""
