@@ -8,13 +8,8 @@ has compiled (warm). Processor time and wall time, without imports. By ``make be
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from functools import cache
 from math import prod
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -23,6 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 pytest.importorskip("jax")
+
+from support.benchmarks.fresh_process import run
 
 NAMES = (
     "scalar map, trace",
@@ -71,22 +68,8 @@ print(json.dumps({"seconds": seconds, "value": np.ravel(made[0]).tolist()}))
 @cache
 def measured(name: str, way: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run the program in a process that has compiled nothing before, and again in another one."""
-    tests = Path(__file__).parents[1]
-    path = os.pathsep.join(filter(None, [str(tests), os.environ.get("PYTHONPATH")]))
-    found = []
-    with TemporaryDirectory() as cache_directory:
-        flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={cache_directory}"
-        for _ in range(2):
-            done = subprocess.run(
-                [sys.executable, "-c", _PROGRAM, name, way],
-                env={**os.environ, "PYTENSOR_FLAGS": flags.strip(","), "PYTHONPATH": path},
-                capture_output=True,
-                check=True,
-                text=True,
-            )
-            found.append(json.loads(done.stdout))
-    cold, warm = found
-    return cold, warm
+    with TemporaryDirectory() as cache:
+        return run(_PROGRAM, name, way, cache=cache), run(_PROGRAM, name, way, cache=cache)
 
 
 @pytest.mark.parametrize("way", ["pytensor", "scanopt", "jax"])

@@ -8,14 +8,9 @@ prints a table.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from functools import cache
 from itertools import product
 from math import prod
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -25,6 +20,7 @@ from rich.table import Table
 pytest.importorskip("pymc")
 pytest.importorskip("pymc_extras")
 
+from support.benchmarks.fresh_process import run
 from support.pymc_models import REAL_MODELS
 
 ORDERS = ("logp", "dlogp")
@@ -73,21 +69,9 @@ def timed(function, point):
 def measured(name: str, order: str, way: str) -> dict[str, list[float]]:
     """Run the program in a process of its own, which has compiled nothing before."""
     with TemporaryDirectory() as cache_directory:
-        flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={cache_directory}"
-        done = subprocess.run(
-            [sys.executable, "-c", _TIMED + _PROGRAM, name, order, way, str(_ROUNDS)],
-            env={**os.environ, "PYTENSOR_FLAGS": flags.strip(","), "PYTHONPATH": _path()},
-            capture_output=True,
-            check=True,
-            text=True,
-        )
-    found: dict[str, list[float]] = json.loads(done.stdout)
+        arguments = name, order, way, str(_ROUNDS)
+        found: dict[str, list[float]] = run(_TIMED + _PROGRAM, *arguments, cache=cache_directory)
     return found
-
-
-def _path() -> str:
-    tests = Path(__file__).parents[1]
-    return os.pathsep.join(filter(None, [str(tests), os.environ.get("PYTHONPATH")]))
 
 
 @pytest.mark.parametrize("way", ["pytensor", "scanopt"])

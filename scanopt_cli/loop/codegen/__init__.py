@@ -14,7 +14,8 @@ functions         the function of a graph, for PyTensor's Numba linker
     branches      conditionals
     loops         loops: where their states are (`states`), and their memory (`buffers`)
     products      products, `factors` and `diagonals` of matrices (`fortran`: BLAS and LAPACK)
-  entries         loops over the entries of arrays
-  writer          what all rules need: lengths, memory, control, calls
+  entries         reads and writes of the entries of arrays
+  writer          what all rules need: control, memory, numbers, calls
+    lengths       lengths and conditions, known or not
     values        what stands for a variable: a number in a register, an array in memory
 """

@@ -1,0 +1,25 @@
+"""Programs that are run in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def run(program: str, *arguments: str, cache: str) -> Any:
+    """Return what a program prints as JSON; PyTensor keeps what it compiles in ``cache``."""
+    tests = Path(__file__).parents[2]
+    flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={cache}".strip(",")
+    path = os.pathsep.join(filter(None, [str(tests), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env={**os.environ, "PYTENSOR_FLAGS": flags, "PYTHONPATH": path},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return json.loads(done.stdout)
