@@ -21,6 +21,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.link.numba.dispatch import basic
 from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.basic import Nonzero
 
 from scanopt_cli.loop.codegen.buffers import Pool
 from scanopt_cli.loop.codegen.scalars import rule_of
@@ -249,6 +250,8 @@ class GraphWriter(Writer):
 
     def _called(self, node: Apply, inputs: Sequence[Value]) -> list[Value]:
         function, key = basic.numba_funcify_ensure_cache(node.op, node=node, ofg_memo=self.memo)
+        if isinstance(node.op, Nonzero):
+            function = np.nonzero  # PyTensor's returns a list, whose length no type says
         values, made = [], []
         for variable, value in zip(node.inputs, inputs, strict=True):
             if isinstance(value, Number) and not isinstance(variable.type, ScalarType):

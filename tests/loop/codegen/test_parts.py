@@ -195,3 +195,13 @@ def test_generators_that_a_step_draws_from() -> None:
     with no_leaks():
         for _ in range(3):
             np.testing.assert_allclose(f(given, 6), wanted, rtol=1e-12)
+
+
+def test_places_of_entries_that_a_condition_picks() -> None:
+    x, last = pt.matrix("x"), pt.vector("last")
+    _, rows = scan(lambda c, row: (c + row, c * row), last, x)
+    picked = rows[x > 1]
+    last_places = pt.nonzero(rows > 1)[1]
+    agree([x, last], [picked, last_places], vector(12).reshape(4, 3), vector(3))
+    number, _ = scan(lambda c, _: (c * 0.5, None), pt.ones((1, 1)), max_steps=3)
+    agree([], list(pt.nonzero(number)))
