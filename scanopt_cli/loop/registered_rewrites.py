@@ -50,6 +50,7 @@ from scanopt_cli.loop.products import (
     unfuse_scalarized,
     use_products,
 )
+from scanopt_cli.loop.registered_functions import register_functions
 from scanopt_cli.loop.row_access import use_rows
 from scanopt_cli.loop.scalar_loops import has_no_dimensions, scalar_loop
 from scanopt_cli.loop.shifted_sums import protect_log_sums
@@ -138,8 +139,7 @@ def loop_bodies(fgraph: FunctionGraph) -> None:
 def _rewrite_body(
     linker: Linker, op: LoopOperator, _node: Apply, body: FunctionGraph, *, mode: Mode
 ) -> None:
-    if isinstance(linker, JAXLinker):
-        import scanopt_cli.loop.jax_dispatch
+    register_functions(linker)
     if isinstance(linker, _WITHOUT_MEMORY):
         mode.optimizer.rewrite(body)
         if isinstance(linker, JAXLinker):
@@ -161,7 +161,6 @@ def _rewrite_body(
         use_vector_functions(body)
         split_functions(body)
         use_rows(body, op.n_states, is_while=op.is_while)
-        import scanopt_cli.loop.codegen.functions  # noqa: F401
     copy_shared_outputs(body, op.n_states)
 
 

@@ -7,9 +7,9 @@ with the passes too. Blocks of several threads may end in any order.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -31,6 +31,44 @@ _TO_NUMBERS = "unroll-small"
 
 DEFAULT = "loop"
 """The default pipeline: what programs compile under `enabled` is mostly gradients."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSeconds:
+    """Where the wall time of one compilation went, in seconds.
+
+    The bodies of loops have no stages of their own: those of the graph around them include them.
+
+    Attributes
+    ----------
+    passes
+        The passes of scanopt.
+    rewriting
+        PyTensor's own rewriting.
+    reading
+        Reading from disk what another process has rewritten and compiled.
+    linking
+        What PyTensor makes of the rewritten graph, before the first call.
+    writing
+        Writing the code of the graph, when Numba compiles it: at the first call.
+    numba
+        What Numba does besides.
+    llvm
+        Machine code from LLVM, as far as Numba compiles it.
+    """
+
+    passes: float = 0.0
+    rewriting: float = 0.0
+    reading: float = 0.0
+    linking: float = 0.0
+    writing: float = 0.0
+    numba: float = 0.0
+    llvm: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The sum of all stages."""
+        return float(sum(getattr(self, item.name) for item in fields(self)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -56,6 +94,8 @@ class Compilation(Presented):
         The line of the program that has it compiled, ``model.py:41 in fit``, if that is known.
     left
         The loops after the passes, with what a step of each computes.
+    stages
+        Where the seconds of the whole compilation went.
     """
 
     before: Statistics
@@ -66,6 +106,7 @@ class Compilation(Presented):
     function: str | None = None
     place: str | None = None
     left: tuple[LoopLeft, ...] = ()
+    stages: StageSeconds = field(default_factory=StageSeconds)
 
     def why(self, loop: LoopLeft) -> tuple[Remark, ...]:
         """Return why passes left ``loop`` a Scan, or operations of its step on arrays."""
@@ -80,15 +121,60 @@ class Compilation(Presented):
         )
 
 
-class Enabled(Presented):
-    """What `enabled` yields: the passes, which run in every compilation, and what they did."""
+@dataclass(slots=True)
+class Record:
+    """What is known of a compilation so far; it is put together when it is asked for.
 
-    def __init__(self, passes: Sequence[Pass]) -> None:
-        self.passes = tuple(passes)
-        self._compilations: list[Compilation] = []
+    Attributes
+    ----------
+    done
+        What the passes did, or how to read what another process has noted of it.
+    stages
+        Where the seconds went; by default all to the passes.
+    thread
+        The thread that compiles.
+    """
+
+    done: Compilation | Callable[[], Compilation]
+    stages: Callable[[], StageSeconds] | None = None
+    thread: int = field(default_factory=threading.get_ident)
+
+    def compilation(self) -> Compilation:
+        """Return all of it."""
+        if not isinstance(self.done, Compilation):
+            self.done = self.done()
+        if self.stages is None:
+            return replace(self.done, stages=StageSeconds(passes=self.done.seconds))
+        return replace(self.done, stages=self.stages())
+
+
+class Enabled(Presented):
+    """What `enabled` yields: the passes, which run in every compilation, and what they did.
+
+    Parameters
+    ----------
+    passes
+        The passes, or their pipeline as text, which is read when they are asked for.
+    keeps
+        Whether results are kept on disk for other processes, and read.
+    """
+
+    def __init__(self, passes: str | Sequence[Pass], *, keeps: bool = False) -> None:
+        self._passes = passes
+        self.keeps = keeps
+        self._records: list[Record] = []
         self._before = _rewriting_seconds()
         self._at_end: float | None = None
         self._positions: WeakKeyDictionary[FunctionGraph, int] = WeakKeyDictionary()
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """The passes."""
+        if isinstance(self._passes, str):
+            from scanopt_cli.pipeline.grammar import parse
+
+            self._passes = parse(self._passes)
+        return tuple(self._passes)
 
     @property
     def pipeline(self) -> str:
@@ -97,15 +183,26 @@ class Enabled(Presented):
 
         return print_pipeline(self.passes)
 
+    def told_passes(self) -> tuple[str, frozenset[str]]:
+        """Return the passes as text, and the modules that they are of, unless that is scanopt."""
+        if self._passes == DEFAULT:
+            return DEFAULT, frozenset()
+        return self.pipeline, frozenset(type(item).__module__ for item in self.passes)
+
+    @property
+    def n_records(self) -> int:
+        """The number of compilations so far."""
+        return len(self._records)
+
     @property
     def compilations(self) -> tuple[Compilation, ...]:
         """What the passes did so far: one entry for each graph with loops that they ran on."""
-        return tuple(self._compilations)
+        return tuple(record.compilation() for record in self._records)
 
     @property
     def seconds(self) -> float:
         """Wall time of the passes so far."""
-        return sum(done.seconds for done in self._compilations)
+        return sum(done.seconds for done in self.compilations)
 
     @property
     def rewriting_seconds(self) -> float:
@@ -131,15 +228,23 @@ class Enabled(Presented):
         """Whether there is a record of ``fgraph`` already."""
         return fgraph in self._positions
 
+    def record_of(self, fgraph: FunctionGraph) -> Record | None:
+        """Return what is known of the compilation of ``fgraph``."""
+        position = self._positions.get(fgraph)
+        return None if position is None else self._records[position]
+
+    def records(self, start: int = 0) -> list[Record]:
+        """Return the records from ``start`` on that this thread has added."""
+        return [one for one in self._records[start:] if one.thread == threading.get_ident()]
+
     def record(self, fgraph: FunctionGraph, done: Compilation) -> None:
         """Record what the passes did to ``fgraph``, joined with what they did to it before."""
-        position = self._positions.get(fgraph)
-        if position is None:
-            self._positions[fgraph] = len(self._compilations)
-            self._compilations.append(done)
+        known = self.record_of(fgraph)
+        if known is None:
+            self.add(fgraph, Record(done))
             return
-        earlier = self._compilations[position]
-        self._compilations[position] = replace(
+        earlier = known.compilation()
+        known.done = replace(
             done,
             before=earlier.before,
             passes=earlier.passes + done.passes,
@@ -148,6 +253,13 @@ class Enabled(Presented):
             function=earlier.function,
             place=earlier.place,
         )
+
+    def add(self, fgraph: FunctionGraph | None, record: Record) -> None:
+        """Add the record of the compilation of ``fgraph``, or of a body that is not known here."""
+        with _lock:
+            if fgraph is not None:
+                self._positions[fgraph] = len(self._records)
+            self._records.append(record)
 
 
 def _rewriting_seconds() -> float:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from weakref import WeakSet
 
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+
+TAG = "scanopt"
+"""Modes that include this tag use the passes, and those that exclude it do not."""
+
+TAGS_OF_MODES = ("fast_run", "fast_compile")
+"""The tags of the modes that rewrite more than their linker needs, which use the passes too."""
+
+_failed: WeakSet[FunctionGraph] = WeakSet()
 
 
 class CompilationStage(StrEnum):
@@ -20,6 +29,25 @@ def mode_of(fgraph: FunctionGraph) -> Mode | None:
     """Return the mode of the compilation in progress; ``None`` if unknown."""
     mode = getattr(fgraph, "_compile_mode", None)
     return None if mode is None else get_mode(mode)
+
+
+def uses_passes(mode: Mode) -> bool:
+    """Whether the passes of a block run when a graph is compiled for ``mode``."""
+    query = query_of(mode)
+    # DebugMode compares the graph before and after each rewrite, and rewrites several times.
+    if query is None or TAG in query.exclude or type(mode).__name__ == "DebugMode":
+        return False
+    return TAG in query.include or any(tag in query.include for tag in TAGS_OF_MODES)
+
+
+def note_failure(fgraph: FunctionGraph) -> None:
+    """Note that a pass failed on ``fgraph``. PyTensor compiles it without the passes."""
+    _failed.add(fgraph)
+
+
+def has_failed(fgraph: FunctionGraph) -> bool:
+    """Whether a pass failed on ``fgraph``."""
+    return fgraph in _failed
 
 
 def query_of(mode: Mode | None) -> RewriteDatabaseQuery | None:

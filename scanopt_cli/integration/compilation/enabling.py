@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from scanopt_cli.integration.compilation.blocks import DEFAULT, Enabled, entered
+from scanopt_cli.integration.compilation.keeping import kept_compilations
 from scanopt_cli.integration.compilation.registering import register
 from scanopt_cli.integration.scan_calls import recorded_scan_calls
-from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.grammar import as_passes
+
+if TYPE_CHECKING:
+    from scanopt_cli.pipeline.contract import Pass
 
 
 @contextmanager
-def enabled(passes: str | Sequence[Pass] = DEFAULT) -> Iterator[Enabled]:
+def enabled(passes: str | Sequence[Pass] = DEFAULT, *, cache: bool = True) -> Iterator[Enabled]:
     """Run ``passes`` in every compilation inside of the ``with`` block.
 
     ::
@@ -41,6 +44,10 @@ def enabled(passes: str | Sequence[Pass] = DEFAULT) -> Iterator[Enabled]:
         A pipeline as text, a preset, or passes. The first pass that trims buffers and all passes
         after it run once PyTensor has simplified the graph around the loops; those before it run
         before PyTensor's first rewrite of loops.
+    cache
+        Whether rewritten graphs and machine code are kept on disk, where another process that
+        compiles the same finds them. The variable ``SCANOPT_CACHE=off`` of the environment has the
+        same effect as ``False``; ``scanopt cache`` tells how much there is.
 
     Yields
     ------
@@ -54,7 +61,10 @@ def enabled(passes: str | Sequence[Pass] = DEFAULT) -> Iterator[Enabled]:
     PassError
         If the pipeline is malformed.
     """
-    block = Enabled(as_passes(passes))
+    from scanopt_cli.pipeline.grammar import as_passes
+
+    # The default needs no check, and a process that finds all on disk needs no passes.
+    block = Enabled(passes if passes == DEFAULT else as_passes(passes), keeps=cache)
     register()
-    with entered(block), recorded_scan_calls():
+    with entered(block), recorded_scan_calls(), kept_compilations():
         yield block

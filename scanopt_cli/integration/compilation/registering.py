@@ -25,18 +25,16 @@ from pytensor.graph.rewriting.basic import GraphRewriter
 
 from scanopt_cli.integration.compilation.blocks import block_of, innermost
 from scanopt_cli.integration.compilation.compilation_stages import (
+    TAG,
+    TAGS_OF_MODES,
     CompilationStage,
     mode_of,
+    note_failure,
     query_of,
 )
 
-TAG = "scanopt"
-"""Modes that include this tag use the passes."""
-
 _POSITIONS = {CompilationStage.LOOPS: 0.02, CompilationStage.TRIMS: 1.615}
 _UNSEALING = 1.6145
-# Modes that rewrite nothing, or only what their linker needs, stay as they are.
-_TAGS_OF_MODES = ("fast_run", "fast_compile")
 
 
 def register() -> None:
@@ -52,10 +50,10 @@ def register() -> None:
             if name not in optdb:
                 optdb.register(name, Always(stage), TAG, position=position)
                 optdb.register(
-                    f"{name}_when_enabled", WhenEnabled(stage), *_TAGS_OF_MODES, position=position
+                    f"{name}_when_enabled", WhenEnabled(stage), *TAGS_OF_MODES, position=position
                 )
         if f"{TAG}_unseal" not in optdb:
-            tags = (TAG, "minimum_compile", *_TAGS_OF_MODES)
+            tags = (TAG, "minimum_compile", *TAGS_OF_MODES)
             optdb.register(f"{TAG}_unseal", Unseal(), *tags, position=_UNSEALING)
     except Exception as error:
         logging.getLogger(__name__).warning("no passes are registered in PyTensor: %s", error)
@@ -74,7 +72,11 @@ class Always(GraphRewriter):
         mode = mode_of(fgraph)
         # DebugMode compares the graph before and after each rewrite, and rewrites several times.
         if type(mode).__name__ != "DebugMode":
-            run_stage(fgraph, self.stage, block_of(fgraph), mode, seals=_will_unseal(mode))
+            try:
+                run_stage(fgraph, self.stage, block_of(fgraph), mode, seals=_will_unseal(mode))
+            except Exception:
+                note_failure(fgraph)
+                raise
 
 
 class WhenEnabled(Always):

@@ -6,6 +6,8 @@ written at once, as one ``intrinsic`` that Numba calls; types and ranks are thos
 
 functions         the function of a graph, for PyTensor's Numba linker
   keys            by what it is cached on disk
+  kept_code       its machine code, on disk
+  whole_graphs    from its arguments to what it returns
   graphs          one node after the other; what has no rule is called as PyTensor compiles it
     scalars       arithmetic of numbers
     elementwise   arithmetic of arrays, and its reductions
@@ -13,7 +15,7 @@ functions         the function of a graph, for PyTensor's Numba linker
     arrays        shapes, joins, allocation
     branches      conditionals
     loops         loops: where their states are (`states`), and their memory (`buffers`)
-    products      products, `factors` and `diagonals` of matrices (`fortran`: BLAS and LAPACK)
+    products      products, `factors` and `diagonals` of matrices (`fortran`, `routines`: BLAS)
   entries         reads and writes of the entries of arrays
   writer          what all rules need: control, memory, numbers, calls
     lengths       lengths and conditions, known or not

@@ -8,44 +8,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba.core import cgutils
-from numba.extending import get_cython_function_address
 
 from scanopt_cli.loop.codegen.graphs import GraphWriter
+from scanopt_cli.loop.codegen.routines import KINDS, symbol
 from scanopt_cli.loop.codegen.values import Array, Length, Memory, Number, Value
 from scanopt_cli.loop.codegen.writer import Writer
 
 _POINTER = ir.IntType(8).as_pointer()
 _INTEGER = ir.IntType(32)
 _TRUTH = ir.IntType(1)
-_KINDS = {"float32": "s", "float64": "d"}
-_ROUTINES = {
-    "scipy.linalg.cython_blas": ("gemm", "gemv", "trsm"),
-    "scipy.linalg.cython_lapack": ("getrf", "getrs", "posv", "potrf", "potrs"),
-}
-
-
-def _register() -> None:
-    """Let LLVM's code name the routines, which it does still when it is read from a disk."""
-    for module, names in _ROUTINES.items():
-        for name in names:
-            for kind in _KINDS.values():
-                address = get_cython_function_address(module, kind + name)
-                binding.add_symbol(_symbol(kind + name), address)
-
-
-def _symbol(routine: str) -> str:
-    return f"scanopt_{routine}"
-
-
-_register()
 
 
 def is_computed(*dtypes: Any) -> bool:
     """Whether BLAS computes with numbers of some dtypes: all float32 or all float64."""
     names = {np.dtype(dtype).name for dtype in dtypes}
-    return len(names) == 1 and names <= set(_KINDS)
+    return len(names) == 1 and names <= set(KINDS)
 
 
 def call(writer: Writer, dtype: Any, name: str, *arguments: Any) -> None:
@@ -54,9 +33,9 @@ def call(writer: Writer, dtype: Any, name: str, *arguments: Any) -> None:
     An argument is a letter, or a pair of a condition and two letters; a length; a number of
     ``dtype``, given as a float; or a pointer.
     """
-    routine = _KINDS[np.dtype(dtype).name] + name
+    routine = KINDS[np.dtype(dtype).name] + name
     kind = ir.FunctionType(ir.VoidType(), [_POINTER] * len(arguments))
-    function = cgutils.get_or_insert_function(writer.builder.module, kind, _symbol(routine))
+    function = cgutils.get_or_insert_function(writer.builder.module, kind, symbol(routine))
     writer.builder.call(function, [_argument(writer, dtype, v) for v in arguments])
 
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numba
 from numba.core import types
+from numba.core.event import install_timer
 from numba.extending import intrinsic
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
@@ -25,26 +28,25 @@ from pytensor.link.numba.dispatch.basic import (
 )
 from pytensor.typed_list.type import TypedListType
 
-from scanopt_cli.loop.codegen import (  # noqa: F401
-    arrays,
-    branches,
-    diagonals,
-    elementwise,
-    factors,
-    indexing,
-    loops,
-    products,
-    rows,
-)
-from scanopt_cli.loop.codegen.graphs import GraphWriter
+from scanopt_cli.loop.codegen import routines  # noqa: F401  # code that is read may call them
 from scanopt_cli.loop.codegen.keys import key_of
-from scanopt_cli.loop.codegen.values import Number
 from scanopt_cli.loop.operators import Loop, TracedLoop
 
 type Function = tuple[Callable[..., Any], str | None]
 """What Numba calls, and what it is cached by; ``None`` if it is not."""
 
 _MOST_ARGUMENTS = 500
+
+_writing: WeakKeyDictionary[FunctionGraph, list[float]] = WeakKeyDictionary()
+
+
+def writing_of(fgraph: FunctionGraph) -> list[float]:
+    """Return the seconds in which the code of a graph was written, once for each signature.
+
+    More are added when Numba asks for the code of another one. The functions that it calls, which
+    Numba compiles meanwhile, are not among them.
+    """
+    return _writing.setdefault(fgraph, [])
 
 
 @numba_funcify_and_cache_key.register(FunctionGraph)
@@ -142,13 +144,16 @@ def direct_function(
 
     def code(_typing_context: Any, *given: Any) -> Any:
         def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            # Who finds the machine code on disk does not need the rules.
+            from scanopt_cli.loop.codegen.graphs import GraphWriter
+            from scanopt_cli.loop.codegen.whole_graphs import write_graph
+
+            began, called = perf_counter(), list[float]()
             writer = GraphWriter(context, builder, {} if memo is None else memo, functions)
-            for v, kind, argument in zip(fgraph.inputs, signature.args, arguments, strict=True):
-                writer.bind(v, writer.from_numba(argument, kind, is_owned=False))
-            writer.write(nodes, fgraph.outputs)
-            made = [_returned(writer, v, t) for v, t in zip(fgraph.outputs, kinds, strict=True)]
-            for variable in list(writer.known):
-                writer.drop(variable)
+            given = zip(fgraph.inputs, signature.args, arguments, strict=True)
+            with install_timer("numba:compile", called.append):
+                made = write_graph(writer, nodes, given, zip(fgraph.outputs, kinds, strict=True))
+            writing_of(fgraph).append(perf_counter() - began - sum(called))
             return made[0] if is_single else context.make_tuple(builder, returned, made)
 
         return returned(*given), write
@@ -161,16 +166,7 @@ def direct_function(
         name,
         {"code": code},
     )
-    return intrinsic(function), key_of(fgraph, nodes)
-
-
-def _returned(writer: GraphWriter, variable: Any, kind: Any) -> Any:
-    """Return an output as Numba represents it, with a reference for the caller."""
-    value = writer.value(variable)
-    if isinstance(value, Number) and isinstance(kind, types.Array):
-        return writer.in_numba(writer.as_array(value, kind.ndim))
-    writer.keep(value)
-    return writer.in_numba(value)
+    return intrinsic(function), key_of(fgraph)
 
 
 def _type_of(variable: Any) -> Any:

@@ -6,32 +6,52 @@ of the nodes, on what overwrites what, and on the static shapes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.fg import AbstractFunctionGraph
-from pytensor.graph.op import HasMultipleInnerGraph
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
 
+from scanopt_cli.equivalence.in_order import in_order
 from scanopt_cli.equivalence.sameness import Sameness
+
+PREFIX = "scanopt"
+"""How every key begins, so that nothing else has it."""
 
 _PACKAGES = ("llvmlite", "numba", "pytensor", "scanopt")
 
 
-def key_of(graph: AbstractFunctionGraph, nodes: Sequence[Apply]) -> str | None:
-    """Return the key of the code of ``nodes``, which are those of ``graph`` in their order.
+_known: WeakKeyDictionary[FunctionGraph, str] = WeakKeyDictionary()
+
+
+def key_of(graph: FunctionGraph) -> str | None:
+    """Return the key of the code of a graph.
 
     Equal graphs have equal keys in every process. ``None`` if an Op cannot be told by value.
     """
+    known = _known.get(graph)
+    if known is not None:
+        return known
     sameness = Sameness()
     content = sha256(_writers())
-    for part in _described(sameness, graph.inputs, nodes, graph.outputs):
+    for part in in_order(sameness, graph, partial(_told, sameness)):
         content.update(part)
-    return None if sameness.opaque else content.hexdigest()
+    return None if sameness.opaque else PREFIX + content.hexdigest()
+
+
+def remember_key(graph: FunctionGraph, key: str) -> None:
+    """Let `key_of` return a key of a graph that is not rewritten any more."""
+    _known[graph] = key
+
+
+def _told(sameness: Sameness, node: Apply) -> bytes:
+    op: Any = node.op
+    overwritten = sorted(op.destroy_map.items()), sorted(op.view_map.items())
+    return sameness.of_op(op) + repr(overwritten).encode()
 
 
 @cache
@@ -42,35 +62,3 @@ def _writers() -> bytes:
     for path in sorted((*loop.glob("*.py"), *loop.glob("codegen/*.py"))):
         content.update(path.read_bytes())
     return content.digest()
-
-
-def _described(
-    sameness: Sameness,
-    inputs: Iterable[Variable],
-    nodes: Iterable[Apply],
-    outputs: Iterable[Variable],
-) -> Iterator[bytes]:
-    places: dict[Variable, bytes] = {}
-
-    def place(variable: Any) -> bytes:
-        if variable not in places:
-            places[variable] = sameness.of_constant(variable)
-        return places[variable]
-
-    for variable in inputs:
-        if not isinstance(variable, Constant):
-            places[variable] = b"%d" % len(places)
-        yield sameness.of_type(variable.type)
-    for node in nodes:
-        op: Any = node.op
-        yield sameness.of_op(op)
-        yield repr((sorted(op.destroy_map.items()), sorted(op.view_map.items()))).encode()
-        yield b",".join(map(place, node.inputs))
-        own = getattr(op, "fgraph", None)
-        several = op.inner_graphs.values() if isinstance(op, HasMultipleInnerGraph) else ()
-        for inner in several if own is None else (own,):
-            yield from _described(sameness, inner.inputs, inner.toposort(), inner.outputs)
-        for variable in node.outputs:
-            places[variable] = b"%d" % len(places)
-            yield sameness.of_type(variable.type)
-    yield b"=" + b",".join(map(place, outputs))

@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 
-def run(program: str, *arguments: str, cache: str) -> Any:
-    """Return what a program prints as JSON; PyTensor keeps what it compiles in ``cache``."""
+def run(program: str, *arguments: str, cache: str, keep: str = "") -> Any:
+    """Return what a program prints as JSON; what is compiled is kept in ``cache``.
+
+    ``keep`` says whether scanopt keeps it too, as the variable SCANOPT_CACHE does.
+    """
     tests = Path(__file__).parents[2]
     flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={cache}".strip(",")
     path = os.pathsep.join(filter(None, [str(tests), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        env={**os.environ, "PYTENSOR_FLAGS": flags, "PYTHONPATH": path},
+        env={**os.environ, "PYTENSOR_FLAGS": flags, "PYTHONPATH": path, "SCANOPT_CACHE": keep},
         capture_output=True,
         check=True,
         text=True,

@@ -1,0 +1,278 @@
+"""Rewrite a graph with loops once for all processes, and take the time of each compilation.
+
+Inside of `enabled`, PyTensor's ``FunctionMaker`` asks here before it rewrites a graph and after it
+has linked it. What another process has made of an equal graph, compiled in the same way, is read
+from the store; else the result is kept there. What the passes said of it is kept as well, and read
+when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cache, partial, wraps
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from pytensor.compile.debug import profiling
+from pytensor.compile.maker import FunctionMaker
+from pytensor.compile.mode import Mode
+from pytensor.configdefaults import config
+from pytensor.graph.fg import FunctionGraph
+from pytensor.link.numba.linker import NumbaLinker
+from pytensor.scan.op import Scan
+
+from scanopt_cli.integration.compilation.blocks import (
+    Compilation,
+    Enabled,
+    Record,
+    StageSeconds,
+    innermost,
+)
+from scanopt_cli.integration.compilation.compilation_stages import has_failed, uses_passes
+from scanopt_cli.integration.compilation.compiled_function import compiled_function
+from scanopt_cli.integration.compilation.kept_graph import constants_of, read_into, written
+from scanopt_cli.integration.compilation.rewriting_key import rewriting_key
+from scanopt_cli.ir.inner_graphs import core_op, walk
+from scanopt_cli.ir.slots import HasSlots
+from scanopt_cli.loop.registered_functions import register_functions
+from scanopt_cli.store import is_on, user_store
+
+if TYPE_CHECKING:
+    from scanopt_cli.loop.codegen.kept_code import CodeSeconds
+
+_PROTOCOL = 5
+_logger = logging.getLogger("scanopt_cli.compiling")
+_lock = threading.Lock()
+_users = 0
+_original: dict[str, Any] = {}
+
+
+@contextmanager
+def kept_compilations() -> Iterator[None]:
+    """Let PyTensor ask here in a block of code."""
+    global _users, _original
+    with _lock:
+        _users += 1
+        if _users == 1:
+            _original = {name: vars(FunctionMaker)[name] for name in _replaced}
+            for name, replacing in _replaced.items():
+                setattr(FunctionMaker, name, replacing(getattr(FunctionMaker, name)))
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if not _users:
+                for name, method in _original.items():
+                    setattr(FunctionMaker, name, method)
+
+
+@dataclass(slots=True)
+class _Rewriting:
+    """What is known of the rewriting of a graph that is about to be linked."""
+
+    block: Enabled
+    record: Record
+    passes: float = 0.0
+    rewriting: float = 0.0
+    reading: float = 0.0
+
+
+class _Kept(NamedTuple):
+    """An entry of the store: a rewritten graph, and what is said when it is read.
+
+    Attributes
+    ----------
+    graph
+        The table of the graph.
+    code_key
+        The key of its machine code, if it is compiled by Numba and has one.
+    warnings
+        The texts of Python warnings.
+    noted
+        The records of the compilation and of bodies, pickled: few ask for them.
+    n_noted
+        The number of records.
+    """
+
+    graph: bytes
+    code_key: str | None
+    warnings: tuple[str, ...]
+    noted: bytes
+    n_noted: int
+
+
+_rewritten: WeakKeyDictionary[FunctionGraph, _Rewriting] = WeakKeyDictionary()
+
+
+def _preparing(original: Callable[..., None]) -> Any:
+    @wraps(original)
+    def prepare_fgraph(
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        additional_outputs: Sequence[Any],
+        fgraph: FunctionGraph,
+        mode: Mode,
+        profile: Any,
+    ) -> None:
+        def rewrite() -> None:
+            original(inputs, outputs, additional_outputs, fgraph, mode, profile)
+
+        block = innermost()
+        if block is None or profile or not _has_loops(fgraph) or not uses_passes(mode):
+            rewrite()
+            return
+        key = None
+        if block.keeps and is_on() and not (config.profile_optimizer or config.optimizer_verbose):
+            specified = (*outputs, *additional_outputs)
+            key = rewriting_key(fgraph, mode, inputs, specified, block.told_passes())
+        if key is None:
+            _rewrite(rewrite, block, fgraph)
+        elif not _read(key, block, fgraph, mode):
+            known = constants_of(fgraph)
+            first = _rewrite(rewrite, block, fgraph)
+            if first is not None:
+                code_key = _code_key(fgraph) if isinstance(mode.linker, NumbaLinker) else None
+                noted = [replace(one.compilation(), seconds=0.0) for one in block.records(first)]
+                _keep(key, fgraph, known, code_key, noted)
+
+    return staticmethod(prepare_fgraph)
+
+
+def _has_loops(fgraph: FunctionGraph) -> bool:
+    return any(isinstance(core_op(node.op), Scan | HasSlots) for node in walk(fgraph))
+
+
+def _rewrite(rewrite: Callable[[], None], block: Enabled, fgraph: FunctionGraph) -> int | None:
+    """Rewrite a graph; return where its records begin, or ``None`` if it must not be kept."""
+    first, began = block.n_records, perf_counter()
+    rewrite()
+    seconds = perf_counter() - began
+    record = block.record_of(fgraph)
+    if record is None:
+        return None
+    passes = sum(one.compilation().seconds for one in block.records(first))
+    _rewritten[fgraph] = _Rewriting(block, record, passes, max(0.0, seconds - passes))
+    return None if has_failed(fgraph) else first
+
+
+def _keep(
+    key: str,
+    fgraph: FunctionGraph,
+    known: Sequence[Any],
+    code_key: str | None,
+    noted: Sequence[Compilation],
+) -> None:
+    """Keep a rewritten graph, and what the passes said of it."""
+    from scanopt_cli.analysis.same_draws import told
+
+    texts = tuple(f"scanopt: {told(remark)}" for one in noted for remark in one.warnings)
+    with suppress(Exception):  # what cannot be pickled is rewritten in each process
+        graph = written(fgraph, known)
+        kept = _Kept(graph, code_key, texts, pickle.dumps(noted, _PROTOCOL), len(noted))
+        user_store().put(_name(key), pickle.dumps(tuple(kept), _PROTOCOL))
+
+
+def _code_key(fgraph: FunctionGraph) -> str | None:
+    """Return the key of the machine code of a graph that is not rewritten any more."""
+    from scanopt_cli.loop.codegen.keys import key_of, remember_key
+
+    key = key_of(fgraph)
+    if key is not None:
+        remember_key(fgraph, key)
+    return key
+
+
+def _read(key: str, block: Enabled, fgraph: FunctionGraph, mode: Mode) -> bool:
+    """Give ``fgraph`` the graph that it was rewritten to in another process, if there is one."""
+    began = perf_counter()
+    store = user_store()
+    content = store.get(_name(key))
+    if content is None:
+        return False
+    try:
+        kept = _Kept(*pickle.loads(content))
+        read_into(fgraph, kept.graph, constants_of(fgraph))
+    except Exception:  # of a class that is gone, say
+        store.discard(_name(key))
+        return False
+    register_functions(mode.linker)
+    if kept.code_key is not None:
+        from scanopt_cli.loop.codegen.keys import remember_key
+
+        remember_key(fgraph, kept.code_key)
+    for text in kept.warnings:
+        warnings.warn(text, stacklevel=2)
+    asked = compiled_function(fgraph)
+
+    @cache
+    def noted() -> tuple[Compilation, ...]:
+        found: list[Compilation] = pickle.loads(kept.noted)
+        return (replace(found[0], **asked._asdict()), *found[1:])
+
+    records = [Record(partial(_nth, noted, place)) for place in range(kept.n_noted)]
+    for record in records:
+        block.add(fgraph if record is records[0] else None, record)
+    if _logger.isEnabledFor(logging.INFO):
+        _logger.info("%s: read from %s", asked.function or asked.place, store.directory)
+    seconds = perf_counter() - began
+    profiling.total_graph_rewrite_time += seconds
+    _rewritten[fgraph] = _Rewriting(block, records[0], reading=seconds)
+    return True
+
+
+def _nth(noted: Callable[[], Sequence[Compilation]], place: int) -> Compilation:
+    return noted()[place]
+
+
+def _name(key: str) -> str:
+    return f"graph-{key}"
+
+
+def _creating(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def create(maker: FunctionMaker, *args: Any, **kwargs: Any) -> Any:
+        known = _rewritten.pop(maker.fgraph, None)
+        if known is None:
+            return original(maker, *args, **kwargs)
+        began = perf_counter()
+        function = original(maker, *args, **kwargs)
+        linking = perf_counter() - began
+        code = _code_seconds(function, maker, known.block)
+
+        def stages() -> StageSeconds:
+            return StageSeconds(
+                passes=known.passes,
+                rewriting=known.rewriting,
+                reading=known.reading + (code.reading if code else 0.0),
+                linking=linking,
+                writing=code.writing if code else 0.0,
+                numba=code.numba if code else 0.0,
+                llvm=code.llvm if code else 0.0,
+            )
+
+        known.record.stages = stages
+        return function
+
+    return create
+
+
+def _code_seconds(function: Any, maker: FunctionMaker, block: Enabled) -> CodeSeconds | None:
+    """Let the machine code of a function be kept, and return what Numba will take to compile it."""
+    if not isinstance(maker.linker, NumbaLinker):
+        return None
+    from scanopt_cli.loop.codegen.kept_code import keep_code
+
+    store = user_store() if block.keeps and is_on() else None
+    return keep_code(function.vm.jit_fn, maker.fgraph, store)
+
+
+_replaced: dict[str, Callable[[Any], Any]] = {"prepare_fgraph": _preparing, "create": _creating}
+"""The methods of ``FunctionMaker`` that are replaced in a block, and by what."""
