@@ -14,6 +14,7 @@ import typer
 
 from scanopt_cli import __version__
 from scanopt_cli.cli import audit as audit_command
+from scanopt_cli.cli import cache as cache_command
 from scanopt_cli.cli import capture as capture_command
 from scanopt_cli.cli import check as check_command
 from scanopt_cli.cli import diff as diff_command
@@ -51,6 +52,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("rules", list_rules.rules),
     ("passes", passes_command.passes),
     ("audit", audit_command.audit),
+    ("cache", cache_command.cache),
 )
 for _name, _command in _COMMANDS:
     app.command(_name, cls=Command)(_command)

@@ -35,6 +35,7 @@ def test_help_and_version() -> None:
         "rules",
         "passes",
         "audit",
+        "cache",
         "capture",
     ):
         done = scanopt(command, "--help")

@@ -35,6 +35,7 @@ COMMANDS = {
     "passes": ["passes"],
     "a pass": ["passes", "save-mem"],
     "audit": ["audit", "wasteful.pkl"],
+    "cache": ["cache"],
     "capture": ["capture", "-o", "{kept}", "--", sys.executable, "-S", "-c", "pass"],
     "help": ["--help"],
     "help of a command": ["optimize", "--help"],
