@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from scanopt_cli.errors import PlugInWarning, ScanoptError
+from scanopt_cli.live_line import LiveLine
 from scanopt_cli.text import printable
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ _PIPE_WIDTH = 120
 _WIDEST = 10_000
 # The width of a terminal that does not know it.
 _UNKNOWN_WIDTH = 80
-# How often the line of progress is drawn, in a second.
-_REFRESHES = 10
 _TRAILING = re.compile(r"[ \t]+(?=\n)")
 _LOOKALIKES = str.maketrans(
     {
@@ -95,30 +94,12 @@ def status(subject: str, doing: str) -> Iterator[Callable[[str], None]]:
         yield lambda _: None
         return
 
-    from rich.live import Live
-    from rich.spinner import Spinner
-    from rich.text import Text
-
-    def line(doing: str) -> Text:
-        return Text(printable(f"{subject}: {doing}"), no_wrap=True, overflow="ellipsis")
-
-    spinner = Spinner("dots", line(doing), style="status.spinner")
-    # Rich must not put streams of its own in place of stdout and stderr: it would look for the
-    # terminal behind what it found there, which may be the stream that escapes texts.
-    with Live(
-        spinner,
-        console=err(),
-        refresh_per_second=_REFRESHES,
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    ) as live:
-
-        def update(doing: str) -> None:
-            spinner.update(text=line(doing))
-            live.refresh()
-
-        yield update
+    line = LiveLine(err())
+    line.say(f"{subject}: {doing}")
+    try:
+        yield lambda now: line.say(f"{subject}: {now}")
+    finally:
+        line.stop()
 
 
 @contextmanager

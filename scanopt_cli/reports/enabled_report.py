@@ -32,6 +32,17 @@ _LEFT = Sign("=", Style.WARNING, "left")
 _MOST_COMPILATIONS = 30
 _MOST_LOOPS = 30
 _MOST_OPERATIONS = 6
+_STAGES = {
+    "passes": "passes",
+    "rewriting": "PyTensor",
+    "reading": "reading",
+    "linking": "linking",
+    "writing": "code",
+    "numba": "Numba",
+    "llvm": "LLVM",
+}
+"""The stages of a compilation, and what the table calls them."""
+_LEAST_SECONDS = 0.005
 
 
 def enabled_report(done: Enabled) -> Iterator[Block]:
@@ -63,14 +74,23 @@ def _compilations(found: Sequence[Compilation]) -> Iterator[Block]:
             _function(done),
             loops_of(done.before),
             loops_of(done.after),
-            f"{done.seconds:.2f}",
+            f"{done.stages.total:.2f}",
+            _spent(done),
         )
         for number, done in enumerate(found[:_MOST_COMPILATIONS], 1)
     ]
     titles = (Column("compiled"), Column("before"), Column("after"))
-    yield Table((Column("", is_number=True), *titles, Column("passes, s", is_number=True)), rows)
+    spent = Column("seconds", is_number=True), Column("of which")
+    yield Table((Column("", is_number=True), *titles, *spent), rows)
     if len(found) > _MOST_COMPILATIONS:
         yield left_out(len(found) - _MOST_COMPILATIONS, "compilation", "`compilations` has all")
+
+
+def _spent(done: Compilation) -> str:
+    """Return how long the stages of a compilation took, those that took any time."""
+    spent = {title: getattr(done.stages, name) for name, title in _STAGES.items()}
+    told = {title: seconds for title, seconds in spent.items() if seconds >= _LEAST_SECONDS}
+    return ", ".join(f"{title} {seconds:.2f}" for title, seconds in told.items())
 
 
 def _function(done: Compilation) -> Line:

@@ -129,6 +129,16 @@ def test_something_else_is_rewritten(twin: str, store: Store) -> None:
     assert count(store) == 2
 
 
+def test_several_functions_of_a_block(no_passes: Callable[[], None], store: Store) -> None:
+    """The second of a block has the key that it has where the first was not rewritten."""
+    for _ in range(2):
+        with so.enabled():
+            for factor in (0.5, 0.6):
+                pytensor.function(*slope(factor), mode=VM)
+        assert count(store) == 2
+        no_passes()
+
+
 def test_other_flags_are_another_compilation(store: Store) -> None:
     compiled(slope())
     with config.change_flags(cycle_detection="fast"):

@@ -22,6 +22,7 @@ from scanopt_cli.remarks import RemarkKind
 if TYPE_CHECKING:
     from scanopt_cli.analysis.statistics import Statistics
     from scanopt_cli.integration.compilation.left_loops import LoopLeft
+    from scanopt_cli.integration.compilation.progress import Progress
     from scanopt_cli.pipeline.contract import Pass
     from scanopt_cli.pipeline.runner import PassRun
     from scanopt_cli.remarks import Remark
@@ -157,11 +158,21 @@ class Enabled(Presented):
         The passes, or their pipeline as text, which is read when they are asked for.
     keeps
         Whether results are kept on disk for other processes, and read.
+    progress
+        What is told of compilations while they run; ``None`` if nothing is.
     """
 
-    def __init__(self, passes: str | Sequence[Pass], *, keeps: bool = False) -> None:
+    def __init__(
+        self,
+        passes: str | Sequence[Pass],
+        *,
+        keeps: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
         self._passes = passes
+        self._is_default = passes == DEFAULT
         self.keeps = keeps
+        self.progress = progress
         self._records: list[Record] = []
         self._before = _rewriting_seconds()
         self._at_end: float | None = None
@@ -185,7 +196,7 @@ class Enabled(Presented):
 
     def told_passes(self) -> tuple[str, frozenset[str]]:
         """Return the passes as text, and the modules that they are of, unless that is scanopt."""
-        if self._passes == DEFAULT:
+        if self._is_default:
             return DEFAULT, frozenset()
         return self.pipeline, frozenset(type(item).__module__ for item in self.passes)
 
@@ -223,6 +234,8 @@ class Enabled(Presented):
     def end(self) -> None:
         """Let no more time count."""
         self._at_end = _rewriting_seconds()
+        if self.progress is not None:
+            self.progress.end()
 
     def knows(self, fgraph: FunctionGraph) -> bool:
         """Whether there is a record of ``fgraph`` already."""

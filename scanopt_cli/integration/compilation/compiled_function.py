@@ -12,6 +12,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.integration.capture.origin import origin
 from scanopt_cli.ir.written import caller
+from scanopt_cli.text import at_place
 
 
 class CompiledFunction(NamedTuple):
@@ -27,6 +28,9 @@ class CompiledFunction(NamedTuple):
 
     function: str | None
     place: str | None
+
+    def __str__(self) -> str:
+        return (self.function or "a function") + at_place(self.place)
 
 
 def compiled_function(fgraph: FunctionGraph) -> CompiledFunction:

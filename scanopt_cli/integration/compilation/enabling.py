@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from scanopt_cli.integration.compilation.blocks import DEFAULT, Enabled, entered
 from scanopt_cli.integration.compilation.keeping import kept_compilations
+from scanopt_cli.integration.compilation.progress import Progress
 from scanopt_cli.integration.compilation.registering import register
 from scanopt_cli.integration.scan_calls import recorded_scan_calls
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def enabled(passes: str | Sequence[Pass] = DEFAULT, *, cache: bool = True) -> Iterator[Enabled]:
+def enabled(
+    passes: str | Sequence[Pass] = DEFAULT, *, cache: bool = True, progress: bool = False
+) -> Iterator[Enabled]:
     """Run ``passes`` in every compilation inside of the ``with`` block.
 
     ::
@@ -48,6 +51,8 @@ def enabled(passes: str | Sequence[Pass] = DEFAULT, *, cache: bool = True) -> It
         Whether rewritten graphs and machine code are kept on disk, where another process that
         compiles the same finds them. The variable ``SCANOPT_CACHE=off`` of the environment has the
         same effect as ``False``; ``scanopt cache`` tells how much there is.
+    progress
+        Whether stderr says which function is compiled, at which stage, and how long each took.
 
     Yields
     ------
@@ -64,7 +69,11 @@ def enabled(passes: str | Sequence[Pass] = DEFAULT, *, cache: bool = True) -> It
     from scanopt_cli.pipeline.grammar import as_passes
 
     # The default needs no check, and a process that finds all on disk needs no passes.
-    block = Enabled(passes if passes == DEFAULT else as_passes(passes), keeps=cache)
+    block = Enabled(
+        passes if passes == DEFAULT else as_passes(passes),
+        keeps=cache,
+        progress=Progress() if progress else None,
+    )
     register()
     with entered(block), recorded_scan_calls(), kept_compilations():
         yield block

@@ -36,7 +36,10 @@ from scanopt_cli.integration.compilation.blocks import (
     innermost,
 )
 from scanopt_cli.integration.compilation.compilation_stages import has_failed, uses_passes
-from scanopt_cli.integration.compilation.compiled_function import compiled_function
+from scanopt_cli.integration.compilation.compiled_function import (
+    CompiledFunction,
+    compiled_function,
+)
 from scanopt_cli.integration.compilation.kept_graph import constants_of, read_into, written
 from scanopt_cli.integration.compilation.rewriting_key import rewriting_key
 from scanopt_cli.ir.inner_graphs import core_op, walk
@@ -79,6 +82,7 @@ class _Rewriting:
     """What is known of the rewriting of a graph that is about to be linked."""
 
     block: Enabled
+    asked: CompiledFunction
     record: Record
     passes: float = 0.0
     rewriting: float = 0.0
@@ -153,13 +157,20 @@ def _has_loops(fgraph: FunctionGraph) -> bool:
 def _rewrite(rewrite: Callable[[], None], block: Enabled, fgraph: FunctionGraph) -> int | None:
     """Rewrite a graph; return where its records begin, or ``None`` if it must not be kept."""
     first, began = block.n_records, perf_counter()
+    asked = compiled_function(fgraph)
+    if block.progress is not None:
+        block.progress.doing(str(asked), "PyTensor's rewriting")
     rewrite()
     seconds = perf_counter() - began
     record = block.record_of(fgraph)
     if record is None:
         return None
     passes = sum(one.compilation().seconds for one in block.records(first))
-    _rewritten[fgraph] = _Rewriting(block, record, passes, max(0.0, seconds - passes))
+    _rewritten[fgraph] = _Rewriting(block, asked, record, passes, max(0.0, seconds - passes))
+    if block.progress is not None:
+        block.progress.done(
+            str(asked), f"rewritten in {seconds:.2f} s, {passes:.2f} of it by scanopt's passes"
+        )
     return None if has_failed(fgraph) else first
 
 
@@ -224,7 +235,9 @@ def _read(key: str, block: Enabled, fgraph: FunctionGraph, mode: Mode) -> bool:
         _logger.info("%s: read from %s", asked.function or asked.place, store.directory)
     seconds = perf_counter() - began
     profiling.total_graph_rewrite_time += seconds
-    _rewritten[fgraph] = _Rewriting(block, records[0], reading=seconds)
+    _rewritten[fgraph] = _Rewriting(block, asked, records[0], reading=seconds)
+    if block.progress is not None:
+        block.progress.done(str(asked), f"the rewritten graph was read in {seconds:.2f} s")
     return True
 
 
@@ -245,7 +258,7 @@ def _creating(original: Callable[..., Any]) -> Callable[..., Any]:
         began = perf_counter()
         function = original(maker, *args, **kwargs)
         linking = perf_counter() - began
-        code = _code_seconds(function, maker, known.block)
+        code = _code_seconds(function, maker, known)
 
         def stages() -> StageSeconds:
             return StageSeconds(
@@ -264,14 +277,24 @@ def _creating(original: Callable[..., Any]) -> Callable[..., Any]:
     return create
 
 
-def _code_seconds(function: Any, maker: FunctionMaker, block: Enabled) -> CodeSeconds | None:
+def _code_seconds(function: Any, maker: FunctionMaker, known: _Rewriting) -> CodeSeconds | None:
     """Let the machine code of a function be kept, and return what Numba will take to compile it."""
     if not isinstance(maker.linker, NumbaLinker):
         return None
     from scanopt_cli.loop.codegen.kept_code import keep_code
 
-    store = user_store() if block.keeps and is_on() else None
-    return keep_code(function.vm.jit_fn, maker.fgraph, store)
+    store = user_store() if known.block.keeps and is_on() else None
+    progress, what = known.block.progress, str(known.asked)
+
+    def watch(seconds: float | None) -> None:
+        if progress is None:
+            return
+        if seconds is None:
+            progress.doing(what, "machine code, by Numba and LLVM")
+        else:
+            progress.done(what, f"compiled to machine code in {seconds:.2f} s")
+
+    return keep_code(function.vm.jit_fn, maker.fgraph, store, watch)
 
 
 _replaced: dict[str, Callable[[Any], Any]] = {"prepare_fgraph": _preparing, "create": _creating}

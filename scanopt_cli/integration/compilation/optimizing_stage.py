@@ -109,6 +109,8 @@ def _run_passes(
     block: Enabled | None,
 ) -> None:
     begin = perf_counter()
+    if block is not None and block.progress is not None:
+        block.progress.doing(str(compiled_function(fgraph)), "scanopt's passes")
     work = _copy(fgraph)
     if stage is CompilationStage.LOOPS:
         locate(work)  # the nodes that passes make have no stack

@@ -9,6 +9,7 @@ What Numba would have registered, it registers before it compiles anything.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -64,7 +65,13 @@ class CodeSeconds:
         return sum(float(noted.get("timers", {}).get(name, 0.0)) for noted in self.compilations)
 
 
-def keep_code(function: Any, fgraph: FunctionGraph, store: Store | None) -> CodeSeconds:
+type Watch = Callable[[float | None], None]
+"""Called before Numba compiles a function, with ``None``, and then with how long it took."""
+
+
+def keep_code(
+    function: Any, fgraph: FunctionGraph, store: Store | None, watch: Watch
+) -> CodeSeconds:
     """Let what Numba compiles for a graph be kept in a store, and read from there.
 
     Parameters
@@ -76,6 +83,8 @@ def keep_code(function: Any, fgraph: FunctionGraph, store: Store | None) -> Code
     store
         Where the machine code is kept, if it is that of a loop, which `functions` writes. ``None``
         if it is kept nowhere but in PyTensor's own cache.
+    watch
+        Called when the function is compiled.
 
     Returns
     -------
@@ -87,7 +96,7 @@ def keep_code(function: Any, fgraph: FunctionGraph, store: Store | None) -> Code
         key = CACHED_SRC_FUNCTIONS.get(function.py_func, "")
         is_kept = key.startswith(PREFIX) and hasattr(dispatcher._cache, "_impl")
         kept_in = store if is_kept else None
-        dispatcher._cache = KeptCode(dispatcher._cache, kept_in, key, seconds)
+        dispatcher._cache = KeptCode(dispatcher._cache, kept_in, key, seconds, watch)
     return seconds
 
 
@@ -105,9 +114,15 @@ class KeptCode(_Cache):
         What tells the function from all others.
     seconds
         What the function takes to be compiled, which is counted here.
+    watch
+        Called when it is compiled.
     """
 
-    def __init__(self, own: Any, store: Store | None, key: str, seconds: CodeSeconds) -> None:
+    def __init__(
+        self, own: Any, store: Store | None, key: str, seconds: CodeSeconds, watch: Watch
+    ) -> None:
+        self._watch = watch
+        self._began = 0.0
         self._own = own
         self._store = store
         self._key = key
@@ -128,6 +143,9 @@ class KeptCode(_Cache):
             found = self._read(self._store, sig, target_context) if self._is_enabled else None
         if found is not None:
             self._seconds.reading += perf_counter() - began
+        else:
+            self._began = perf_counter()
+            self._watch(None)
         return found
 
     def _read(self, store: Store, sig: Any, target_context: Any) -> Any:
@@ -145,6 +163,7 @@ class KeptCode(_Cache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep what was compiled, unless Numba says that it is of this process only."""
+        self._watch(perf_counter() - self._began)
         if isinstance(data.metadata, dict):
             self._seconds.compilations.append(data.metadata)
         if self._store is None:
