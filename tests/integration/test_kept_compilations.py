@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -428,6 +429,23 @@ def test_another_process_compiles_nothing(kept: str, tmp_path: Path) -> None:
     assert all(passes > 0 < llvm for _, passes, llvm, _ in first)
     assert all(llvm == 0 < reading for _, _, llvm, reading in second)
     assert all((passes == 0) == (not kept) for _, passes, _, _ in second)
+
+
+@pytest.mark.deep
+def test_twenty_processes_at_once(tmp_path: Path) -> None:
+    """Each compiles or reads, as it comes, and all compute the same; one that comes later reads."""
+
+    def once(_: int) -> Any:
+        return run(_PROGRAM, "GARCH(1,1)", cache=str(tmp_path))
+
+    with ThreadPoolExecutor(20) as pool:
+        found = [value for ((value, *_),) in pool.map(once, range(20))]
+    assert all(value == found[0] for value in found)
+    ((value, passes, llvm, reading),) = once(20)
+    assert value == found[0]
+    assert passes == llvm == 0 < reading
+    unfinished = [path for path in (tmp_path / "scanopt").iterdir() if path.suffix != ".kept"]
+    assert unfinished == []
 
 
 def test_python_warnings_are_none_for_a_loop_without_draws() -> None:

@@ -139,7 +139,7 @@ def _preparing(original: Callable[..., None]) -> Any:
             key = rewriting_key(fgraph, mode, inputs, specified, block.told_passes())
         if key is None:
             _rewrite(rewrite, block, fgraph)
-        elif not _read(key, block, fgraph, mode):
+        elif not _read(key, block, fgraph):
             known = constants_of(fgraph)
             first = _rewrite(rewrite, block, fgraph)
             if first is not None:
@@ -201,7 +201,7 @@ def _code_key(fgraph: FunctionGraph) -> str | None:
     return key
 
 
-def _read(key: str, block: Enabled, fgraph: FunctionGraph, mode: Mode) -> bool:
+def _read(key: str, block: Enabled, fgraph: FunctionGraph) -> bool:
     """Give ``fgraph`` the graph that it was rewritten to in another process, if there is one."""
     began = perf_counter()
     store = user_store()
@@ -214,7 +214,6 @@ def _read(key: str, block: Enabled, fgraph: FunctionGraph, mode: Mode) -> bool:
     except Exception:  # of a class that is gone, say
         store.discard(_name(key))
         return False
-    register_functions(mode.linker)
     if kept.code_key is not None:
         from scanopt_cli.loop.codegen.keys import remember_key
 
@@ -256,6 +255,7 @@ def _creating(original: Callable[..., Any]) -> Callable[..., Any]:
         if known is None:
             return original(maker, *args, **kwargs)
         began = perf_counter()
+        register_functions(maker.linker)  # the rewrites do so, but not who reads what they made
         function = original(maker, *args, **kwargs)
         linking = perf_counter() - began
         code = _code_seconds(function, maker, known)
