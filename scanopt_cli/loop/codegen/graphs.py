@@ -174,9 +174,11 @@ class GraphWriter(Writer):
             return self.known[variable]
         if isinstance(variable, Constant) and is_number_like(variable):
             return self.number(np.asarray(variable.data).reshape(())[()], variable.type.dtype)
-        kind = self.context.typing_context.resolve_value_type(variable.data)
+        # With gaps between its entries, Numba would keep its address, and nothing on disk.
+        data = basic.numba_typify(variable.data)
+        kind = self.context.typing_context.resolve_value_type(data)
         return self.from_numba(
-            self.context.get_constant_generic(self.builder, kind, variable.data),
+            self.context.get_constant_generic(self.builder, kind, data),
             kind,
             is_owned=False,
             shape=getattr(variable.type, "shape", ()),
