@@ -26,23 +26,30 @@ pytest.importorskip("numpyro")
 pytest.importorskip("blackjax")
 
 from support.benchmarks.fresh_process import run
+from support.pymc_models import ar2, local_level, simulated_garch
 
-NAMES = ("GARCH", "local level", "HMM")
+MODELS = {
+    "GARCH(1,1)": simulated_garch,
+    "local level": local_level,
+    "AR(2) as CustomDist": ar2,  # of which little is a loop
+}
 SAMPLERS = ("nutpie", "pymc", "numpyro", "blackjax")
 _PROGRAM = """
-import json, logging, sys, warnings
+import json, logging, os, sys, warnings
 from contextlib import nullcontext
 from time import process_time, time
 
 warnings.simplefilter("ignore")
 logging.disable(logging.WARNING)
+# As for a user: the tests have PyTensor run steps in Python where no mode is named.
+os.environ["PYTENSOR_FLAGS"] = os.environ["PYTENSOR_FLAGS"].split(",")[-1]
 
 import pymc as pm
 import scanopt_cli as so
-from support.pymc_models import REAL_MODELS
+from support import pymc_models
 
-name, sampler, way, begin = sys.argv[1:]
-with REAL_MODELS[name](), so.enabled() if way == "scanopt" else nullcontext():
+model, sampler, way, begin = sys.argv[1:]
+with getattr(pymc_models, model)(), so.enabled() if way == "scanopt" else nullcontext():
     trace = pm.sample(
         draws=1000, tune=1000, chains=4, cores=1, random_seed=1, nuts_sampler=sampler,
         progressbar=False, compute_convergence_checks=False,
@@ -60,16 +67,15 @@ print(json.dumps({
 @cache
 def measured(name: str, sampler: str, way: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run the program in a process that has compiled nothing before, and again in another one."""
+    arguments = MODELS[name].__name__, sampler, way
     with TemporaryDirectory() as directory:
-        cold, warm = (
-            run(_PROGRAM, name, sampler, way, str(time()), cache=directory) for _ in range(2)
-        )
+        cold, warm = (run(_PROGRAM, *arguments, str(time()), cache=directory) for _ in range(2))
     return cold, warm
 
 
 @pytest.mark.parametrize("way", ["alone", "scanopt"])
 @pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MODELS)
 def test_process(benchmark, name: str, sampler: str, way: str) -> None:
     """What is timed is both processes whole; each alone is in ``extra_info``."""
     if benchmark.disabled and (name, sampler) != ("local level", "nutpie"):
@@ -78,8 +84,7 @@ def test_process(benchmark, name: str, sampler: str, way: str) -> None:
     cold, warm = benchmark.pedantic(measured, args=(name, sampler, way), rounds=1)
     benchmark.extra_info |= {"cold": cold, "warm": warm}
     expected = measured(name, sampler, "alone")[0]["means"]
-    if name != "HMM":  # whose states may change places from chain to chain
-        assert warm["means"] == pytest.approx(expected, rel=0.15)
+    assert warm["means"] == pytest.approx(expected, rel=0.15, abs=0.03)
 
 
 def test_all(benchmark) -> None:
@@ -92,7 +97,7 @@ def test_all(benchmark) -> None:
     ratios = []
 
     def compare() -> None:
-        for sampler, name in product(SAMPLERS, NAMES):
+        for sampler, name in product(SAMPLERS, MODELS):
             alone, ours = (measured(name, sampler, way) for way in ("alone", "scanopt"))
             figures = []
             for one, other in zip(alone, ours, strict=True):
