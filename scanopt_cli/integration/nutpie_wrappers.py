@@ -152,10 +152,11 @@ def _cached(
     from pytensor.configdefaults import config
     from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
 
-    source_of_inner = getattr(inner, "py_func", None)  # none if Numba is told to compile nothing
-    if source_of_inner not in CACHED_SRC_FUNCTIONS or not config.numba__cache:
+    in_python = getattr(inner, "py_func", None)
+    # There is none if Numba is told to compile nothing.
+    key = None if in_python is None else CACHED_SRC_FUNCTIONS.get(in_python)
+    if key is None or not config.numba__cache:
         return None
-    key = CACHED_SRC_FUNCTIONS[source_of_inner]
     if any(array.dtype.kind not in "biufc" for _, array in shared):
         return None
     lines = [f"point = carray(x, ({lengths['n']},))", *_unpacked(record.dtype, shared)]
