@@ -37,7 +37,7 @@ test: .venv/installed-dev ## Run the tests, as before each commit
 	$(VENV)/python -m pytest $(PYTEST_ARGS)
 
 test-deep: .venv/installed-dev ## Run the tests that take long: the whole zoo, Numba, many examples
-	HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest $(PYTEST_ARGS) -m "(deep or hypothesis or tiered) and not (pymc or jax or numba_zoo)"
+	HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest $(PYTEST_ARGS) -m "(deep or hypothesis or tiered) and not (pymc or jax or samplers or numba_zoo)"
 
 mutants: .venv/installed-dev ## Break each pass in ten ways, or MUTANTS, and report which tests notice
 	$(VENV)/python tests/mutation --count $${MUTANTS:-10}

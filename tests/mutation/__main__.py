@@ -39,7 +39,7 @@ _TESTS = ("tests/passes", "tests/analysis", "tests/pipeline", "tests/loop", "tes
 # What pytest is given besides, in each tier.
 _TIERS = {
     "quick": (),
-    "deep": ("-m", "(deep or hypothesis or tiered) and not (pymc or jax or numba_zoo)"),
+    "deep": ("-m", "(deep or hypothesis or tiered) and not (pymc or jax or samplers or numba_zoo)"),
 }
 # A mutant may not end, or use up all memory. It has this many seconds and this many times what its
 # tests take, and this many bytes.

@@ -28,6 +28,28 @@ def garch() -> Any:
     return model
 
 
+def simulated_garch() -> Any:
+    """GARCH(1,1) of 500 returns that were drawn from one, which samplers find their way in."""
+    import pymc as pm
+
+    rng = np.random.default_rng(6)
+    returns, v = np.empty(500), 1.0
+    for t in range(len(returns)):
+        returns[t] = rng.normal() * np.sqrt(v)
+        v = 0.2 + 0.2 * returns[t] ** 2 + 0.6 * v
+    with pm.Model() as model:
+        omega = pm.HalfNormal("omega", 0.5)
+        alpha, beta = pm.Beta("alpha", 2, 5), pm.Beta("beta", 5, 2)
+        variance = scan(
+            lambda x, v, omega, alpha, beta: omega + alpha * x**2 + beta * v,
+            sequences=[pt.as_tensor(returns[:-1])],
+            outputs_info=[pt.ones(())],
+            non_sequences=[omega, alpha, beta],
+        )
+        pm.Normal("returns", 0, pt.sqrt(variance), observed=returns[1:])
+    return model
+
+
 def sir() -> Any:
     """An epidemic: three states that feed each other."""
     import pymc as pm

@@ -37,10 +37,6 @@ from scanopt_cli.loop.codegen.values import (
 )
 from scanopt_cli.loop.codegen.writer import NEGATIVE_LENGTH, Writer
 
-_MOST_BYTES = 10**6
-"""Constants of more bytes are in no code, which is of one process only then."""
-
-
 class _Order:
     """The nodes that are written, and who reads what they compute.
 
@@ -177,9 +173,8 @@ class GraphWriter(Writer):
             return self.known[variable]
         if isinstance(variable, Constant) and is_number_like(variable):
             return self.number(np.asarray(variable.data).reshape(())[()], variable.type.dtype)
-        data = variable.data
-        if isinstance(data, np.ndarray) and not data.flags.forc and data.nbytes <= _MOST_BYTES:
-            data = np.ascontiguousarray(data)  # of others Numba writes the address
+        # With gaps between its entries, Numba would keep its address, and nothing on disk.
+        data = basic.numba_typify(variable.data)
         kind = self.context.typing_context.resolve_value_type(data)
         return self.from_numba(
             self.context.get_constant_generic(self.builder, kind, data),
