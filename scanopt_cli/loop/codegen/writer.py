@@ -26,6 +26,7 @@ from scanopt_cli.loop.codegen.values import (
 )
 
 _BYTE = ir.IntType(8)
+_LONG = ir.IntType(64)
 _ALIGNMENT = 32
 _NONE: Mapping[str, Any] = {}
 NEGATIVE_LENGTH = "negative dimensions are not allowed"
@@ -53,8 +54,39 @@ class Writer(LengthWriter):
         self.builder = builder
         self.memo = memo
         self.functions = functions
+        self._apart: dict[object, Any] = {}
 
     # Control.
+
+    def apart(
+        self, name: str, arguments: Sequence[Any], write: Callable[[Sequence[Any]], None]
+    ) -> None:
+        """Write a function of LLVM's, and call it; it is written once for arguments of a kind.
+
+        What is known of the arguments, numbers and conditions, is known inside. ``write`` writes
+        nothing that raises an error. LLVM inlines a function that is called once, and what is
+        written for known lengths alone is written in place.
+        """
+        given = [v for v in arguments if not isinstance(v, int | ir.Constant)]
+        if not any(v.type == _LONG for v in given):
+            return write(arguments)
+        key = (name, *(str(v.type if any(v is one for one in given) else v) for v in arguments))
+        function = self._apart.get(key)
+        if function is not None:
+            function.attributes.add("noinline")
+        else:
+            outside = self.builder
+            kind = ir.FunctionType(ir.VoidType(), [v.type for v in given])
+            function = ir.Function(outside.module, kind, outside.module.get_unique_name(name))
+            function.linkage = "internal"
+            inside = iter(function.args)
+            self.builder = ir.IRBuilder(function.append_basic_block())
+            write([next(inside) if any(v is one for one in given) else v for v in arguments])
+            self.builder.ret_void()
+            self.builder = outside
+            self._apart[key] = function
+        self.builder.call(function, given)
+        return None
 
     def fail_if(self, condition: Any, error: type[Exception], message: str) -> None:
         """Raise an error if a condition holds."""
