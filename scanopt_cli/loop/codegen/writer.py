@@ -55,6 +55,7 @@ class Writer(LengthWriter):
         self.memo = memo
         self.functions = functions
         self._apart: dict[object, Any] = {}
+        self._searched: dict[tuple[Any, tuple[Any, ...]], tuple[Any, Any]] = {}
 
     # Control.
 
@@ -290,16 +291,24 @@ class Writer(LengthWriter):
 
     def called(self, function: Any, *numbers: Number) -> Number:
         """Return a function of numbers that Numba has code for: of ``operator``, NumPy or math."""
-        typing = self.context.typing_context
         kinds = tuple(number.numba_type for number in numbers)
-        kind = typing.resolve_value_type(function)
-        signature = typing.resolve_function_type(kind, kinds, {})
+        code, signature = self._found(function, kinds)
         arguments = [
             self.context.cast(self.builder, number.code, number.numba_type, target)
             for number, target in zip(numbers, signature.args, strict=True)
         ]
-        code = self.context.get_function(kind, signature)(self.builder, arguments)
-        return Number(code, np.dtype(as_dtype(signature.return_type)))
+        made = code(self.builder, arguments)
+        return Number(made, np.dtype(as_dtype(signature.return_type)))
+
+    def _found(self, function: Any, kinds: tuple[Any, ...]) -> tuple[Any, Any]:
+        """Return what writes a function of numbers, and its signature; Numba searches for long."""
+        if (function, kinds) not in self._searched:
+            typing = self.context.typing_context
+            kind = typing.resolve_value_type(function)
+            signature = typing.resolve_function_type(kind, kinds, {})
+            code = self.context.get_function(kind, signature)
+            self._searched[function, kinds] = code, signature
+        return self._searched[function, kinds]
 
     # What Numba's functions take and return.
 
