@@ -12,6 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from pytensor.graph.basic import Apply
 
+from scanopt_cli.loop.association import has_only_totals
 from scanopt_cli.loop.codegen.buffers import Pool
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
 from scanopt_cli.loop.codegen.states import go_on, state_of
@@ -35,7 +36,10 @@ def _loop(op: Loop, node: Apply, writer: GraphWriter, inputs: Sequence[Value]) -
     with _steps(writer, n) as steps:
         old = [state.value(writer) for state in states]
         values = [writer.count(steps.index), *old, *constants]
+        outside = writer.waits_for_states
+        writer.waits_for_states = not has_only_totals(op.fgraph, op.n_states)
         made = writer.inner(op.fgraph, values)
+        writer.waits_for_states = outside
         go_on(writer, states, old, made)
         if op.is_while:
             goes_on = made[-1]

@@ -12,6 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.np import arrayobj
 from numba.np.numpy_support import as_dtype
+from pytensor.configdefaults import config
 
 from scanopt_cli.loop.codegen.lengths import LengthWriter
 from scanopt_cli.loop.codegen.values import (
@@ -28,6 +29,9 @@ from scanopt_cli.loop.codegen.values import (
 _BYTE = ir.IntType(8)
 _LONG = ir.IntType(64)
 _ALIGNMENT = 32
+_REORDERED = ("fadd", "fsub", "fmul")
+# PyTensor's, but for the one that lets LLVM reorder: it puts last what is read in the step.
+_IN_ORDER = ("arcp", "contract", "afn", "nsz")
 _NONE: Mapping[str, Any] = {}
 NEGATIVE_LENGTH = "negative dimensions are not allowed"
 _OTHER_SHAPE = "an array has another shape than its type says"
@@ -47,6 +51,8 @@ class Writer(LengthWriter):
     functions
         The functions that are called, which must live as long as the code: Numba keeps the objects
         that their code refers to no longer than them.
+    keeps_order
+        Whether LLVM is to compute sums and products of numbers in the order that is written.
     """
 
     def __init__(self, context: Any, builder: Any, memo: Any, functions: list[Any]) -> None:
@@ -54,6 +60,7 @@ class Writer(LengthWriter):
         self.builder = builder
         self.memo = memo
         self.functions = functions
+        self.keeps_order = False
         self._apart: dict[object, Any] = {}
         self._searched: dict[tuple[Any, tuple[Any, ...]], tuple[Any, Any]] = {}
 
@@ -298,6 +305,9 @@ class Writer(LengthWriter):
             for number, target in zip(numbers, signature.args, strict=True)
         ]
         made = code(self.builder, arguments)
+        is_reordered = isinstance(made, ir.Instruction) and made.opname in _REORDERED
+        if self.keeps_order and is_reordered and not made.flags and config.numba__fastmath:
+            made.flags = list(_IN_ORDER)  # an instruction without any is given all of PyTensor's
         return Number(made, np.dtype(as_dtype(signature.return_type)))
 
     def _found(self, function: Any, kinds: tuple[Any, ...]) -> tuple[Any, Any]:
