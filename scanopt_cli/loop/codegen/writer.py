@@ -283,6 +283,9 @@ class Writer(LengthWriter):
         dtype = np.dtype(dtype)
         if number.dtype == dtype:
             return number
+        if isinstance(number.code, ir.Constant) and number.dtype.kind in "iu":
+            known = np.asarray(number.code.constant, number.dtype)
+            return self.number(known.astype(dtype)[()], dtype)
         target = numba.from_dtype(dtype)
         code = self.context.cast(self.builder, number.code, number.numba_type, target)
         return Number(code, dtype)
