@@ -9,6 +9,7 @@ from typing import Any
 from pytensor.graph.basic import Apply
 from pytensor.tensor.math import Dot
 
+from scanopt_cli.loop.codegen.apart import written_apart
 from scanopt_cli.loop.codegen.entries import Entries
 from scanopt_cli.loop.codegen.fortran import (
     Operand,
@@ -165,7 +166,8 @@ def _matrix_by_vector(writer: GraphWriter, matrix: Array, vector: Array) -> Arra
     made = writer.allocate(matrix.dtype, matrix.shape[:1])
     with operand(writer, matrix) as left, operand(writer, vector) as right:
         lengths = left.lead, left.is_by_rows, *matrix.shape
-        writer.apart(
+        written_apart(
+            writer,
             "scanopt.matrix_by_vector",
             [made.data, left.array.data, right.array.data, *lengths],
             lambda given: _matrix_by_vector_apart(writer, made.dtype, *given),
@@ -280,7 +282,8 @@ def _small(writer: GraphWriter, made: Array, left: Array, right: Array) -> None:
             replace(right, data=other, shape=(k, m), strides=(by_other_row, by_other_column)),
         )
 
-    writer.apart("scanopt.small_product", [*given, *left.shape, right.shape[1]], write)
+    lengths = [*left.shape, right.shape[1]]
+    written_apart(writer, "scanopt.small_product", [*given, *lengths], write)
 
 
 def _small_apart(writer: GraphWriter, made: Array, left: Array, right: Array) -> None:

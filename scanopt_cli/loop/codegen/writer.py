@@ -13,6 +13,7 @@ from numba.core import cgutils, types
 from numba.np import arrayobj
 from numba.np.numpy_support import as_dtype
 from pytensor.configdefaults import config
+from pytensor.link.numba.dispatch._llvmlite_self_ref import ensure_self_ref_metadata_support
 
 from scanopt_cli.loop.codegen.lengths import LengthWriter
 from scanopt_cli.loop.codegen.values import (
@@ -26,8 +27,9 @@ from scanopt_cli.loop.codegen.values import (
     is_real,
 )
 
+ensure_self_ref_metadata_support()  # of what is told LLVM of memory and of loops
+
 _BYTE = ir.IntType(8)
-_LONG = ir.IntType(64)
 _ALIGNMENT = 32
 _REORDERED = ("fadd", "fsub", "fmul")
 # PyTensor's, but for the one that lets LLVM reorder: it puts last what is read in the step.
@@ -51,6 +53,8 @@ class Writer(LengthWriter):
     functions
         The functions that are called, which must live as long as the code: Numba keeps the objects
         that their code refers to no longer than them.
+    apart
+        Functions of LLVM's that are written apart, by what they are written for.
     keeps_order
         Whether LLVM is to compute sums and products of numbers in the order that is written.
     """
@@ -61,40 +65,10 @@ class Writer(LengthWriter):
         self.memo = memo
         self.functions = functions
         self.keeps_order = False
-        self._apart: dict[object, Any] = {}
+        self.apart: dict[object, Any] = {}
         self._searched: dict[tuple[Any, tuple[Any, ...]], tuple[Any, Any]] = {}
 
     # Control.
-
-    def apart(
-        self, name: str, arguments: Sequence[Any], write: Callable[[Sequence[Any]], None]
-    ) -> None:
-        """Write a function of LLVM's, and call it; it is written once for arguments of a kind.
-
-        What is known of the arguments, numbers and conditions, is known inside. ``write`` writes
-        nothing that raises an error. LLVM inlines a function that is called once, and what is
-        written for known lengths alone is written in place.
-        """
-        given = [v for v in arguments if not isinstance(v, int | ir.Constant)]
-        if not any(v.type == _LONG for v in given):
-            return write(arguments)
-        key = (name, *(str(v.type if any(v is one for one in given) else v) for v in arguments))
-        function = self._apart.get(key)
-        if function is not None:
-            function.attributes.add("noinline")
-        else:
-            outside = self.builder
-            kind = ir.FunctionType(ir.VoidType(), [v.type for v in given])
-            function = ir.Function(outside.module, kind, outside.module.get_unique_name(name))
-            function.linkage = "internal"
-            inside = iter(function.args)
-            self.builder = ir.IRBuilder(function.append_basic_block())
-            write([next(inside) if any(v is one for one in given) else v for v in arguments])
-            self.builder.ret_void()
-            self.builder = outside
-            self._apart[key] = function
-        self.builder.call(function, given)
-        return None
 
     def fail_if(self, condition: Any, error: type[Exception], message: str) -> None:
         """Raise an error if a condition holds."""
