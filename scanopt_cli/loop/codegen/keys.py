@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import llvmlite
+import numba
+import pytensor
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.graph.op import HasMultipleInnerGraph
 
 from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.version import __version__
 
-_PACKAGES = ("llvmlite", "numba", "pytensor", "scanopt")
+_VERSIONS = [llvmlite.__version__, numba.__version__, pytensor.__version__, __version__]
 
 
 def key_of(graph: AbstractFunctionGraph, nodes: Sequence[Apply]) -> str | None:
@@ -37,7 +40,7 @@ def key_of(graph: AbstractFunctionGraph, nodes: Sequence[Apply]) -> str | None:
 @cache
 def _writers() -> bytes:
     """Return a digest of what writes code: the source of the rules, and versions of packages."""
-    content = sha256(repr([version(package) for package in _PACKAGES]).encode())
+    content = sha256(repr(_VERSIONS).encode())
     loop = Path(__file__).parents[1]
     for path in sorted((*loop.glob("*.py"), *loop.glob("codegen/*.py"))):
         content.update(path.read_bytes())
