@@ -19,7 +19,6 @@ import numpy as np
 from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Constant
-from pytensor.link.c.exceptions import MissingGXX
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Cast, ScalarInnerGraphOp, ScalarOp
 from pytensor.tensor.basic import (
@@ -94,13 +93,20 @@ def _install() -> None:
         try:
             with config.change_flags(cxx=""):
                 return original(fgraph, node, *arguments)
-        except (MissingGXX, AssertionError):
+        except (_missing_compiler(), AssertionError):
             # It has no Python code, or none for so many operands; or a check fails, as it will
             # when the graph runs. PyTensor handles all errors of a rewriter but this one.
             return False
 
     # An attribute of the instance, which `del` takes away again.
     unconditional_constant_folding.transform = transform
+
+
+def _missing_compiler() -> type[Exception]:
+    """Return PyTensor's error that there is no compiler, whose module imports setuptools."""
+    from pytensor.link.c.exceptions import MissingGXX
+
+    return MissingGXX
 
 
 def work_of(node: Apply) -> float:

@@ -24,7 +24,7 @@ from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.scalar.basic import Add, Composite, Mul
+from pytensor.scalar.basic import Add, Composite, Mul, ScalarType, Sub
 
 from scanopt_cli.loop.products import is_float
 
@@ -53,6 +53,33 @@ def reassociate(body: FunctionGraph, n_states: int) -> None:
                 body.replace_all(list(zip(node.outputs, outputs, strict=True)))
         if not varying.isdisjoint(node.inputs):
             varying.update(outputs)
+
+
+def has_only_totals(body: Any, n_states: int) -> bool:
+    """Whether the numbers among the states are sums and products that a step only adds to.
+
+    What a compiler may reorder then, to add up several terms at once. Other states wait for one
+    another in the order that `reassociate` has found.
+    """
+    return all(
+        _is_total(body, old, new)
+        for old, new in zip(body.inputs[1 : 1 + n_states], body.outputs, strict=False)
+        if isinstance(old.type, ScalarType)
+    )
+
+
+def _is_total(graph: Any, old: Variable, new: Variable) -> bool:
+    """Whether a value is a sum or a product of another, and either is read nowhere else."""
+    read = [v for node in graph.apply_nodes for v in node.inputs] + list(graph.outputs)
+    node = new.owner
+    if node is None or read.count(old) != 1 or read.count(new) != 1 or old not in node.inputs:
+        return False
+    op: Any = node.op
+    if isinstance(op, Composite):
+        inside = op.fgraph
+        own = inside.inputs[node.inputs.index(old)]
+        return _is_total(inside, own, inside.outputs[node.outputs.index(new)])
+    return isinstance(op, Add | Mul) or (isinstance(op, Sub) and old is node.inputs[0])
 
 
 type Term = tuple[Variable, int]

@@ -14,7 +14,7 @@ from typing import Any
 
 from scanopt_cli.errors import PassError, brief
 from scanopt_cli.pipeline.contract import Pass
-from scanopt_cli.pipeline.registry import plug_ins, registry
+from scanopt_cli.pipeline.registry import plug_ins, registered, registry
 from scanopt_cli.text import comma_separated
 
 PRESETS: dict[str, str] = {
@@ -109,14 +109,13 @@ def pass_class(name: str) -> type[Pass]:
     PassError
         If there is none; the message names the nearest one.
     """
-    known = registry()
-    found = known.get(name) or known.get(_FORMER_NAMES.get(name, name))
+    found = registered(name) or registered(_FORMER_NAMES.get(name, name))
     if found is not None:
         return found
     if name in plug_ins().problems:
         raise PassError(plug_ins().problems[name], where=_WHERE)
     hint = "`scanopt passes` lists them"
-    for nearest in get_close_matches(name, [*known, *PRESETS], n=1):
+    for nearest in get_close_matches(name, [*registry(), *PRESETS], n=1):
         hint = f"did you mean {'the preset ' if nearest in PRESETS else ''}{nearest}?"
     raise PassError(f"there is no pass or preset {name!r}", where=_WHERE, hint=hint)
 

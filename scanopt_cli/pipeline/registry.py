@@ -53,13 +53,22 @@ _BUILTIN = (
     "match_precision:MatchPrecision",
     "remove_unused_ends:RemoveUnusedEnds",
 )
+_BY_NAME = {
+    entry.partition(":")[0].rpartition(".")[2].replace("_", "-"): entry for entry in _BUILTIN
+}
+"""The same by the names of passes, which are those of their modules."""
 ENTRY_POINT_GROUP = "scanopt.passes"
 
 
 @cache
 def builtin() -> tuple[type[Pass], ...]:
     """Return the built-in passes."""
-    return tuple(resolve_name(f"scanopt_cli.passes.{entry}") for entry in _BUILTIN)
+    return tuple(map(_built_in, _BUILTIN))
+
+
+def _built_in(entry: str) -> type[Pass]:
+    cls: type[Pass] = resolve_name(f"scanopt_cli.passes.{entry}")
+    return cls
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +138,12 @@ def registry() -> Mapping[str, type[Pass]]:
     return MappingProxyType({cls.name: cls for cls in builtin()} | dict(plug_ins().passes))
 
 
+def registered(name: str) -> type[Pass] | None:
+    """Return the pass of a name; of the built-in ones, no other one is imported."""
+    others = plug_ins().passes  # which warns of what cannot be loaded
+    return _built_in(_BY_NAME[name]) if name in _BY_NAME else others.get(name)
+
+
 def package_of(item: Pass) -> str | None:
     """Return the package that adds a pass by an entry point."""
-    return None if type(item) in builtin() else plug_ins().packages.get(type(item))
+    return plug_ins().packages.get(type(item))

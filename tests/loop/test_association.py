@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytensor
+import pytensor.tensor as pt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +19,9 @@ from pytensor.scalar.basic import Composite, add, float32, float64, int64, mul, 
 
 import scanopt_cli as so
 from scanopt_cli.ir.inner_graphs import walk
-from scanopt_cli.loop.association import reassociate
+from scanopt_cli.loop import scan as loop
+from scanopt_cli.loop.association import has_only_totals, reassociate
+from scanopt_cli.loop.codegen.writer import Writer
 from support.graph_building import scan
 
 
@@ -172,3 +177,58 @@ def test_written_out_steps_grow_in_proportion() -> None:
         return sum(len(inner.inputs) for n in nodes for inner in n.op.fgraph.apply_nodes)
 
     assert operations(16) < 3 * operations(8)
+
+
+TOTALS: dict[str, tuple[Callable[..., list[Any]], str, bool]] = {
+    "a sum": (lambda a, x: [add(a, mul(x, x))], "a", True),
+    "a product": (lambda a, x: [mul(x, a)], "a", True),
+    "what is taken off": (lambda a, x: [sub(a, x)], "a", True),
+    "a sign that changes": (lambda a, x: [sub(x, a)], "a", False),
+    "a state twice": (lambda a, x: [add(a, mul(a, x))], "a", False),
+    "a sum with another state": (lambda a, c, x: [add(a, c), add(c, x)], "a c", False),
+    "two sums": (lambda a, c, x: [add(a, x), add(c, sin(x))], "a c", True),
+    "a sum that is kept": (lambda a, x: [add(a, x), add(a, x)], "a", False),
+    "a state that is read for something else": (lambda a, x: [add(a, x), sin(a)], "a", False),
+}
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("name", TOTALS)
+def test_states_that_are_totals(name: str, *, fused: bool) -> None:
+    function, states, expected = TOTALS[name]
+    inner = [float64(each) for each in f"{states} x".split()]
+    outputs = function(*inner)
+    if fused:
+        fresh = [v.type(v.name) for v in inner]
+        outputs = Composite(inner, outputs).make_node(*fresh).outputs
+        inner = fresh
+    body = FunctionGraph([int64("i"), *inner], outputs, clone=False)
+    assert has_only_totals(body, len(states.split())) is expected
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "total"])
+def test_llvm_keeps_the_order_where_states_wait(kind: str) -> None:
+    """Where a step only adds to a state, LLVM may add several terms at once."""
+    x = pt.dvector("x")
+
+    def step(a: Any, x: Any) -> tuple[Any, None]:
+        return a * x + (pt.exp(a) if kind == "recurrent" else 0), None
+
+    last, _ = loop(step, pt.constant(np.array(1.0)), x)
+    found = []
+    original = Writer.called
+
+    def called(self: Writer, function: Any, *numbers: Any) -> Any:
+        made = original(self, function, *numbers)
+        if function is operator.mul:
+            found.append("reassoc" not in made.code.flags and bool(made.code.flags))
+        return made
+
+    with mock.patch.object(Writer, "called", called):
+        f = pytensor.function([x], last, mode="NUMBA")
+        value = f(np.full(3, 0.5))
+    assert found == [kind == "recurrent"]
+    a = 1.0
+    for _ in range(3):
+        a = a * 0.5 + (np.exp(a) if kind == "recurrent" else 0)
+    assert value == pytest.approx(a, rel=1e-14)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
-from pytensor.scalar.basic import Maximum
+from pytensor.scalar.basic import Maximum, float64
 
 import scanopt_cli as so
+import scanopt_cli.loop.codegen.scalars as codegen_scalars
 from scanopt_cli.ir.graph import from_io
 from scanopt_cli.ir.inner_graphs import walk
-from scanopt_cli.loop.shifted_sums import ShiftedLog, protect_log_sums
+from scanopt_cli.loop.shifted_sums import ShiftedLog, protect_log_sums, shifted_log
 from support.graph_building import scan
 from support.tiers import deep
 
@@ -107,3 +109,9 @@ def test_a_step_of_numbers_has_one_maximum_for_each_sum() -> None:
     fused = [op.fgraph for op in scalars if hasattr(op, "fgraph") and hasattr(op, "nin")]
     maxima = [n for g in fused for n in g.apply_nodes if isinstance(n.op, Maximum)]
     assert len(maxima) == 3 * 2
+
+
+def test_numba_compiles_no_function_for_its_logarithm() -> None:
+    op = shifted_log.scalar_op
+    with mock.patch.object(codegen_scalars, "_compiled", side_effect=AssertionError):
+        assert codegen_scalars.rule_of(op, op.make_node(float64())) is not None

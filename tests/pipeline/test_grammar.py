@@ -11,7 +11,7 @@ from scanopt_cli.passes.of_scans.save_mem.save_mem import SaveMem
 from scanopt_cli.passes.of_traced_loops.unroll_small.unroll_small import UnrollSmall
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.grammar import PRESETS, as_passes, described, parse, print_pipeline
-from scanopt_cli.pipeline.registry import builtin, registry
+from scanopt_cli.pipeline.registry import builtin, registered, registry
 
 _OPTIONS = {SaveMem: st.booleans(), UnrollSmall: st.integers(1, 64)}
 _PASSES = st.one_of(
@@ -71,3 +71,4 @@ def test_text_in_a_sequence_is_no_pass() -> None:
 
 def test_every_builtin_pass_is_registered_under_its_name() -> None:
     assert [registry()[cls.name] for cls in builtin()] == list(builtin())
+    assert [registered(cls.name) for cls in builtin()] == list(builtin())

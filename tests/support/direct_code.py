@@ -13,7 +13,6 @@ import pytensor.tensor as pt
 from numba.core.runtime import _nrt_python, rtsys
 from pytensor.conditional.op import LazyIfElse
 from pytensor.graph.basic import Variable
-from pytensor.tensor.basic import ARange
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
 import scanopt_cli.loop.codegen.functions  # noqa: F401  # registers what it compiles
@@ -25,7 +24,7 @@ type Build = Callable[..., Any]
 
 N_STEPS = 3
 # Of loops that may have no steps, and of diagonals that PyTensor writes by their indices.
-AROUND = (LazyIfElse, ARange, AdvancedIncSubtensor)
+AROUND = (LazyIfElse, AdvancedIncSubtensor)
 LAYOUTS = ("rows", "columns", "reversed", "strided", "wide")
 
 

@@ -16,6 +16,7 @@ functions         the function of a graph, for PyTensor's Numba linker
     branches      conditionals
     loops         loops: where their states are (`states`), and their memory (`buffers`)
     products      products, `factors` and `diagonals` of matrices (`fortran`, `routines`: BLAS)
+  apart           functions of LLVM's, for what would be written several times
   entries         reads and writes of the entries of arrays
   writer          what all rules need: control, memory, numbers, calls
     lengths       lengths and conditions, known or not

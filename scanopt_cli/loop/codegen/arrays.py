@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.ops import DeepCopyOp, ViewOp
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Constant
 from pytensor.link.numba.dispatch.basic import numba_funcify_and_cache_key
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import (
     Alloc,
     AllocEmpty,
+    ARange,
     Join,
     MakeVector,
     ScalarFromTensor,
+    Split,
     TensorFromScalar,
 )
 from pytensor.tensor.elemwise import DimShuffle
@@ -35,6 +37,7 @@ from scanopt_cli.loop.codegen.entries import Entries
 from scanopt_cli.loop.codegen.graphs import GraphWriter, is_number_like, write_node
 from scanopt_cli.loop.codegen.values import Array, Length, Number, Other, Value, is_real
 
+_FLOAT = np.dtype(np.float64)
 _WRONG_SIZE = "cannot reshape array into the shape that is asked for"
 _MISMATCH = "all the input array dimensions except for the concatenation axis must match exactly"
 
@@ -276,6 +279,80 @@ def _join(
         writer.over_entries(own, put)
         first = writer.add(first, own[axis])
     return [made]
+
+
+@write_node.register(ARange)
+def _arange(
+    op: ARange, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
+) -> Sequence[Value] | None:
+    """Write integers that are a step apart; how many there are, NumPy computes by floats."""
+    given = _lengths(writer, inputs)
+    if given is None or not all(np.can_cast(v.type.dtype, np.int64) for v in node.inputs):
+        return None
+    start, stop, step = given
+    is_zero = writer.is_zero(step)
+    writer.fail_if(is_zero, ValueError, "Maximum allowed size exceeded")
+    distance = writer.subtract(stop, start)
+    if isinstance(step, int) and step == 1:
+        count = writer.larger(distance, 0)
+    else:
+        steps = [writer.cast(writer.count(n), np.float64) for n in (distance, step)]
+        rounded = writer.called(
+            np.ceil, Number(writer.builder.fdiv(*(n.code for n in steps)), _FLOAT)
+        )
+        count = writer.larger(writer.length(rounded), 0)
+    static = node.outputs[0].type.shape[0]
+    made = writer.allocate(op.dtype, (count if static is None else static,))
+    entries = Entries(writer, made)
+
+    def put(at: Sequence[Length]) -> None:
+        number = writer.add(start, writer.multiply(at[0], step))
+        entries.write(writer.count(number), made, at)
+
+    writer.over_entries(made.shape, put)
+    return [made]
+
+
+@write_node.register(Split)
+def _split(
+    op: Split, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
+) -> Sequence[Value] | None:
+    value, sizes = inputs
+    if not isinstance(value, Array) or not isinstance(sizes, Array | Number) or not op.len_splits:
+        return None
+    counts = _counts(writer, node.inputs[1], sizes, op.len_splits)
+    is_negative = writer.either(*(writer.is_less(n, 0) for n in counts))
+    writer.fail_if(is_negative, ValueError, "Split sizes cannot be negative")
+    ends: list[Length] = [0]
+    for n in counts:
+        ends.append(writer.add(ends[-1], n))
+    axis, shape = op.axis, value.shape
+    is_wrong = writer.differs(ends[-1], shape[axis])
+    writer.fail_if(is_wrong, ValueError, "Split sizes sum to another length than the axis has")
+    # Entries follow each other still if there is one of all that is before the axis.
+    follow = value.is_contiguous and all(isinstance(n, int) and n == 1 for n in shape[:axis])
+    return [
+        replace(
+            value,
+            data=writer.entry(value, [start if i == axis else 0 for i in range(value.ndim)]),
+            shape=(*shape[:axis], n, *shape[axis + 1 :]),
+            is_contiguous=follow,
+        )
+        for start, n in zip(ends, counts, strict=False)
+    ]
+
+
+def _counts(writer: GraphWriter, variable: Any, sizes: Array | Number, n: int) -> list[Length]:
+    """Return how many entries parts have, after a check of the number of parts."""
+    wrong = "Length of splits is not equal to n_splits"
+    length = sizes.shape[0] if isinstance(sizes, Array) else 1
+    writer.fail_if(writer.differs(length, n), ValueError, wrong)
+    if isinstance(variable, Constant) and len(variable.data) == n:
+        return [int(size) for size in variable.data]
+    if isinstance(sizes, Number):
+        return [writer.length(sizes)] * n
+    places = [writer.entry(sizes, [i]) for i in range(n)]
+    return [writer.length(writer.load(place, sizes.dtype)) for place in places]
 
 
 @write_node.register(OpFromGraph)

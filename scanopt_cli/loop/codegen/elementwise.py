@@ -12,6 +12,7 @@ from pytensor.graph.basic import Apply
 from pytensor.scalar import basic as scalars
 from pytensor.scalar.basic import identity as identity_op
 from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.math import Argmax
 
 from scanopt_cli.loop.codegen.entries import Entries
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
@@ -250,6 +251,66 @@ def _reduction(
         return None
     _compute(writer, lambda _writer, numbers: numbers, value.shape, inputs, [result])
     return [result.value(writer)]
+
+
+@write_node.register(Argmax)
+def _argmax(
+    op: Argmax, node: Apply, writer: GraphWriter, inputs: Sequence[Value]
+) -> Sequence[Value] | None:
+    """Write where the largest entry is, or the first NaN, in the order of the axes."""
+    (value,) = inputs
+    if isinstance(value, Number):
+        return [writer.number(0, np.int64)]
+    if not isinstance(value, Array):
+        return None
+    axes = range(value.ndim) if op.axis is None else [axis % value.ndim for axis in op.axis]
+    kept = [axis for axis in range(value.ndim) if axis not in axes]
+    shape, reduced = ([value.shape[axis] for axis in some] for some in (kept, axes))
+    is_empty = writer.is_zero(writer.product(reduced))
+    writer.fail_if(
+        writer.both(is_empty, writer.not_(writer.is_zero(writer.product(shape)))),
+        ValueError,
+        "attempt to get argmax of an empty sequence",
+    )
+    made = writer.allocate(np.int64, shape) if kept else None
+    entries = Entries(writer, *([] if made is None else [made]))
+    zero = writer.number(0, np.int64)
+    count, best = writer.variable(zero), writer.variable(zero)
+    largest = writer.variable(writer.number(0, value.dtype))
+
+    def search(outer: Sequence[Length]) -> None:
+        for place in (count, best):
+            writer.builder.store(zero.code, place)
+
+        def compare(inner: Sequence[Length]) -> None:
+            indices = {**dict(zip(kept, outer, strict=True)), **dict(zip(axes, inner, strict=True))}
+            number = entries.read(value, [indices[axis] for axis in range(value.ndim)])
+            position = writer.builder.load(count)
+            is_first = writer.builder.icmp_signed("==", position, zero.code)
+            old = Number(writer.builder.load(largest), value.dtype)
+            with writer.builder.if_then(writer.either(is_first, _exceeds(writer, number, old))):
+                writer.builder.store(number.code, largest)
+                writer.builder.store(position, best)
+            writer.builder.store(writer.code(writer.add(position, 1)), count)
+
+        writer.over_entries(reduced, compare)
+        if made is not None:
+            entries.write(Number(writer.builder.load(best), zero.dtype), made, outer)
+
+    writer.over_entries(shape, search)
+    return [Number(writer.builder.load(best), zero.dtype) if made is None else made]
+
+
+def _exceeds(writer: GraphWriter, number: Number, largest: Number) -> Any:
+    """Return whether NumPy takes a number rather than the largest one before: the first NaN is."""
+    if number.dtype == np.bool_:
+        number, largest = (writer.cast(n, np.uint8) for n in (number, largest))
+    exceeds = writer.called(operator.gt, number, largest).code
+    if number.dtype.kind != "f":
+        return exceeds
+    is_nan = writer.called(operator.ne, number, number).code
+    was_none = writer.called(operator.eq, largest, largest).code
+    return writer.either(exceeds, writer.both(is_nan, was_none))
 
 
 def identity(value: Any, dtype: np.dtype[Any]) -> Any:

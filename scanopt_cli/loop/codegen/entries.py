@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pytensor.link.numba.dispatch._llvmlite_self_ref import ensure_self_ref_metadata_support
-
 from scanopt_cli.loop.codegen.values import Array, Gathered, Length, Memory, Number, Value
 from scanopt_cli.loop.codegen.writer import Writer
-
-ensure_self_ref_metadata_support()
 
 
 def row_at(writer: Writer, index: Length, length: Length) -> Length:

@@ -37,6 +37,7 @@ from scanopt_cli.loop.codegen.values import (
 )
 from scanopt_cli.loop.codegen.writer import NEGATIVE_LENGTH, Writer
 
+
 class _Order:
     """The nodes that are written, and who reads what they compute.
 
@@ -81,6 +82,8 @@ class GraphWriter(Writer):
         The buffers of the loop that is written, if it is one.
     order
         The nodes that are written, one after the other.
+    waits_for_states
+        Whether a loop is written whose next states depend on the states in more ways than sums.
     """
 
     def __init__(self, context: Any, builder: Any, memo: Any, functions: list[Any]) -> None:
@@ -88,6 +91,7 @@ class GraphWriter(Writer):
         self.known: dict[Variable, Value] = {}
         self.pool: Pool | None = None
         self.order = _Order((), ())
+        self.waits_for_states = False
 
     def bind(self, variable: Variable, value: Value) -> None:
         """Let a value stand for a variable, until `drop`."""
@@ -210,6 +214,13 @@ class GraphWriter(Writer):
         self.keep(value)
         return value
 
+    @contextmanager
+    def ordered(self) -> Iterator[None]:
+        """Have LLVM compute numbers in the order that is written, if states wait for them."""
+        self.keeps_order = self.waits_for_states
+        yield
+        self.keeps_order = False
+
     def write(self, nodes: Sequence[Apply], outputs: Sequence[Variable]) -> None:
         """Write nodes in their order; what is read later, or is an output, stays known."""
         outside, self.order = self.order, _Order(nodes, outputs)
@@ -292,5 +303,6 @@ def write_node(
     if isinstance(node.outputs[0].type, ScalarType):
         rule = rule_of(op, node)
         if rule is not None and all(isinstance(v, Number) for v in inputs):
-            return rule(writer, [v for v in inputs if isinstance(v, Number)])
+            with writer.ordered():
+                return rule(writer, [v for v in inputs if isinstance(v, Number)])
     return None

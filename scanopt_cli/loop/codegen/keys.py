@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from functools import cache, partial
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import pytensor
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.equivalence.in_order import in_order
 from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.version import __version__
 
 PREFIX = "scanopt"
 """How every key begins, so that nothing else has it."""
-
-_PACKAGES = ("llvmlite", "numba", "pytensor", "scanopt")
-
 
 _known: WeakKeyDictionary[FunctionGraph, str] = WeakKeyDictionary()
 
@@ -57,7 +55,11 @@ def _told(sameness: Sameness, node: Apply) -> bytes:
 @cache
 def _writers() -> bytes:
     """Return a digest of what writes code: the source of the rules, and versions of packages."""
-    content = sha256(repr([version(package) for package in _PACKAGES]).encode())
+    import llvmlite  # not before a graph is compiled that was not read from disk
+    import numba
+
+    versions = llvmlite.__version__, numba.__version__, pytensor.__version__, __version__
+    content = sha256(repr(versions).encode())
     loop = Path(__file__).parents[1]
     for path in sorted((*loop.glob("*.py"), *loop.glob("codegen/*.py"))):
         content.update(path.read_bytes())

@@ -12,6 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from pytensor.graph.basic import Apply
 
+from scanopt_cli.loop.association import has_only_totals
 from scanopt_cli.loop.codegen.buffers import Pool
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
 from scanopt_cli.loop.codegen.states import go_on, state_of
@@ -35,7 +36,10 @@ def _loop(op: Loop, node: Apply, writer: GraphWriter, inputs: Sequence[Value]) -
     with _steps(writer, n) as steps:
         old = [state.value(writer) for state in states]
         values = [writer.count(steps.index), *old, *constants]
+        outside = writer.waits_for_states
+        steps.wait = writer.waits_for_states = not has_only_totals(op.fgraph, op.n_states)
         made = writer.inner(op.fgraph, values)
+        writer.waits_for_states = outside
         go_on(writer, states, old, made)
         if op.is_while:
             goes_on = made[-1]
@@ -48,10 +52,11 @@ def _loop(op: Loop, node: Apply, writer: GraphWriter, inputs: Sequence[Value]) -
 
 @dataclass(eq=False, slots=True)
 class _Steps:
-    """The code of the steps: the index, and the block after the loop."""
+    """The code of the steps: the index, the block after the loop, and if steps wait for states."""
 
     index: Any
     end: Any
+    wait: bool = False
 
 
 @contextmanager
@@ -70,9 +75,12 @@ def _steps(writer: GraphWriter, n: Length) -> Iterator[_Steps]:
     builder.cbranch(builder.icmp_signed("<", index, writer.code(n)), body, end)
     builder.position_at_end(body)
     writer.pool = pool
-    yield _Steps(index, end)
+    steps = _Steps(index, end)
+    yield steps
     builder.store(builder.add(index, _LONG(1)), place)
-    builder.branch(head)
+    again = builder.branch(head)
+    if steps.wait:
+        again.set_metadata("llvm.loop", _one_by_one(builder.module))
     builder.position_at_end(pool.before)
     builder.store(_LONG(0), place)
     builder.branch(head)
@@ -83,6 +91,12 @@ def _steps(writer: GraphWriter, n: Length) -> Iterator[_Steps]:
     for buffer in pool.taken:
         assert around is not None
         around.give_back(buffer)
+
+
+def _one_by_one(module: Any) -> Any:
+    """Return what tells LLVM to write a step once: several would wait for one another."""
+    hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.disable")])
+    return module.add_metadata([hint], self_ref=True)
 
 
 def _check_rows(

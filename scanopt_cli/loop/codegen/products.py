@@ -9,8 +9,10 @@ from typing import Any
 from pytensor.graph.basic import Apply
 from pytensor.tensor.math import Dot
 
+from scanopt_cli.loop.codegen.apart import written_apart
 from scanopt_cli.loop.codegen.entries import Entries
 from scanopt_cli.loop.codegen.fortran import (
+    Operand,
     as_array,
     call,
     fill,
@@ -19,7 +21,7 @@ from scanopt_cli.loop.codegen.fortran import (
     turned,
 )
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
-from scanopt_cli.loop.codegen.values import Array, Length, Number, Other, Value
+from scanopt_cli.loop.codegen.values import Array, Length, Memory, Number, Other, Value
 from scanopt_cli.loop.products import Product
 
 _LARGE = 1 << 16
@@ -163,29 +165,55 @@ def _matrix_by_vector(writer: GraphWriter, matrix: Array, vector: Array) -> Arra
     """Write the product of a matrix and a vector."""
     made = writer.allocate(matrix.dtype, matrix.shape[:1])
     with operand(writer, matrix) as left, operand(writer, vector) as right:
-        x = right.array
-
-        def loops() -> None:
-            writer.choose(
-                left.is_by_rows,
-                lambda: _rows_by(writer, made, left.by_rows(writer), x),
-                lambda: _columns_by(writer, made, left.by_columns(writer), x),
-            )
-
-        def blas() -> None:
-            by_rows, n_rows, n_columns = left.is_by_rows, *matrix.shape
-            # Some builds of BLAS read what they overwrite.
-            fill(writer, made, 0)
-            call(
-                *(writer, matrix.dtype, "gemv", (by_rows, "T", "N")),
-                writer.chosen(by_rows, n_columns, n_rows),
-                writer.chosen(by_rows, n_rows, n_columns),
-                *(1.0, left.array.data, left.lead, x.data, 1, 0.0, made.data, 1),
-            )
-
-        is_large = writer.is_at_least(writer.product(matrix.shape), _LARGE)
-        writer.choose(is_large, blas, loops)
+        lengths = left.lead, left.is_by_rows, *matrix.shape
+        written_apart(
+            writer,
+            "scanopt.matrix_by_vector",
+            [made.data, left.array.data, right.array.data, *lengths],
+            lambda given: _matrix_by_vector_apart(writer, made.dtype, *given),
+        )
     return made
+
+
+def _matrix_by_vector_apart(
+    writer: GraphWriter,
+    dtype: Any,
+    result: Any,
+    entries: Any,
+    vector: Any,
+    lead: Length,
+    is_by_rows: Any,
+    n_rows: Length,
+    n_columns: Length,
+) -> None:
+    """Write the product of a matrix and a vector, given by pointers, into a result."""
+    made, x = _at(dtype, result, n_rows), _at(dtype, vector, n_columns)
+    matrix = replace(made, data=entries, shape=(n_rows, n_columns), memory=Memory(None, False))
+    left = Operand(matrix, lead, is_by_rows)
+
+    def loops() -> None:
+        writer.choose(
+            is_by_rows,
+            lambda: _rows_by(writer, made, left.by_rows(writer), x),
+            lambda: _columns_by(writer, made, left.by_columns(writer), x),
+        )
+
+    def blas() -> None:
+        # Some builds of BLAS read what they overwrite.
+        fill(writer, made, 0)
+        call(
+            *(writer, dtype, "gemv", (is_by_rows, "T", "N")),
+            writer.chosen(is_by_rows, n_columns, n_rows),
+            writer.chosen(is_by_rows, n_rows, n_columns),
+            *(1.0, entries, lead, vector, 1, 0.0, result, 1),
+        )
+
+    writer.choose(writer.is_at_least(writer.product(matrix.shape), _LARGE), blas, loops)
+
+
+def _at(dtype: Any, data: Any, length: Length) -> Array:
+    """Return the vector whose entries follow a pointer."""
+    return Array(dtype, data, (length,), (dtype.itemsize,), Memory(None, False), True)
 
 
 def _blocks(writer: GraphWriter, length: Length, write: Any) -> None:
@@ -240,6 +268,25 @@ def _columns_by(writer: GraphWriter, made: Array, matrix: Array, vector: Array) 
 
 def _small(writer: GraphWriter, made: Array, left: Array, right: Array) -> None:
     """Write the product of two matrices of few entries."""
+    given = [made.data, left.data, *left.strides, right.data, *right.strides]
+
+    def write(given: Sequence[Any]) -> None:
+        result, one, *by_one, other, by_other_row, by_other_column, n, k, m = given
+        product = replace(
+            made, data=result, shape=(n, m), strides=writer.row_major(made.dtype, (n, m))
+        )
+        _small_apart(
+            writer,
+            product,
+            replace(left, data=one, shape=(n, k), strides=tuple(by_one)),
+            replace(right, data=other, shape=(k, m), strides=(by_other_row, by_other_column)),
+        )
+
+    lengths = [*left.shape, right.shape[1]]
+    written_apart(writer, "scanopt.small_product", [*given, *lengths], write)
+
+
+def _small_apart(writer: GraphWriter, made: Array, left: Array, right: Array) -> None:
     entries = Entries(writer, made)
     with writer.loop(left.shape[0]) as i:
         row = _part(writer, made, i)

@@ -23,6 +23,7 @@ from scanopt_cli.loop.codegen.values import Number, is_real
 from scanopt_cli.loop.codegen.writer import Writer
 from scanopt_cli.loop.llvm_math import OF_VALUES
 from scanopt_cli.loop.llvm_values import of_codes
+from scanopt_cli.loop.shifted_sums import ShiftedLog
 from scanopt_cli.loop.vector_math import VectorComposite, VectorFunction
 
 type Rule = Callable[[Writer, Sequence[Number]], Sequence[Number]]
@@ -82,7 +83,7 @@ _BY_NUMPY = {
         *("Minimum", "NEQ", "Neg", "AND", "OR", "XOR", "Sin", "Sinh", "Sqr", "Sqrt"),
         *("Sub", "Tan", "Tanh", "TrueDiv", "Trunc"),
     )
-}
+} | {ShiftedLog}
 """The operations whose code in Numba raises no error, and calls no function that it compiles."""
 _OF_TRUTH = {scalars.EQ, scalars.NEQ, scalars.AND, scalars.OR, scalars.XOR, scalars.Invert}
 _OF_FLOATS = {scalars.IsInf, scalars.IsNan}

@@ -12,6 +12,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.np import arrayobj
 from numba.np.numpy_support import as_dtype
+from pytensor.configdefaults import config
+from pytensor.link.numba.dispatch._llvmlite_self_ref import ensure_self_ref_metadata_support
 
 from scanopt_cli.loop.codegen.lengths import LengthWriter
 from scanopt_cli.loop.codegen.values import (
@@ -25,8 +27,13 @@ from scanopt_cli.loop.codegen.values import (
     is_real,
 )
 
+ensure_self_ref_metadata_support()  # of what is told LLVM of memory and of loops
+
 _BYTE = ir.IntType(8)
 _ALIGNMENT = 32
+_REORDERED = ("fadd", "fsub", "fmul")
+# PyTensor's, but for the one that lets LLVM reorder: it puts last what is read in the step.
+_IN_ORDER = ("arcp", "contract", "afn", "nsz")
 _NONE: Mapping[str, Any] = {}
 NEGATIVE_LENGTH = "negative dimensions are not allowed"
 _OTHER_SHAPE = "an array has another shape than its type says"
@@ -46,6 +53,10 @@ class Writer(LengthWriter):
     functions
         The functions that are called, which must live as long as the code: Numba keeps the objects
         that their code refers to no longer than them.
+    apart
+        Functions of LLVM's that are written apart, by what they are written for.
+    keeps_order
+        Whether LLVM is to compute sums and products of numbers in the order that is written.
     """
 
     def __init__(self, context: Any, builder: Any, memo: Any, functions: list[Any]) -> None:
@@ -53,6 +64,9 @@ class Writer(LengthWriter):
         self.builder = builder
         self.memo = memo
         self.functions = functions
+        self.keeps_order = False
+        self.apart: dict[object, Any] = {}
+        self._searched: dict[tuple[Any, tuple[Any, ...]], tuple[Any, Any]] = {}
 
     # Control.
 
@@ -243,6 +257,9 @@ class Writer(LengthWriter):
         dtype = np.dtype(dtype)
         if number.dtype == dtype:
             return number
+        if isinstance(number.code, ir.Constant) and number.dtype.kind in "iu":
+            known = np.asarray(number.code.constant, number.dtype)
+            return self.number(known.astype(dtype)[()], dtype)
         target = numba.from_dtype(dtype)
         code = self.context.cast(self.builder, number.code, number.numba_type, target)
         return Number(code, dtype)
@@ -258,16 +275,27 @@ class Writer(LengthWriter):
 
     def called(self, function: Any, *numbers: Number) -> Number:
         """Return a function of numbers that Numba has code for: of ``operator``, NumPy or math."""
-        typing = self.context.typing_context
         kinds = tuple(number.numba_type for number in numbers)
-        kind = typing.resolve_value_type(function)
-        signature = typing.resolve_function_type(kind, kinds, {})
+        code, signature = self._found(function, kinds)
         arguments = [
             self.context.cast(self.builder, number.code, number.numba_type, target)
             for number, target in zip(numbers, signature.args, strict=True)
         ]
-        code = self.context.get_function(kind, signature)(self.builder, arguments)
-        return Number(code, np.dtype(as_dtype(signature.return_type)))
+        made = code(self.builder, arguments)
+        is_reordered = isinstance(made, ir.Instruction) and made.opname in _REORDERED
+        if self.keeps_order and is_reordered and not made.flags and config.numba__fastmath:
+            made.flags = list(_IN_ORDER)  # an instruction without any is given all of PyTensor's
+        return Number(made, np.dtype(as_dtype(signature.return_type)))
+
+    def _found(self, function: Any, kinds: tuple[Any, ...]) -> tuple[Any, Any]:
+        """Return what writes a function of numbers, and its signature; Numba searches for long."""
+        if (function, kinds) not in self._searched:
+            typing = self.context.typing_context
+            kind = typing.resolve_value_type(function)
+            signature = typing.resolve_function_type(kind, kinds, {})
+            code = self.context.get_function(kind, signature)
+            self._searched[function, kinds] = code, signature
+        return self._searched[function, kinds]
 
     # What Numba's functions take and return.
 

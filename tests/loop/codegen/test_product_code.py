@@ -83,3 +83,23 @@ def test_lengths_that_differ(form: str, *, known: bool) -> None:
         outside(inputs, multiplied)(left, right)
     with pytest.raises(ValueError):  # noqa: PT011  # by NumPy, if the loop has steps is not known
         inside(inputs, multiplied)(*(np.stack([v] * 3) for v in (left, right)))
+
+
+def test_several_products_in_one_graph() -> None:
+    """Those of arguments of a kind are one function, whatever the order of the entries."""
+
+    def build(left: Any, right: Any, x: Any) -> Any:
+        by_columns = (left * 2).T
+        made = [Product()(m, x) for m in (left, right, by_columns, right.T)]
+        return sum(made) + pt.dot(left, pt.dot(right, by_columns))[0]
+
+    def wanted(left: Any, right: Any, x: Any) -> Any:
+        products = left @ x + right @ x + 2 * left.T @ x + right.T @ x
+        return products + (left @ right @ (2 * left).T)[0]
+
+    rng = np.random.default_rng(3)
+    cases = [
+        [rng.normal(size=(n, n)), rng.normal(size=(n, n)), rng.normal(size=n)]
+        for n in (1, 2, 7, 70, 300)
+    ]
+    check(build, [(None, None), (None, None), (None,)], cases, wanted)
