@@ -68,12 +68,15 @@ def test_it_is_off_unless_asked_for(suite: pytest.Pytester) -> None:
     run(suite, USELESS + CLEAN).assert_outcomes(passed=2)
 
 
-def test_it_imports_nothing_until_it_is_used(suite: pytest.Pytester) -> None:
+def test_it_imports_nothing_until_it_is_used(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # plug-ins of others import NumPy
     suite.makepyfile(
         test_it="import sys\ndef test_it():\n"
         "    assert not {'pytensor', 'numpy', 'rich', 'typer'} & set(sys.modules)\n"
     )
-    suite.runpytest_subprocess().assert_outcomes(passed=1)
+    suite.runpytest_subprocess("-p", "scanopt_cli.testing.pytest_plugin").assert_outcomes(passed=1)
 
 
 def test_the_option_fails_tests_by_what_is_found(suite: pytest.Pytester) -> None:
