@@ -177,6 +177,27 @@ def test_updates_stay_with_their_outputs(no_passes: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("mode", [VM, NUMBA], ids=["VM", "Numba"])
+def test_an_output_that_is_an_update_too(mode: Mode, no_passes: Callable[[], None]) -> None:
+    """Each of several outputs that are one variable has its place."""
+
+    def made() -> tuple[Any, Any]:
+        total = pytensor.shared(np.zeros(3), name="total")
+        x = pt.vector("x")
+        added = total + _sums(x)[-1]
+        return compiled(([x], [added, added, x, added * 2]), mode, updates={total: added}), total
+
+    first, one = made()
+    no_passes()
+    second, other = made()
+    for _ in range(2):
+        results = first(np.ones(4)), second(np.ones(4))
+        for wanted, got in zip(*results, strict=True):
+            np.testing.assert_array_equal(wanted, got)
+        results[1][0][:] = -1  # what is returned is the caller's
+        np.testing.assert_array_equal(one.get_value(), other.get_value())
+
+
+@pytest.mark.parametrize("mode", [VM, NUMBA], ids=["VM", "Numba"])
 def test_what_is_overwritten_is_known(mode: Mode, no_passes: Callable[[], None]) -> None:
     """A node that overwrites an array runs after all that read the array."""
 

@@ -141,10 +141,9 @@ def _preparing(original: Callable[..., None]) -> Any:
             _rewrite(rewrite, block, fgraph)
         elif not _read(key, block, fgraph):
             known = constants_of(fgraph)
-            first = _rewrite(rewrite, block, fgraph)
-            if first is not None:
+            noted = _rewrite(rewrite, block, fgraph)
+            if noted and not has_failed(fgraph):
                 code_key = _code_key(fgraph) if isinstance(mode.linker, NumbaLinker) else None
-                noted = [replace(one.compilation(), seconds=0.0) for one in block.records(first)]
                 _keep(key, fgraph, known, code_key, noted)
 
     return staticmethod(prepare_fgraph)
@@ -154,8 +153,10 @@ def _has_loops(fgraph: FunctionGraph) -> bool:
     return any(isinstance(core_op(node.op), Scan | HasSlots) for node in walk(fgraph))
 
 
-def _rewrite(rewrite: Callable[[], None], block: Enabled, fgraph: FunctionGraph) -> int | None:
-    """Rewrite a graph; return where its records begin, or ``None`` if it must not be kept."""
+def _rewrite(
+    rewrite: Callable[[], None], block: Enabled, fgraph: FunctionGraph
+) -> list[Compilation]:
+    """Rewrite a graph, and return what is noted of it, and then of the bodies in it, if any is."""
     first, began = block.n_records, perf_counter()
     asked = compiled_function(fgraph)
     if block.progress is not None:
@@ -164,14 +165,16 @@ def _rewrite(rewrite: Callable[[], None], block: Enabled, fgraph: FunctionGraph)
     seconds = perf_counter() - began
     record = block.record_of(fgraph)
     if record is None:
-        return None
-    passes = sum(one.compilation().seconds for one in block.records(first))
+        return []
+    of_bodies = [one.compilation() for one in block.records(first) if one is not record]
+    noted = [record.compilation(), *of_bodies]
+    passes = sum(one.seconds for one in noted)
     _rewritten[fgraph] = _Rewriting(block, asked, record, passes, max(0.0, seconds - passes))
     if block.progress is not None:
         block.progress.done(
             str(asked), f"rewritten in {seconds:.2f} s, {passes:.2f} of it by scanopt's passes"
         )
-    return None if has_failed(fgraph) else first
+    return noted
 
 
 def _keep(
@@ -187,7 +190,8 @@ def _keep(
     texts = tuple(f"scanopt: {told(remark)}" for one in noted for remark in one.warnings)
     with suppress(Exception):  # what cannot be pickled is rewritten in each process
         graph = written(fgraph, known)
-        kept = _Kept(graph, code_key, texts, pickle.dumps(noted, _PROTOCOL), len(noted))
+        told_later = pickle.dumps([replace(one, seconds=0.0) for one in noted], _PROTOCOL)
+        kept = _Kept(graph, code_key, texts, told_later, len(noted))
         user_store().put(_name(key), pickle.dumps(tuple(kept), _PROTOCOL))
 
 

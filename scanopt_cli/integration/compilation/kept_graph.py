@@ -88,9 +88,12 @@ def read_into(fgraph: FunctionGraph, content: bytes, known: Sequence[np.ndarray]
     for old, new in zip(fgraph.outputs, found, strict=True):
         if not old.type.is_super(new.type):
             raise TypeError(f"a graph of {new.type} is no graph of {old.type}")
-    for old, new in zip(list(fgraph.outputs), found, strict=True):
-        client = next(node for node, _ in fgraph.clients[old] if isinstance(node.op, Output))
-        fgraph.change_node_input(client, 0, new, reason="scanopt", import_missing=True)
+    for place, new in enumerate(found):
+        clients = fgraph.clients[fgraph.outputs[place]]
+        output = next(
+            node for node, _ in clients if isinstance(node.op, Output) and node.op.idx == place
+        )
+        fgraph.change_node_input(output, 0, new, reason="scanopt", import_missing=True)
     if destroys:
         fgraph.attach_feature(DestroyHandler())
 

@@ -18,10 +18,12 @@ The passes run at two positions, because many of them do not apply to a loop wit
 from __future__ import annotations
 
 import logging
+from functools import cache
 
 from pytensor.compile.mode import Mode, optdb
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import GraphRewriter
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from scanopt_cli.integration.compilation.blocks import block_of, innermost
 from scanopt_cli.integration.compilation.compilation_stages import (
@@ -107,4 +109,21 @@ class Unseal(GraphRewriter):
 def _will_unseal(mode: Mode | None) -> bool:
     """Whether the mode runs `Unseal`, which restores the Scans."""
     query = query_of(mode)
-    return query is None or any(isinstance(item, Unseal) for item in optdb.query(query))
+    if query is None or query.subquery or query.extra_rewrites:
+        return query is None or _selects_unsealing(query)
+    tags = (tuple(one or ()) for one in (query.include, query.require, query.exclude))
+    return _is_unsealing(*tags, query.position_cutoff)
+
+
+@cache
+def _is_unsealing(
+    include: tuple[str, ...], require: tuple[str, ...], exclude: tuple[str, ...], cutoff: float
+) -> bool:
+    """Whether modes of these tags run it: to ask takes milliseconds, for each stage and body."""
+    return _selects_unsealing(
+        RewriteDatabaseQuery(include, require, exclude, position_cutoff=cutoff)
+    )
+
+
+def _selects_unsealing(query: RewriteDatabaseQuery) -> bool:
+    return any(isinstance(item, Unseal) for item in optdb.query(query))
