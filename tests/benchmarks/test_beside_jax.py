@@ -34,7 +34,7 @@ class Case:
     """A cost, written twice, and the values of its inputs; it is differentiated by ``wrt``."""
 
     in_pytensor: Callable[..., Any]
-    in_jax: Callable[..., Any]
+    in_jax: Callable[..., Any] | None
     values: dict[str, Any]
     wrt: tuple[str, ...]
     shapes_known: bool = True
@@ -309,8 +309,11 @@ def _compiled(name: str, form: str) -> Callable[..., Any]:
         names = list(case.values)
         wrt = tuple(map(names.index, case.wrt))
 
+        in_jax = case.in_jax
+        assert in_jax is not None
+
         def cost(*arguments: Any) -> Any:
-            return case.in_jax(**dict(zip(names, arguments, strict=True)))
+            return in_jax(**dict(zip(names, arguments, strict=True)))
 
         compiled = jax.jit(jax.value_and_grad(cost, wrt))
 

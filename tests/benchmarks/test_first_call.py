@@ -1,8 +1,9 @@
 """First calls: compiling a gradient and calling it once, in processes of their own.
 
-The loops are those of ``test_beside_jax``: compiled by PyTensor alone, inside of ``enabled()`` and
-by JAX, each in a process without a cache (cold), and in a second one, which finds what the first
-has compiled (warm). Processor time and wall time, without imports. By ``make bench``, or alone by
+The loops are those of ``test_beside_jax``, a batch, and one beside many other nodes: compiled by
+PyTensor alone, inside of ``enabled()`` and by JAX, each in a process without a cache (cold), and in
+a second one, which finds what the first has compiled (warm). Processor time and wall time, without
+imports. By ``make bench``, or alone by
 ``pytest -s -o addopts= tests/benchmarks/test_first_call.py``, which prints a table.
 """
 
@@ -19,8 +20,64 @@ from rich.table import Table
 
 pytest.importorskip("jax")
 
-from support.benchmarks.fresh_process import run
+import numpy as np
+import pytensor.tensor as pt
 
+from benchmarks.test_beside_jax import Case
+from support.benchmarks.fresh_process import run
+from support.graph_building import scan
+
+_rng = np.random.default_rng(1)
+
+
+def _subjects(q: Any, rate: Any, chosen: Any, rewards: Any) -> Any:
+    """Q-learning of subjects, as rows: what each expects of two arms, how likely it chose so."""
+
+    def step(mask: Any, reward: Any, q: Any, total: Any, rate: Any) -> Any:
+        told = (mask * (q - pt.logsumexp(q, axis=1, keepdims=True))).sum(axis=1)
+        return q + rate[:, None] * mask * (reward[:, None] - q), total + told
+
+    states = [q, pt.zeros(q.shape[0], dtype="float64")]
+    _, totals = scan(step, sequences=[chosen, rewards], outputs_info=states, non_sequences=[rate])
+    return totals[-1].sum()
+
+
+def _many_terms(point: Any, data: Any) -> Any:
+    """A log-density of many terms beside its loop, some 300 nodes, and a GARCH of its data."""
+    total = pt.as_tensor(0.0)
+    for i in range(20):
+        scale = pt.exp(point[i]) + 0.1 * i
+        total = total - 0.5 * ((point[i] - 0.1 * i) / scale) ** 2 - pt.log(scale) - point[i] ** 4
+    omega, alpha, beta = pt.exp(point[0]), pt.sigmoid(point[1]) / 2, pt.sigmoid(point[2]) / 2
+    variances = scan(
+        lambda r, v, *parameters: parameters[0] + parameters[1] * r**2 + parameters[2] * v,
+        sequences=[data],
+        outputs_info=[pt.ones(())],
+        non_sequences=[omega, alpha, beta],
+    )
+    return total - 0.5 * (pt.log(variances) + data**2 / variances).sum()
+
+
+# Without a twin in JAX.
+ALONE = {
+    "12 subjects, Q-learning": Case(
+        _subjects,
+        None,
+        {
+            "q": np.zeros((12, 2)),
+            "rate": np.full(12, 0.3),
+            "chosen": np.eye(2)[_rng.integers(0, 2, (200, 12))],
+            "rewards": _rng.normal(size=(200, 12)),
+        },
+        ("rate",),
+    ),
+    "300 nodes beside a GARCH(1,1)": Case(
+        _many_terms,
+        None,
+        {"point": _rng.normal(size=20) / 4, "data": _rng.normal(size=300)},
+        ("point",),
+    ),
+}
 NAMES = (
     "scalar map, trace",
     "AR(2), trace",
@@ -31,22 +88,25 @@ NAMES = (
     "nested 500 x 10",
     "RNN 64",
     "GRU 64, shapes unknown",
+    *ALONE,
 )
 _PROGRAM = """
 import json, logging, sys, warnings
 from contextlib import nullcontext
+from resource import RUSAGE_SELF, getrusage
 from time import perf_counter, process_time
 
 import jax, numba, numpy as np, pytensor
 import pytensor.link.numba.dispatch
 import scanopt_cli as so
 from benchmarks.test_beside_jax import CASES, _compiled
+from benchmarks.test_first_call import ALONE
 from threadpoolctl import threadpool_limits
 
 warnings.simplefilter("ignore")
 logging.disable(logging.WARNING)
 name, way = sys.argv[1:]
-case = CASES[name]
+case = (CASES | ALONE)[name]
 arguments = [np.asarray(value, dtype="float64") for value in case.values.values()]
 with threadpool_limits(1, user_api="blas"), jax.enable_x64(True):
     if way == "jax":
@@ -61,7 +121,8 @@ with threadpool_limits(1, user_api="blas"), jax.enable_x64(True):
             )
     made = function(*arguments)
     seconds = [process_time() - begin[0], perf_counter() - begin[1]]
-print(json.dumps({"seconds": seconds, "value": np.ravel(made[0]).tolist()}))
+found = {"seconds": seconds, "memory": getrusage(RUSAGE_SELF).ru_maxrss / 1024}
+print(json.dumps({**found, "value": np.ravel(made[0]).tolist()}))
 """
 
 
@@ -78,32 +139,49 @@ def test_process(benchmark, name: str, way: str) -> None:
     """What is timed is both processes whole; the first calls are in ``extra_info``."""
     if benchmark.disabled and name != "GARCH(1,1)":
         pytest.skip("compiled for seconds each; measured by `make bench`")
+    if way == "jax" and name in ALONE:
+        pytest.skip("it has no twin in JAX")
     benchmark.group = f"first call: {name}"
     cold, warm = benchmark.pedantic(measured, args=(name, way), rounds=1)
     benchmark.extra_info |= {"cold": cold["seconds"], "warm": warm["seconds"]}
+    benchmark.extra_info["memory"] = cold["memory"]
     assert cold["value"] == pytest.approx(warm["value"], rel=1e-12)
     assert cold["value"] == pytest.approx(measured(name, "pytensor")[0]["value"], rel=1e-7)
 
 
 def test_all(benchmark) -> None:
-    """Print processor seconds of each first call, cold and warm, and the ratios."""
+    """Print processor seconds of each first call, cold and warm, the ratios, and the memory."""
     if benchmark.disabled:
         pytest.skip("all loops are measured by `make bench`")
-    console = Console(width=100)
-    table = Table("cold, warm: s", "PyTensor", "scanopt", "ratio", "JAX", "PyTensor", "scanopt")
-    ratios = []
+    console = Console(width=120)
+    titles = (
+        "cold: PyTensor",
+        "scanopt",
+        "",
+        "JAX",
+        "warm: PyTensor",
+        "scanopt",
+        "",
+        "MB",
+        "scanopt",
+    )
+    table = Table("seconds", *titles)
+    ratios: dict[str, list[float]] = {"cold": [], "warm": []}
 
     def compare() -> None:
         for name in NAMES:
-            (alone, warm_alone), (ours, warm), (jax, _) = (
-                [found["seconds"][0] for found in measured(name, way)]
-                for way in ("pytensor", "scanopt", "jax")
-            )
-            ratios.append(alone / ours)
-            figures = alone, ours, ratios[-1], jax, warm_alone, warm
-            table.add_row(name, *(f"{figure:.2f}" for figure in figures))
+            alone, ours = measured(name, "pytensor"), measured(name, "scanopt")
+            figures = []
+            for kind, plain, found in zip(ratios, alone, ours, strict=True):
+                seconds = plain["seconds"][0], found["seconds"][0]
+                ratios[kind].append(seconds[0] / seconds[1])
+                figures += [f"{seconds[0]:.2f}", f"{seconds[1]:.2f}", f"{ratios[kind][-1]:.1f}x"]
+            jax = "" if name in ALONE else f"{measured(name, 'jax')[0]['seconds'][0]:.2f}"
+            memory = [f"{found[0]['memory']:.0f}" for found in (alone, ours)]
+            table.add_row(name, *figures[:3], jax, *figures[3:], *memory)
 
     benchmark.pedantic(compare, rounds=1)
-    benchmark.extra_info["ratio"] = prod(ratios) ** (1 / len(ratios))
+    means = {kind: prod(found) ** (1 / len(found)) for kind, found in ratios.items()}
+    benchmark.extra_info |= means
     console.print(table)
-    console.print(f"geometric mean of the ratios, cold: {benchmark.extra_info['ratio']:.3g}")
+    console.print(f"geometric means of the ratios: {means}")

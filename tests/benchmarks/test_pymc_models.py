@@ -25,12 +25,13 @@ from support.pymc_models import REAL_MODELS
 
 ORDERS = ("logp", "dlogp")
 _ROUNDS = 20
-# Prints how many seconds compiling and the first call take, and then for each round how many a call
-# takes.
+# Prints how many seconds of processor time compiling and the first call take, how many MB the
+# process takes at its peak, and then for each round how many seconds a call takes.
 _PROGRAM = """
 import json, logging, sys, warnings
 from contextlib import nullcontext
-from time import perf_counter
+from resource import RUSAGE_SELF, getrusage
+from time import perf_counter, process_time
 
 import numpy as np
 import pymc
@@ -44,15 +45,17 @@ logging.disable(logging.WARNING)
 name, order, way, rounds = sys.argv[1:]
 with threadpool_limits(1, user_api="blas"):
     model = REAL_MODELS[name]()
-    begin = perf_counter()
+    begin = process_time()
     with so.enabled() if way == "scanopt" else nullcontext() as done:
         function = getattr(model, f"compile_{order}")(mode="NUMBA")
     point = model.initial_point()
     value = function(point)
-    compiling = perf_counter() - begin
+    compiling = process_time() - begin
+    memory = getrusage(RUSAGE_SELF).ru_maxrss / 1024
     calls = max(1, int(0.05 / (1e-6 + min(timed(function, point) for _ in range(3)))))
     times = [sum(timed(function, point) for _ in range(calls)) / calls for _ in range(int(rounds))]
-print(json.dumps({"compiling": compiling, "calls": times, "value": np.ravel(value).tolist()}))
+found = {"compiling": compiling, "memory": memory, "calls": times}
+print(json.dumps({**found, "value": np.ravel(value).tolist()}))
 """
 _TIMED = """
 def timed(function, point):
@@ -83,30 +86,35 @@ def test_process(benchmark, name: str, order: str, way: str) -> None:
         pytest.skip("compiled for minutes; measured by `make bench`")
     benchmark.group = f"{order} of {name}"
     found = benchmark.pedantic(measured, args=(name, order, way), rounds=1)
-    benchmark.extra_info |= {"compiling": found["compiling"], "call": min(found["calls"])}
+    benchmark.extra_info |= {name: found[name] for name in ("compiling", "memory")}
+    benchmark.extra_info["call"] = min(found["calls"])
     assert found["value"] == pytest.approx(
         measured(name, order, "pytensor")["value"], rel=1e-8, abs=1e-10
     )
 
 
 def test_all(benchmark) -> None:
-    """Print how long each call takes, and compiling with the first call, and the ratios."""
+    """Print how long each call takes, and compiling with the first call; the ratios; the memory."""
     if benchmark.disabled:
         pytest.skip("all models are measured by `make bench`")
-    console = Console(width=100)
-    table = Table("", "call, µs", "scanopt", "ratio", "compiling, s", "scanopt", "ratio")
-    ratios = []
+    console = Console(width=120)
+    titles = "call, µs", "scanopt", "ratio", "compiling, s", "scanopt", "ratio", "MB", "scanopt"
+    table = Table("", *titles)
+    ratios: dict[str, list[float]] = {"calls": [], "compiling": []}
 
     def compare() -> None:
         for name, order in product(REAL_MODELS, ORDERS):
             plain, ours = (measured(name, order, way) for way in ("pytensor", "scanopt"))
             calls = [min(found["calls"]) * 1e6 for found in (plain, ours)]
             compiling = [found["compiling"] for found in (plain, ours)]
-            ratios.append(calls[0] / calls[1])
-            figures = [*calls, ratios[-1], *compiling, compiling[0] / compiling[1]]
+            memory = [found["memory"] for found in (plain, ours)]
+            for kind, (before, after) in {"calls": calls, "compiling": compiling}.items():
+                ratios[kind].append(before / after)
+            figures = [*calls, ratios["calls"][-1], *compiling, ratios["compiling"][-1], *memory]
             table.add_row(f"{order} of {name}", *(f"{figure:.3g}" for figure in figures))
 
     benchmark.pedantic(compare, rounds=1)
-    benchmark.extra_info["ratio"] = prod(ratios) ** (1 / len(ratios))
+    means = {kind: prod(found) ** (1 / len(found)) for kind, found in ratios.items()}
+    benchmark.extra_info |= means
     console.print(table)
-    console.print(f"geometric mean of the calls' ratios: {benchmark.extra_info['ratio']:.3g}")
+    console.print(f"geometric means of the ratios: {means}")
