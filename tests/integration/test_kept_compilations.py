@@ -17,6 +17,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.io import In, Out
+from pytensor.compile.maker import FunctionMaker
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply
@@ -359,9 +360,9 @@ def test_nothing_is_kept(off: str, store: Store, monkeypatch: pytest.MonkeyPatch
 
 
 def test_nothing_is_kept_outside_of_a_block(store: Store) -> None:
-    methods = dict(vars(keeping.FunctionMaker))
+    methods = dict(vars(FunctionMaker))
     compiled(slope())
-    assert dict(vars(keeping.FunctionMaker)) == methods
+    assert dict(vars(FunctionMaker)) == methods
     pytensor.function(*slope(), mode=VM.including("scanopt"))
     assert count(store) == 1
 

@@ -109,3 +109,18 @@ def test_modules_that_do_not_exist_stay_so(monkeypatch: pytest.MonkeyPatch) -> N
     after_import("scanopt_no_such_module", lambda: None)
     with pytest.raises(ModuleNotFoundError):
         __import__("scanopt_no_such_module")
+
+
+def test_a_graph_without_loops_imports_nothing() -> None:
+    """A block costs a program nothing until it compiles a loop."""
+    code = (
+        "import sys, pytensor, pytensor.tensor as pt, scanopt_cli as so\n"
+        "x = pt.vector()\n"
+        "with so.enabled():\n"
+        "    pytensor.function([x], x + 1)([1.0])\n"
+        "names = [name for name in sys.modules if name.startswith('scanopt_cli.')]\n"
+        "heavy = ('passes', 'pipeline', 'loop', 'equivalence', 'analysis', 'reports')\n"
+        "print([name for name in names if name.split('.')[1] in heavy])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

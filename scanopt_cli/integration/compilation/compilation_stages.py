@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from weakref import WeakSet
 
@@ -14,6 +15,9 @@ TAG = "scanopt"
 
 TAGS_OF_MODES = ("fast_run", "fast_compile")
 """The tags of the modes that rewrite more than their linker needs, which use the passes too."""
+
+_LOOPS = frozenset({"pytensor.scan.op", "scanopt_cli.loop.operators"})
+"""The modules of loops."""
 
 _failed: WeakSet[FunctionGraph] = WeakSet()
 
@@ -38,6 +42,21 @@ def uses_passes(mode: Mode) -> bool:
     if query is None or TAG in query.exclude or type(mode).__name__ == "DebugMode":
         return False
     return TAG in query.include or any(tag in query.include for tag in TAGS_OF_MODES)
+
+
+def has_loops(fgraph: FunctionGraph) -> bool:
+    """Whether there is a loop in a graph or in the graphs inside: a Scan, or one of scanopt's.
+
+    Without their modules there is none, and they are not imported to ask.
+    """
+    if not _LOOPS & sys.modules.keys():
+        return False
+    from pytensor.scan.op import Scan
+
+    from scanopt_cli.ir.inner_graphs import core_op, walk
+    from scanopt_cli.ir.slots import HasSlots
+
+    return any(isinstance(core_op(node.op), Scan | HasSlots) for node in walk(fgraph))
 
 
 def note_failure(fgraph: FunctionGraph) -> None:

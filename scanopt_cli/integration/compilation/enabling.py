@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from scanopt_cli.integration.compilation.blocks import DEFAULT, Enabled, entered
-from scanopt_cli.integration.compilation.keeping import kept_compilations
+from scanopt_cli.integration.compilation.function_maker import kept_compilations
 from scanopt_cli.integration.compilation.progress import Progress
 from scanopt_cli.integration.compilation.registering import register
 from scanopt_cli.integration.scan_calls import recorded_scan_calls
@@ -66,14 +66,20 @@ def enabled(
     PassError
         If the pipeline is malformed.
     """
-    from scanopt_cli.pipeline.grammar import as_passes
-
-    # The default needs no check, and a process that finds all on disk needs no passes.
     block = Enabled(
-        passes if passes == DEFAULT else as_passes(passes),
+        _checked(passes),
         keeps=cache,
         progress=Progress() if progress else None,
     )
     register()
     with entered(block), recorded_scan_calls(), kept_compilations():
         yield block
+
+
+def _checked(passes: str | Sequence[Pass]) -> str | Sequence[Pass]:
+    """Return passes that can run; the default is one, and who compiles no loop imports none."""
+    if passes == DEFAULT:
+        return passes
+    from scanopt_cli.pipeline.grammar import as_passes
+
+    return as_passes(passes)

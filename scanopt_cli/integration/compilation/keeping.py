@@ -1,49 +1,45 @@
 """Rewrite a graph with loops once for all processes, and take the time of each compilation.
 
-Inside of `enabled`, PyTensor's ``FunctionMaker`` asks here before it rewrites a graph and after it
-has linked it. What another process has made of an equal graph, compiled in the same way, is read
-from the store; else the result is kept there. What the passes said of it is kept as well, and read
-when somebody asks for it.
+Inside of `enabled`, PyTensor asks here before it rewrites a graph and when it links it (by
+`function_maker`). What another process has made of an equal graph, compiled in the same way, is
+read from the store; else the result is kept there. What the passes said of it is kept as well, and
+read when somebody asks for it.
 """
 
 from __future__ import annotations
 
 import logging
 import pickle
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial, wraps
+from functools import cache, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from pytensor.compile.debug import profiling
+from pytensor.compile.io import In, SymbolicOutput
 from pytensor.compile.maker import FunctionMaker
 from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.numba.linker import NumbaLinker
-from pytensor.scan.op import Scan
 
 from scanopt_cli.integration.compilation.blocks import (
     Compilation,
     Enabled,
     Record,
     StageSeconds,
-    innermost,
 )
-from scanopt_cli.integration.compilation.compilation_stages import has_failed, uses_passes
+from scanopt_cli.integration.compilation.compilation_stages import has_failed
 from scanopt_cli.integration.compilation.compiled_function import (
     CompiledFunction,
     compiled_function,
 )
 from scanopt_cli.integration.compilation.kept_graph import constants_of, read_into, written
 from scanopt_cli.integration.compilation.rewriting_key import rewriting_key
-from scanopt_cli.ir.inner_graphs import core_op, walk
-from scanopt_cli.ir.slots import HasSlots
 from scanopt_cli.loop.registered_functions import register_functions
 from scanopt_cli.store import is_on, user_store
 
@@ -52,29 +48,6 @@ if TYPE_CHECKING:
 
 _PROTOCOL = 5
 _logger = logging.getLogger("scanopt_cli.compiling")
-_lock = threading.Lock()
-_users = 0
-_original: dict[str, Any] = {}
-
-
-@contextmanager
-def kept_compilations() -> Iterator[None]:
-    """Let PyTensor ask here in a block of code."""
-    global _users, _original
-    with _lock:
-        _users += 1
-        if _users == 1:
-            _original = {name: vars(FunctionMaker)[name] for name in _replaced}
-            for name, replacing in _replaced.items():
-                setattr(FunctionMaker, name, replacing(getattr(FunctionMaker, name)))
-    try:
-        yield
-    finally:
-        with _lock:
-            _users -= 1
-            if not _users:
-                for name, method in _original.items():
-                    setattr(FunctionMaker, name, method)
 
 
 @dataclass(slots=True)
@@ -116,41 +89,38 @@ class _Kept(NamedTuple):
 _rewritten: WeakKeyDictionary[FunctionGraph, _Rewriting] = WeakKeyDictionary()
 
 
-def _preparing(original: Callable[..., None]) -> Any:
-    @wraps(original)
-    def prepare_fgraph(
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        additional_outputs: Sequence[Any],
-        fgraph: FunctionGraph,
-        mode: Mode,
-        profile: Any,
-    ) -> None:
-        def rewrite() -> None:
-            original(inputs, outputs, additional_outputs, fgraph, mode, profile)
+def rewrite_or_read(
+    rewrite: Callable[[], None],
+    block: Enabled,
+    fgraph: FunctionGraph,
+    mode: Mode,
+    inputs: Sequence[In],
+    outputs: Sequence[SymbolicOutput],
+) -> None:
+    """Rewrite a graph with loops, or read what another process has rewritten it to.
 
-        block = innermost()
-        if block is None or profile or not _has_loops(fgraph) or not uses_passes(mode):
-            rewrite()
-            return
-        key = None
-        if block.keeps and is_on() and not (config.profile_optimizer or config.optimizer_verbose):
-            specified = (*outputs, *additional_outputs)
-            key = rewriting_key(fgraph, mode, inputs, specified, block.told_passes())
-        if key is None:
-            _rewrite(rewrite, block, fgraph)
-        elif not _read(key, block, fgraph):
-            known = constants_of(fgraph)
-            noted = _rewrite(rewrite, block, fgraph)
-            if noted and not has_failed(fgraph):
-                code_key = _code_key(fgraph) if isinstance(mode.linker, NumbaLinker) else None
-                _keep(key, fgraph, known, code_key, noted)
-
-    return staticmethod(prepare_fgraph)
-
-
-def _has_loops(fgraph: FunctionGraph) -> bool:
-    return any(isinstance(core_op(node.op), Scan | HasSlots) for node in walk(fgraph))
+    Parameters
+    ----------
+    rewrite
+        Has PyTensor rewrite the graph.
+    block
+        The innermost block.
+    fgraph, mode
+        The graph, and how it is compiled.
+    inputs, outputs
+        How its inputs and outputs may be used, updates among them.
+    """
+    key = None
+    if block.keeps and is_on() and not (config.profile_optimizer or config.optimizer_verbose):
+        key = rewriting_key(fgraph, mode, inputs, outputs, block.told_passes())
+    if key is None:
+        _rewrite(rewrite, block, fgraph)
+    elif not _read(key, block, fgraph):
+        known = constants_of(fgraph)
+        noted = _rewrite(rewrite, block, fgraph)
+        if noted and not has_failed(fgraph):
+            code_key = _code_key(fgraph) if isinstance(mode.linker, NumbaLinker) else None
+            _keep(key, fgraph, known, code_key, noted)
 
 
 def _rewrite(
@@ -252,33 +222,30 @@ def _name(key: str) -> str:
     return f"graph-{key}"
 
 
-def _creating(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def create(maker: FunctionMaker, *args: Any, **kwargs: Any) -> Any:
-        known = _rewritten.pop(maker.fgraph, None)
-        if known is None:
-            return original(maker, *args, **kwargs)
-        began = perf_counter()
-        register_functions(maker.linker)  # the rewrites do so, but not who reads what they made
-        function = original(maker, *args, **kwargs)
-        linking = perf_counter() - began
-        code = _code_seconds(function, maker, known)
+def link(maker: FunctionMaker, create: Callable[[], Any]) -> Any:
+    """Have PyTensor link a graph by ``create``; return the function, whose code may be kept."""
+    known = _rewritten.pop(maker.fgraph, None)
+    if known is None:
+        return create()
+    began = perf_counter()
+    register_functions(maker.linker)  # the rewrites do so, but not who reads what they made
+    function = create()
+    linking = perf_counter() - began
+    code = _code_seconds(function, maker, known)
 
-        def stages() -> StageSeconds:
-            return StageSeconds(
-                passes=known.passes,
-                rewriting=known.rewriting,
-                reading=known.reading + (code.reading if code else 0.0),
-                linking=linking,
-                writing=code.writing if code else 0.0,
-                numba=code.numba if code else 0.0,
-                llvm=code.llvm if code else 0.0,
-            )
+    def stages() -> StageSeconds:
+        return StageSeconds(
+            passes=known.passes,
+            rewriting=known.rewriting,
+            reading=known.reading + (code.reading if code else 0.0),
+            linking=linking,
+            writing=code.writing if code else 0.0,
+            numba=code.numba if code else 0.0,
+            llvm=code.llvm if code else 0.0,
+        )
 
-        known.record.stages = stages
-        return function
-
-    return create
+    known.record.stages = stages
+    return function
 
 
 def _code_seconds(function: Any, maker: FunctionMaker, known: _Rewriting) -> CodeSeconds | None:
@@ -299,7 +266,3 @@ def _code_seconds(function: Any, maker: FunctionMaker, known: _Rewriting) -> Cod
             progress.done(what, f"compiled to machine code in {seconds:.2f} s")
 
     return keep_code(function.vm.jit_fn, maker.fgraph, store, watch)
-
-
-_replaced: dict[str, Callable[[Any], Any]] = {"prepare_fgraph": _preparing, "create": _creating}
-"""The methods of ``FunctionMaker`` that are replaced in a block, and by what."""

@@ -30,6 +30,7 @@ from scanopt_cli.integration.compilation.compilation_stages import (
     TAG,
     TAGS_OF_MODES,
     CompilationStage,
+    has_loops,
     mode_of,
     note_failure,
     query_of,
@@ -69,6 +70,8 @@ class Always(GraphRewriter):
 
     def apply(self, fgraph: FunctionGraph) -> None:
         """Rewrite ``fgraph`` in place."""
+        if not has_loops(fgraph):
+            return
         from scanopt_cli.integration.compilation.optimizing_stage import run_stage
 
         mode = mode_of(fgraph)
