@@ -13,7 +13,8 @@ from scanopt_cli.ir.indexing import indices_of, is_full_slice
 def index_arrays(node: Apply) -> dict[int, Any] | None:
     """Return the arrays of indices of a node, by dimension; ``None`` if it picks otherwise.
 
-    All are vectors of integers, of one length, behind each other; other dimensions are whole.
+    All are vectors of integers, of one length, or one index for all, behind each other; other
+    dimensions are whole.
     """
     op: Any = node.op
     indices = indices_of(node)
@@ -25,13 +26,12 @@ def index_arrays(node: Apply) -> dict[int, Any] | None:
             continue
         if not isinstance(index, Variable) or not isinstance(index.type, DenseTensorType):
             return None
-        if index.type.ndim != 1 or index.type.dtype not in integer_dtypes:
+        if index.type.ndim > 1 or index.type.dtype not in integer_dtypes:
             return None
         if index.type.dtype == "uint64":
             return None
         found[axis] = index
-    has_one = any(index.type.shape == (1,) for index in found.values())
-    return None if not found or (has_one and len(found) > 1) else found
+    return found if any(index.type.ndim for index in found.values()) else None
 
 
 def is_write(node: Apply) -> bool:

@@ -160,8 +160,8 @@ def _reshape(
         return [value]
     first, *static = output.type.shape or (1,)
     rest = writer.product(static) if None not in static else 0
-    if not isinstance(value, Array) or not value.is_contiguous or not isinstance(rest, int):
-        return None  # a copy may be needed
+    if not isinstance(value, Array) or not isinstance(rest, int):
+        return None
     if not rest or (op.ndim > 1 and not isinstance(lengths, Array)):
         return None  # two lengths are not known
     asked: list[Length] = []
@@ -180,6 +180,8 @@ def _reshape(
         is_other = writer.both(writer.differs(length, known), writer.differs(length, -1))
         writer.fail_if(is_other, ValueError, _WRONG_SIZE)
     strides = writer.row_major(value.dtype, shape)
+    if not value.is_contiguous:
+        value = writer.copied(value)
     return [replace(value, shape=tuple(shape), strides=strides)]
 
 
