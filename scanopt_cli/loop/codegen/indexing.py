@@ -101,6 +101,10 @@ def _advanced_subtensor(
     if found is None:
         return None
     (output,) = node.outputs
+    if isinstance(array, Number):
+        picked = _written_out(writer, found)
+        writer.give_up(found.array.memory)
+        return [picked]
     reader = writer.order.only_reader(output)
     is_elementwise = isinstance(getattr(reader, "op", None), Elemwise)
     if (
@@ -112,10 +116,7 @@ def _advanced_subtensor(
         for memory in found.memory.within:
             memory.n_users += 1
         return [found]
-    made = writer.allocate(found.array.dtype, found.shape)
-    entries = Entries(writer, made)
-    writer.over_entries(found.shape, lambda at: entries.write(entries.read(found, at), made, at))
-    return [made]
+    return [_written_out(writer, found)]
 
 
 @write_node.register(AdvancedIncSubtensor)
@@ -131,7 +132,8 @@ def _advanced_inc_subtensor(
     if isinstance(new, Array):
         _check_broadcast(writer, new, found.shape)
         new = _stretched(writer, new)
-    result = found.array if op.inplace else writer.copied(found.array)
+    is_one = isinstance(array, Number)  # then it is a copy
+    result = found.array if op.inplace or is_one else writer.copied(found.array)
     entries = Entries(writer, result)
 
     def put(at: Sequence[Length]) -> None:
@@ -141,16 +143,33 @@ def _advanced_inc_subtensor(
         entries.write(number, result, place)
 
     writer.over_entries(found.shape, put)
+    if is_one:
+        number = writer.load(result.data, result.dtype)
+        writer.give_up(result.memory)
+        return [number]
     return [result]
+
+
+def _written_out(writer: GraphWriter, found: Gathered) -> Array:
+    """Return an array of the entries that are picked."""
+    made = writer.allocate(found.array.dtype, found.shape)
+    entries = Entries(writer, made)
+    writer.over_entries(found.shape, lambda at: entries.write(entries.read(found, at), made, at))
+    return made
 
 
 def _gathered(
     writer: GraphWriter, node: Apply, array: Value, inputs: Sequence[Value]
 ) -> Gathered | None:
-    """Return the entries of an array that a node picks, if it does so by vectors of indices."""
+    """Return the entries of an array that a node picks, if it does so by vectors of indices.
+
+    Of a number the array is one of its own, which the caller gives up.
+    """
     found = _picked(node, inputs)
-    if found is None or not isinstance(array, Array):
+    if found is None or not isinstance(array, Array | Number):
         return None
+    if isinstance(array, Number):
+        array = writer.as_array(array, node.inputs[0].type.ndim)
     axis = min(found)
     picked, length = _of_one_length(writer, found)
     rest = [n for k, n in enumerate(array.shape) if k not in picked]

@@ -68,3 +68,22 @@ def test_what_has_gaps_is_reshaped() -> None:
         compare(f(*values), wanted)
     with pytest.raises(ValueError, match="reshape"):
         f(*values[:2], 3)
+
+
+def test_the_only_entry_of_an_array() -> None:
+    x, y = (pt.tensor(name, dtype="float64", shape=(1, 1)) for name in "xy")
+    zero = constant([0])
+    last, _ = scan(lambda c, _: (pt.inc_subtensor(c[zero, zero], 2.0), None), x, max_steps=3)
+    picked = x[zero, zero]
+    several = x[constant([0, 0, -1]), zero]
+    written = [pt.set_subtensor(picked, y[0]), pt.inc_subtensor(picked, y[0])]
+    outputs = [picked, several, *written, pt.inc_subtensor(several, 1.5), last, x[zero]]
+    values = np.full((1, 1), 3.0), np.full((1, 1), 4.0)
+    wanted = pytensor.function([x, y], outputs, mode=VM)(*values)
+    f = pytensor.function([x, y], outputs, mode="NUMBA")
+    compare(f(*values), wanted)
+    with no_leaks():
+        compare(f(*values), wanted)
+    out, _ = scan(lambda c, _: (c[constant([1]), zero].reshape((1, 1)), None), x, max_steps=2)
+    with pytest.raises(IndexError):
+        pytensor.function([x], out, mode="NUMBA")(values[0])
