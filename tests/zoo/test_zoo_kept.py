@@ -63,8 +63,19 @@ def test_in_the_virtual_machine(
     _check(model, order, passes, VM, tmp_path / "kept", monkeypatch)
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("model", MODELS, ids=str)
+# As in `test_zoo_compiled`: one model of each kind, and all of them where there are hours.
+CHOSEN = ("Kalman", "HMM, log space", "AR(2)", "RNN", "Metropolis", "Newton, until it stands")
+BY_NUMBA = [
+    pytest.param(
+        model,
+        id=str(model),
+        marks=pytest.mark.deep if model.name in CHOSEN else pytest.mark.numba_zoo,
+    )
+    for model in MODELS
+]
+
+
+@pytest.mark.parametrize("model", BY_NUMBA)
 def test_by_numba(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order = min(1, model.order)
     _check(model, order, "loop", get_mode("NUMBA"), tmp_path / "kept", monkeypatch)
