@@ -162,6 +162,24 @@ def test_how_inputs_and_outputs_may_be_used_is_part_of_it(store: Store) -> None:
     assert count(store) == 3
 
 
+@pytest.mark.parametrize("said", ["lower_triangular", "psd", "symmetric", "upper_triangular"])
+def test_what_a_tag_says_of_a_matrix_is_part_of_it(said: str, store: Store) -> None:
+    """PyTensor's rewrites rely on it, and compute something else of a matrix that is not so."""
+
+    def solved(says: bool) -> Graph:
+        matrix, x = pt.matrix("matrix"), pt.vector("x")
+        if says:
+            setattr(matrix.tag, said, True)
+        sums = scan(lambda v, y: y * 0.9 + v, sequences=[x], outputs_info=[np.float64(0)])
+        return [matrix, x], [pt.linalg.solve(matrix, sums)]
+
+    compiled(solved(True))
+    function = compiled(solved(False))
+    assert count(store) == 2
+    matrix, x = np.array([[0.1, 1.0], [0.5, 0.1]]), np.array([1.0, 2.0])
+    np.testing.assert_allclose(function(matrix, x)[0], np.linalg.solve(matrix, [1.0, 2.9]))
+
+
 def test_updates_stay_with_their_outputs(no_passes: Callable[[], None]) -> None:
     def made() -> tuple[Any, Any]:
         total = pytensor.shared(np.array(1.0), name="total")

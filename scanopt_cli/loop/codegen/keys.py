@@ -34,7 +34,7 @@ def key_of(graph: FunctionGraph) -> str | None:
     known = _known.get(graph)
     if known is not None:
         return known
-    sameness = Sameness()
+    sameness = Sameness(in_order=True)
     content = sha256(_writers())
     for part in in_order(sameness, graph, partial(_told, sameness)):
         content.update(part)
